@@ -1,0 +1,15 @@
+//! The names that users of the crate type.
+
+use crate::machine::Native;
+use crate::mutex::{self, Api};
+
+/// Mutex over [`tas`](mutex::tas).
+pub type TasMutex<T> = lock_api::Mutex<Api<mutex::tas::RawTas<Native>>, T>;
+/// Mutex over [`ttas`](mutex::ttas).
+pub type TtasMutex<T> = lock_api::Mutex<Api<mutex::ttas::RawTtas<Native>>, T>;
+/// Mutex over [`ticket`](mutex::ticket).
+pub type TicketMutex<T> = lock_api::Mutex<Api<mutex::ticket::RawTicket<Native>>, T>;
+/// Mutex over [`mcs`](mutex::mcs).
+pub type McsMutex<T> = lock_api::Mutex<Api<mutex::mcs::RawMcs<Native>>, T>;
+/// Mutex over [`clh`](mutex::clh).
+pub type ClhMutex<T> = lock_api::Mutex<Api<mutex::clh::RawClh<Native>>, T>;

@@ -1,0 +1,33 @@
+//! Scalable mutexes, reader-writer locks and condition variables for Linux.
+//!
+//! ```
+//! use latchwork::{BravoRwLock, ShflMutex};
+//!
+//! static JOBS: ShflMutex<Vec<u32>> = ShflMutex::new(Vec::new());
+//! static LIMIT: BravoRwLock<u32> = BravoRwLock::new(100);
+//!
+//! let limit = *LIMIT.read();
+//! JOBS.lock().push(limit);
+//! assert_eq!(*JOBS.lock(), [100]);
+//! ```
+//!
+//! The types are aliases over [`lock_api`] 0.5, whose guards carry what an algorithm must remember
+//! from acquire to release. Each algorithm is one file under [`mutex`] or [`rwlock`], written once
+//! over the [`machine::Machine`] trait, so that the code that runs in production is the code that
+//! the model checker and the simulator run. [`registry`] lists them all.
+//!
+//! Which one? [`ShflMutex`] and [`BravoRwLock`] unless you measured something else; the others are
+//! the field's reference points, to compare with.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod condvar;
+pub mod machine;
+pub mod mutex;
+pub mod registry;
+pub mod rwlock;
+
+mod aliases;
+pub use aliases::*;

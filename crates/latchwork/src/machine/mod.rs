@@ -1,0 +1,196 @@
+//! Everything an algorithm asks of the world, as one trait.
+//!
+//! A lock is written once, generic over [`Machine`], and runs on each machine that exists:
+//! [`Native`] (Linux, production), loom (every interleaving of a small client, in the tests) and
+//! a simulated NUMA machine. The operations are chosen so that each of them can be implemented
+//! faithfully on all three; an algorithm that needs more than this trait is not portable to them.
+//!
+//! # Orderings
+//!
+//! Word operations take the C11 orderings. Beyond them there is one *asymmetric* pair, for
+//! Dekker-style handshakes in which one side is hot and the other is about to sleep anyway:
+//!
+//! | hot side | cold side | what it buys |
+//! |---|---|---|
+//! | [`Machine::light_fence`] (a compiler barrier) | [`Machine::heavy_fence`] (`membarrier`) | publication with a plain store |
+//! | [`Machine::release_dec`] (a decrement without `lock`) | [`Machine::heavy_fence`] | unlock without an atomic read-modify-write |
+
+use core::sync::atomic::Ordering;
+
+pub mod native;
+mod qnode;
+
+pub use native::Native;
+pub use qnode::QNode;
+
+/// A shared memory cell of one of the machine's word sizes.
+pub trait Word<T: Copy>: Sized + Send + Sync + 'static {
+    /// A new word holding `value`.
+    fn new(value: T) -> Self;
+    /// Atomic load.
+    fn load(&self, order: Ordering) -> T;
+    /// Atomic store.
+    fn store(&self, value: T, order: Ordering);
+    /// Atomic exchange; returns the previous value.
+    fn swap(&self, value: T, order: Ordering) -> T;
+    /// Atomic compare-and-exchange: `Ok(previous)` if it was `current` and is now `new`.
+    fn compare_exchange(&self, current: T, new: T, ok: Ordering, err: Ordering) -> Result<T, T>;
+}
+
+/// A [`Word`] with arithmetic and bitwise read-modify-writes. Each returns the previous value.
+pub trait Arith<T: Copy>: Word<T> {
+    /// Wrapping atomic addition.
+    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    /// Wrapping atomic subtraction.
+    fn fetch_sub(&self, value: T, order: Ordering) -> T;
+    /// Atomic bitwise or.
+    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    /// Atomic bitwise and.
+    fn fetch_and(&self, value: T, order: Ordering) -> T;
+}
+
+/// Which clock a [`Deadline`] is read on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Never jumps (`CLOCK_MONOTONIC`).
+    Monotonic,
+    /// Wall time (`CLOCK_REALTIME`); a deadline on it moves when the clock is set.
+    Realtime,
+}
+
+/// An absolute point in time after which a waiter gives up.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The clock that `nanos` is read on.
+    pub clock: Clock,
+    /// Nanoseconds since that clock's epoch.
+    pub nanos: u64,
+}
+
+impl Deadline {
+    /// `nanos` nanoseconds from now on `M`'s monotonic clock.
+    pub fn after<M: Machine>(nanos: u64) -> Self {
+        Deadline { clock: Clock::Monotonic, nanos: M::now(Clock::Monotonic).saturating_add(nanos) }
+    }
+
+    /// Whether the deadline has passed on machine `M`.
+    pub fn passed<M: Machine>(&self) -> bool {
+        M::now(self.clock) >= self.nanos
+    }
+}
+
+/// Why [`Machine::wait`] returned.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Woken, interrupted, or the word did not hold the expected value: look again.
+    Woken,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// What an algorithm asks of the world.
+///
+/// Functions have no `self`: a machine is a type, and one that needs state (loom, the simulator)
+/// finds it through the running thread.
+///
+/// # Safety
+///
+/// Lock code builds memory safety on these operations: an implementation must give words C11
+/// semantics, make the asymmetric pairs hold as documented, never return the same
+/// [`thread_id`](Machine::thread_id) to two live threads, and keep nodes handed out by
+/// [`acquire_node`](Machine::acquire_node) valid until they are released.
+pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// An 8-bit word.
+    type U8: Word<u8>;
+    /// A 32-bit word; the only size that can be waited on.
+    type U32: Arith<u32>;
+    /// A 64-bit word.
+    type U64: Arith<u64>;
+    /// A pointer-sized word.
+    type Usize: Arith<usize>;
+    /// A word that holds a pointer.
+    type Ptr<T: Send + Sync + 'static>: Word<*mut T>;
+
+    /// Spins until `done(word)`, and returns the value that satisfied it. The load that does has
+    /// ordering `order`. A waiter that spins for long may yield its processor, but never sleeps:
+    /// nobody has to wake it.
+    fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, done: impl FnMut(T) -> bool) -> T;
+
+    /// Like [`spin_until`](Machine::spin_until), but gives up after about `spins` looks at the
+    /// word. Returns `None` when it gave up.
+    fn spin_for<T: Copy, W: Word<T>>(
+        word: &W,
+        order: Ordering,
+        spins: u32,
+        done: impl FnMut(T) -> bool,
+    ) -> Option<T>;
+
+    /// A pause between two attempts that are not a spin on one word (backoff): `spins` units of
+    /// the processor's spin hint.
+    fn pause(spins: u32);
+
+    /// Gives the processor to another thread that can run.
+    fn yield_now();
+
+    /// Sleeps while `word` holds `expected`, until [`wake`](Machine::wake) or the deadline. The
+    /// comparison and going to sleep are one atomic step with respect to `wake` (a futex). May
+    /// return spuriously.
+    fn wait(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Wait;
+
+    /// Wakes up to `count` threads sleeping on `word`, longest sleeper first; returns how many.
+    /// The memory behind `word` may already have been freed (a mutex may be destroyed as soon as
+    /// it is unlocked): an implementation must only use the address.
+    fn wake(word: *const Self::U32, count: u32) -> usize;
+
+    /// The hot side of the asymmetric fence: orders earlier stores before later loads *with
+    /// respect to a* [`heavy_fence`](Machine::heavy_fence) on another thread.
+    fn light_fence();
+
+    /// The cold side: a full fence on every thread of the process (costs microseconds).
+    ///
+    /// Returns `false` if the operating system refused it, in which case the caller must not rely
+    /// on it: it may only sleep for a bounded time.
+    #[must_use]
+    fn heavy_fence() -> bool;
+
+    /// Exchange on a lock word by a thread that may be the only one of its process: a machine may
+    /// then do without an atomic instruction. Ordering: acquire.
+    fn acquire_swap(word: &Self::U32, value: u32) -> u32;
+
+    /// Subtracts one from `word` with release ordering and returns whether anything is left in it,
+    /// as the cheapest unlock the machine has.
+    ///
+    /// Only the holder of the lock may call it. It is **not** atomic with respect to concurrent
+    /// writers of the word: a bit that another thread sets meanwhile may be lost. It is indivisible
+    /// with respect to [`heavy_fence`](Machine::heavy_fence): if a thread sets a bit, issues a heavy
+    /// fence that returns `true`, and then still sees its bit, every decrement that has not taken
+    /// effect by then will see the bit too.
+    ///
+    /// The word is not touched after the decrement took effect, so the memory may be freed by
+    /// whoever gets the lock next.
+    fn release_dec(word: &Self::U32) -> bool;
+
+    /// Nanoseconds on `clock`.
+    fn now(clock: Clock) -> u64;
+
+    /// A number that no other live thread has; never 0.
+    fn thread_id() -> usize;
+
+    /// The NUMA node that the caller runs on, right now.
+    fn numa_node() -> u32;
+
+    /// A queue node from type-stable memory: memory that is only ever reused as a queue node.
+    fn acquire_node() -> &'static QNode<Self>;
+
+    /// Gives a node back.
+    ///
+    /// # Safety
+    ///
+    /// The node came from [`acquire_node`](Machine::acquire_node), the caller is the only one that
+    /// will still write to it, and it is not released twice.
+    unsafe fn release_node(node: &'static QNode<Self>);
+
+    /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
+    /// two of slots, each null (0) or the address of a lock.
+    fn visible_readers() -> &'static [Self::Usize];
+}

@@ -1,0 +1,134 @@
+//! The asymmetric fence: `membarrier(2)`, and the unlock that it makes possible.
+//!
+//! # Why the decrement needs no `lock` prefix
+//!
+//! A waiter that is about to sleep (the *parker*) sets PARKED in the lock word with an atomic or,
+//! calls [`heavy`], looks again, and sleeps only if it still sees LOCKED and its own PARKED. The
+//! holder unlocks with [`release_dec`]: on x86-64 one `dec` instruction, a load and a store that
+//! are not one atomic step, because nothing holds the line between them. Two cases:
+//!
+//! - The decrement took effect (its store became visible) before `heavy` returned. Then the
+//!   parker's second look sees the lock free, or taken again by somebody whose swap came later, or
+//!   sees that its bit was overwritten; in the last two it starts over.
+//! - It did not. `membarrier` interrupts every processor that runs a thread of this process, and
+//!   an interrupt falls between instructions, never inside one. So the whole `dec`, its load
+//!   included, comes after the parker's bit was set: it sees PARKED and wakes the parker.
+//!
+//! A preempted holder is between two instructions as well, and the context switch is a full fence.
+//! The word is not read again after the store took effect, so whoever gets the lock next may free
+//! it. A store followed by a load of a second word would be as fast, but that load could touch an
+//! unmapped page.
+//!
+//! Portable path, also taken on x86-64 until [`init`] has run and for ever if the kernel refuses
+//! `membarrier` (seccomp, before 4.14): an atomic decrement, with which the parker needs no fence.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+
+const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+
+const UNKNOWN: u8 = 0;
+const REGISTERING: u8 = 1;
+const LIGHT: u8 = 2;
+const FULL: u8 = 3;
+
+/// Which side pays. UNKNOWN -> REGISTERING -> LIGHT | FULL; the hot side takes the cheap path in
+/// LIGHT only, and no parker relies on `membarrier` before it has seen LIGHT.
+static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: membarrier takes no pointers. `errno` is restored: lock calls must not disturb it.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let ok = libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0;
+        *errno = saved;
+        ok
+    }
+}
+
+/// Whether the hot side may take the cheap path.
+#[inline(always)]
+pub(super) fn is_light() -> bool {
+    MODE.load(Ordering::Relaxed) == LIGHT
+}
+
+/// Decides the mode, once per process. Threads that come meanwhile wait: a parker must not take
+/// the full-fence protocol while the hot side is about to be told that it may take the cheap one.
+pub(super) fn init() {
+    loop {
+        match MODE.compare_exchange(UNKNOWN, REGISTERING, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => {
+                let ok = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
+                MODE.store(if ok { LIGHT } else { FULL }, Ordering::Release);
+                return;
+            }
+            Err(REGISTERING) => <super::Native as super::Machine>::yield_now(),
+            Err(_) => return,
+        }
+    }
+}
+
+/// A full fence on every running thread of the process. `false`: the kernel takes part no longer
+/// (a filter was installed later), and the caller may only sleep for a bounded time.
+pub(super) fn heavy() -> bool {
+    init();
+    fence(Ordering::SeqCst);
+    if MODE.load(Ordering::Acquire) == FULL {
+        return true; // the hot side uses atomic instructions: there is nothing to make up for
+    }
+    // A forked child inherits the registration on the kernels we know; if not, register again.
+    membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
+        || (membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_PRIVATE_EXPEDITED))
+}
+
+/// See [`Machine::release_dec`](super::super::Machine::release_dec).
+#[inline(always)]
+pub(super) fn release_dec(word: &AtomicU32) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if is_light() {
+        return light_dec(word);
+    }
+    word.fetch_sub(1, Ordering::Release) != 1
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn light_dec(word: &AtomicU32) -> bool {
+    let left: u8;
+    // SAFETY: a decrement of a valid, writable word. x86 stores are release stores, and the block
+    // is not `nomem`, so the compiler moves no access across it.
+    unsafe {
+        core::arch::asm!(
+            "dec dword ptr [{word}]",
+            "setne {left}",
+            word = in(reg) word.as_ptr(),
+            left = out(reg_byte) left,
+            options(nostack),
+        );
+    }
+    left != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decrement_reports_whether_anything_is_left() {
+        for prepare in [|| (), init as fn()] {
+            prepare();
+            let word = AtomicU32::new(1);
+            assert!(!release_dec(&word));
+            assert_eq!(word.load(Ordering::Relaxed), 0);
+            word.store(3, Ordering::Relaxed);
+            assert!(release_dec(&word));
+            assert_eq!(word.load(Ordering::Relaxed), 2);
+        }
+    }
+
+    #[test]
+    fn heavy_fence_is_granted() {
+        assert!(heavy(), "the kernel refused membarrier after granting its registration");
+    }
+}

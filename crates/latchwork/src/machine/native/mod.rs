@@ -1,0 +1,262 @@
+//! Linux: the machine that production code runs on.
+//!
+//! Words are the core atomics and everything small inlines, so a lock over [`Native`] compiles to
+//! what hand-written code would. x86-64 with glibc has three short cuts, each with a portable path
+//! beside it: the unlock without a `lock` prefix, thread-local storage without a call, and plain
+//! instructions while the process has only one thread.
+
+mod fence;
+mod futex;
+mod pool;
+mod thread;
+
+use super::{Arith, Clock, Deadline, Machine, QNode, Wait, Word};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+/// The Linux machine. See the [module documentation](self).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Native;
+
+/// Spins on one word before the waiter offers its processor to others. With more threads than
+/// cores the thread it waits for may not be running.
+const SPINS_BEFORE_YIELD: u32 = 512;
+
+/// Slots in the table of visible readers (BRAVO, section 3: "4096 entries").
+const VISIBLE_READERS: usize = 4096;
+
+#[repr(align(128))]
+struct Table([AtomicUsize; VISIBLE_READERS]);
+static TABLE: Table = Table([const { AtomicUsize::new(0) }; VISIBLE_READERS]);
+
+impl Native {
+    /// Readies what the operating system has to be asked for once: the `membarrier` registration.
+    ///
+    /// It happens by itself at the first contention. Call this early in `main` to have it while
+    /// the process is single-threaded, when it is free; later it can take milliseconds.
+    pub fn init() {
+        fence::init();
+        pool::init();
+    }
+
+    /// Whether the cheap side of the asymmetric fences is in use (the kernel has `membarrier` and
+    /// [`init`](Native::init) has run).
+    pub fn has_asymmetric_fences() -> bool {
+        fence::is_light()
+    }
+}
+
+macro_rules! word {
+    ($atomic:ty, $t:ty) => {
+        impl Word<$t> for $atomic {
+            #[inline(always)]
+            fn new(value: $t) -> Self {
+                <$atomic>::new(value)
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $t {
+                self.load(order)
+            }
+            #[inline(always)]
+            fn store(&self, value: $t, order: Ordering) {
+                self.store(value, order)
+            }
+            #[inline(always)]
+            fn swap(&self, value: $t, order: Ordering) -> $t {
+                self.swap(value, order)
+            }
+            #[inline(always)]
+            fn compare_exchange(&self, current: $t, new: $t, ok: Ordering, err: Ordering) -> Result<$t, $t> {
+                self.compare_exchange(current, new, ok, err)
+            }
+        }
+    };
+}
+
+macro_rules! arith {
+    ($atomic:ty, $t:ty) => {
+        word!($atomic, $t);
+        impl Arith<$t> for $atomic {
+            #[inline(always)]
+            fn fetch_add(&self, value: $t, order: Ordering) -> $t {
+                self.fetch_add(value, order)
+            }
+            #[inline(always)]
+            fn fetch_sub(&self, value: $t, order: Ordering) -> $t {
+                self.fetch_sub(value, order)
+            }
+            #[inline(always)]
+            fn fetch_or(&self, value: $t, order: Ordering) -> $t {
+                self.fetch_or(value, order)
+            }
+            #[inline(always)]
+            fn fetch_and(&self, value: $t, order: Ordering) -> $t {
+                self.fetch_and(value, order)
+            }
+        }
+    };
+}
+
+word!(AtomicU8, u8);
+arith!(AtomicU32, u32);
+arith!(AtomicU64, u64);
+arith!(AtomicUsize, usize);
+
+impl<T: Send + Sync + 'static> Word<*mut T> for AtomicPtr<T> {
+    #[inline(always)]
+    fn new(value: *mut T) -> Self {
+        AtomicPtr::new(value)
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> *mut T {
+        self.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: *mut T, order: Ordering) {
+        self.store(value, order)
+    }
+    #[inline(always)]
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        self.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.compare_exchange(current, new, ok, err)
+    }
+}
+
+// SAFETY: words are the core atomics; the futex compares and sleeps atomically; the asymmetric
+// pairs are argued in `fence`; a thread's id is the address of its own control block; nodes live in
+// memory that is never returned to the system.
+unsafe impl Machine for Native {
+    type U8 = AtomicU8;
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    type Usize = AtomicUsize;
+    type Ptr<T: Send + Sync + 'static> = AtomicPtr<T>;
+
+    #[inline]
+    fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        loop {
+            if let Some(value) = Self::spin_for(word, order, SPINS_BEFORE_YIELD, &mut done) {
+                return value;
+            }
+            Self::yield_now();
+        }
+    }
+
+    #[inline]
+    fn spin_for<T: Copy, W: Word<T>>(
+        word: &W,
+        order: Ordering,
+        spins: u32,
+        mut done: impl FnMut(T) -> bool,
+    ) -> Option<T> {
+        for _ in 0..spins {
+            let value = word.load(order);
+            if done(value) {
+                return Some(value);
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    #[inline]
+    fn pause(spins: u32) {
+        for _ in 0..spins {
+            core::hint::spin_loop();
+        }
+    }
+
+    fn yield_now() {
+        // SAFETY: no arguments, no memory.
+        unsafe { libc::sched_yield() };
+    }
+
+    fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+        futex::wait(word, expected, deadline)
+    }
+
+    fn wake(word: *const AtomicU32, count: u32) -> usize {
+        futex::wake(word, count)
+    }
+
+    #[inline(always)]
+    fn light_fence() {
+        if fence::is_light() {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            core::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    fn heavy_fence() -> bool {
+        fence::heavy()
+    }
+
+    #[inline(always)]
+    fn acquire_swap(word: &AtomicU32, value: u32) -> u32 {
+        if thread::is_single() {
+            let old = word.load(Ordering::Relaxed);
+            word.store(value, Ordering::Relaxed);
+            old
+        } else {
+            word.swap(value, Ordering::Acquire)
+        }
+    }
+
+    #[inline(always)]
+    fn release_dec(word: &AtomicU32) -> bool {
+        fence::release_dec(word)
+    }
+
+    fn now(clock: Clock) -> u64 {
+        futex::now(clock)
+    }
+
+    #[inline(always)]
+    fn thread_id() -> usize {
+        thread::id()
+    }
+
+    fn numa_node() -> u32 {
+        thread::numa_node()
+    }
+
+    #[inline]
+    fn acquire_node() -> &'static QNode<Self> {
+        pool::acquire()
+    }
+
+    #[inline]
+    unsafe fn release_node(node: &'static QNode<Self>) {
+        // SAFETY: forwarded from the caller.
+        unsafe { pool::release(node) }
+    }
+
+    #[inline(always)]
+    fn visible_readers() -> &'static [AtomicUsize] {
+        &TABLE.0
+    }
+}
+
+impl QNode<Native> {
+    /// A node with every field zero, in a constant.
+    pub(crate) const fn zeroed() -> Self {
+        use core::ptr::null_mut;
+        QNode {
+            next: AtomicPtr::new(null_mut()),
+            status: AtomicU32::new(0),
+            batch: AtomicU32::new(0),
+            group: AtomicU32::new(0),
+            shuffler: AtomicU32::new(0),
+            resume: AtomicPtr::new(null_mut()),
+        }
+    }
+}

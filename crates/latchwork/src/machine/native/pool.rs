@@ -1,0 +1,287 @@
+//! Queue nodes from type-stable memory.
+//!
+//! A thread keeps a short list of free nodes in a thread-local word, so taking and returning one
+//! is a few plain instructions. The list is refilled from, and spills to, a global stack on which
+//! chains are pushed one by one but taken all at once: with no single pop there is no ABA problem.
+//! Memory comes from `mmap`, a page of nodes at a time, and is never given back; nothing here
+//! allocates, so it may run inside an interposed lock call that `malloc` made.
+//!
+//! A thread that exits returns its list through a `pthread_key` destructor. That needs no
+//! allocation (glibc keeps the first 32 keys inside the thread's control block) and no
+//! destructor-bearing `thread_local!`.
+
+use super::super::QNode;
+use super::Native;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+type Node = QNode<Native>;
+
+/// Nodes that a thread keeps before it spills half of them.
+const KEEP: usize = 32;
+/// Nodes made at a time: one page.
+const PAGE: usize = 4096 / size_of::<Node>();
+
+/// The per-thread list.
+#[repr(C)]
+struct Cache {
+    head: *mut Node,
+    length: usize,
+    exit_hook: bool,
+}
+
+/// Chains of free nodes, linked through `next`.
+static GLOBAL: AtomicPtr<Node> = AtomicPtr::new(null_mut());
+
+#[cfg(target_arch = "x86_64")]
+mod tls {
+    //! In a shared library `thread_local!` is a call to `__tls_get_addr`; this is two
+    //! instructions (the initial-exec model, spelled out because stable Rust has no switch for it).
+    core::arch::global_asm!(
+        ".pushsection .tbss.__latchwork_node_cache,\"awT\",@nobits",
+        ".weak __latchwork_node_cache",
+        ".hidden __latchwork_node_cache",
+        ".type __latchwork_node_cache, @object",
+        ".size __latchwork_node_cache, 24",
+        ".balign 8",
+        "__latchwork_node_cache:",
+        ".zero 24",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub(super) fn cache() -> *mut super::Cache {
+        const { assert!(size_of::<super::Cache>() == 24) };
+        let address: *mut super::Cache;
+        // SAFETY: the symbol above is thread-local and defined in this link unit.
+        unsafe {
+            core::arch::asm!(
+                "mov {0}, qword ptr [rip + __latchwork_node_cache@GOTTPOFF]",
+                "add {0}, qword ptr fs:[0]",
+                out(reg) address,
+                options(nostack, pure, readonly),
+            );
+        }
+        address
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod tls {
+    extern crate std;
+    use core::cell::UnsafeCell;
+
+    std::thread_local! {
+        static CACHE: UnsafeCell<super::Cache> = const {
+            UnsafeCell::new(super::Cache { head: core::ptr::null_mut(), length: 0, exit_hook: false })
+        };
+    }
+
+    #[inline]
+    pub(super) fn cache() -> *mut super::Cache {
+        CACHE.with(UnsafeCell::get)
+    }
+}
+
+/// The `pthread_key` plus one; 0 while there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Creates the key. Early, so that it is among the first 32.
+pub(super) fn init() {
+    if KEY.load(Ordering::Acquire) == 0 {
+        let mut key = 0;
+        // SAFETY: `key` is valid for writes and the destructor is a plain function.
+        if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } != 0 {
+            return; // no keys left: a thread's last few nodes are then not reused
+        }
+        if KEY.compare_exchange(0, key + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: the key was created above and nobody has used it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+}
+
+#[inline]
+pub(super) fn acquire() -> &'static Node {
+    let cache = tls::cache();
+    // SAFETY: the cache is this thread's own, and its nodes are free and never unmapped.
+    unsafe {
+        let head = (*cache).head;
+        if head.is_null() {
+            return refill(cache);
+        }
+        (*cache).head = (*head).next.load(Ordering::Relaxed);
+        (*cache).length -= 1;
+        &*head
+    }
+}
+
+/// # Safety
+///
+/// As [`Machine::release_node`](super::super::Machine::release_node).
+#[inline]
+pub(super) unsafe fn release(node: &'static Node) {
+    let cache = tls::cache();
+    // SAFETY: the cache is this thread's own, and the node is the caller's to give.
+    unsafe {
+        if !(*cache).exit_hook {
+            set_exit_hook(cache);
+        }
+        node.next.store((*cache).head, Ordering::Relaxed);
+        (*cache).head = node.as_ptr();
+        (*cache).length += 1;
+        if (*cache).length > KEEP {
+            spill(cache);
+        }
+    }
+}
+
+#[cold]
+unsafe fn set_exit_hook(cache: *mut Cache) {
+    init();
+    if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
+        // SAFETY: the key exists; any non-null value makes the destructor run.
+        unsafe { libc::pthread_setspecific(key, cache.cast()) };
+    }
+    // SAFETY: the cache is this thread's own.
+    unsafe { (*cache).exit_hook = true };
+}
+
+/// Takes every chain there is, keeps one page's worth and puts the rest back.
+#[cold]
+unsafe fn refill(cache: *mut Cache) -> &'static Node {
+    // (A) pairs with the push in `give`: the links of the chain are visible.
+    let mut chain = GLOBAL.swap(null_mut(), Ordering::Acquire);
+    if chain.is_null() {
+        chain = map_page();
+    }
+    let mut last = chain;
+    let mut length = 1;
+    // SAFETY: the chain is exclusively ours since the swap, and its nodes are never unmapped.
+    unsafe {
+        while length < PAGE && !(*last).next.load(Ordering::Relaxed).is_null() {
+            last = (*last).next.load(Ordering::Relaxed);
+            length += 1;
+        }
+        let rest = (*last).next.load(Ordering::Relaxed);
+        (*last).next.store(null_mut(), Ordering::Relaxed);
+        if !rest.is_null() {
+            give(rest);
+        }
+        (*cache).head = (*chain).next.load(Ordering::Relaxed);
+        (*cache).length = length - 1;
+        &*chain
+    }
+}
+
+/// Gives half of the list to other threads.
+#[cold]
+unsafe fn spill(cache: *mut Cache) {
+    // SAFETY: the list is this thread's own and longer than half of KEEP.
+    unsafe {
+        let chain = (*cache).head;
+        let mut last = chain;
+        for _ in 1..KEEP / 2 {
+            last = (*last).next.load(Ordering::Relaxed);
+        }
+        (*cache).head = (*last).next.load(Ordering::Relaxed);
+        (*cache).length -= KEEP / 2;
+        (*last).next.store(null_mut(), Ordering::Relaxed);
+        give(chain);
+    }
+}
+
+/// Pushes a chain that only the caller knows.
+unsafe fn give(chain: *mut Node) {
+    let mut last = chain;
+    // SAFETY: the chain is the caller's own.
+    unsafe {
+        while !(*last).next.load(Ordering::Relaxed).is_null() {
+            last = (*last).next.load(Ordering::Relaxed);
+        }
+        let mut head = GLOBAL.load(Ordering::Relaxed);
+        loop {
+            (*last).next.store(head, Ordering::Relaxed);
+            // (A) the chain's links, for the thread that takes it.
+            match GLOBAL.compare_exchange(head, chain, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// A page of fresh nodes, linked.
+fn map_page() -> *mut Node {
+    // SAFETY: an anonymous private mapping; checked below.
+    let page = unsafe {
+        libc::mmap(
+            null_mut(),
+            PAGE * size_of::<Node>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        // A lock call has no way to report this, and going on would break exclusion.
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+    let page: *mut Node = page.cast();
+    // SAFETY: the page is ours, zeroed and large enough; all-zero words are valid nodes.
+    unsafe {
+        for i in 0..PAGE {
+            page.add(i).write(Node::zeroed());
+            let next = if i + 1 < PAGE { page.add(i + 1) } else { null_mut() };
+            (*page.add(i)).next.store(next, Ordering::Relaxed);
+        }
+    }
+    page
+}
+
+/// Runs when a thread exits. Other destructors may take locks afterwards: the next release sets
+/// the key again, and the C library then runs this once more.
+extern "C" fn thread_exit(cache: *mut libc::c_void) {
+    let cache: *mut Cache = cache.cast();
+    // SAFETY: the value was set by `set_exit_hook` on this very thread.
+    unsafe {
+        let head = (*cache).head;
+        *cache = Cache { head: null_mut(), length: 0, exit_hook: false };
+        if !head.is_null() {
+            give(head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn nodes_are_distinct_and_reused_across_threads() {
+        let round = || {
+            std::thread::spawn(|| {
+                let nodes: Vec<_> = (0..200).map(|_| acquire()).collect();
+                let set: HashSet<_> = nodes.iter().map(|n| n.as_ptr() as usize).collect();
+                assert_eq!(set.len(), nodes.len());
+                for node in nodes {
+                    // SAFETY: each was acquired above and is released once.
+                    unsafe { release(node) };
+                }
+                set
+            })
+            .join()
+            .unwrap()
+        };
+        let mut all = HashSet::new();
+        for _ in 0..50 {
+            all.extend(round());
+        }
+        // 50 threads of 200 nodes each; other tests may hold a few pages meanwhile.
+        assert!(all.len() < 2000, "thread exit does not return nodes: {} seen", all.len());
+    }
+}

@@ -1,0 +1,117 @@
+//! Mutual exclusion: one algorithm, one file.
+//!
+//! Every lock implements [`RawMutex`], generic over its machine; [`Api`] fits any of them to
+//! [`lock_api`].
+
+use crate::machine::{Deadline, Machine, Native};
+use core::ptr::NonNull;
+
+pub mod clh;
+pub mod mcs;
+pub mod tas;
+pub mod ticket;
+pub mod ttas;
+
+mod api;
+pub(crate) mod backoff;
+
+pub use api::{Api, Held, deadline};
+
+/// What an acquisition must remember until its release. Adapters that have no room for a typed
+/// token (pthread) keep it as one word.
+pub trait Token: Copy {
+    /// The token as a word.
+    fn into_word(self) -> usize;
+    /// The token back from its word.
+    ///
+    /// # Safety
+    ///
+    /// `word` came from [`into_word`](Token::into_word) of the same type.
+    unsafe fn from_word(word: usize) -> Self;
+}
+
+impl Token for () {
+    fn into_word(self) -> usize {
+        0
+    }
+    unsafe fn from_word(_: usize) {}
+}
+
+impl<T> Token for NonNull<T> {
+    fn into_word(self) -> usize {
+        self.as_ptr().expose_provenance()
+    }
+    unsafe fn from_word(word: usize) -> Self {
+        // SAFETY: the word came from a non-null pointer.
+        unsafe { NonNull::new_unchecked(core::ptr::with_exposed_provenance_mut(word)) }
+    }
+}
+
+/// What the registry, `latchwork list` and the docs say about an algorithm.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The name that a user types.
+    pub name: &'static str,
+    /// One line: what it is.
+    pub summary: &'static str,
+    /// Atomic read-modify-writes per uncontended acquire+release (for a reader-writer lock: of a
+    /// read).
+    pub atomics: u32,
+    /// Bytes that a waiter occupies beside the lock.
+    pub waiter_bytes: usize,
+    /// Bytes that a holder occupies beside the lock.
+    pub holder_bytes: usize,
+    /// Who gets the lock next, and what is promised about it.
+    pub fairness: &'static str,
+    /// Whether waiters sleep (after a bounded spin) or spin until they have it.
+    pub blocking: bool,
+    /// Paper and section.
+    pub source: &'static str,
+}
+
+/// A mutual-exclusion lock over machine [`Machine`](RawMutex::Machine). All-zero bytes are an
+/// unlocked lock.
+///
+/// # Safety
+///
+/// At most one token is outstanding, acquire and release order memory accordingly, and
+/// `new_in()` on the native machine is all-zero bytes.
+pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
+    /// The machine it runs on.
+    type Machine: Machine;
+    /// What `lock` hands to `unlock`.
+    type Token: Token;
+    /// Its description.
+    const INFO: Info;
+
+    /// An unlocked lock, on any machine.
+    fn new_in() -> Self;
+
+    /// Acquires, waiting as long as it takes.
+    fn lock(&self) -> Self::Token;
+
+    /// Acquires if that is possible without waiting.
+    fn try_lock(&self) -> Option<Self::Token>;
+
+    /// Acquires unless the deadline passes first. An algorithm whose waiters cannot leave their
+    /// queue (strict FIFO) polls [`try_lock`](RawMutex::try_lock) instead, outside the queue.
+    fn lock_until(&self, deadline: Deadline) -> Option<Self::Token> {
+        backoff::poll::<Self::Machine, _>(deadline, || self.try_lock())
+    }
+
+    /// Releases.
+    ///
+    /// # Safety
+    ///
+    /// `token` came from the acquisition that this ends.
+    unsafe fn unlock(&self, token: Self::Token);
+
+    /// Whether somebody held it a moment ago.
+    fn is_locked(&self) -> bool;
+}
+
+/// A lock that can be made in a constant, on the native machine.
+pub trait ConstNew: RawMutex<Machine = Native> {
+    /// An unlocked lock.
+    const NEW: Self;
+}

@@ -1,0 +1,88 @@
+//! Every algorithm, by name.
+//!
+//! One line here makes a lock appear everywhere: `latchwork list`, the preloaded library, the
+//! model-checking suite, the stress tests. Whoever wants all of them implements [`Visitor`], which
+//! is called once with each type; there is no table of function pointers to keep in step.
+
+use crate::machine::{Machine, Native};
+use crate::mutex::{Info, RawMutex};
+use crate::rwlock::RawRwLock;
+use crate::{mutex, rwlock};
+
+/// Called with the type of each algorithm.
+pub trait Visitor<M: Machine> {
+    /// A mutual-exclusion lock.
+    fn mutex<L: RawMutex<Machine = M>>(&mut self) {}
+    /// A reader-writer lock.
+    fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {}
+}
+
+/// Shows every algorithm to `visitor`, in the order of `latchwork list`.
+pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
+    visitor.mutex::<mutex::tas::RawTas<M>>();
+    visitor.mutex::<mutex::ttas::RawTtas<M>>();
+    visitor.mutex::<mutex::ticket::RawTicket<M>>();
+    visitor.mutex::<mutex::mcs::RawMcs<M>>();
+    visitor.mutex::<mutex::clh::RawClh<M>>();
+}
+
+/// Which interface an algorithm has.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Mutual exclusion.
+    Mutex,
+    /// Readers and writers.
+    RwLock,
+}
+
+/// An algorithm as `latchwork list` shows it.
+#[derive(Copy, Clone, Debug)]
+pub struct Entry {
+    /// Its interface.
+    pub kind: Kind,
+    /// Its description.
+    pub info: Info,
+    /// Bytes per lock on the native machine.
+    pub bytes: usize,
+}
+
+/// Calls `each` with every algorithm.
+pub fn for_each(each: impl FnMut(Entry)) {
+    struct List<F>(F);
+    impl<F: FnMut(Entry)> Visitor<Native> for List<F> {
+        fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
+            (self.0)(Entry { kind: Kind::Mutex, info: L::INFO, bytes: size_of::<L>() });
+        }
+        fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
+            (self.0)(Entry { kind: Kind::RwLock, info: R::INFO, bytes: size_of::<R>() });
+        }
+    }
+    visit(&mut List(each));
+}
+
+/// The algorithm called `name`, if there is one of that kind.
+pub fn find(kind: Kind, name: &str) -> Option<Entry> {
+    let mut found = None;
+    for_each(|entry| {
+        if entry.kind == kind && entry.info.name == name {
+            found = Some(entry);
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let mut seen = HashSet::new();
+        for_each(|entry| {
+            assert!(seen.insert((entry.kind == Kind::Mutex, entry.info.name)), "{} twice", entry.info.name);
+            assert_eq!(find(entry.kind, entry.info.name).unwrap().info, entry.info);
+        });
+        assert!(find(Kind::Mutex, "no-such-lock").is_none());
+    }
+}

@@ -1,0 +1,84 @@
+//! Reader-writer locks: one algorithm, one file.
+//!
+//! Every lock implements [`RawRwLock`], generic over its machine; [`Api`] fits any of them to
+//! [`lock_api`].
+
+use crate::machine::{Deadline, Machine, Native};
+use crate::mutex::backoff;
+pub use crate::mutex::{Info, Token};
+
+mod api;
+pub use api::Api;
+
+/// A reader-writer lock over machine [`Machine`](RawRwLock::Machine). All-zero bytes are an
+/// unlocked lock.
+///
+/// A thread must not read-lock again while it holds a read lock, unless the algorithm's
+/// [`Info::fairness`] says that readers pass waiting writers: with a writer waiting in between,
+/// both would wait for ever.
+///
+/// # Safety
+///
+/// A write token is outstanding alone; acquire and release order memory accordingly; `new_in()` on
+/// the native machine is all-zero bytes.
+pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
+    /// The machine it runs on.
+    type Machine: Machine;
+    /// What `read` hands to `unlock_read`.
+    type Read: Token;
+    /// What `write` hands to `unlock_write`.
+    type Write: Token;
+    /// Its description.
+    const INFO: Info;
+
+    /// An unlocked lock, on any machine.
+    fn new_in() -> Self;
+
+    /// Acquires for reading, waiting as long as it takes.
+    fn read(&self) -> Self::Read;
+
+    /// Acquires for reading if that is possible without waiting.
+    fn try_read(&self) -> Option<Self::Read>;
+
+    /// Acquires for reading unless the deadline passes first. The default polls, outside any queue.
+    fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
+        backoff::poll::<Self::Machine, _>(deadline, || self.try_read())
+    }
+
+    /// Ends a read acquisition.
+    ///
+    /// # Safety
+    ///
+    /// `token` came from the acquisition that this ends.
+    unsafe fn unlock_read(&self, token: Self::Read);
+
+    /// Acquires for writing, waiting as long as it takes.
+    fn write(&self) -> Self::Write;
+
+    /// Acquires for writing if that is possible without waiting for the underlying lock.
+    fn try_write(&self) -> Option<Self::Write>;
+
+    /// Acquires for writing unless the deadline passes first. The default polls, outside any queue.
+    fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
+        backoff::poll::<Self::Machine, _>(deadline, || self.try_write())
+    }
+
+    /// Ends a write acquisition.
+    ///
+    /// # Safety
+    ///
+    /// `token` came from the acquisition that this ends.
+    unsafe fn unlock_write(&self, token: Self::Write);
+
+    /// Whether somebody held it, for reading or writing, a moment ago.
+    fn is_locked(&self) -> bool;
+
+    /// Whether somebody held it for writing a moment ago.
+    fn is_write_locked(&self) -> bool;
+}
+
+/// A reader-writer lock that can be made in a constant, on the native machine.
+pub trait ConstNew: RawRwLock<Machine = Native> {
+    /// An unlocked lock.
+    const NEW: Self;
+}
