@@ -13,3 +13,7 @@ pub type TicketMutex<T> = lock_api::Mutex<Api<mutex::ticket::RawTicket<Native>>,
 pub type McsMutex<T> = lock_api::Mutex<Api<mutex::mcs::RawMcs<Native>>, T>;
 /// Mutex over [`clh`](mutex::clh).
 pub type ClhMutex<T> = lock_api::Mutex<Api<mutex::clh::RawClh<Native>>, T>;
+/// Mutex over [`shfl_spin`](mutex::shfl_spin).
+pub type ShflSpinMutex<T> = lock_api::Mutex<Api<mutex::shfl_spin::RawShflSpin<Native>>, T>;
+/// Mutex over [`shfl`](mutex::shfl): the one to take unless you measured something else.
+pub type ShflMutex<T> = lock_api::Mutex<Api<mutex::shfl::RawShfl<Native>>, T>;

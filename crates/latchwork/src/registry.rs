@@ -24,6 +24,8 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.mutex::<mutex::ticket::RawTicket<M>>();
     visitor.mutex::<mutex::mcs::RawMcs<M>>();
     visitor.mutex::<mutex::clh::RawClh<M>>();
+    visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
+    visitor.mutex::<mutex::shfl::RawShfl<M>>();
 }
 
 /// Which interface an algorithm has.

@@ -157,8 +157,8 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// then do without an atomic instruction. Ordering: acquire.
     fn acquire_swap(word: &Self::U32, value: u32) -> u32;
 
-    /// Subtracts one from `word` with release ordering and returns whether anything is left in it,
-    /// as the cheapest unlock the machine has.
+    /// Subtracts one from `word` with release ordering and returns whether the result is negative
+    /// as a signed number (its top bit is set), as the cheapest unlock the machine has.
     ///
     /// Only the holder of the lock may call it. It is **not** atomic with respect to concurrent
     /// writers of the word: a bit that another thread sets meanwhile may be lost. It is indivisible
@@ -178,6 +178,9 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
 
     /// The NUMA node that the caller runs on, right now.
     fn numa_node() -> u32;
+
+    /// How many NUMA nodes the machine has; with one there is nothing to group.
+    fn numa_nodes() -> u32;
 
     /// A queue node from type-stable memory: memory that is only ever reused as a queue node.
     fn acquire_node() -> &'static QNode<Self>;

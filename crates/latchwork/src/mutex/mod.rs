@@ -8,12 +8,15 @@ use core::ptr::NonNull;
 
 pub mod clh;
 pub mod mcs;
+pub mod shfl;
+pub mod shfl_spin;
 pub mod tas;
 pub mod ticket;
 pub mod ttas;
 
 mod api;
 pub(crate) mod backoff;
+pub mod shuffle;
 
 pub use api::{Api, Held, deadline};
 

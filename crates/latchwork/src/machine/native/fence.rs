@@ -89,25 +89,25 @@ pub(super) fn release_dec(word: &AtomicU32) -> bool {
     if is_light() {
         return light_dec(word);
     }
-    word.fetch_sub(1, Ordering::Release) != 1
+    (word.fetch_sub(1, Ordering::Release).wrapping_sub(1) as i32) < 0
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn light_dec(word: &AtomicU32) -> bool {
-    let left: u8;
+    let negative: u8;
     // SAFETY: a decrement of a valid, writable word. x86 stores are release stores, and the block
     // is not `nomem`, so the compiler moves no access across it.
     unsafe {
         core::arch::asm!(
             "dec dword ptr [{word}]",
-            "setne {left}",
+            "sets {negative}",
             word = in(reg) word.as_ptr(),
-            left = out(reg_byte) left,
+            negative = out(reg_byte) negative,
             options(nostack),
         );
     }
-    left != 0
+    negative != 0
 }
 
 #[cfg(test)]
@@ -115,15 +115,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decrement_reports_whether_anything_is_left() {
+    fn decrement_reports_the_top_bit() {
         for prepare in [|| (), init as fn()] {
             prepare();
             let word = AtomicU32::new(1);
             assert!(!release_dec(&word));
             assert_eq!(word.load(Ordering::Relaxed), 0);
-            word.store(3, Ordering::Relaxed);
+            word.store(1 << 31 | 3, Ordering::Relaxed);
             assert!(release_dec(&word));
-            assert_eq!(word.load(Ordering::Relaxed), 2);
+            assert_eq!(word.load(Ordering::Relaxed), 1 << 31 | 2);
         }
     }
 

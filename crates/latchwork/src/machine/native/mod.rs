@@ -229,6 +229,10 @@ unsafe impl Machine for Native {
         thread::numa_node()
     }
 
+    fn numa_nodes() -> u32 {
+        thread::numa_nodes()
+    }
+
     #[inline]
     fn acquire_node() -> &'static QNode<Self> {
         pool::acquire()

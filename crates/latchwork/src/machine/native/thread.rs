@@ -1,5 +1,7 @@
 //! Who and where the calling thread is.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 /// Whether the process has never had a second thread. glibc keeps this for its own locks.
 #[cfg(target_env = "gnu")]
 #[inline(always)]
@@ -46,4 +48,57 @@ pub(super) fn numa_node() -> u32 {
     // SAFETY: both pointers are valid for writes.
     unsafe { getcpu(&mut cpu, &mut node) };
     node
+}
+
+/// How many NUMA nodes the machine has, read once from the kernel.
+pub(super) fn numa_nodes() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    match COUNT.load(Ordering::Relaxed) {
+        0 => {
+            let count = read_numa_nodes();
+            COUNT.store(count, Ordering::Relaxed);
+            count
+        }
+        count => count,
+    }
+}
+
+/// Parses the highest node number from a list such as `0` or `0-1,3`; with raw system calls,
+/// because a lock call must not allocate.
+#[cold]
+fn read_numa_nodes() -> u32 {
+    let mut text = [0u8; 64];
+    // SAFETY: the path is a C string and the buffer is valid for its length. `errno` is restored.
+    let length = unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let file = libc::open(c"/sys/devices/system/node/online".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let length = if file >= 0 { libc::read(file, text.as_mut_ptr().cast(), text.len()) } else { 0 };
+        if file >= 0 {
+            libc::close(file);
+        }
+        *errno = saved;
+        usize::try_from(length).unwrap_or(0)
+    };
+    highest_node(&text[..length]) + 1
+}
+
+fn highest_node(list: &[u8]) -> u32 {
+    let number =
+        |digits: &[u8]| digits.iter().fold(0, |n: u32, d| n.saturating_mul(10) + u32::from(d - b'0'));
+    let last = list.split(|b| !b.is_ascii_digit()).rfind(|digits| !digits.is_empty());
+    last.map_or(0, number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_lists() {
+        for (list, highest) in [("", 0), ("0\n", 0), ("0-1\n", 1), ("0-3,8-11\n", 11)] {
+            assert_eq!(highest_node(list.as_bytes()), highest);
+        }
+        assert!(numa_nodes() > numa_node());
+    }
 }

@@ -1,0 +1,388 @@
+//! ShflLock, blocking.
+//!
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section
+//! 4.2.2, figures 6 and 7; shuffling in [`shuffle`](super::shuffle).
+//!
+//! A word that newcomers may steal, and behind it a queue of waiters that spin briefly and then
+//! sleep. Only the head of the queue competes with newcomers for the word. Beyond the paper:
+//!
+//! - *The head sleeps too.* It announces itself with PARKED in the word and issues a heavy fence;
+//!   see [`release_dec`](Machine::release_dec) for why no wakeup is lost though unlocking is not an
+//!   atomic read-modify-write. Whoever takes the word drops PARKED with it, so one sleep costs one
+//!   wake, not one per unlock.
+//! - *Bounded unfairness.* A head that has competed for [`STEAL_BOUND`] sets NO_STEALING, and the
+//!   lock is its own at the next unlock. A waiter with `n` others in front of it thus waits for at
+//!   most `n + 1` times (the bound, a wakeup and a holder's section).
+//! - *Polite competition.* The head looks at the word at growing intervals: every look takes the
+//!   cache line away from the thread that is using it.
+//! - *Timed waiters* queue with nodes from the machine's type-stable pool. One that gives up marks
+//!   its node ABANDONED; whoever makes it the head passes on to the next and releases the node.
+//!
+//! | word | meaning | set by | cleared by |
+//! |---|---|---|---|
+//! | LOCKED (bit 0) | held | a swap by stealer or head | `release_dec` by the holder |
+//! | NO_STEALING (bit 1) | the head is next | the head | the swap that takes the word |
+//! | PARKED (bit 31) | the head sleeps, wake it | the head | the swap that takes the word |
+//!
+//! The two hints may be lost to the unlocker's non-atomic decrement; the head looks again.
+//!
+//! | node | meaning | next |
+//! |---|---|---|
+//! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
+//! | SPINNING | spins; will be head soon | as WAITING |
+//! | PARKED | sleeps | SPINNING, READY, with a wake; ABANDONED (itself) |
+//! | READY | is the head | |
+//! | ABANDONED | gave up; its owner has left | READY, and released |
+//!
+//! Size: 16 bytes; 64 per waiter, on its stack (timed: from the pool); none per holder. Atomics per
+//! uncontended pair: 1. In a process without a second thread: 0.
+//! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 1024 in a row.
+
+use super::shuffle::{NumaPolicy, Policy, may_shuffle, shuffle};
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Arith, Deadline, Machine, Native, QNode, Wait, Word};
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+const FREE: u32 = 0;
+const LOCKED: u32 = 1;
+const NO_STEALING: u32 = 1 << 1;
+const PARKED_HEAD: u32 = 1 << 31;
+
+const WAITING: u32 = 0;
+const READY: u32 = 1;
+const PARKED: u32 = 2;
+const SPINNING: u32 = 3;
+const ABANDONED: u32 = 4;
+
+/// Nanoseconds that a head competes with stealers before it claims the next turn.
+pub const STEAL_BOUND: u64 = 100_000;
+/// Looks at the word before a newcomer queues.
+const ARRIVAL_LOOKS: u32 = 8;
+/// Looks of a waiter at its node before it sleeps.
+const NODE_LOOKS: u32 = 256;
+/// Spin hints between two looks of the head, at first and at most.
+const HEAD_PAUSE: (u32, u32) = (1, 64);
+/// Looks of the head that found the lock held, at the longest pause, before it sleeps.
+const HEAD_LOOKS: u32 = 32;
+/// A sleep when the heavy fence was refused.
+const UNFENCED_SLEEP: u64 = 1_000_000;
+
+/// ShflLock, blocking. See the [module documentation](self).
+pub struct RawShfl<M: Machine, P = NumaPolicy> {
+    word: M::U32,
+    tail: M::Ptr<QNode<M>>,
+    policy: PhantomData<P>,
+}
+
+impl<P> RawShfl<Native, P> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawShfl { word: AtomicU32::new(FREE), tail: AtomicPtr::new(null_mut()), policy: PhantomData }
+    }
+}
+
+impl<P> Default for RawShfl<Native, P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Policy> ConstNew for RawShfl<Native, P> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+impl<M: Machine, P: Policy> RawShfl<M, P> {
+    /// Takes the word if it is free of LOCKED and of the bits in `unless`.
+    fn try_word(&self, unless: u32) -> bool {
+        self.word.load(Relaxed) & (LOCKED | unless) == 0 && self.take()
+    }
+
+    /// The one atomic instruction of an acquisition. Looks first are the caller's.
+    #[inline(always)]
+    fn take(&self) -> bool {
+        // (A) pairs with the decrement in `unlock`.
+        let old = M::acquire_swap(&self.word, LOCKED);
+        if old & LOCKED == 0 {
+            return true; // if we dropped a PARKED_HEAD, its unlocker has seen it and wakes
+        }
+        if old & PARKED_HEAD != 0 {
+            // Since our look the lock was taken and its head went to sleep, and our swap dropped
+            // the head's announcement from a held lock: let it announce itself again.
+            wake_head::<M>(&raw const self.word);
+        }
+        false
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self) {
+        if !self.arrive() {
+            let node = QNode::<M>::new();
+            self.lock_queued(&node, None);
+        }
+    }
+
+    /// A newcomer's short wait, while there is no queue.
+    fn arrive(&self) -> bool {
+        for i in 0..ARRIVAL_LOOKS {
+            if self.try_word(NO_STEALING) {
+                return true;
+            }
+            if !self.tail.load(Relaxed).is_null() {
+                return false;
+            }
+            M::pause(1 << (i / 2));
+        }
+        false
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_timed(&self, deadline: Deadline) -> bool {
+        if self.arrive() {
+            return true;
+        }
+        let node = M::acquire_node();
+        node.next.store(null_mut(), Relaxed);
+        node.status.store(WAITING, Relaxed);
+        node.batch.store(0, Relaxed);
+        node.shuffler.store(0, Relaxed);
+        node.resume.store(null_mut(), Relaxed);
+        match self.lock_queued(node, Some(deadline)) {
+            Outcome::Abandoned => false, // the node is the queue's now
+            outcome => {
+                // SAFETY: ours, and no longer in the queue.
+                unsafe { M::release_node(node) };
+                matches!(outcome, Outcome::Locked)
+            }
+        }
+    }
+
+    /// Queues, waits to be the head, and competes for the word.
+    fn lock_queued(&self, node: &QNode<M>, deadline: Option<Deadline>) -> Outcome {
+        node.group.store(P::group::<M>(), Relaxed);
+        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if !before.is_null() {
+            // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the
+            // node of one that gave up stays likewise.
+            // (Q) pairs with the walks' and the head's loads of `next`.
+            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            if !self.wait_for_head(node, deadline) {
+                return Outcome::Abandoned;
+            }
+        }
+        let locked = self.compete(node, deadline);
+        self.leave(node);
+        if locked { Outcome::Locked } else { Outcome::TimedOut }
+    }
+
+    /// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
+    fn wait_for_head(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
+        loop {
+            // (R) pairs with the hand-over in `leave`.
+            if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
+                return true;
+            }
+            if may_shuffle::<M, P>(node, false) {
+                self.shuffle(node, || node.status.load(Relaxed) == READY);
+                continue;
+            }
+            let status = node.status.load(Relaxed);
+            let late = deadline.is_some_and(|d| d.passed::<M>());
+            let next = if late { ABANDONED } else { PARKED };
+            // (R) as above, if it fails because we have become the head. Release: (D) pairs with
+            // the swap in `leave` that finds ABANDONED and takes the node over.
+            if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
+                continue;
+            }
+            if late {
+                return false;
+            }
+            while node.status.load(Relaxed) == PARKED {
+                if M::wait(&node.status, PARKED, deadline) == Wait::TimedOut {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The head's part: `true` with the lock, `false` after the deadline.
+    fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
+        let since = M::now(crate::machine::Clock::Monotonic);
+        let mut claimed = false;
+        let mut pause = HEAD_PAUSE.0;
+        let mut looks = 0;
+        loop {
+            if may_shuffle::<M, P>(node, true) {
+                self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
+            }
+            if self.try_word(0) {
+                return true;
+            }
+            M::pause(pause);
+            if pause < HEAD_PAUSE.1 {
+                pause *= 2;
+                continue;
+            }
+            if deadline.is_some_and(|d| d.passed::<M>()) {
+                if claimed {
+                    self.word.fetch_and(!NO_STEALING, Relaxed);
+                }
+                return self.try_word(0);
+            }
+            if claimed || M::now(crate::machine::Clock::Monotonic).saturating_sub(since) > STEAL_BOUND {
+                claimed = true;
+                if self.word.load(Relaxed) & NO_STEALING == 0 {
+                    self.word.fetch_or(NO_STEALING, Relaxed);
+                }
+            }
+            looks += 1;
+            if looks >= HEAD_LOOKS {
+                self.park_head(deadline);
+                looks = 0;
+            }
+        }
+    }
+
+    /// Sleeps until the next unlock.
+    fn park_head(&self, deadline: Option<Deadline>) {
+        // SeqCst is not needed: (F) the heavy fence orders the bit before the second look, and
+        // every unlocker's decrement either before that look or after the bit.
+        if self.word.fetch_or(PARKED_HEAD, Relaxed) & LOCKED == 0 {
+            return;
+        }
+        let fenced = M::heavy_fence();
+        let word = self.word.load(Relaxed);
+        if word & LOCKED == 0 || word & PARKED_HEAD == 0 {
+            return;
+        }
+        let deadline = match deadline {
+            deadline if fenced => deadline,
+            Some(deadline) if deadline.passed::<M>() => return,
+            _ => Some(Deadline::after::<M>(UNFENCED_SLEEP)),
+        };
+        M::wait(&self.word, word, deadline);
+    }
+
+    /// Stops being the head: the next waiter that is still there becomes it.
+    fn leave(&self, node: &QNode<M>) {
+        let mut current = node;
+        loop {
+            let mut next = current.next.load(Acquire); // (Q)
+            let mut last = false;
+            if next.is_null() {
+                last = self.tail.compare_exchange(current.as_ptr(), null_mut(), Release, Relaxed).is_ok();
+                if !last {
+                    next = M::spin_until(&current.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+                }
+            }
+            if !core::ptr::eq(current, node) {
+                // SAFETY: its owner gave up (D), and it is no longer in the queue.
+                unsafe { M::release_node(&*current.as_ptr()) };
+            }
+            if last {
+                return;
+            }
+            // SAFETY: a waiter's node stays at least until it is READY.
+            let status = unsafe { &(*next).status };
+            // (R) the queue as our walks left it. (D) pairs with giving up.
+            match status.swap(READY, AcqRel) {
+                // SAFETY: an abandoned node is ours to release.
+                ABANDONED => current = unsafe { &*next },
+                PARKED => {
+                    M::wake(status, 1);
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// One walk; wakes the waiter next in line, so that it is running when its turn comes.
+    fn shuffle(&self, node: &QNode<M>, stop: impl FnMut() -> bool) {
+        let mut wakes = 1;
+        let grouped = |waiter: &QNode<M>| {
+            if wakes == 0 {
+                return;
+            }
+            if waiter.status.compare_exchange(PARKED, SPINNING, Relaxed, Relaxed).is_ok() {
+                M::wake(&raw const waiter.status, 1);
+                wakes -= 1;
+            } else if waiter.status.compare_exchange(WAITING, SPINNING, Relaxed, Relaxed).is_ok() {
+                wakes -= 1;
+            }
+        };
+        let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
+        shuffle::<M, P>(&self.tail, node, stop, grouped, abandoned);
+    }
+}
+
+/// How a queued acquisition ended, and whose the node is.
+enum Outcome {
+    /// Has the lock; has left the queue.
+    Locked,
+    /// The deadline passed at the head; has left the queue.
+    TimedOut,
+    /// The deadline passed in the queue; the node stays there.
+    Abandoned,
+}
+
+// SAFETY: only one swap can take the word from not LOCKED to LOCKED; (A) orders the sections.
+unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "shfl",
+        summary: "ShflLock, blocking: NUMA-grouped queue of sleepers behind a stealable word",
+        atomics: 1,
+        waiter_bytes: 64,
+        holder_bytes: 0,
+        fairness: "stealing for at most 0.1 ms per queue position; FIFO per NUMA node",
+        blocking: true,
+        source: "Kashyap et al. 2019, section 4.2.2",
+    };
+
+    fn new_in() -> Self {
+        RawShfl { word: M::U32::new(FREE), tail: M::Ptr::new(null_mut()), policy: PhantomData }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        if self.try_lock().is_none() {
+            self.lock_slow();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        // A set PARKED or NO_STEALING goes the slow way.
+        (self.word.load(Relaxed) == FREE && self.take()).then_some(())
+    }
+
+    fn lock_until(&self, deadline: Deadline) -> Option<()> {
+        (self.try_lock().is_some() || self.lock_timed(deadline)).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        // (A) the section happens before the next acquire. (F) pairs with `park_head`.
+        if M::release_dec(&self.word) {
+            wake_head::<M>(&raw const self.word);
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) & LOCKED != 0
+    }
+}
+
+/// Wakes the head. The lock may be gone by now: only its address is used.
+#[cold]
+#[inline(never)]
+fn wake_head<M: Machine>(word: *const M::U32) {
+    M::wake(word, 1);
+}

@@ -1,0 +1,178 @@
+//! ShflLock, non-blocking.
+//!
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section
+//! 4.2.1, figure 4.
+//!
+//! A test-and-set word in front of an MCS-like queue. Who finds the word free takes it, without a
+//! queue node; the others queue, and only the head of the queue competes for the word. While there
+//! is a queue its head keeps newcomers from stealing. Waiters group themselves by NUMA node
+//! ([`shuffle`](super::shuffle)), off the critical path. The queue is left on acquiring, not on
+//! releasing, so nodes live on the waiters' stacks and a holder has none.
+//!
+//! Lock: `word` FREE -> HELD (a swap by a stealer or the head) -> FREE (a store by the holder);
+//! `no_stealing` 0 -> 1 (who finds the queue empty) -> 0 (who leaves it empty).
+//! Node: WAITING -> READY, by the previous head.
+//! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 1.
+//! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer can pass
+//! only in the moment between two holders in which `no_stealing` is not yet set.
+//!
+//! A timed acquisition polls outside the queue, and may be passed over.
+
+use super::shuffle::{NumaPolicy, Policy, may_shuffle, shuffle};
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Machine, Native, QNode, Word};
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+const WAITING: u32 = 0;
+const READY: u32 = 1;
+
+/// Looks at one word before the waiter looks at the rest of its duties again.
+const LOOKS: u32 = 512;
+
+/// ShflLock, non-blocking. See the [module documentation](self).
+pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
+    word: M::U32,
+    no_stealing: M::U8,
+    tail: M::Ptr<QNode<M>>,
+    policy: PhantomData<P>,
+}
+
+impl<P> RawShflSpin<Native, P> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawShflSpin {
+            word: AtomicU32::new(FREE),
+            no_stealing: AtomicU8::new(0),
+            tail: AtomicPtr::new(null_mut()),
+            policy: PhantomData,
+        }
+    }
+}
+
+impl<P> Default for RawShflSpin<Native, P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Policy> ConstNew for RawShflSpin<Native, P> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+impl<M: Machine, P: Policy> RawShflSpin<M, P> {
+    fn try_word(&self) -> bool {
+        // (A) pairs with the store in `unlock`.
+        self.word.load(Relaxed) == FREE && M::acquire_swap(&self.word, HELD) == FREE
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_queued(&self) {
+        let node = QNode::<M>::new();
+        node.status.store(WAITING, Relaxed);
+        node.group.store(P::group::<M>(), Relaxed);
+        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if before.is_null() {
+            self.no_stealing.store(1, Relaxed);
+        } else {
+            // SAFETY: the predecessor stays until it has made us the head, which needs `next`.
+            // (Q) pairs with the walks' and the head's loads of `next`.
+            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            self.wait_for_head(&node);
+        }
+        loop {
+            if may_shuffle::<M, P>(&node, true) {
+                let free = || self.word.load(Relaxed) == FREE;
+                shuffle::<M, P>(&self.tail, &node, free, |_| (), |_| false);
+            }
+            match M::spin_for(&self.word, Relaxed, LOOKS, |word| word == FREE) {
+                Some(_) if self.try_word() => break,
+                Some(_) => (),
+                None => M::yield_now(),
+            }
+        }
+        self.leave(&node);
+    }
+
+    fn wait_for_head(&self, node: &QNode<M>) {
+        // (R) pairs with the hand-over in `leave`. Between looks, see whether we are the shuffler.
+        while M::spin_for(&node.status, Acquire, LOOKS, |status| status == READY).is_none() {
+            M::yield_now();
+            if may_shuffle::<M, P>(node, false) {
+                let head = || node.status.load(Relaxed) == READY;
+                shuffle::<M, P>(&self.tail, node, head, |_| (), |_| false);
+            }
+        }
+    }
+
+    /// Leaves the queue, holding the lock.
+    fn leave(&self, node: &QNode<M>) {
+        let mut next = node.next.load(Acquire); // (Q)
+        if next.is_null() {
+            if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
+                // A newcomer that queued since has set it, or is about to: then it stays cleared
+                // for one round, and somebody may steal once more.
+                self.no_stealing.store(0, Relaxed);
+                return;
+            }
+            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+        }
+        // SAFETY: a waiter's node stays at least until it is READY.
+        // (R) the queue as our walks left it.
+        unsafe { (*next).status.store(READY, Release) };
+    }
+}
+
+// SAFETY: only one swap can take the word from FREE to HELD; (A) orders the sections.
+unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "shfl-spin",
+        summary: "ShflLock, non-blocking: NUMA-grouped queue behind a stealable word",
+        atomics: 1,
+        waiter_bytes: 64,
+        holder_bytes: 0,
+        fairness: "FIFO per NUMA node, 1024 in a row; stealing while the queue is empty",
+        blocking: false,
+        source: "Kashyap et al. 2019, section 4.2.1",
+    };
+
+    fn new_in() -> Self {
+        RawShflSpin {
+            word: M::U32::new(FREE),
+            no_stealing: M::U8::new(0),
+            tail: M::Ptr::new(null_mut()),
+            policy: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        if self.try_lock().is_none() {
+            self.lock_queued();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        (self.no_stealing.load(Relaxed) == 0 && self.try_word()).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        // (A) the section happens before the next acquire.
+        self.word.store(FREE, Release);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != FREE
+    }
+}
