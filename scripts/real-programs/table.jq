@@ -1,0 +1,78 @@
+# results.json -> the table as Markdown; with $doc == 1 the whole page docs/real-programs.md.
+
+def median: sort | if length == 0 then null
+  elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+def column: if .mutex == "glibc" then .rwlock elif .rwlock == "glibc" then .mutex else "\(.mutex) + \(.rwlock)" end;
+def unique_in_order: reduce .[] as $x ([]; if index([$x]) then . else . + [$x] end);
+def two_digits: (. * 100 | round) as $n | "\($n / 100 | floor).\($n % 100 | tostring | if length == 1 then "0" + . else . end)";
+def thousands: round | tostring | [while(length > 0; .[:-3]) | .[-3:]] | reverse | join(",");
+def row: "| " + join(" | ") + " |";
+
+# The runs of one cell: the median of the good ones, else what went wrong.
+def cell($base):
+  if length == 0 then ""
+  else map(select(.status != "ok")) as $bad
+    | if ($bad | length) > 0 then $bad[0].status | ascii_upcase
+      elif $base == null then "ok"
+      else map(.figure) | median / $base | two_digits end
+  end;
+def spread: map(select(.status == "ok").figure) | if length < 2 then "" else "\((max - min) / median * 100 | round)%" end;
+
+. as $all
+| (.runs | map(column) | unique_in_order) as $columns
+| ([.runs[].program] | unique_in_order) as $programs
+| ($all.rounds > 1) as $spread
+| ([["program", "glibc"] + (if $spread then ["spread"] else [] end) + ($columns - ["glibc"]),
+    ["---", "---:"] + (if $spread then ["---:"] else [] end) + ($columns - ["glibc"] | map("---:"))]
+   + [$programs[] as $program
+      | [$all.runs[] | select(.program == $program)] as $runs
+      | [$runs[] | select(column == "glibc")] as $glibc
+      | ($glibc | map(select(.status == "ok").figure) | median) as $base
+      | [$program, (if $base == null then ($glibc | cell(null)) else "\($base | thousands) \($about[$program].unit)" end)]
+        + (if $spread then [$glibc | spread] else [] end)
+        + [($columns - ["glibc"])[] as $column | [$runs[] | select(column == $column)] | cell($base)]]
+   | map(row) | join("\n")) as $table
+| if $doc == 0 then $table
+  else
+    ($all.runs | map(select(.status != "ok"))) as $bad
+    | "# Real programs under every lock
+
+Programs that nobody here wrote, run under each lock with `latchwork run`: does each still work, and
+how fast is it? Each run's result was checked (exit status, and the program's own checks), and a run
+that had not ended after \($all.limit_s) s would have been stopped. This page is printed by the script
+that made the runs:
+
+    scripts/real-programs.sh install
+    scripts/real-programs.sh run --seconds \($all.seconds) --runs \($all.rounds)
+    scripts/real-programs.sh table --doc > docs/real-programs.md
+
+## Results
+
+\($all.runs | length) runs: \($all.runs | length - ($bad | length)) ok, \($bad | length) not.
+
+The column *glibc* is the program without latchwork. The others are throughput as a ratio to it: 2.00
+is twice as fast, 0.50 half as fast.\(if $spread then " *Spread* is how far apart glibc's own \($all.rounds) runs
+were ((highest - lowest) / median): a ratio within it says nothing." else " It is one run each: a difference of 10% says nothing." end)
+A column named after a mutex ran with glibc's rwlock, and the other way round. An empty cell: the
+program hardly calls that kind of lock.
+
+\($table)
+" + (if ($bad | length) == 0 then "" else "
+What went wrong:
+
+" + ($bad | map("- \(.program), mutex \(.mutex), rwlock \(.rwlock): \(.status | ascii_upcase), \(.note)") | join("\n")) + "
+" end) + "
+## What the programs do
+
+| program | figure | what it is |
+| --- | --- | --- |
+" + ([$programs[] | [., $about[.].unit, $about[.].about] | row] | join("\n")) + "
+
+## Where
+
+- \($all.machine.cpu), \($all.machine.cores) cores; \($all.machine.kernel); \($all.machine.libc); \($all.machine.system)
+- latchwork \($all.commit), \($all.date); load when it began: \($all.machine.load_at_start)
+- " + ($all.packages | map(select(. != "")) | join("; ")) + "
+
+" + ($notes | rtrimstr("\n"))
+  end
