@@ -1,0 +1,223 @@
+//! The locks under comparison, and what their runs gave.
+
+use super::child::Cost;
+use super::stats::{Better, Verdict};
+use crate::failure::Result;
+use crate::names::{self, Choice, GLIBC};
+use crate::run::DEFAULT_RWLOCK;
+use latchwork::registry::{self, Kind};
+use std::time::Duration;
+
+/// One lock or pair of locks.
+pub struct Candidate {
+    /// Which.
+    pub choice: Choice,
+    /// Measured runs, each with its round.
+    pub runs: Vec<(u32, Measured)>,
+    /// Why it was left out, if it was.
+    pub failed: Option<Failed>,
+    /// Its slowest run, warm-up included.
+    pub slowest: Duration,
+}
+
+/// A good run.
+#[derive(Copy, Clone)]
+pub struct Measured {
+    /// What it cost.
+    pub cost: Cost,
+    /// What the program said about itself.
+    pub metric: Option<f64>,
+}
+
+/// A run that was not good.
+pub struct Failed {
+    /// Measured round, or none during warm-up.
+    pub round: Option<u32>,
+    /// Exit status, signal, timeout ...
+    pub why: String,
+    /// What the program printed.
+    pub output: String,
+}
+
+/// What is measured of a run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// What `--metric` captures.
+    Metric,
+    /// Wall time in seconds.
+    Wall,
+    /// CPU time in seconds, user and system.
+    Cpu,
+    /// Peak memory in bytes.
+    Memory,
+    /// Context switches.
+    Switches,
+}
+
+impl Measure {
+    /// Those that there are, the deciding one first.
+    pub fn all(metric: bool) -> &'static [Self] {
+        use Measure::{Cpu, Memory, Metric, Switches, Wall};
+        if metric { &[Metric, Wall, Cpu, Memory, Switches] } else { &[Wall, Cpu, Memory, Switches] }
+    }
+
+    /// The one that the verdict is about.
+    pub fn deciding(metric: bool) -> Self {
+        Self::all(metric)[0]
+    }
+
+    /// Its name in the JSON file.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Metric => "metric",
+            Self::Wall => "wall_s",
+            Self::Cpu => "cpu_s",
+            Self::Memory => "memory_bytes",
+            Self::Switches => "context_switches",
+        }
+    }
+
+    fn of(self, run: &Measured) -> Option<f64> {
+        let Measured { cost, metric } = run;
+        Some(match self {
+            Self::Metric => return *metric,
+            Self::Wall => cost.wall.as_secs_f64(),
+            Self::Cpu => (cost.user + cost.system).as_secs_f64(),
+            Self::Memory => cost.memory as f64,
+            Self::Switches => (cost.voluntary + cost.involuntary) as f64,
+        })
+    }
+}
+
+impl Candidate {
+    /// Before its first run.
+    pub fn new(choice: Choice) -> Self {
+        Self { choice, runs: Vec::new(), failed: None, slowest: Duration::ZERO }
+    }
+
+    /// One measure of all runs.
+    pub fn values(&self, measure: Measure) -> Vec<f64> {
+        self.runs.iter().filter_map(|(_, run)| measure.of(run)).collect()
+    }
+
+    /// This one's runs relative to the other's, round by round.
+    pub fn ratios(&self, to: &Self, measure: Measure) -> Vec<f64> {
+        let pair = |(round, run): &(u32, Measured)| {
+            let (_, other) = to.runs.iter().find(|(other, _)| other == round)?;
+            let (ours, theirs) = (measure.of(run)?, measure.of(other)?);
+            (theirs != 0.0).then(|| ours / theirs)
+        };
+        self.runs.iter().filter_map(pair).collect()
+    }
+
+    /// What may be said about it.
+    pub fn verdict(&self, glibc: &Self, measure: Measure, better: Better) -> Verdict {
+        Verdict::of(&self.ratios(glibc, measure), better)
+    }
+}
+
+/// The best of those that are better than glibc, and whatever the noise does not tell from it.
+pub fn best(candidates: &[Candidate], measure: Measure, better: Better) -> Option<(usize, Vec<usize>)> {
+    let glibc = &candidates[0];
+    let good = |candidate: &Candidate| match candidate.verdict(glibc, measure, better) {
+        Verdict::Better(ratio) if candidate.failed.is_none() => Some(ratio),
+        _ => None,
+    };
+    let ranked =
+        candidates.iter().enumerate().filter_map(|(index, candidate)| Some((index, good(candidate)?)));
+    let (best, _) = match better {
+        Better::Higher => ranked.max_by(|a, b| a.1.total_cmp(&b.1)),
+        Better::Lower => ranked.min_by(|a, b| a.1.total_cmp(&b.1)),
+    }?;
+    let alike = |candidate: &Candidate| {
+        candidate.failed.is_none() && candidate.verdict(&candidates[best], measure, better) == Verdict::Noise
+    };
+    let alike = (1..candidates.len()).filter(|index| *index != best && alike(&candidates[*index])).collect();
+    Some((best, alike))
+}
+
+/// Glibc first, then every combination of the named locks.
+pub fn choose(mutexes: &[String], rwlocks: &[String]) -> Result<Vec<Choice>> {
+    let mut choices = vec![Choice::glibc()];
+    let mut add = |mutex: &str, rwlock: &str| {
+        let choice = Choice { mutex: mutex.into(), rwlock: rwlock.into() };
+        if !choices.contains(&choice) {
+            choices.push(choice);
+        }
+    };
+    if mutexes.is_empty() && rwlocks.is_empty() {
+        // Few enough to be done in half a minute: the default pair, its mutex alone, and one of each
+        // family that the literature compares with.
+        add(&names::preferred(Kind::Mutex, &["shfl"]), &names::preferred(Kind::RwLock, &[DEFAULT_RWLOCK]));
+        for name in ["shfl", "mcs", "ticket", "ttas"] {
+            if registry::find(Kind::Mutex, name).is_some() {
+                add(name, GLIBC);
+            }
+        }
+        return Ok(choices);
+    }
+    let or_glibc = |names: Vec<String>| if names.is_empty() { vec![GLIBC.to_owned()] } else { names };
+    let mutexes = or_glibc(names::list(Kind::Mutex, mutexes)?);
+    let rwlocks = or_glibc(names::list(Kind::RwLock, rwlocks)?);
+    for mutex in &mutexes {
+        for rwlock in &rwlocks {
+            add(mutex, rwlock);
+        }
+    }
+    Ok(choices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(mutexes: &[&str], rwlocks: &[&str]) -> Vec<String> {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let choices = choose(&owned(mutexes), &owned(rwlocks)).unwrap();
+        choices.iter().map(Choice::label).collect()
+    }
+
+    fn candidate(walls: &[u64]) -> Candidate {
+        let mut candidate = Candidate::new(Choice::glibc());
+        for (round, wall) in walls.iter().enumerate() {
+            let cost = Cost {
+                wall: Duration::from_secs(*wall),
+                user: Duration::ZERO,
+                system: Duration::ZERO,
+                memory: 0,
+                voluntary: 0,
+                involuntary: 0,
+            };
+            candidate.runs.push((round as u32, Measured { cost, metric: None }));
+        }
+        candidate
+    }
+
+    #[test]
+    fn glibc_comes_first_and_once() {
+        assert_eq!(labels(&["mcs", "ttas"], &[]), ["glibc", "mcs", "ttas"]);
+        assert_eq!(labels(&["glibc", "mcs"], &["glibc"]), ["glibc", "mcs"]);
+        let default = labels(&[], &[]);
+        assert_eq!(default[0], "glibc");
+        assert!(default.len() >= 4, "{default:?}");
+        assert_eq!(labels(&["all"], &[]).len(), 1 + names::of_kind(Kind::Mutex).len());
+    }
+
+    #[test]
+    fn runs_are_paired_by_round() {
+        let mut other = candidate(&[2, 4, 8]);
+        let glibc = candidate(&[1, 2, 2]);
+        assert_eq!(other.ratios(&glibc, Measure::Wall), [2.0, 2.0, 4.0]);
+        other.runs.remove(0);
+        assert_eq!(other.ratios(&glibc, Measure::Wall), [2.0, 4.0]);
+        assert_eq!(other.ratios(&glibc, Measure::Switches), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn the_best_is_named_with_those_like_it() {
+        let all =
+            [candidate(&[10, 10, 10]), candidate(&[5, 5, 5]), candidate(&[5, 6, 4]), candidate(&[9, 9, 9])];
+        assert_eq!(best(&all, Measure::Wall, Better::Lower), Some((1, vec![2])));
+        assert_eq!(best(&all, Measure::Wall, Better::Higher), None);
+    }
+}

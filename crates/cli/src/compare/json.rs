@@ -1,0 +1,199 @@
+//! The comparison as a JSON file: every number of every run.
+
+use super::candidates::{Candidate, Measure};
+use super::machine::Machine;
+use super::stats::{self, Better, Verdict};
+use super::{Plan, Results};
+use crate::failure::{Failure, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    latchwork: &'static str,
+    /// Seconds since 1970.
+    started: u64,
+    command: Vec<String>,
+    built_in_program: bool,
+    runs: u32,
+    warmup: u32,
+    timeout_s: Option<f64>,
+    metric: Option<&'a str>,
+    deciding: &'static str,
+    better: &'static str,
+    rule: &'static str,
+    interrupted: bool,
+    machine: &'a Machine,
+    others_cpu_share: f64,
+    warnings: &'a [String],
+    /// The first one is glibc.
+    candidates: Vec<OneCandidate<'a>>,
+}
+
+#[derive(Serialize)]
+struct OneCandidate<'a> {
+    label: String,
+    mutex: &'a str,
+    rwlock: &'a str,
+    verdict: &'static str,
+    failure: Option<OneFailure<'a>>,
+    summary: BTreeMap<&'static str, Summary>,
+    runs: Vec<OneRun>,
+}
+
+#[derive(Serialize)]
+struct OneFailure<'a> {
+    /// From 1; none during warm-up.
+    round: Option<u32>,
+    reason: &'a str,
+    output: &'a str,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    median: f64,
+    min: f64,
+    max: f64,
+    /// Distance of the quartiles, relative to the median.
+    spread: f64,
+    /// Median over the rounds of this run to glibc's.
+    ratio: Option<f64>,
+    ratios: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct OneRun {
+    /// From 1.
+    round: u32,
+    wall_s: f64,
+    user_s: f64,
+    system_s: f64,
+    memory_bytes: u64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    metric: Option<f64>,
+}
+
+/// The document, with a line end.
+pub fn text(plan: &Plan, results: &Results) -> String {
+    let deciding = Measure::deciding(plan.metric.is_some());
+    let document = Document {
+        latchwork: env!("CARGO_PKG_VERSION"),
+        started: results.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        built_in_program: plan.built_in,
+        runs: plan.runs,
+        warmup: plan.warmup,
+        timeout_s: plan.timeout.map(|timeout| timeout.as_secs_f64()),
+        metric: plan.metric.as_ref().map(|metric| metric.expression.as_str()),
+        deciding: deciding.key(),
+        better: if plan.better() == Better::Higher { "higher" } else { "lower" },
+        rule: stats::RULE,
+        interrupted: results.interrupted.is_some(),
+        machine: &results.machine,
+        others_cpu_share: results.others,
+        warnings: &results.warnings,
+        candidates: results
+            .candidates
+            .iter()
+            .map(|candidate| one(plan, candidate, &results.candidates[0]))
+            .collect(),
+    };
+    serde_json::to_string_pretty(&document).expect("plain data") + "\n"
+}
+
+fn one<'a>(plan: &Plan, candidate: &'a Candidate, glibc: &Candidate) -> OneCandidate<'a> {
+    let measures = Measure::all(plan.metric.is_some());
+    let verdict = match candidate.verdict(glibc, measures[0], plan.better()) {
+        _ if candidate.failed.is_some() => "failed",
+        _ if candidate.choice.is_glibc() => "baseline",
+        Verdict::Better(_) => "better",
+        Verdict::Worse(_) => "worse",
+        Verdict::Noise => "noise",
+        Verdict::TooFew => "too few runs",
+    };
+    OneCandidate {
+        label: candidate.choice.label(),
+        mutex: &candidate.choice.mutex,
+        rwlock: &candidate.choice.rwlock,
+        verdict,
+        failure: candidate.failed.as_ref().map(|failed| OneFailure {
+            round: failed.round.map(|round| round + 1),
+            reason: &failed.why,
+            output: end(&failed.output),
+        }),
+        summary: measures.iter().filter_map(|measure| summary(candidate, glibc, *measure)).collect(),
+        runs: candidate
+            .runs
+            .iter()
+            .map(|(round, run)| OneRun {
+                round: round + 1,
+                wall_s: run.cost.wall.as_secs_f64(),
+                user_s: run.cost.user.as_secs_f64(),
+                system_s: run.cost.system.as_secs_f64(),
+                memory_bytes: run.cost.memory,
+                voluntary_switches: run.cost.voluntary,
+                involuntary_switches: run.cost.involuntary,
+                metric: run.metric,
+            })
+            .collect(),
+    }
+}
+
+fn summary(candidate: &Candidate, glibc: &Candidate, measure: Measure) -> Option<(&'static str, Summary)> {
+    let values = candidate.values(measure);
+    let ratios = candidate.ratios(glibc, measure);
+    (!values.is_empty()).then(|| {
+        let summary = Summary {
+            median: stats::median(&values),
+            min: stats::quantile(&values, 0.0),
+            max: stats::quantile(&values, 1.0),
+            spread: stats::spread(&values),
+            ratio: (!ratios.is_empty()).then(|| stats::median(&ratios)),
+            ratios,
+        };
+        (measure.key(), summary)
+    })
+}
+
+/// The last few kilobytes.
+fn end(output: &str) -> &str {
+    const KEPT: usize = 8192;
+    let mut start = output.len().saturating_sub(KEPT);
+    while !output.is_char_boundary(start) {
+        start += 1;
+    }
+    &output[start..]
+}
+
+/// Whether [`write`] has a chance: minutes of measuring must not end in "permission denied".
+pub fn check(path: &Path) -> Result<()> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    let fail = |why: String| Err(Failure::usage(format!("--json {}: {why}", path.display())));
+    if path.is_dir() {
+        return fail("is a directory".into());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let writable = if path.exists() { path } else { parent };
+    let Ok(name) = CString::new(writable.as_os_str().as_bytes()) else {
+        return fail("has a zero byte".into());
+    };
+    // SAFETY: a terminated string.
+    if unsafe { libc::access(name.as_ptr(), libc::W_OK) } != 0 {
+        return fail(format!("cannot be written: {}", std::io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Writes the document.
+pub fn write(path: &Path, plan: &Plan, results: &Results) -> Result<()> {
+    fs::write(path, text(plan, results))
+        .map_err(|error| Failure::new(format!("--json {}: {error}", path.display())))
+}

@@ -1,0 +1,118 @@
+//! The machine that was measured on, and how busy others kept it.
+
+use serde::Serialize;
+use std::ffi::CStr;
+use std::fs;
+
+/// As the JSON file describes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// As /proc/cpuinfo names it.
+    pub processor: String,
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// NUMA nodes.
+    pub numa_nodes: usize,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// C library release.
+    pub glibc: String,
+    /// One-minute load average before the first run.
+    pub load_average: f64,
+}
+
+impl Machine {
+    /// This one, now.
+    pub fn here() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let value = |text: &str, key: &str| {
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        // SAFETY: returns a static string.
+        let glibc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        let memory = value(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+        let memory: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
+        let nodes =
+            fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten().filter(|entry| {
+                let name = entry.file_name();
+                let digits = name.to_str().and_then(|name| name.strip_prefix("node"));
+                digits.is_some_and(|digits| digits.parse::<u32>().is_ok())
+            });
+        Self {
+            processor: value(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+            cpus: cpus(),
+            numa_nodes: nodes.count().max(1),
+            memory_bytes: memory * 1024,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            glibc: glibc.to_string_lossy().into_owned(),
+            load_average: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or(0.0),
+        }
+    }
+
+    /// One line for people.
+    pub fn line(&self) -> String {
+        format!("{} ({} CPUs), Linux {}, glibc {}", self.processor, self.cpus, self.kernel, self.glibc)
+    }
+}
+
+/// CPUs that this process may use.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The machine's CPU time since it started, in seconds: all of it, and what was used (also by other
+/// guests of the host).
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Clock {
+    /// Used and idle.
+    pub all: f64,
+    /// Used.
+    pub busy: f64,
+}
+
+impl Clock {
+    /// From /proc/stat; zero if that cannot be read.
+    pub fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        // SAFETY: plain argument.
+        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
+        Self::parse(&text, ticks).unwrap_or_default()
+    }
+
+    fn parse(text: &str, ticks: f64) -> Option<Self> {
+        // user nice system idle iowait irq softirq steal; guest time is within user.
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let values: Vec<f64> =
+            line.split_ascii_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+        let idle = values.get(3)? + values.get(4)?;
+        let all: f64 = values.iter().sum();
+        Some(Self { all: all / ticks, busy: (all - idle) / ticks })
+    }
+
+    /// The share of the machine that others than `own` seconds of work used since `self`.
+    pub fn others_share(self, now: Self, own: f64) -> f64 {
+        let all = now.all - self.all;
+        if all <= 0.0 { 0.0 } else { ((now.busy - self.busy - own) / all).clamp(0.0, 1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_stat_is_understood() {
+        let text = "cpu  100 0 50 800 50 0 0 100 7 7\ncpu0 1 2 3\n";
+        let clock = Clock::parse(text, 100.0).unwrap();
+        assert_eq!((clock.all, clock.busy), (11.0, 2.5));
+        assert_eq!(Clock::default().others_share(clock, 1.4), 0.1);
+        assert!(Clock::now().all > 0.0);
+    }
+}

@@ -1,0 +1,206 @@
+//! The comparison as a table and a few sentences.
+
+use super::candidates::{self, Candidate, Failed, Measure};
+use super::stats::{self, Better, Verdict};
+use super::{Plan, Results};
+use crate::names::GLIBC;
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write as _;
+
+impl Plan {
+    /// Which direction of the deciding measure is good.
+    pub fn better(&self) -> Better {
+        self.metric.as_ref().map_or(Better::Lower, |metric| metric.better)
+    }
+
+    /// How people call a measure.
+    pub fn name(&self, measure: Measure) -> &'static str {
+        match measure {
+            Measure::Metric if self.built_in => "operations/s",
+            Measure::Metric => "metric",
+            Measure::Wall => "wall time",
+            Measure::Cpu => "CPU time",
+            Measure::Memory => "peak memory",
+            Measure::Switches => "switches",
+        }
+    }
+}
+
+/// All of it.
+pub fn text(plan: &Plan, results: &Results) -> String {
+    let mut text = String::new();
+    let glibc = &results.candidates[0];
+    if results.interrupted.is_some() {
+        text += "Interrupted; what was measured until then:\n";
+    }
+    if glibc.runs.is_empty() {
+        return text + "nothing yet.\n";
+    }
+    let measures = Measure::all(plan.metric.is_some());
+    let table = table(plan, results, measures);
+    text += &format!("{}\n\n{table}\n\n", results.machine.line());
+    text += "Medians; in brackets the spread (distance of the quartiles). x: median ratio to glibc's run of the \
+             same\nround.\n";
+    if let Some(metric) = &plan.metric
+        && !plan.built_in
+    {
+        let which = if metric.better == Better::Higher { "more" } else { "less" };
+        writeln!(text, "metric: {} ({which} is better).", metric.expression).expect("a String");
+    }
+    for candidate in &results.candidates {
+        if let Some(Failed { round, why, output }) = &candidate.failed {
+            let when = round.map_or("warm-up".into(), |round| format!("round {}", round + 1));
+            writeln!(text, "\n{} failed in {when}: {why}{}", candidate.choice.label(), tail(output))
+                .expect("a String");
+        }
+    }
+    text += "\n";
+    text += &conclusion(plan, &results.candidates);
+    text
+}
+
+fn table(plan: &Plan, results: &Results, measures: &[Measure]) -> String {
+    let glibc = &results.candidates[0];
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut header = vec!["lock".to_owned()];
+    for measure in measures {
+        header.extend([plan.name(*measure).to_owned(), "x".to_owned()]);
+    }
+    header.push(String::new());
+    table.set_header(header);
+    for candidate in &results.candidates {
+        let mut row = vec![candidate.choice.label()];
+        for measure in measures {
+            let values = candidate.values(*measure);
+            let ratios = candidate.ratios(glibc, *measure);
+            row.push(if values.is_empty() { "-".into() } else { value(*measure, &values) });
+            row.push(if ratios.is_empty() { "-".into() } else { ratio(stats::median(&ratios)) });
+        }
+        row.push(match candidate.verdict(glibc, measures[0], plan.better()) {
+            _ if candidate.failed.is_some() => "failed".into(),
+            _ if candidate.choice.is_glibc() => "baseline".into(),
+            verdict => verdict.text(),
+        });
+        table.add_row(row);
+    }
+    for column in 1..=2 * measures.len() {
+        table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+fn value(measure: Measure, values: &[f64]) -> String {
+    let middle = stats::median(values);
+    let shown = match measure {
+        Measure::Wall | Measure::Cpu if middle < 1.0 => format!("{:.0} ms", middle * 1e3),
+        Measure::Wall | Measure::Cpu => format!("{middle:.2} s"),
+        Measure::Memory => format!("{:.1} MiB", middle / f64::from(1 << 20)),
+        Measure::Metric | Measure::Switches => short(middle),
+    };
+    format!("{shown} ({:.0}%)", stats::spread(values) * 100.0)
+}
+
+/// Three digits and a decimal prefix.
+fn short(number: f64) -> String {
+    let (scaled, prefix) = match number.abs() {
+        1e9.. => (number / 1e9, " G"),
+        1e6.. => (number / 1e6, " M"),
+        1e4.. => (number / 1e3, " k"),
+        _ => (number, ""),
+    };
+    let decimals = match scaled.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ if prefix.is_empty() && scaled.fract() == 0.0 => 0,
+        _ => 2,
+    };
+    format!("{scaled:.decimals$}{prefix}")
+}
+
+fn ratio(ratio: f64) -> String {
+    match ratio {
+        10.0.. => format!("{ratio:.0}"),
+        _ => format!("{ratio:.2}"),
+    }
+}
+
+fn conclusion(plan: &Plan, candidates: &[Candidate]) -> String {
+    let measure = Measure::deciding(plan.metric.is_some());
+    let (name, better) = (plan.name(measure), plan.better());
+    let verdicts: Vec<_> =
+        candidates[1..].iter().map(|one| one.verdict(&candidates[0], measure, better)).collect();
+    if verdicts.contains(&Verdict::TooFew) && verdicts.iter().all(|one| matches!(one, Verdict::TooFew)) {
+        return format!("Too few complete rounds to say which lock is best: it takes {}.\n", stats::FEWEST);
+    }
+    let Some((best, alike)) = candidates::best(candidates, measure, better) else {
+        return format!(
+            "No lock here serves the program better than {GLIBC}, by {name}.\nRule: {}.\n",
+            stats::RULE
+        );
+    };
+    let label = candidates[best].choice.label();
+    let middle = stats::median(&candidates[best].ratios(&candidates[0], measure));
+    let mut text = format!("{label} serves the program best: {middle:.2} times {GLIBC}'s {name}.\n");
+    if !alike.is_empty() {
+        let names: Vec<_> = alike.iter().map(|index| candidates[*index].choice.label()).collect();
+        text += &format!("Not distinguishable from it here: {}.\n", names.join(", "));
+    }
+    let options = candidates[best].choice.options();
+    let program = if plan.built_in { "./your-program".into() } else { shell_words(plan) };
+    text += &format!("Keep it with:\n  latchwork run {options} -- {program}\n");
+    if plan.built_in {
+        text +=
+            "This was the built-in program; ask about yours with `latchwork compare -- ./your-program`.\n";
+    }
+    text + &format!("Rule: {}.\n", stats::RULE)
+}
+
+/// The command as one could type it.
+fn shell_words(plan: &Plan) -> String {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "-_./=:,@%+".contains(char);
+    let quote = |word: std::borrow::Cow<str>| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.into_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    plan.command.iter().map(|word| quote(word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+/// The end of a failed run's output, indented.
+pub fn tail(output: &str) -> String {
+    const LINES: usize = 20;
+    const WIDTH: usize = 200;
+    let lines: Vec<&str> = output.lines().collect();
+    if lines.is_empty() {
+        return "\n  (it printed nothing)".into();
+    }
+    let mut text = String::from("\n  the end of its output:");
+    for line in &lines[lines.len().saturating_sub(LINES)..] {
+        let line: String = line.chars().filter(|char| !char.is_control()).take(WIDTH).collect();
+        text += &format!("\n  | {line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 7.0, 0.5, 9999.0, 12345.0, 1_234_567.0, 5.0e9].map(short);
+        assert_eq!(texts, ["0", "7", "0.50", "9999", "12.3 k", "1.23 M", "5.00 G"]);
+        assert_eq!(value(Measure::Wall, &[0.25]), "250 ms (0%)");
+        assert_eq!(value(Measure::Memory, &[3.0 * 1048576.0]), "3.0 MiB (0%)");
+    }
+
+    #[test]
+    fn the_tail_is_short_and_harmless() {
+        let output: String = (0..50).map(|line| format!("line {line}\x1b[31m\n")).collect();
+        let tail = tail(&output);
+        assert!(tail.contains("line 49[31m") && tail.contains("line 30[") && !tail.contains("line 29["));
+    }
+}

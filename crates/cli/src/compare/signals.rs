@@ -1,0 +1,62 @@
+//! Ctrl-C and its like as something to wait for, so that a run can be ended in good order.
+
+use std::fs::File;
+use std::io::{Error, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// A signalfd over the signals that ask this process to end. They stay blocked for its life.
+pub struct Signals {
+    file: File,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks the signals in the calling thread and the threads that it makes later. A signal that
+    /// was ignored (nohup) stays ignored.
+    pub fn watch() -> Result<Self, Error> {
+        let mut set = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` makes the set that the other calls use; each gets room for what it
+        // writes.
+        let (descriptor, before) = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in WATCHED {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &mut action);
+                if action.sa_sigaction != libc::SIG_IGN {
+                    libc::sigaddset(set.as_mut_ptr(), signal);
+                }
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+            (libc::signalfd(-1, set.as_ptr(), flags), before.assume_init())
+        };
+        if descriptor < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: a descriptor that nobody else has.
+        Ok(Self { file: unsafe { File::from_raw_fd(descriptor) }, before })
+    }
+
+    /// To poll for readability.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// The signal mask from before, for children.
+    pub fn mask_before(&self) -> libc::sigset_t {
+        self.before
+    }
+
+    /// The signal that came, if one did.
+    pub fn take(&self) -> Option<i32> {
+        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+        (&self.file).read_exact(&mut record).ok()?;
+        // The record starts with the signal's number.
+        let number = u32::from_ne_bytes(record[..4].try_into().expect("4 bytes"));
+        i32::try_from(number).ok()
+    }
+}

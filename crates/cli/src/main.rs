@@ -1,0 +1,91 @@
+//! The `latchwork` command: run any program under a better lock, and measure which one serves it
+//! best.
+
+// Without Rust's runtime before main, `latchwork run` hands on exactly what it was given: the
+// runtime would ignore SIGPIPE and open /dev/null for closed descriptors. It also makes
+// `latchwork list | head` end as any other program does.
+#![cfg_attr(not(test), no_main)]
+#![cfg_attr(test, allow(dead_code))]
+
+mod compare;
+mod demo;
+mod failure;
+mod library;
+mod list;
+mod names;
+mod program;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  latchwork compare                          see the point, on a built-in program
+  latchwork compare -- ./server --bench      which lock serves this program best?
+  latchwork run --mutex shfl -- ./server     run it under that lock
+  latchwork list                             every lock there is
+
+No rebuild is needed: a preloaded library takes over the program's pthread calls. The C library's own
+locks, the baseline of every comparison, are called glibc.";
+
+#[derive(Parser)]
+#[command(name = "latchwork", version, about = "Run any program under a better lock, and measure which one \
+serves it best", after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show every lock: what it costs, how it waits, where it comes from
+    #[command(after_help = "Examples:\n  latchwork list\n  latchwork list --json | jq -r '.[].name'")]
+    List(list::Options),
+    /// Run a program under another lock
+    #[command(after_help = run_help())]
+    Run(run::Options),
+    /// Measure a program under several locks, and say which one serves it best
+    #[command(after_help = compare::HELP)]
+    Compare(compare::Options),
+    /// The built-in program that `compare` measures: a key-value store that checks itself
+    #[command(hide = true)]
+    DemoKv(demo::Options),
+}
+
+fn run_help() -> String {
+    format!(
+        "\
+With neither --mutex nor --rwlock: --mutex {} --rwlock {}.
+
+Signals, exit status, standard input and everything else are the program's own: this process becomes
+the program. Exit status if that fails: 2 for wrong arguments, 127 if the program is not there, 126
+if it cannot be executed.
+
+Examples:
+  latchwork run -- ./server
+  latchwork run --mutex mcs --rwlock glibc --stats -- make -j8
+  LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file",
+        run::DEFAULT_MUTEX,
+        run::DEFAULT_RWLOCK
+    )
+}
+
+fn command() -> i32 {
+    let result = match Cli::parse().command {
+        Command::List(options) => list::list(&options).map(|()| 0),
+        Command::Run(options) => run::run(&options).map(|never| match never {}),
+        Command::Compare(options) => compare::compare(&options),
+        Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
+    };
+    result.unwrap_or_else(|failure| {
+        eprintln!("latchwork: {}", failure.message);
+        i32::from(failure.status)
+    })
+}
+
+/// The C library's entry.
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_argc: i32, _argv: *const *const std::ffi::c_char) -> i32 {
+    std::process::exit(command())
+}

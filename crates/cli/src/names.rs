@@ -1,0 +1,152 @@
+//! Lock names: what the user typed, checked against the registry before anything is started.
+
+use crate::failure::{Failure, Result};
+use latchwork::registry::{self, Entry, Kind};
+
+/// The name of "leave this kind of object to the C library", which is also the baseline.
+pub const GLIBC: &str = "glibc";
+
+/// A mutex and a reader-writer lock to run a program under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// For `pthread_mutex_*`.
+    pub mutex: String,
+    /// For `pthread_rwlock_*`.
+    pub rwlock: String,
+}
+
+impl Choice {
+    /// Everything left to the C library.
+    pub fn glibc() -> Self {
+        Self { mutex: GLIBC.into(), rwlock: GLIBC.into() }
+    }
+
+    /// Whether nothing is replaced.
+    pub fn is_glibc(&self) -> bool {
+        *self == Self::glibc()
+    }
+
+    /// As a table shows it.
+    pub fn label(&self) -> String {
+        match (self.mutex.as_str(), self.rwlock.as_str()) {
+            (GLIBC, GLIBC) => GLIBC.into(),
+            (mutex, GLIBC) => mutex.into(),
+            (GLIBC, rwlock) => rwlock.into(),
+            (mutex, rwlock) => format!("{mutex} + {rwlock}"),
+        }
+    }
+
+    /// As options of `latchwork run`.
+    pub fn options(&self) -> String {
+        let mut options = Vec::new();
+        if self.mutex != GLIBC {
+            options.push(format!("--mutex {}", self.mutex));
+        }
+        if self.rwlock != GLIBC {
+            options.push(format!("--rwlock {}", self.rwlock));
+        }
+        options.join(" ")
+    }
+}
+
+/// Every algorithm.
+pub fn registered() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    registry::for_each(|entry| entries.push(entry));
+    entries
+}
+
+/// The names of one kind, in registry order, without `glibc`.
+pub fn of_kind(kind: Kind) -> Vec<&'static str> {
+    registered().into_iter().filter(|entry| entry.kind == kind).map(|entry| entry.info.name).collect()
+}
+
+/// The first of `preferred` that is registered, or else `glibc`.
+pub fn preferred(kind: Kind, preferred: &[&str]) -> String {
+    let names = of_kind(kind);
+    preferred.iter().find(|name| names.contains(name)).copied().unwrap_or(GLIBC).to_owned()
+}
+
+/// `name`, if there is such a lock; otherwise an error that helps to find the right one.
+pub fn check(kind: Kind, name: &str) -> Result<String> {
+    if name == GLIBC || registry::find(kind, name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let (what, option, other, other_option) = match kind {
+        Kind::Mutex => ("mutex", "--mutex", Kind::RwLock, "--rwlock"),
+        Kind::RwLock => ("reader-writer lock", "--rwlock", Kind::Mutex, "--mutex"),
+    };
+    let mut names = of_kind(kind);
+    names.push(GLIBC);
+    let hint = if registry::find(other, name).is_some() {
+        format!("{name} belongs to {other_option}: did you mean {other_option} {name}?\n")
+    } else {
+        nearest(name, &names).map(|near| format!("did you mean {option} {near}?\n")).unwrap_or_default()
+    };
+    Err(Failure::usage(format!(
+        "there is no {what} called {name:?}\n{hint}{option} can be: {}",
+        names.join(", ")
+    )))
+}
+
+fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let score = |candidate: &str| strsim::jaro_winkler(&name.to_lowercase(), candidate);
+    let best = names.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
+    (score(best) > 0.75).then_some(best)
+}
+
+/// Names from a comma-separated option; `all` stands for every registered one. Doubled names count
+/// once.
+pub fn list(kind: Kind, names: &[String]) -> Result<Vec<String>> {
+    let mut checked: Vec<String> = Vec::new();
+    for name in names.iter().map(|name| name.trim()) {
+        let more = match name {
+            "all" => of_kind(kind).into_iter().map(str::to_owned).collect(),
+            name => vec![check(kind, name)?],
+        };
+        for name in more {
+            if !checked.contains(&name) {
+                checked.push(name);
+            }
+        }
+    }
+    Ok(checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_names_pass_and_others_are_explained() {
+        assert_eq!(check(Kind::Mutex, "mcs").unwrap(), "mcs");
+        assert_eq!(check(Kind::RwLock, GLIBC).unwrap(), GLIBC);
+        let error = check(Kind::Mutex, "tickte").unwrap_err();
+        assert_eq!(error.status, 2);
+        assert!(error.message.contains("did you mean --mutex ticket?"), "{}", error.message);
+        for name in of_kind(Kind::Mutex) {
+            assert!(error.message.contains(name));
+        }
+        assert!(!check(Kind::Mutex, "zzzzz").unwrap_err().message.contains("did you mean"));
+        let error = check(Kind::RwLock, "mcs").unwrap_err();
+        assert!(error.message.contains("did you mean --mutex mcs?"), "{}", error.message);
+    }
+
+    #[test]
+    fn lists_expand_all_and_drop_doubles() {
+        let all = of_kind(Kind::Mutex);
+        assert_eq!(list(Kind::Mutex, &["mcs".into(), "all".into()]).unwrap().len(), all.len());
+        assert_eq!(list(Kind::Mutex, &[" mcs".into(), "mcs ".into()]).unwrap(), ["mcs"]);
+        assert!(list(Kind::Mutex, &["mcs".into(), "nope".into()]).is_err());
+    }
+
+    #[test]
+    fn labels_leave_out_what_is_not_replaced() {
+        let choice = |mutex: &str, rwlock: &str| Choice { mutex: mutex.into(), rwlock: rwlock.into() };
+        assert_eq!(Choice::glibc().label(), "glibc");
+        assert_eq!(choice("mcs", GLIBC).label(), "mcs");
+        assert_eq!(choice(GLIBC, "pf-q").label(), "pf-q");
+        assert_eq!(choice("mcs", "pf-q").label(), "mcs + pf-q");
+        assert_eq!(choice("mcs", "pf-q").options(), "--mutex mcs --rwlock pf-q");
+    }
+}

@@ -1,0 +1,124 @@
+//! `latchwork run`: becomes the program, with the preload library in it.
+
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use crate::names::{self, Choice, GLIBC};
+use crate::{library, program};
+use clap::Args;
+use latchwork::registry::Kind;
+use std::convert::Infallible;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+/// The mutex when the user names none.
+pub const DEFAULT_MUTEX: &str = "shfl";
+/// The reader-writer lock when the user names none.
+pub const DEFAULT_RWLOCK: &str = "bravo-pf-q";
+
+/// Options of `latchwork run`.
+#[derive(Args)]
+pub struct Options {
+    /// Lock to use for pthread mutexes, or glibc to leave them alone
+    #[arg(long, value_name = "NAME")]
+    mutex: Option<String>,
+    /// Lock to use for pthread reader-writer locks, or glibc to leave them alone
+    #[arg(long, value_name = "NAME")]
+    rwlock: Option<String>,
+    /// When the program exits, say on stderr what each lock served and what was left to glibc
+    #[arg(long)]
+    stats: bool,
+    /// When the program exits, write the same as JSON to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "stats")]
+    stats_json: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Replaces this process by the program; returns only when that fails.
+pub fn run(options: &Options) -> Result<Infallible> {
+    let choice = choose(options.mutex.as_deref(), options.rwlock.as_deref())?;
+    let path = program::find(&options.command[0])?;
+    let library = library::path()?;
+    if let Some(obstacle) = program::obstacle(&path) {
+        eprintln!(
+            "latchwork: warning: {} will run with glibc's own locks: {obstacle}",
+            Path::new(&options.command[0]).display()
+        );
+    }
+    let mut environment = environment(&choice, &library);
+    if let Some(report) = report(options)? {
+        environment.push(("LATCHWORK_STATS", report));
+    }
+    for (name, value) in environment {
+        // SAFETY: no other thread exists: this runs first thing in main.
+        unsafe { env::set_var(name, value) };
+    }
+    execute(&options.command)
+}
+
+/// With neither option: the locks that serve most programs best. With one: only that kind.
+fn choose(mutex: Option<&str>, rwlock: Option<&str>) -> Result<Choice> {
+    if mutex.is_none() && rwlock.is_none() {
+        return Ok(Choice {
+            mutex: names::preferred(Kind::Mutex, &[DEFAULT_MUTEX]),
+            rwlock: names::preferred(Kind::RwLock, &[DEFAULT_RWLOCK]),
+        });
+    }
+    Ok(Choice {
+        mutex: names::check(Kind::Mutex, mutex.unwrap_or(GLIBC))?,
+        rwlock: names::check(Kind::RwLock, rwlock.unwrap_or(GLIBC))?,
+    })
+}
+
+/// The variables that put `choice` to work in a program.
+pub fn environment(choice: &Choice, library: &Path) -> Vec<(&'static str, OsString)> {
+    vec![
+        ("LD_PRELOAD", library::preloading(library, env::var_os("LD_PRELOAD").as_deref())),
+        ("LATCHWORK_MUTEX", choice.mutex.clone().into()),
+        ("LATCHWORK_RWLOCK", choice.rwlock.clone().into()),
+    ]
+}
+
+fn report(options: &Options) -> Result<Option<OsString>> {
+    if let Some(file) = &options.stats_json {
+        // Absolute, because the program may change its directory.
+        let file = std::path::absolute(file)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        let mut value = OsString::from("json:");
+        value.push(file);
+        return Ok(Some(value));
+    }
+    Ok(options.stats.then(|| "1".into()))
+}
+
+/// `execvp`, directly: std's own exec resets the disposition of SIGPIPE, and the program must find
+/// everything as it would have without us.
+fn execute(command: &[OsString]) -> Result<Infallible> {
+    let words: Vec<CString> = command
+        .iter()
+        .map(|word| CString::new(word.as_bytes()).expect("arguments of a process hold no zero byte"))
+        .collect();
+    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: a null-terminated array of terminated strings, the first of which exists.
+    unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
+    let error = io::Error::last_os_error();
+    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    // "Not found" although the file is there: what it asks to be run by is missing.
+    let hint = if status == NOT_FOUND { " (its interpreter or dynamic linker is missing)" } else { "" };
+    Err(Failure { status, message: format!("{}: {error}{hint}", Path::new(&command[0]).display()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_named_lock_leaves_the_other_kind_alone() {
+        assert_eq!(choose(Some("mcs"), None).unwrap(), Choice { mutex: "mcs".into(), rwlock: GLIBC.into() });
+        assert_eq!(choose(Some(GLIBC), None).unwrap(), Choice::glibc());
+        assert!(choose(None, Some("nope")).is_err());
+    }
+}
