@@ -7,8 +7,8 @@
 //! It checks itself, because a fast lock that loses an update is no lock. Nothing in it is atomic but
 //! the stop flag: each count below is right only if the lock that guards it excludes.
 //!
-//! - every lookup finds a record whose payload belongs to its version (no torn read);
-//! - the versions in the table add up to the updates made (no lost update);
+//! - no lookup meets a writer, and each finds a record whose payload belongs to its version;
+//! - the versions in the table and its count add up to the updates made (no lost update);
 //! - the log holds each thread's entries, in its order, none missing (no lost or doubled append).
 
 use crate::pthread::{Condvar, Mutex, RwLock};
@@ -71,6 +71,14 @@ impl Record {
     }
 }
 
+/// What the reader-writer lock guards.
+struct Table {
+    records: HashMap<u64, Record>,
+    /// Whether a writer is inside.
+    writing: bool,
+    updates: u64,
+}
+
 #[derive(Copy, Clone)]
 struct Entry {
     thread: usize,
@@ -86,7 +94,7 @@ struct Log {
 
 struct Store {
     table_lock: RwLock,
-    table: UnsafeCell<HashMap<u64, Record>>,
+    table: UnsafeCell<Table>,
     log_lock: Mutex,
     log: UnsafeCell<Log>,
     log_ready: Condvar,
@@ -99,9 +107,10 @@ unsafe impl Sync for Store {}
 
 /// Runs the store, and says what was wrong if its checks failed.
 pub fn run(options: Options) -> Result<Report, String> {
+    let records = (0..KEYS).map(|key| (key, Record::new(key, 0))).collect();
     let store = Store {
         table_lock: RwLock::new(),
-        table: UnsafeCell::new((0..KEYS).map(|key| (key, Record::new(key, 0))).collect()),
+        table: UnsafeCell::new(Table { records, writing: false, updates: 0 }),
         log_lock: Mutex::new(),
         log: UnsafeCell::default(),
         log_ready: Condvar::new(),
@@ -140,9 +149,12 @@ pub fn run(options: Options) -> Result<Report, String> {
     if flushed.counts != appended {
         return Err(format!("the log lost entries: {appended:?} appended, {:?} flushed", flushed.counts));
     }
-    let versions: u64 = store.with_table(|table| table.values().map(|record| record.version).sum());
-    if versions != report.updates {
-        return Err(format!("{} updates made, but {versions} are in the table", report.updates));
+    let (versions, counted) = store.with_table(|table| {
+        (table.records.values().map(|record| record.version).sum::<u64>(), table.updates)
+    });
+    if versions != report.updates || counted != report.updates {
+        let made = report.updates;
+        return Err(format!("{made} updates made; the records hold {versions}, the table counted {counted}"));
     }
     Ok(report)
 }
@@ -160,7 +172,7 @@ struct Flushed {
 }
 
 impl Store {
-    fn with_table<R>(&self, f: impl FnOnce(&HashMap<u64, Record>) -> R) -> R {
+    fn with_table<R>(&self, f: impl FnOnce(&Table) -> R) -> R {
         // SAFETY: readers of the table hold its lock, and a writer holds it alone.
         self.table_lock.reading(|| f(unsafe { &*self.table.get() }))
     }
@@ -194,7 +206,10 @@ impl Store {
     }
 
     fn lookup(&self, key: u64) -> Result<(), String> {
-        let record = self.with_table(|table| table[&key]);
+        let (record, writing) = self.with_table(|table| (table.records[&key], table.writing));
+        if writing {
+            return Err("a reader met a writer".into());
+        }
         if record.payload != Record::new(key, record.version).payload {
             return Err(format!("key {key}, version {}: torn record", record.version));
         }
@@ -203,10 +218,17 @@ impl Store {
 
     fn update(&self, key: u64) {
         self.table_lock.writing(|| {
-            // SAFETY: held for writing.
-            let table = unsafe { &mut *self.table.get() };
-            let version = table[&key].version + 1;
-            table.insert(key, Record::new(key, version));
+            let table = self.table.get();
+            // SAFETY: held for writing, so that nobody else refers to the table. Volatile, lest the
+            // compiler leave out what only a broken lock would show.
+            unsafe {
+                (&raw mut (*table).writing).write_volatile(true);
+                let updates = (&raw const (*table).updates).read_volatile();
+                let record = (*table).records.get_mut(&key).expect("all keys are there from the start");
+                *record = Record::new(key, record.version + 1);
+                (&raw mut (*table).updates).write_volatile(updates + 1);
+                (&raw mut (*table).writing).write_volatile(false);
+            }
         });
     }
 

@@ -153,13 +153,22 @@ fn wait(
     }
 }
 
+/// Makes orphans in a program's group children of this process, so that [`reap`] sees them die.
+pub fn adopt_orphans() {
+    // SAFETY: plain arguments. Should it fail, the orphans are killed all the same.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Waits for the program, and for those of its group that it left behind: a process that is still
+/// giving its memory back would disturb the next run.
 fn reap(process: libc::pid_t) -> (i32, libc::rusage) {
     let mut status = 0;
     let mut usage = MaybeUninit::zeroed();
     // SAFETY: room for both answers. The child exists, is ours, and ends; nothing but a signal
-    // handler, of which there is none, could interrupt the wait.
+    // handler, of which there is none, could interrupt the wait. The group is ours, and killed.
     unsafe {
         libc::wait4(process, &mut status, 0, usage.as_mut_ptr());
+        while libc::waitpid(-process, std::ptr::null_mut(), 0) > 0 {}
         (status, usage.assume_init())
     }
 }

@@ -32,7 +32,7 @@ What is compared: glibc, and every combination of the named mutexes with the nam
 a kind that is not named is left to glibc. `all` stands for every lock of the kind (see `latchwork
 list`). With neither option, a handful of well-known ones.
 
-The runs are interleaved (A B C, then B C A, ...), and each is set against glibc's run of the same
+The runs are interleaved (A B C, B C A, ...), and each is set against glibc's run of the same
 round, so that a machine that changes its speed meanwhile changes all alike. The program reads nothing
 from standard input (see --input), its output is kept back, and whatever it leaves running in its
 process group is killed. A run that exits with another status than 0 or takes too long is reported, with
@@ -243,6 +243,7 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
         );
     }
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    child::adopt_orphans();
     let count = results.candidates.len();
     let bar = ProgressBar::new(u64::from(plan.warmup + plan.runs) * count as u64).with_style(
         ProgressStyle::with_template("{wide_msg} {bar:30} {pos}/{len} runs, {eta} left")
@@ -297,12 +298,12 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
     Ok(results)
 }
 
-/// The order of a round: each starts with another candidate, and every second one runs backwards, so
-/// that nobody always follows the same one.
+/// The order of a round: each starts with another candidate, and two in four run backwards, so that
+/// nobody always follows the same one.
 fn order(round: usize, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left(round % count);
-    if round % 2 == 1 {
+    if round / 2 % 2 == 1 {
         order.reverse();
     }
     order
@@ -380,7 +381,8 @@ mod tests {
             sorted.sort();
             assert_eq!(sorted, [0, 1, 2]);
         }
-        assert_eq!((order(0, 3), order(1, 3), order(2, 3)), (vec![0, 1, 2], vec![0, 2, 1], vec![2, 0, 1]));
+        assert_eq!([0, 1, 2].map(|round| order(round, 3)), [[0, 1, 2], [1, 2, 0], [1, 0, 2]]);
+        assert_eq!([0, 1, 2, 3].map(|round| order(round, 2)), [[0, 1], [1, 0], [1, 0], [0, 1]]);
     }
 
     #[test]

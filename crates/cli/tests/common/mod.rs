@@ -1,0 +1,35 @@
+//! What the tests of the command share.
+
+// Each test file is a program of its own, and none uses all of this.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// The command that was just built.
+pub fn latchwork() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_latchwork"))
+}
+
+/// A run of it.
+pub fn output(arguments: &[&str]) -> Output {
+    latchwork().args(arguments).output().expect("the command runs")
+}
+
+/// Its stdout.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Its stderr.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An empty directory of the test's own.
+pub fn scratch(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).expect("the directory can be made");
+    path
+}

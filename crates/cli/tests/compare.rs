@@ -1,0 +1,259 @@
+//! `latchwork compare` on small shell programs.
+
+mod common;
+
+use common::{latchwork, output, scratch, stderr, stdout};
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn compare(options: &[&str], script: &str) -> (std::process::Output, Value) {
+    let all = [&["compare", "--warmup", "0", "--json", "-"], options, &["--", "sh", "-c", script]].concat();
+    let output = output(&all);
+    let json = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output, json)
+}
+
+#[test]
+fn json_holds_every_run() {
+    let (output, json) = compare(&["--runs", "2", "--mutex", "mcs,ttas"], "sleep 0.02");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let candidates = json["candidates"].as_array().unwrap();
+    let labels: Vec<_> = candidates.iter().map(|candidate| candidate["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["glibc", "mcs", "ttas"]);
+    for candidate in candidates {
+        let runs = candidate["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2);
+        for (index, run) in runs.iter().enumerate() {
+            assert_eq!(run["round"], index + 1);
+            assert!(run["wall_s"].as_f64().unwrap() >= 0.02);
+            assert!(run["memory_bytes"].as_u64().unwrap() > 100_000);
+            assert_eq!(run["metric"], Value::Null);
+        }
+        assert!(candidate["summary"]["wall_s"]["ratio"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(candidates[0]["verdict"], "baseline");
+    assert_eq!(candidates[1]["verdict"], "too few runs");
+    assert_eq!(json["interrupted"], false);
+    assert!(json["machine"]["cpus"].as_u64().unwrap() > 0);
+    assert_eq!(json["command"][0], "sh");
+}
+
+#[test]
+fn each_run_has_its_locks_and_nothing_else() {
+    let directory = scratch("locks");
+    let log = directory.join("log");
+    let script = format!("echo \"$LATCHWORK_MUTEX,$LATCHWORK_RWLOCK,$LATCHWORK_STATS\" >> {}", log.display());
+    let output = latchwork()
+        .args(["compare", "--runs", "3", "--warmup", "1", "--mutex", "mcs", "--", "sh", "-c", &script])
+        .env("LATCHWORK_STATS", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(&log).unwrap();
+    let (glibc, mcs) = (",,\n", "mcs,glibc,\n");
+    assert_eq!(text.matches(mcs).count(), 4, "{text}");
+    assert_eq!(text.lines().count(), 8, "{text}");
+    // The order changes from round to round.
+    assert_eq!(text, [glibc, mcs, mcs, glibc, mcs, glibc, glibc, mcs].concat());
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn the_metric_decides_in_the_direction_asked_for() {
+    // The lock's name is all that tells the candidates apart here.
+    let script = "if [ \"$LATCHWORK_MUTEX\" = mcs ]; then echo rate: 2,000; else echo rate: 1000; fi >&2";
+    let (_, json) = compare(&["--runs", "3", "--mutex", "mcs", "--metric", r"rate: ([\d,]+)"], script);
+    assert_eq!(json["candidates"][1]["summary"]["metric"]["median"], 2000.0);
+    assert_eq!(json["candidates"][1]["summary"]["metric"]["ratio"], 2.0);
+    assert_eq!(json["candidates"][1]["verdict"], "better");
+    let lower = ["--runs", "3", "--mutex", "mcs", "--metric", r"rate: ([\d,]+)", "--lower-is-better"];
+    assert_eq!(compare(&lower, script).1["candidates"][1]["verdict"], "worse");
+
+    let table = output(&[&["compare"], &lower[..4], &lower[4..6], &["--", "sh", "-c", script]].concat());
+    let text = stdout(&table);
+    assert!(text.contains("mcs serves the program best: 2.00 times glibc's metric."), "{text}");
+    assert!(text.contains("latchwork run --mutex mcs -- sh -c '"), "{text}");
+}
+
+#[test]
+fn wrong_arguments_are_told_before_anything_runs() {
+    for (arguments, text) in [
+        (&["--metric", "("][..], "--metric"),
+        (&["--metric", "rate"], "(...)"),
+        (&["--mutex", "shlf"], "called \"shlf\""),
+        (&["--rwlock", "mcs"], "did you mean --mutex mcs?"),
+        (&["--runs", "0"], "--runs"),
+        (&["--timeout", "0"], "--timeout"),
+        (&["--input", "/no/such/file"], "--input"),
+        (&["--json", "/no/such/directory/file"], "--json"),
+    ] {
+        let output = output(&[&["compare"], arguments, &["--", "echo", "started"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(text), "{arguments:?}: {}", stderr(&output));
+    }
+    assert_eq!(output(&["compare", "--", "no-such-program"]).status.code(), Some(127));
+}
+
+#[test]
+fn a_lock_that_fails_is_left_out_and_the_rest_goes_on() {
+    let script = "if [ \"$LATCHWORK_MUTEX\" = mcs ]; then echo what happened; exit 3; fi";
+    let (output, json) = compare(&["--runs", "2", "--mutex", "mcs,ttas"], script);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json["candidates"][1]["verdict"], "failed");
+    assert_eq!(json["candidates"][1]["failure"]["reason"], "exit status 3");
+    assert_eq!(json["candidates"][1]["failure"]["output"], "what happened\n");
+    assert_eq!(json["candidates"][1]["failure"]["round"], 1);
+    assert_eq!(json["candidates"][2]["runs"].as_array().unwrap().len(), 2);
+    assert!(stderr(&output).contains("mcs failed: exit status 3"));
+}
+
+#[test]
+fn a_failure_under_glibc_ends_it() {
+    let (output, _) = compare(&["--mutex", "mcs"], "echo the reason; kill -SEGV $$");
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("under glibc already") && text.contains("killed by signal 11"), "{text}");
+    assert!(text.contains("| the reason"), "{text}");
+    let (output, _) = compare(&["--mutex", "mcs", "--metric", "rate: (.*)"], "echo nothing of the kind");
+    assert!(stderr(&output).contains("| nothing of the kind"), "{}", stderr(&output));
+}
+
+/// Processes whose command line holds `mark`.
+fn alive(mark: &str) -> usize {
+    let holds = |entry: fs::DirEntry| {
+        let mut text = Vec::new();
+        let file = fs::File::open(entry.path().join("cmdline"));
+        file.is_ok_and(|mut file| file.read_to_end(&mut text).is_ok())
+            && String::from_utf8_lossy(&text).contains(mark)
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().join("cmdline").exists())
+        .map(holds)
+        .filter(|holds| *holds)
+        .count()
+}
+
+#[test]
+fn a_timeout_ends_the_whole_group() {
+    // A number that no other process sleeps for.
+    let mark = format!("7{}", std::process::id());
+    let script = format!("if [ -n \"$LATCHWORK_MUTEX\" ]; then sleep {mark} & sleep {mark}; fi");
+    let (output, json) = compare(&["--runs", "1", "--mutex", "mcs", "--timeout", "0.5"], &script);
+    assert_eq!(output.status.code(), Some(1));
+    let reason = json["candidates"][1]["failure"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("timed out after 0."), "{reason}");
+    assert_eq!(alive(&mark), 0);
+}
+
+#[test]
+fn what_a_program_leaves_behind_is_ended() {
+    let mark = format!("8{}", std::process::id());
+    let (output, _) = compare(&["--runs", "1", "--mutex", "mcs"], &format!("sleep {mark} &"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(alive(&mark), 0);
+}
+
+#[test]
+fn ctrl_c_prints_what_there_is_and_leaves_nothing() {
+    let directory = scratch("interrupt");
+    let count = directory.join("count");
+    let mark = format!("9{}", std::process::id());
+    // Quick for two rounds, then it sleeps with a child of its own.
+    let script = format!(
+        "echo >> {0}; if [ $(wc -l < {0}) -gt 5 ]; then sleep {mark} & sleep {mark}; fi",
+        count.display()
+    );
+    let mut child = latchwork()
+        .args(["compare", "--warmup", "1", "--runs", "9", "--mutex", "mcs", "--", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while alive(&format!("sleep\0{mark}")) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("Interrupted") && text.contains("too few runs"), "{text}");
+    assert_eq!(alive(&mark), 0);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn input_is_given_to_every_run() {
+    let directory = scratch("input");
+    let file = directory.join("lines");
+    fs::write(&file, "1\n2\n3\n").unwrap();
+    let options =
+        ["--runs", "2", "--mutex", "mcs", "--metric", r"^(\d+)$", "--input", file.to_str().unwrap()];
+    let (output, json) = compare(&options, "wc -l");
+    assert!(output.status.success(), "{}", stderr(&output));
+    for candidate in json["candidates"].as_array().unwrap() {
+        for run in candidate["runs"].as_array().unwrap() {
+            assert_eq!(run["metric"], 3.0);
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn the_end_of_much_output_is_kept() {
+    let (output, json) = compare(
+        &["--runs", "1", "--mutex", "mcs", "--metric", "last: (.*)"],
+        "yes | head -c 50000000; echo last: 7",
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json["candidates"][1]["runs"][0]["metric"], 7.0);
+}
+
+#[test]
+fn the_built_in_program_is_compared_and_checks_itself() {
+    let output = latchwork().args(["demo-kv", "--threads", "4", "--seconds", "0.1"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(stdout(&output).starts_with("operations/s: "));
+
+    // One that excludes nobody is caught; several tries, because on a busy machine the threads may
+    // hardly ever run at the same time.
+    let directory = scratch("broken");
+    let library = broken_locks(&directory);
+    let caught = (0..50).any(|_| {
+        let output = latchwork()
+            .args(["demo-kv", "--threads", "8", "--seconds", "0.2"])
+            .env("LD_PRELOAD", &library)
+            .output()
+            .unwrap();
+        !output.status.success() && stderr(&output).contains("the store is damaged")
+    });
+    assert!(caught);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A library whose reader-writer locks do nothing.
+fn broken_locks(directory: &Path) -> PathBuf {
+    let source = directory.join("broken.rs");
+    let library = directory.join("libbroken.so");
+    let functions = ["rdlock", "wrlock", "unlock"].map(|name| {
+        format!("#[unsafe(no_mangle)] pub extern \"C\" fn pthread_rwlock_{name}(_: usize) -> i32 {{ 0 }}\n")
+    });
+    let start = "#![no_std]\n#[panic_handler] fn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n";
+    fs::write(&source, start.to_owned() + &functions.concat()).unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let built = Command::new(rustc)
+        .args(["--crate-type=cdylib", "--edition=2024", "-Cpanic=abort", "-o"])
+        .args([&library, &source])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", stderr(&built));
+    library
+}

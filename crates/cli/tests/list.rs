@@ -1,0 +1,47 @@
+//! `latchwork list` and the help texts.
+
+mod common;
+
+use common::{output, stdout};
+use latchwork::registry;
+
+#[test]
+fn json_holds_every_registered_lock() {
+    let output = output(&["list", "--json"]);
+    assert!(output.status.success());
+    let locks: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let locks = locks.as_array().unwrap();
+    let mut expected = Vec::new();
+    registry::for_each(|entry| expected.push(entry));
+    assert_eq!(locks.len(), expected.len());
+    for (lock, entry) in locks.iter().zip(&expected) {
+        assert_eq!(lock["name"], entry.info.name);
+        assert_eq!(lock["kind"], if entry.kind == registry::Kind::Mutex { "mutex" } else { "rwlock" });
+        assert_eq!(lock["bytes"], entry.bytes);
+        assert_eq!(lock["waiter_bytes"], entry.info.waiter_bytes);
+        assert_eq!(lock["holder_bytes"], entry.info.holder_bytes);
+        assert_eq!(lock["atomics"], entry.info.atomics);
+        assert_eq!(lock["blocking"], entry.info.blocking);
+        assert_eq!(lock["fairness"], entry.info.fairness);
+        assert_eq!(lock["source"], entry.info.source);
+    }
+}
+
+#[test]
+fn table_has_a_line_for_every_lock() {
+    let text = stdout(&output(&["list"]));
+    registry::for_each(|entry| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(entry.info.name));
+        assert!(line.is_some_and(|line| line.contains(entry.info.source)), "{} in\n{text}", entry.info.name);
+    });
+}
+
+#[test]
+fn help_has_examples() {
+    for arguments in [&["--help"][..], &["list", "--help"], &["run", "--help"], &["compare", "--help"]] {
+        let output = output(arguments);
+        assert!(output.status.success());
+        assert!(stdout(&output).contains("Examples:\n  latchwork "), "{arguments:?}");
+    }
+    assert_eq!(stdout(&output(&["--version"])), format!("latchwork {}\n", env!("CARGO_PKG_VERSION")));
+}

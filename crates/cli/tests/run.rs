@@ -1,0 +1,148 @@
+//! `latchwork run`: the program must not notice that it was started by somebody else.
+
+mod common;
+
+use common::{latchwork, output, scratch, stderr, stdout};
+use latchwork::registry::{self, Kind};
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+fn run(script: &str) -> std::process::Output {
+    output(&["run", "--mutex", "mcs", "--", "sh", "-c", script])
+}
+
+#[test]
+fn an_unknown_lock_is_refused_before_anything_runs() {
+    let output = output(&["run", "--mutex", "tickt", "--", "echo", "started"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+    let text = stderr(&output);
+    assert!(text.contains("did you mean --mutex ticket?"), "{text}");
+    registry::for_each(|entry| {
+        if entry.kind == Kind::Mutex {
+            assert!(text.contains(entry.info.name), "{} in {text}", entry.info.name);
+        }
+    });
+}
+
+#[test]
+fn a_program_that_cannot_run_gives_the_usual_statuses() {
+    assert_eq!(output(&["run", "--", "no-such-program"]).status.code(), Some(127));
+    assert_eq!(output(&["run", "--", "/etc/passwd"]).status.code(), Some(126));
+    assert_eq!(output(&["run"]).status.code(), Some(2));
+    let directory = scratch("interpreter");
+    let script = directory.join("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&script).status().unwrap().success());
+    let output = output(&["run", "--", script.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(stderr(&output).contains("interpreter"));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn exit_status_and_signals_are_the_programs_own() {
+    assert_eq!(run("exit 37").status.code(), Some(37));
+    assert_eq!(run("kill -TERM $$").status.signal(), Some(libc::SIGTERM));
+    // The same process throughout: a signal to latchwork's id reaches the program.
+    let mut child = latchwork().args(["run", "--", "sleep", "60"]).spawn().unwrap();
+    while !fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("sleep") {
+        std::thread::yield_now();
+    }
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
+}
+
+#[test]
+fn arguments_input_and_output_pass_through() {
+    let odd = ["", "--runs", "a b", "$HOME", "*"];
+    let output = output(&[&["run", "--", "printf", "[%s]"], &odd[..]].concat());
+    assert_eq!(stdout(&output), "[][--runs][a b][$HOME][*]");
+    assert_eq!(stderr(&output), "");
+
+    let mut child = latchwork()
+        .args(["run", "--rwlock", "glibc", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"through\0\xff").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"through\0\xff");
+}
+
+#[test]
+fn signal_dispositions_and_closed_descriptors_are_handed_on() {
+    // What the shell sees of ignored signals, with and without us: Rust's runtime would change SIGPIPE.
+    let script = "grep -E '^Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd | wc -l";
+    for before in [libc::SIG_DFL, libc::SIG_IGN] {
+        let with = |mut command: Command| {
+            // SAFETY: system calls that are safe between fork and exec.
+            unsafe {
+                command.pre_exec(move || {
+                    libc::signal(libc::SIGPIPE, before);
+                    libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+                    libc::close(0);
+                    Ok(())
+                })
+            };
+            stdout(&command.output().unwrap())
+        };
+        let mut plain = Command::new("sh");
+        plain.args(["-c", script]);
+        let mut ours = latchwork();
+        ours.args(["run", "--", "sh", "-c", script]);
+        let text = with(plain);
+        assert!(text.contains("SigIgn"), "{text}");
+        assert_eq!(with(ours), text);
+    }
+}
+
+#[test]
+fn the_library_comes_first_and_what_was_preloaded_stays() {
+    let cache = scratch("cache");
+    let output = latchwork()
+        .args(["run", "--mutex", "mcs", "--stats-json", "out.json", "--", "/bin/sh", "-c"])
+        .arg("echo $LD_PRELOAD; echo $LATCHWORK_MUTEX $LATCHWORK_RWLOCK; echo $LATCHWORK_STATS")
+        .env("XDG_CACHE_HOME", &cache)
+        .env("LD_PRELOAD", "libc.so.6")
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    let mut lines = text.lines();
+    let (ours, rest) = lines.next().unwrap().split_once(':').unwrap();
+    assert_eq!(rest, "libc.so.6");
+    assert!(ours.starts_with(cache.to_str().unwrap()) && ours.ends_with(".so"), "{ours}");
+    assert!(fs::read(ours).unwrap().starts_with(b"\x7fELF"));
+    assert_eq!(lines.next(), Some("mcs glibc"));
+    let here = std::env::current_dir().unwrap().join("out.json");
+    assert_eq!(lines.next(), Some(format!("json:{}", here.display()).as_str()));
+    // The report itself is the library's business; what the shell left is cleaned up.
+    let _ = fs::remove_file(here);
+    fs::remove_dir_all(cache).unwrap();
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_is_passed_over() {
+    let cache = scratch("no cache");
+    let temporary = scratch("temporary");
+    let output = latchwork()
+        .args(["run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"])
+        .env("XDG_CACHE_HOME", &cache)
+        .env("TMPDIR", &temporary)
+        .output()
+        .unwrap();
+    assert!(stdout(&output).starts_with(temporary.to_str().unwrap()), "{output:?}");
+
+    let output = latchwork()
+        .args(["run", "--", "echo", "started"])
+        .env("LATCHWORK_PRELOAD_PATH", "/no/such/library.so")
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    assert!(stderr(&output).contains("LATCHWORK_PRELOAD_PATH=/no/such/library.so"));
+    fs::remove_dir_all(cache).unwrap();
+    fs::remove_dir_all(temporary).unwrap();
+}
