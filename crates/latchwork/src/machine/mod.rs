@@ -129,6 +129,13 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// the processor's spin hint.
     fn pause(spins: u32);
 
+    /// How many of `looks` looks an algorithm takes before its next step (going to the queue, going
+    /// to sleep). All of them, except on a machine that explores every interleaving.
+    #[inline(always)]
+    fn patience(looks: u32) -> u32 {
+        looks
+    }
+
     /// Gives the processor to another thread that can run.
     fn yield_now();
 

@@ -100,6 +100,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         self.word.load(Relaxed) & (LOCKED | unless) == 0 && self.take()
     }
 
+    /// The uncontended acquisition. A set PARKED or NO_STEALING goes the slow way.
+    #[inline(always)]
+    fn try_free(&self) -> bool {
+        self.word.load(Relaxed) == FREE && self.take()
+    }
+
+    /// A hint may outlive its head, one that gave up: it must not make a free lock look held.
+    #[cold]
+    fn try_lock_slow(&self) -> bool {
+        self.try_word(if self.tail.load(Relaxed).is_null() { 0 } else { NO_STEALING })
+    }
+
     /// The one atomic instruction of an acquisition. Looks first are the caller's.
     #[inline(always)]
     fn take(&self) -> bool {
@@ -127,7 +139,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// A newcomer's short wait, while there is no queue.
     fn arrive(&self) -> bool {
-        for i in 0..ARRIVAL_LOOKS {
+        for i in 0..M::patience(ARRIVAL_LOOKS) {
             if self.try_word(NO_STEALING) {
                 return true;
             }
@@ -224,7 +236,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 return true;
             }
             M::pause(pause);
-            if pause < HEAD_PAUSE.1 {
+            if pause < M::patience(HEAD_PAUSE.1) {
                 pause *= 2;
                 continue;
             }
@@ -241,7 +253,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 }
             }
             looks += 1;
-            if looks >= HEAD_LOOKS {
+            if looks >= M::patience(HEAD_LOOKS) {
                 self.park_head(deadline);
                 looks = 0;
             }
@@ -352,19 +364,18 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     #[inline]
     fn lock(&self) {
-        if self.try_lock().is_none() {
+        if !self.try_free() {
             self.lock_slow();
         }
     }
 
     #[inline]
     fn try_lock(&self) -> Option<()> {
-        // A set PARKED or NO_STEALING goes the slow way.
-        (self.word.load(Relaxed) == FREE && self.take()).then_some(())
+        (self.try_free() || self.try_lock_slow()).then_some(())
     }
 
     fn lock_until(&self, deadline: Deadline) -> Option<()> {
-        (self.try_lock().is_some() || self.lock_timed(deadline)).then_some(())
+        (self.try_free() || self.lock_timed(deadline)).then_some(())
     }
 
     #[inline]

@@ -1,0 +1,525 @@
+//! The machine that explores: [`Machine`] over loom 0.7.
+//!
+//! A [`Model`] runs a small client under every interleaving (up to a number of preemptions) that
+//! loom's C11 memory model allows. All of the state is made anew for each execution and belongs to
+//! the OS thread that runs the model; loom's own threads are coroutines on it.
+//!
+//! # What stands for what
+//!
+//! - **The asymmetric fence.** Each thread has a mutex, held while it executes an instruction that
+//!   must not be torn. `heavy_fence` takes and releases the mutex of every thread in turn, as
+//!   `membarrier` interrupts every processor in turn, between two instructions. So for each thread
+//!   the heavy fence comes before or after each of its light fences and decrements, whole, and
+//!   orders memory in that direction; two light fences are not ordered with each other.
+//!   (`membarrier` is a full fence on the interrupted processors and, at both ends, on the caller.)
+//! - **`release_dec`** is a load and a store, between which other threads run, under the thread's
+//!   mutex: torn for everybody but a heavy fence. The portable path, one atomic decrement, is a
+//!   special case.
+//! - **`wait` and `wake`** are a futex: a queue for each address, behind its lock; the comparison
+//!   and going to sleep are one step with respect to wakers. Each sleeper is woken by itself, first
+//!   in, first out, so a wake that the wrong sleeper consumed is lost, and loom reports the
+//!   deadlock. There are no spurious wake-ups: they would hide lost ones.
+//! - **Time** stands still until the model's clock thread lets it jump past every deadline at once,
+//!   at a point that loom chooses: every deadline passes early, late and in between.
+//! - **Queue nodes** are reused by the thread that released them, last in, first out; one that is
+//!   released while somebody may still write to it is reported, and so is a leak.
+
+use super::words::{Cell, UsizeCell};
+use latchwork::machine::{Clock, Deadline, Machine, QNode, Wait, Word};
+use loom::sync::Mutex;
+use loom::sync::atomic::{self, Ordering, fence};
+use loom::thread;
+use std::cell::{Cell as StdCell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A seeded mistake: the machine breaks one promise, and loom has to notice what that does to the
+/// algorithm that relies on it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// None: the machine keeps all its promises.
+    None,
+    /// Release stores, exchanges and decrements are relaxed.
+    RelaxedRelease,
+    /// Acquire loads and exchanges are relaxed.
+    RelaxedAcquire,
+    /// `heavy_fence` does nothing.
+    NoHeavyFence,
+    /// A heavy fence may come between the load and the store of `release_dec`.
+    TornDecrement,
+    /// `wake` wakes nobody.
+    DroppedWake,
+    /// A load of a slot in the table of visible readers sees nobody.
+    BlindScan,
+    /// A node counts as free from the moment it is handed out.
+    NodeTooEarly,
+}
+
+/// Turns of spin loops that do not yield, and that are explored, per thread and execution.
+const EAGER_SPINS: u32 = 2;
+const SPINS: u32 = 6;
+
+/// Before the jump, and the deadline that passes with it.
+const EARLY: u64 = 1_000_000;
+const LATE: u64 = u64::MAX / 2;
+/// A deadline that has not passed before the clock thread has let time jump.
+pub const DEADLINE: Deadline = Deadline { clock: Clock::Monotonic, nanos: LATE };
+
+/// A sleeping thread.
+struct Sleeper {
+    thread: thread::Thread,
+    timed: bool,
+    outcome: StdCell<Option<Wait>>,
+}
+
+impl Sleeper {
+    fn end(&self, outcome: Wait) {
+        self.outcome.set(Some(outcome));
+        self.thread.unpark();
+    }
+}
+
+/// The sleepers on one address.
+type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
+
+/// What one execution consists of.
+pub struct State {
+    mistake: Mistake,
+    /// One per thread; see the module documentation.
+    instructions: Vec<Mutex<()>>,
+    buckets: RefCell<Vec<(usize, Rc<Bucket>)>>,
+    /// Whether time has jumped: as threads that only look at the clock see it ...
+    late: atomic::AtomicBool,
+    /// ... and as the one who let it jump knows it.
+    jumped: StdCell<bool>,
+    nodes: RefCell<Vec<*mut QNode<Loom>>>,
+    /// Per thread.
+    free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
+    nodes_out: StdCell<isize>,
+    readers: *mut [UsizeCell],
+    /// How often each thread has spun.
+    spins: RefCell<Vec<u32>>,
+}
+
+impl State {
+    fn new(model: &Model, threads: usize) -> Self {
+        let readers: Box<[_]> = (0..model.reader_slots).map(|_| UsizeCell::new(0)).collect();
+        State {
+            mistake: model.mistake,
+            instructions: (0..threads).map(|_| Mutex::new(())).collect(),
+            buckets: RefCell::default(),
+            late: atomic::AtomicBool::new(false),
+            jumped: StdCell::new(false),
+            nodes: RefCell::default(),
+            free_nodes: RefCell::new(vec![Vec::new(); threads]),
+            nodes_out: StdCell::new(0),
+            readers: Box::into_raw(readers),
+            spins: RefCell::new(vec![0; threads]),
+        }
+    }
+
+    pub fn is_reader_slot(&self, word: *const UsizeCell) -> bool {
+        let slots = self.readers as *mut UsizeCell;
+        (slots.cast_const()..slots.wrapping_add(self.readers.len()).cast_const()).contains(&word)
+    }
+
+    fn bucket(&self, word: usize) -> Rc<Bucket> {
+        let mut buckets = self.buckets.borrow_mut();
+        if let Some((_, bucket)) = buckets.iter().find(|(address, _)| *address == word) {
+            return bucket.clone();
+        }
+        let bucket = Rc::new(Mutex::new(VecDeque::new()));
+        buckets.push((word, bucket.clone()));
+        bucket
+    }
+
+    /// The end of an execution, when all threads but the first have been joined.
+    fn end(&self) {
+        for slot in 0..self.readers.len() {
+            // SAFETY: the table was leaked in `new` and is alive.
+            let slot = unsafe { &(&(*self.readers))[slot] };
+            assert_eq!(slot.load(Ordering::Relaxed), 0, "a reader is still in the table");
+        }
+        assert_eq!(self.nodes_out.get(), 0, "queue nodes were not given back");
+        for node in self.nodes.borrow_mut().drain(..) {
+            // SAFETY: leaked in `acquire_node`; the threads that used it are gone.
+            drop(unsafe { Box::from_raw(node) });
+        }
+        // SAFETY: leaked in `new`; the threads that used it are gone.
+        drop(unsafe { Box::from_raw(self.readers) });
+    }
+}
+
+std::thread_local! {
+    static STATE: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
+}
+
+loom::thread_local! {
+    static THREAD: StdCell<usize> = StdCell::new(usize::MAX);
+}
+
+/// Whether the caller runs in an execution that has not ended.
+pub fn in_model() -> bool {
+    STATE.with_borrow(Option::is_some)
+}
+
+/// Looks at the execution's state. `look` must not switch threads.
+pub fn state<R>(look: impl FnOnce(&State) -> R) -> R {
+    STATE.with_borrow(|state| look(state.as_ref().expect("a lock over Loom is used outside of a Model")))
+}
+
+fn shared_state() -> Rc<State> {
+    STATE.with_borrow(|state| state.clone().expect("a lock over Loom is used outside of a Model"))
+}
+
+/// The mistake of the running model.
+pub fn mistake() -> Mistake {
+    state(|s| s.mistake)
+}
+
+/// The number of the running thread, from 0.
+pub fn thread_number() -> usize {
+    THREAD.with(|number| number.get())
+}
+
+/// A turn of a spin loop. If `eager`, the first few do nothing, so that a waiter can get to the end of its
+/// patience, and go to sleep, while the holder has not moved. Then each turn lets the others go on.
+/// Two spinners could take turns for ever while the holder waits, so beyond [`SPINS`] turns loom
+/// only follows one schedule, which is fair, instead of exploring them all.
+fn spin(eager: bool) {
+    let turns = state(|s| {
+        let turns = &mut s.spins.borrow_mut()[thread_number()];
+        *turns += 1;
+        *turns
+    });
+    if turns > SPINS {
+        loom::skip_branch();
+    }
+    if !eager || turns > EAGER_SPINS {
+        thread::yield_now();
+    }
+}
+
+/// Lets time jump past every deadline.
+fn let_time_jump() {
+    let state = shared_state();
+    state.jumped.set(true);
+    state.late.store(true, Ordering::Relaxed);
+    for next in 0.. {
+        // Buckets may be added while this waits for one of them.
+        let Some((_, bucket)) = state.buckets.borrow().get(next).cloned() else { return };
+        let mut sleepers = bucket.lock().unwrap();
+        for sleeper in sleepers.iter().filter(|sleeper| sleeper.timed) {
+            sleeper.end(Wait::TimedOut);
+        }
+        sleepers.retain(|sleeper| !sleeper.timed);
+    }
+}
+
+/// How much was explored.
+pub struct Outcome(usize);
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} executions", self.0)
+    }
+}
+
+/// How a client is explored.
+#[derive(Copy, Clone, Debug)]
+pub struct Model {
+    /// The promise that the machine breaks.
+    pub mistake: Mistake,
+    /// Preemptions per execution at most; `None` explores every interleaving.
+    pub preemptions: Option<usize>,
+    /// Slots in the table of visible readers, a power of two.
+    pub reader_slots: usize,
+    /// Whether time jumps.
+    pub clock: bool,
+}
+
+impl Model {
+    /// A model in which time stands still.
+    pub const fn new(preemptions: usize) -> Self {
+        Model { mistake: Mistake::None, preemptions: Some(preemptions), reader_slots: 2, clock: false }
+    }
+
+    /// A model without a bound on preemptions.
+    pub const fn exhaustive() -> Self {
+        Model { preemptions: None, ..Model::new(0) }
+    }
+
+    /// The same with a mistake.
+    pub const fn with_mistake(self, mistake: Mistake) -> Self {
+        Model { mistake, ..self }
+    }
+
+    /// The same with a clock.
+    pub const fn with_clock(self) -> Self {
+        Model { clock: true, ..self }
+    }
+
+    /// Explores: `make` makes what the threads share, each of `threads` runs in a thread, and
+    /// `after` looks at the result. Panics if an execution does, deadlocks, races or leaks.
+    /// Says how many executions there were.
+    pub fn check<T: Send + Sync + 'static>(
+        self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+        threads: &[fn(&T)],
+        after: fn(&T),
+    ) -> Outcome {
+        let threads: Vec<fn(&T)> = threads.to_vec();
+        let mut builder = loom::model::Builder::new();
+        if !deep() || self.mistake != Mistake::None {
+            builder.preemption_bound = self.preemptions;
+        } else {
+            builder.preemption_bound = self.preemptions.map(|bound| bound + 1);
+        }
+        builder.max_branches = 4_000;
+        builder.max_threads = threads.len() + usize::from(self.clock);
+        let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = executions.clone();
+        // One place for all executions: what an algorithm computes from a lock's address (a hash)
+        // must not change from one to the next.
+        let place = Box::into_raw(Box::<T>::new_uninit()).expose_provenance();
+        builder.check(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            STATE.set(None);
+            STATE.set(Some(Rc::new(State::new(&self, threads.len() + usize::from(self.clock)))));
+            let place: *mut T = std::ptr::with_exposed_provenance_mut(place);
+            // SAFETY: the place is unused: executions follow each other, and each drops it.
+            unsafe { place.write(make()) };
+            // SAFETY: written above, dropped below when all threads have been joined.
+            let shared: &'static T = unsafe { &*place };
+            // The first thread is the clock, or runs the first part of the client itself.
+            let here = usize::from(!self.clock);
+            let handles: Vec<_> = (1..)
+                .zip(&threads[here..])
+                .map(|(number, body)| {
+                    let body = *body;
+                    thread::spawn(move || {
+                        THREAD.with(|this| this.set(number));
+                        body(shared);
+                    })
+                })
+                .collect();
+            THREAD.with(|this| this.set(0));
+            if self.clock {
+                let_time_jump();
+            } else {
+                threads[0](shared);
+            }
+            for handle in handles {
+                handle.join().unwrap();
+            }
+            after(shared);
+            // SAFETY: the threads are gone and nobody keeps a reference.
+            unsafe { place.drop_in_place() };
+            shared_state().end();
+            STATE.set(None);
+        });
+        Outcome(executions.load(Ordering::Relaxed))
+    }
+
+    /// Explores a client that must fail, and says how it did.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn check_fails<T: Send + Sync + 'static>(
+        self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+        threads: &[fn(&T)],
+        after: fn(&T),
+    ) -> String {
+        let run = std::panic::AssertUnwindSafe(|| self.check(make, threads, after));
+        match std::panic::catch_unwind(run) {
+            Ok(outcome) => panic!("{outcome} did not notice {:?}", self.mistake),
+            Err(payload) => payload
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| payload.downcast_ref::<&str>().copied())
+                .unwrap_or("(a panic without text)")
+                .trim()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        }
+    }
+}
+
+/// Whether deeper bounds were asked for.
+pub fn deep() -> bool {
+    std::env::var_os("LATCHWORK_LOOM_DEEP").is_some_and(|value| value != "0")
+}
+
+/// The machine. See the [module documentation](self).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Loom;
+
+// SAFETY: words are loom's; the other promises are argued in the module documentation.
+unsafe impl Machine for Loom {
+    type U8 = Cell<atomic::AtomicU8>;
+    type U32 = Cell<atomic::AtomicU32>;
+    type U64 = Cell<atomic::AtomicU64>;
+    type Usize = UsizeCell;
+    type Ptr<T: Send + Sync + 'static> = Cell<atomic::AtomicPtr<T>>;
+
+    #[track_caller]
+    fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return value;
+            }
+            spin(false);
+        }
+    }
+
+    /// One look: a second would only add executions in which the waiter was luckier.
+    #[track_caller]
+    fn spin_for<T: Copy, W: Word<T>>(
+        word: &W,
+        order: Ordering,
+        _spins: u32,
+        mut done: impl FnMut(T) -> bool,
+    ) -> Option<T> {
+        let value = word.load(order);
+        done(value).then_some(value)
+    }
+
+    fn pause(_spins: u32) {
+        spin(true);
+    }
+
+    /// The algorithms' own loops around `pause` are cut short like `spin_for`.
+    fn patience(_looks: u32) -> u32 {
+        1
+    }
+
+    fn yield_now() {
+        spin(true);
+    }
+
+    #[track_caller]
+    fn wait(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Wait {
+        let state = shared_state();
+        let bucket = state.bucket(std::ptr::from_ref(word).addr());
+        fence(Ordering::SeqCst);
+        let mut sleepers = bucket.lock().unwrap();
+        if word.load(Ordering::Relaxed) != expected {
+            return Wait::Woken;
+        }
+        let timed = deadline.is_some_and(|deadline| deadline.nanos <= LATE);
+        if timed && (state.jumped.get() || deadline.is_some_and(|deadline| deadline.nanos <= EARLY)) {
+            drop(sleepers);
+            spin(false);
+            return Wait::TimedOut;
+        }
+        let me = Rc::new(Sleeper { thread: thread::current(), timed, outcome: StdCell::new(None) });
+        sleepers.push_back(me.clone());
+        drop(sleepers);
+        loop {
+            if let Some(outcome) = me.outcome.get() {
+                return outcome;
+            }
+            thread::park();
+        }
+    }
+
+    #[track_caller]
+    fn wake(word: *const Self::U32, count: u32) -> usize {
+        if mistake() == Mistake::DroppedWake {
+            return 0;
+        }
+        let bucket = shared_state().bucket(word.addr());
+        fence(Ordering::SeqCst);
+        let mut sleepers = bucket.lock().unwrap();
+        let count = sleepers.len().min(count as usize);
+        sleepers.drain(..count).for_each(|sleeper| sleeper.end(Wait::Woken));
+        count
+    }
+
+    #[track_caller]
+    fn light_fence() {
+        drop(shared_state().instructions[thread_number()].lock());
+    }
+
+    #[track_caller]
+    fn heavy_fence() -> bool {
+        let state = shared_state();
+        if state.mistake == Mistake::NoHeavyFence {
+            return true;
+        }
+        fence(Ordering::SeqCst);
+        for instruction in &state.instructions {
+            drop(instruction.lock());
+        }
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    #[track_caller]
+    fn acquire_swap(word: &Self::U32, value: u32) -> u32 {
+        word.swap(value, Ordering::Acquire)
+    }
+
+    #[track_caller]
+    fn release_dec(word: &Self::U32) -> bool {
+        let state = shared_state();
+        let instruction = &state.instructions[thread_number()];
+        let whole = (state.mistake != Mistake::TornDecrement).then(|| instruction.lock());
+        let left = word.load(Ordering::Relaxed).wrapping_sub(1);
+        word.store(left, Ordering::Release);
+        drop(whole);
+        left != 0
+    }
+
+    #[track_caller]
+    fn now(_clock: Clock) -> u64 {
+        if shared_state().late.load(Ordering::Relaxed) { LATE } else { EARLY }
+    }
+
+    fn thread_id() -> usize {
+        thread_number() + 1
+    }
+
+    /// Threads alternate between two nodes.
+    fn numa_node() -> u32 {
+        (thread_number() % 2) as u32
+    }
+
+    fn numa_nodes() -> u32 {
+        2
+    }
+
+    fn acquire_node() -> &'static QNode<Self> {
+        let state = shared_state();
+        let free = state.free_nodes.borrow_mut()[thread_number()].pop();
+        let node = free.unwrap_or_else(|| {
+            let node = Box::into_raw(Box::new(QNode::new()));
+            state.nodes.borrow_mut().push(node);
+            node
+        });
+        state.nodes_out.update(|out| out + 1);
+        if state.mistake == Mistake::NodeTooEarly {
+            state.free_nodes.borrow_mut()[thread_number()].push(node);
+        }
+        // SAFETY: freed at the end of the execution only, when no thread runs any more.
+        unsafe { &*node }
+    }
+
+    unsafe fn release_node(node: &'static QNode<Self>) {
+        let state = shared_state();
+        state.nodes_out.update(|out| out - 1);
+        if state.mistake != Mistake::NodeTooEarly {
+            state.free_nodes.borrow_mut()[thread_number()].push(node.as_ptr());
+        }
+    }
+
+    fn visible_readers() -> &'static [Self::Usize] {
+        // SAFETY: leaked in `State::new`; freed at the end of the execution only.
+        state(|s| unsafe { &*s.readers })
+    }
+}

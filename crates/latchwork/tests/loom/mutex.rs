@@ -1,0 +1,264 @@
+//! Clients of the mutexes.
+
+use crate::machine::DEADLINE;
+use crate::{Loom, Mistake, Model};
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{self, Visitor};
+use loom::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+
+/// A lock and what it protects: how many sections there were.
+pub struct Shared<L> {
+    lock: L,
+    sections: UnsafeCell<usize>,
+}
+
+// SAFETY: the cell is only used by holders of the lock; if the lock fails at that, loom tells.
+unsafe impl<L: Sync> Sync for Shared<L> {}
+
+impl<L: RawMutex> Shared<L> {
+    pub fn new() -> Self {
+        Shared { lock: L::new_in(), sections: UnsafeCell::new(0) }
+    }
+
+    /// The critical section, and its end.
+    fn finish(&self, token: L::Token) {
+        assert!(self.lock.is_locked());
+        // SAFETY: the caller holds the lock.
+        self.sections.with_mut(|sections| unsafe { *sections += 1 });
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.lock.unlock(token) };
+    }
+
+    pub fn sections(&self) -> usize {
+        // SAFETY: called when the threads are gone.
+        self.sections.with(|sections| unsafe { *sections })
+    }
+}
+
+/// One section.
+pub fn once<L: RawMutex>(shared: &Shared<L>) {
+    shared.finish(shared.lock.lock());
+}
+
+/// Two sections in a row: queue nodes are reused, handovers overlap with arrivals.
+pub fn twice<L: RawMutex>(shared: &Shared<L>) {
+    once(shared);
+    once(shared);
+}
+
+/// Afterwards the lock is free and works.
+pub fn free_after<L: RawMutex, const SECTIONS: usize>(shared: &Shared<L>) {
+    assert!(!shared.lock.is_locked());
+    assert_eq!(shared.sections(), SECTIONS);
+    shared.finish(shared.lock.try_lock().expect("a free lock can be taken"));
+}
+
+/// One attempt.
+fn attempt<L: RawMutex>(shared: &Shared<L>) {
+    if let Some(token) = shared.lock.try_lock() {
+        shared.finish(token);
+    }
+}
+
+/// One attempt until the deadline.
+fn attempt_until<L: RawMutex>(shared: &Shared<L>) {
+    if let Some(token) = shared.lock.lock_until(DEADLINE) {
+        shared.finish(token);
+    }
+}
+
+/// A section; whoever finds that it was the second of two destroys the lock, as soon as it has
+/// released it.
+fn last_destroys<L: RawMutex>(shared: &Shared<ManuallyDrop<L>>) {
+    let token = shared.lock.lock();
+    // SAFETY: the lock is held.
+    let last = shared.sections.with_mut(|sections| unsafe {
+        *sections += 1;
+        *sections == 2
+    });
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock(token) };
+    if last {
+        let lock = std::ptr::from_ref(&*shared.lock).cast_mut();
+        // SAFETY: the other thread's section is over, so it must not touch the lock any more; the
+        // words report it if it does. Nobody looks at the lock afterwards, or drops it again.
+        unsafe { lock.drop_in_place() };
+    }
+}
+
+/// Calls a generic client for every mutex, or every one for which a condition on its `INFO` holds.
+macro_rules! for_each_mutex {
+    ($lock:ident => $body:expr) => {
+        for_each_mutex!($lock if true => $body)
+    };
+    ($lock:ident if $condition:expr => $body:expr) => {{
+        struct Each;
+        impl Visitor<Loom> for Each {
+            fn mutex<$lock: RawMutex<Machine = Loom>>(&mut self) {
+                if $condition {
+                    crate::report($lock::INFO.name, || $body);
+                }
+            }
+        }
+        registry::visit(&mut Each);
+    }};
+}
+
+/// Two threads, one section each: every interleaving.
+#[test]
+fn exclusion_of_two() {
+    for_each_mutex!(L => Model::exhaustive().check(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}
+
+/// Two threads, two sections each; up to 3 preemptions.
+#[test]
+fn exclusion_of_two_twice() {
+    for_each_mutex!(L => Model::new(3).check(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
+}
+
+/// Three threads, one section each; up to 2 preemptions.
+#[test]
+fn exclusion_of_three() {
+    for_each_mutex!(L => Model::new(2).check(Shared::<L>::new, &[once, once, once], free_after::<L, 3>));
+}
+
+/// Three threads, two sections in one of them; at most 1 preemption.
+#[test]
+fn exclusion_of_three_and_again() {
+    for_each_mutex!(L => Model::new(1).check(Shared::<L>::new, &[twice, once, once], free_after::<L, 4>));
+}
+
+/// An attempt against a holder, and two attempts against each other, of which one must succeed;
+/// every interleaving.
+#[test]
+fn attempts() {
+    for_each_mutex!(L => Model::exhaustive().check(
+        Shared::<L>::new,
+        &[once, attempt],
+        |shared| assert!((1..=2).contains(&shared.sections()))
+    ));
+    for_each_mutex!(L => Model::exhaustive().check(
+        Shared::<L>::new,
+        &[attempt, attempt],
+        |shared| assert!((1..=2).contains(&shared.sections()))
+    ));
+}
+
+/// Two threads and an attempt between them; up to 2 preemptions.
+#[test]
+fn attempt_among_waiters() {
+    for_each_mutex!(L => Model::new(2).check(
+        Shared::<L>::new,
+        &[once, attempt, once],
+        |shared| assert!((2..=3).contains(&shared.sections()))
+    ));
+}
+
+/// A deadline that passes at any moment: never for nothing on a free lock (every interleaving); a
+/// waiter that gives up or just not (up to 3 preemptions).
+#[test]
+fn deadline_against_holder() {
+    for_each_mutex!(L => Model::exhaustive().with_clock().check(
+        Shared::<L>::new,
+        &[attempt_until],
+        free_after::<L, 1>
+    ));
+    for_each_mutex!(L => Model::new(3).with_clock().check(
+        Shared::<L>::new,
+        &[once, attempt_until],
+        |shared| {
+            assert!((1..=2).contains(&shared.sections()));
+            shared.finish(shared.lock.try_lock().expect("the queue survives who gave up"));
+        }
+    ));
+}
+
+/// A waiter gives up between others, who must all get the lock; at most 1 preemption.
+#[test]
+fn deadline_among_waiters() {
+    for_each_mutex!(L => Model::new(1).with_clock().check(
+        Shared::<L>::new,
+        &[once, attempt_until, once],
+        |shared| {
+            assert!((2..=3).contains(&shared.sections()));
+            shared.finish(shared.lock.try_lock().expect("the queue survives who gave up"));
+        }
+    ));
+}
+
+/// Two waiters with deadlines; at most 1 preemption.
+#[test]
+fn two_deadlines() {
+    for_each_mutex!(L => Model::new(1).with_clock().check(
+        Shared::<L>::new,
+        &[once, attempt_until, attempt_until],
+        |shared| {
+            assert!((1..=3).contains(&shared.sections()));
+            shared.finish(shared.lock.try_lock().expect("the queue survives who gave up"));
+        }
+    ));
+}
+
+/// The lock may be destroyed as soon as it has been released for the last time; every interleaving.
+#[test]
+fn destroyed_by_the_last() {
+    for_each_mutex!(L => Model::exhaustive().check(
+        || Shared { lock: ManuallyDrop::new(L::new_in()), sections: UnsafeCell::new(0) },
+        &[last_destroys::<L>, last_destroys::<L>],
+        |_| ()
+    ));
+}
+
+/// Seeded: the end of a section is not ordered before the next one.
+#[test]
+fn finds_relaxed_release() {
+    for_each_mutex!(L => Model::new(2).with_mistake(Mistake::RelaxedRelease).check_fails(
+        Shared::<L>::new,
+        &[once, once],
+        free_after::<L, 2>
+    ));
+}
+
+/// Seeded: the start of a section is not ordered after the last one.
+#[test]
+fn finds_relaxed_acquire() {
+    for_each_mutex!(L => Model::new(2).with_mistake(Mistake::RelaxedAcquire).check_fails(
+        Shared::<L>::new,
+        &[once, once],
+        free_after::<L, 2>
+    ));
+}
+
+/// Seeded: a node that the successor still looks at is used again (only CLH leaves one behind).
+#[test]
+fn finds_node_released_too_early() {
+    for_each_mutex!(L if L::INFO.name == "clh" => Model::new(2)
+        .with_mistake(Mistake::NodeTooEarly)
+        .check_fails(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
+}
+
+/// Seeded: a sleeper is not woken.
+#[test]
+fn finds_dropped_wake() {
+    for_each_mutex!(L if L::INFO.blocking => Model::new(2)
+        .with_mistake(Mistake::DroppedWake)
+        .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}
+
+/// Seeded: a thread goes to sleep without the heavy fence, so the holder's decrement may come
+/// before it in memory and yet not see that somebody sleeps.
+#[test]
+fn finds_missing_heavy_fence() {
+    for_each_mutex!(L if L::INFO.blocking => Model::new(2)
+        .with_mistake(Mistake::NoHeavyFence)
+        .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}
+
+/// Seeded: the heavy fence comes between the two halves of the holder's decrement.
+#[test]
+fn finds_torn_decrement() {
+    for_each_mutex!(L if L::INFO.blocking => Model::new(2)
+        .with_mistake(Mistake::TornDecrement)
+        .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}

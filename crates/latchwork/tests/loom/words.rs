@@ -1,0 +1,203 @@
+//! Words over loom's atomics.
+
+use super::{Mistake, in_model, mistake, state};
+use latchwork::machine::{Arith, Word};
+use loom::sync::atomic::{self, Ordering};
+
+/// One of loom's atomics as a machine's word. Two things differ from a plain forwarding:
+///
+/// - A store is an exchange whose result is dropped. loom keeps the modification order of a word
+///   as a partial order and does not know that nothing may come between the two halves of a
+///   read-modify-write; a plain store that races with one would leave both "newest", and a spinner
+///   could read the older one for ever. What is lost: a store that is older in modification order
+///   than one that was already executed, which matters to no lock (and does not exist on x86-64);
+///   and a store continues a release sequence where it should end it.
+/// - The end of its life is an access that everything else must happen before or after: a queue
+///   node on a waiter's stack that somebody still looks at is reported as the race that it is.
+pub struct Cell<A: End>(A);
+
+/// An atomic whose end of life is checked.
+pub trait End: Send + Sync + 'static {
+    /// An exclusive access, which loom reports if any other access is not ordered with it.
+    fn end(&mut self);
+}
+
+impl<A: End> Drop for Cell<A> {
+    fn drop(&mut self) {
+        if in_model() && !std::thread::panicking() {
+            self.0.end();
+        }
+    }
+}
+
+/// The order that a load is really given.
+fn load_order(order: Ordering) -> Ordering {
+    match (mistake(), order) {
+        (Mistake::RelaxedAcquire, Ordering::Acquire) => Ordering::Relaxed,
+        _ => order,
+    }
+}
+
+/// The order that a store is really given.
+fn store_order(order: Ordering) -> Ordering {
+    match (mistake(), order) {
+        (Mistake::RelaxedRelease, Ordering::Release) => Ordering::Relaxed,
+        _ => order,
+    }
+}
+
+/// The order that a read-modify-write is really given.
+fn rmw_order(order: Ordering) -> Ordering {
+    use Ordering::*;
+    match (mistake(), order) {
+        (Mistake::RelaxedAcquire, Acquire) | (Mistake::RelaxedRelease, Release) => Relaxed,
+        (Mistake::RelaxedAcquire, AcqRel) => Release,
+        (Mistake::RelaxedRelease, AcqRel) => Acquire,
+        _ => order,
+    }
+}
+
+macro_rules! word {
+    ($atomic:ty, $t:ty) => {
+        impl End for $atomic {
+            fn end(&mut self) {
+                self.with_mut(|_| ());
+            }
+        }
+
+        impl Word<$t> for Cell<$atomic> {
+            #[track_caller]
+            fn new(value: $t) -> Self {
+                Cell(<$atomic>::new(value))
+            }
+            #[track_caller]
+            fn load(&self, order: Ordering) -> $t {
+                self.0.load(load_order(order))
+            }
+            #[track_caller]
+            fn store(&self, value: $t, order: Ordering) {
+                self.0.swap(value, store_order(order));
+            }
+            #[track_caller]
+            fn swap(&self, value: $t, order: Ordering) -> $t {
+                self.0.swap(value, rmw_order(order))
+            }
+            #[track_caller]
+            fn compare_exchange(&self, current: $t, new: $t, ok: Ordering, err: Ordering) -> Result<$t, $t> {
+                self.0.compare_exchange(current, new, rmw_order(ok), load_order(err))
+            }
+        }
+    };
+}
+
+macro_rules! arith {
+    ($atomic:ty, $t:ty) => {
+        word!($atomic, $t);
+        impl Arith<$t> for Cell<$atomic> {
+            #[track_caller]
+            fn fetch_add(&self, value: $t, order: Ordering) -> $t {
+                self.0.fetch_add(value, rmw_order(order))
+            }
+            #[track_caller]
+            fn fetch_sub(&self, value: $t, order: Ordering) -> $t {
+                self.0.fetch_sub(value, rmw_order(order))
+            }
+            #[track_caller]
+            fn fetch_or(&self, value: $t, order: Ordering) -> $t {
+                self.0.fetch_or(value, rmw_order(order))
+            }
+            #[track_caller]
+            fn fetch_and(&self, value: $t, order: Ordering) -> $t {
+                self.0.fetch_and(value, rmw_order(order))
+            }
+        }
+    };
+}
+
+word!(atomic::AtomicU8, u8);
+arith!(atomic::AtomicU32, u32);
+arith!(atomic::AtomicU64, u64);
+
+/// A pointer-sized word: what [`Cell`] is, and a slot of the table of visible readers, to which a
+/// revoking writer can be blind.
+pub struct UsizeCell(Cell<atomic::AtomicUsize>);
+arith!(atomic::AtomicUsize, usize);
+
+impl Word<usize> for UsizeCell {
+    #[track_caller]
+    fn new(value: usize) -> Self {
+        UsizeCell(Cell::new(value))
+    }
+    #[track_caller]
+    fn load(&self, order: Ordering) -> usize {
+        let value = self.0.load(order);
+        let blind = mistake() == Mistake::BlindScan && state(|s| s.is_reader_slot(self));
+        if blind { 0 } else { value }
+    }
+    #[track_caller]
+    fn store(&self, value: usize, order: Ordering) {
+        self.0.store(value, order);
+    }
+    #[track_caller]
+    fn swap(&self, value: usize, order: Ordering) -> usize {
+        self.0.swap(value, order)
+    }
+    #[track_caller]
+    fn compare_exchange(&self, now: usize, new: usize, ok: Ordering, err: Ordering) -> Result<usize, usize> {
+        self.0.compare_exchange(now, new, ok, err)
+    }
+}
+
+impl Arith<usize> for UsizeCell {
+    #[track_caller]
+    fn fetch_add(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_add(value, order)
+    }
+    #[track_caller]
+    fn fetch_sub(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_sub(value, order)
+    }
+    #[track_caller]
+    fn fetch_or(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_or(value, order)
+    }
+    #[track_caller]
+    fn fetch_and(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_and(value, order)
+    }
+}
+
+impl<T: Send + Sync + 'static> End for atomic::AtomicPtr<T> {
+    fn end(&mut self) {
+        self.with_mut(|_| ());
+    }
+}
+
+impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
+    #[track_caller]
+    fn new(value: *mut T) -> Self {
+        Cell(atomic::AtomicPtr::new(value))
+    }
+    #[track_caller]
+    fn load(&self, order: Ordering) -> *mut T {
+        self.0.load(load_order(order))
+    }
+    #[track_caller]
+    fn store(&self, value: *mut T, order: Ordering) {
+        self.0.swap(value, store_order(order));
+    }
+    #[track_caller]
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        self.0.swap(value, rmw_order(order))
+    }
+    #[track_caller]
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(current, new, rmw_order(ok), load_order(err))
+    }
+}
