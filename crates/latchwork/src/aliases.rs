@@ -2,6 +2,7 @@
 
 use crate::machine::Native;
 use crate::mutex::{self, Api};
+use crate::rwlock;
 
 /// Mutex over [`tas`](mutex::tas).
 pub type TasMutex<T> = lock_api::Mutex<Api<mutex::tas::RawTas<Native>>, T>;
@@ -17,3 +18,9 @@ pub type ClhMutex<T> = lock_api::Mutex<Api<mutex::clh::RawClh<Native>>, T>;
 pub type ShflSpinMutex<T> = lock_api::Mutex<Api<mutex::shfl_spin::RawShflSpin<Native>>, T>;
 /// Mutex over [`shfl`](mutex::shfl): the one to take unless you measured something else.
 pub type ShflMutex<T> = lock_api::Mutex<Api<mutex::shfl::RawShfl<Native>>, T>;
+
+/// Reader-writer lock over [`pf_t`](rwlock::pf_t).
+pub type PfTRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::pf_t::RawPfT<Native>>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
+pub type BravoPfTRwLock<T> =
+    lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>>, T>;

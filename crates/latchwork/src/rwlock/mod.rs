@@ -7,8 +7,14 @@ use crate::machine::{Deadline, Machine, Native};
 use crate::mutex::backoff;
 pub use crate::mutex::{Info, Token};
 
+pub mod bravo;
+pub mod pf_t;
+
 mod api;
 pub use api::Api;
+
+#[cfg(test)]
+mod tests;
 
 /// A reader-writer lock over machine [`Machine`](RawRwLock::Machine). All-zero bytes are an
 /// unlocked lock.
