@@ -25,6 +25,7 @@ commands:
   list      Show the programs: what they do, which kinds of lock they call, whether they are here.
   run       Run every program under every lock, check its result, write DIR/results.json and print
             a table. Exits with 1 if any run failed or did not end.
+  selftest  Run three programs under locks with seeded mistakes, and see that each is noticed.
   table     Print the table of DIR/results.json again; with --doc the whole docs/real-programs.md.
 
 options:
@@ -112,7 +113,8 @@ case $COMMAND in
     install) install_all ;;
     list) list_programs ;;
     run) run_matrix ;;
+    selftest) self_test ;;
     table) print_table ;;
     -h | --help | help) usage ;;
-    *) die "unknown command '$COMMAND'; the commands are install, list, run and table" ;;
+    *) die "unknown command '$COMMAND'; the commands are install, list, run, table and selftest" ;;
 esac

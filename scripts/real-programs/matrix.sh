@@ -213,3 +213,20 @@ print_table() {
     about=$(printf '%s\n' "${PROGRAMS[@]}" | jq -R 'split("|") | {key: .[0], value: {unit: .[3], about: .[4]}}' | jq -s from_entries)
     jq -r --argjson about "$about" --argjson doc "${DOC:-0}" --rawfile notes "$HERE/notes.md" -f "$HERE/table.jq" "$OUT/results.json"
 }
+
+# The judge judged: locks with a seeded mistake must be noticed, and for what they are.
+self_test() {
+    OUT=$WORK/selftest
+    mkdir -p "$OUT"
+    OUT=$(readlink -f "$OUT")
+    gcc -shared -fPIC -O2 -o "$OUT/broken.so" "$HERE/broken.c"
+    LATCHWORK_PRELOAD=$OUT/broken.so "$BASH" "$SELF" run --out "$OUT" --seconds 1 --limit 15 \
+        --only leveldb-empty,threadtest3,sysbench-mutex --mutex no-exclusion,lost-wakeup,lost-handover --rwlock none || true
+    # A critical section without exclusion may fail, crash or hang; all that matters is that it is seen.
+    jq -e '.runs | length == 12 and all(.[];
+        if .mutex == "glibc" then .status == "ok"
+        elif .mutex == "no-exclusion" then .status != "ok"
+        elif .mutex == "lost-wakeup" then .status == "hang"
+        else .status == "slow" end)' "$OUT/results.json" >/dev/null || die 'selftest: a seeded mistake was not noticed'
+    echo 'selftest: every seeded mistake was noticed'
+}
