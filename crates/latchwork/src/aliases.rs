@@ -21,6 +21,12 @@ pub type ShflMutex<T> = lock_api::Mutex<Api<mutex::shfl::RawShfl<Native>>, T>;
 
 /// Reader-writer lock over [`pf_t`](rwlock::pf_t).
 pub type PfTRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::pf_t::RawPfT<Native>>, T>;
+/// Reader-writer lock over [`pf_q`](rwlock::pf_q).
+pub type PfQRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::pf_q::RawPfQ<Native>>, T>;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
 pub type BravoPfTRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_q`](rwlock::pf_q): the one to take
+/// unless you measured something else.
+pub type BravoRwLock<T> =
+    lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;

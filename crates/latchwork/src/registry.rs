@@ -27,7 +27,9 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
     visitor.mutex::<mutex::shfl::RawShfl<M>>();
     visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
+    visitor.rwlock::<rwlock::pf_q::RawPfQ<M>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
+    visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
 }
 
 /// Which interface an algorithm has.

@@ -8,6 +8,7 @@ use crate::mutex::backoff;
 pub use crate::mutex::{Info, Token};
 
 pub mod bravo;
+pub mod pf_q;
 pub mod pf_t;
 
 mod api;

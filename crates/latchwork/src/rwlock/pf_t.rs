@@ -144,6 +144,11 @@ impl<M: Machine> Readers<M> {
         self.rin.fetch_and(!PRESENT, Release);
     }
 
+    /// The phase of the present writer, asked by itself.
+    pub(super) fn phase(&self) -> u32 {
+        self.rin.load(Relaxed) & PHASE
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.rin.load(Relaxed) & !WRITER == self.rout.load(Relaxed)
     }
