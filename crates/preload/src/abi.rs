@@ -1,0 +1,107 @@
+//! The pthread objects as this library sees them: where in glibc's bytes our own words lie.
+//!
+//! What is written by glibc's static initialisers, or means that glibc owns the object, keeps
+//! glibc's place; everything else is ours. All-zero is unlocked.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+use latchwork::machine::{Clock, Deadline};
+use libc::{c_int, timespec};
+
+/// Bytes for the raw lock at the start of a mutex.
+pub(crate) const MUTEX_SPACE: usize = 16;
+/// Bytes for the raw lock at the start of a rwlock.
+pub(crate) const RWLOCK_SPACE: usize = 28;
+
+/// `pthread_mutex_t` and `mtx_t`.
+#[repr(C, align(8))]
+pub(crate) struct Mutex {
+    pub raw: UnsafeCell<[u8; MUTEX_SPACE]>,
+    /// Low half: glibc's `__kind` (0 to 3, and flags of objects that are glibc's), plus
+    /// [`SEEN`]. High half: the fork generation that the object was last used under.
+    pub kind: AtomicU32,
+    /// Recursive: how many times the owner has it.
+    pub count: AtomicU32,
+    /// Recursive and error-checking: the thread that has it.
+    pub owner: AtomicUsize,
+    /// What the raw lock's `unlock` needs.
+    pub token: AtomicUsize,
+}
+
+/// `pthread_rwlock_t`.
+#[repr(C, align(8))]
+pub(crate) struct RwLock {
+    pub raw: UnsafeCell<[u8; RWLOCK_SPACE]>,
+    /// glibc's `__shared`: nonzero means process-shared, and glibc's.
+    pub shared: AtomicU32,
+    /// The thread that has it for writing.
+    pub owner: AtomicUsize,
+    /// What the raw lock's `unlock_write` needs.
+    pub token: AtomicUsize,
+    /// Low half: glibc's kind, which we ignore, plus [`SEEN`]. High half: the fork generation.
+    pub flags: AtomicU32,
+    _padding: u32,
+}
+
+/// `pthread_cond_t` and `cnd_t`.
+#[repr(C, align(8))]
+pub(crate) struct Cond {
+    pub raw: UnsafeCell<[u8; 16]>,
+    /// Threads inside a wait, which `destroy` must let out first.
+    pub users: AtomicU32,
+    _unused: u32,
+    /// `__wrefs` is at 28 (glibc 2.41 and later) or 36 (before) and marks what is glibc's; both
+    /// words stay zero in an object of ours.
+    _wrefs: [u32; 4],
+    /// [`SEEN`], [`MONOTONIC`], and in the high half the fork generation.
+    pub flags: AtomicU32,
+    _unused_too: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56 && size_of::<Cond>() == 48);
+    assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Cond, flags) == 40);
+    assert!(core::mem::offset_of!(RwLock, shared) == 28 && core::mem::offset_of!(RwLock, flags) == 48);
+};
+
+// glibc's `__kind`, low bits.
+pub(crate) const NORMAL: u32 = 0;
+pub(crate) const RECURSIVE: u32 = 1;
+pub(crate) const ERRORCHECK: u32 = 2;
+pub(crate) const ADAPTIVE: u32 = 3;
+/// Robust, priority-inheriting, priority-protected, process-shared; a destroyed mutex has them all.
+pub(crate) const FOREIGN: u32 = 0xf0;
+pub(crate) const ROBUST: u32 = 0x10;
+pub(crate) const PRIORITY: u32 = 0x60;
+
+/// Statistics have counted this object.
+pub(crate) const SEEN: u32 = 0x8000;
+/// The condition variable's deadlines are on the monotonic clock.
+pub(crate) const MONOTONIC: u32 = 2;
+/// The half of a kind or flags word that is not the fork generation.
+pub(crate) const LOW: u32 = 0xffff;
+
+/// The deadline that a caller means, or the error that it gets.
+///
+/// # Safety
+///
+/// `time` is valid for reads.
+pub(crate) unsafe fn deadline(clock: Clock, time: *const timespec) -> Result<Deadline, c_int> {
+    // SAFETY: from the caller.
+    let (seconds, nanos) = unsafe { ((*time).tv_sec, (*time).tv_nsec) };
+    if !(0..1_000_000_000).contains(&nanos) {
+        return Err(libc::EINVAL);
+    }
+    // Before the epoch is as long ago as the epoch.
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    Ok(Deadline { clock, nanos: seconds.saturating_mul(1_000_000_000).saturating_add(nanos as u64) })
+}
+
+/// The clock that an interface with a `clockid_t` means.
+pub(crate) fn clock(id: libc::clockid_t) -> Option<Clock> {
+    match id {
+        libc::CLOCK_REALTIME => Some(Clock::Realtime),
+        libc::CLOCK_MONOTONIC => Some(Clock::Monotonic),
+        _ => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! What the environment asks for, and the one-time set-up.
+//!
+//! Runs in a constructor, or at the first pthread call if that comes earlier: nothing here
+//! allocates, takes a lock that is interposed, or depends on Rust's runtime.
+
+use crate::table::{pass, resolve};
+use crate::{cond, fork, holds, mutex, rwlock, spin, stats};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU8, Ordering};
+use latchwork::machine::{Machine, Native};
+use latchwork::registry::{Visitor, visit};
+use latchwork::{mutex::RawMutex, rwlock::RawRwLock};
+
+const UNSET: u8 = 0;
+const RUNNING: u8 = 1;
+const DONE: u8 = 2;
+static STATE: AtomicU8 = AtomicU8::new(UNSET);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    init();
+}
+
+/// Fills the table, once per process.
+pub(crate) fn init() {
+    // (A) pairs with itself: who sees DONE sees the table.
+    match STATE.compare_exchange(UNSET, RUNNING, Ordering::Acquire, Ordering::Acquire) {
+        Ok(_) => {
+            set_up();
+            STATE.store(DONE, Ordering::Release); // (A)
+        }
+        // Another thread is at it. It cannot be this one: nothing in `set_up` comes back here
+        // before the table is filled.
+        Err(RUNNING) => {
+            while STATE.load(Ordering::Acquire) != DONE {
+                Native::yield_now();
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+fn set_up() {
+    resolve();
+    let stats = stats::configure(variable(b"LATCHWORK_STATS="));
+    fork::set_normal(stats);
+
+    let mutex = variable(b"LATCHWORK_MUTEX=");
+    let rwlock = variable(b"LATCHWORK_RWLOCK=");
+    let mut install = Install { mutex, rwlock, stats, mutex_found: false, rwlock_found: false };
+    visit::<Native>(&mut install);
+    let Install { mutex_found, rwlock_found, .. } = install;
+
+    match mutex {
+        Some(name) if mutex_found => {
+            spin::install(name, stats);
+            cond::install(stats);
+            crate::c11::install();
+        }
+        Some(name) => refuse("LATCHWORK_MUTEX", name),
+        None => {
+            pass!(mutex_init, mutex_destroy, mutex_lock, mutex_trylock, mutex_timedlock);
+            pass!(mutex_clocklock, mutex_unlock);
+            pass!(spin_init, spin_destroy, spin_lock, spin_trylock, spin_unlock);
+            // A condition variable of ours could not wait in step with glibc's mutexes as well as
+            // glibc's own does.
+            pass!(cond_init, cond_destroy, cond_wait, cond_timedwait, cond_clockwait);
+            pass!(cond_signal, cond_broadcast);
+            pass!(mtx_init, mtx_destroy, mtx_lock, mtx_trylock, mtx_timedlock, mtx_unlock);
+            pass!(cnd_init, cnd_destroy, cnd_wait, cnd_timedwait, cnd_signal, cnd_broadcast);
+        }
+    }
+    match rwlock {
+        Some(_) if rwlock_found => {}
+        Some(name) => refuse("LATCHWORK_RWLOCK", name),
+        None => {
+            pass!(rwlock_init, rwlock_destroy, rwlock_rdlock, rwlock_wrlock, rwlock_tryrdlock);
+            pass!(rwlock_trywrlock, rwlock_timedrdlock, rwlock_timedwrlock, rwlock_clockrdlock);
+            pass!(rwlock_clockwrlock, rwlock_unlock);
+        }
+    }
+
+    // From here on pthread calls are served, so what follows may make some.
+    if mutex.is_some() || rwlock.is_some() {
+        Native::init();
+        holds::init();
+        fork::register();
+    }
+    // Last: nobody else's fork handlers may come before ours.
+    pass!(register_atfork);
+}
+
+struct Install {
+    mutex: Option<&'static [u8]>,
+    rwlock: Option<&'static [u8]>,
+    stats: bool,
+    mutex_found: bool,
+    rwlock_found: bool,
+}
+
+impl Visitor<Native> for Install {
+    fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
+        if self.mutex == Some(L::INFO.name.as_bytes()) {
+            self.mutex_found = true;
+            if self.stats { mutex::install::<L, true>() } else { mutex::install::<L, false>() }
+        }
+    }
+
+    fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
+        if self.rwlock == Some(R::INFO.name.as_bytes()) {
+            self.rwlock_found = true;
+            if self.stats { rwlock::install::<R, true>() } else { rwlock::install::<R, false>() }
+        }
+    }
+}
+
+/// The value of an environment variable, given as `NAME=`; `None` if it is unset, empty or the
+/// name of the default, `glibc`.
+fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
+    unsafe extern "C" {
+        static environ: *const *const core::ffi::c_char;
+    }
+    // SAFETY: `environ` is null or a null-terminated array of strings; nobody changes it while the
+    // process starts, and the strings of the initial environment stay.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            let text = CStr::from_ptr(*entry).to_bytes();
+            if let Some(value) = text.strip_prefix(prefix) {
+                return (!value.is_empty() && value != b"glibc").then_some(value);
+            }
+            entry = entry.add(1);
+        }
+    }
+    None
+}
+
+/// Ends the process: running it under a lock that nobody asked for would be a lie.
+fn refuse(variable: &str, name: &[u8]) -> ! {
+    use core::fmt::Write;
+    let mut out = stats::Line::new();
+    let _ = write!(out, "latchwork: {variable}=");
+    out.bytes(name);
+    let _ = writeln!(out, ": there is no such lock; `latchwork list` shows the names");
+    out.write_to(libc::STDERR_FILENO);
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(127) }
+}

@@ -1,0 +1,107 @@
+//! `fork`: the child can use every lock.
+//!
+//! The child has one thread, and locks whose queues are full of threads that it does not have. It
+//! cannot find them all, so it repairs each at its first use: a global *generation* is bumped in
+//! the child, every object carries the generation that it was last used under, and an operation
+//! that finds an older one first drops the object's waiters. The check costs nothing, because the
+//! fast path compares the whole word, kind and generation, with what a normal object of the current
+//! generation looks like.
+//!
+//! Repair runs under one lock for all objects, which is also held around `fork`, so no child
+//! inherits a half-repaired object.
+//!
+//! Our handlers must be registered before all others: then `prepare` comes last and `child` comes
+//! first, and a lock that an application takes in its prepare handler is held at the fork and
+//! already repaired, or about to be, when the application's child handler releases it. That is why
+//! `__register_atfork` is interposed.
+
+use crate::abi::{LOW, SEEN};
+use crate::table::{REAL, Slot};
+use crate::{holds, place, stats};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use latchwork::machine::{Machine, Native};
+use latchwork::mutex::{RawMutex, ttas::RawTtas};
+
+/// The word of a normal object that needs nothing done: the current generation in the high half,
+/// and [`SEEN`] if statistics are on.
+static NORMAL: AtomicU32 = AtomicU32::new(0);
+
+static REPAIR: RawTtas<Native> = RawTtas::new();
+
+/// See [`NORMAL`].
+#[inline(always)]
+pub(crate) fn normal() -> u32 {
+    NORMAL.load(Relaxed)
+}
+
+/// Whether a kind or flags word is of the current generation.
+#[inline(always)]
+pub(crate) fn is_current(word: u32) -> bool {
+    (word ^ normal()) & !LOW == 0
+}
+
+/// `low`, under the current generation.
+pub(crate) fn stamped(low: u32) -> u32 {
+    normal() & !LOW | low & LOW
+}
+
+pub(crate) fn set_normal(stats: bool) {
+    NORMAL.store(if stats { SEEN } else { 0 }, Relaxed);
+}
+
+/// Brings an object whose word is of an older generation up to date: `mend` is called if that is
+/// still to be done, and no other repair runs meanwhile.
+#[cold]
+pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
+    REPAIR.lock();
+    // (A) pairs with the store below, through the lock or through whoever read the new word.
+    let old = word.load(Acquire);
+    if !is_current(old) {
+        // An object that was never used before the fork is all zero, and mending is harmless.
+        mend(old & LOW);
+        word.store(stamped(old), Release); // (A)
+    }
+    // SAFETY: taken above.
+    unsafe { REPAIR.unlock(()) };
+}
+
+/// Called in the child for each lock that the forking thread holds for reading; set by the rwlock
+/// family.
+pub(crate) static RENEW_READ: Slot<unsafe fn(*mut crate::abi::RwLock) -> Option<usize>> =
+    Slot::new(no_rwlocks);
+
+unsafe fn no_rwlocks(_: *mut crate::abi::RwLock) -> Option<usize> {
+    None
+}
+
+pub(crate) fn register() {
+    // SAFETY: the handlers are plain functions; a null object means that they are never removed.
+    unsafe { REAL.register_atfork.get()(Some(prepare), Some(parent), Some(child), null_mut()) };
+}
+
+unsafe extern "C" fn prepare() {
+    REPAIR.lock();
+    place::before_fork();
+}
+
+unsafe extern "C" fn parent() {
+    place::after_fork();
+    // SAFETY: taken in `prepare`.
+    unsafe { REPAIR.unlock(()) };
+}
+
+unsafe extern "C" fn child() {
+    // SAFETY: as above; these locks do not sleep, so no waiter is left in them.
+    unsafe { parent() };
+    // Wraps after 65,536 nested forks.
+    NORMAL.fetch_add(LOW + 1, Relaxed);
+    stats::after_fork();
+    // BRAVO's table names readers that are gone; ours are entered again below.
+    for slot in Native::visible_readers() {
+        if slot.load(Relaxed) != 0 {
+            slot.store(0, Relaxed);
+        }
+    }
+    holds::after_fork(RENEW_READ.get());
+}

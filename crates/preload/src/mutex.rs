@@ -1,0 +1,400 @@
+//! `pthread_mutex_*` over any raw lock.
+//!
+//! Each function is compiled once per lock and per state of statistics. The fast path is one
+//! comparison (a normal mutex of the current fork generation), the raw lock's own fast path, and,
+//! if the lock has such a thing, a store of its token.
+//!
+//! What differs from glibc: a normal mutex is not fair or unfair as glibc's is but as its lock is;
+//! and unlocking a normal mutex that nobody holds is ignored.
+
+use crate::abi::*;
+use crate::table::{Attr, REAL, install};
+use crate::{cancel, fork, place, stats};
+use core::sync::atomic::Ordering::*;
+use latchwork::machine::{Clock, Deadline, Machine, Native};
+use latchwork::mutex::{RawMutex, Token};
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
+
+/// Serves the family with `L`.
+pub(crate) fn install<L: RawMutex<Machine = Native>, const STATS: bool>() {
+    stats::name_mutex(L::INFO.name);
+    install! {
+        mutex_init => init::<L, STATS>,
+        mutex_destroy => destroy::<L, STATS>,
+        mutex_lock => lock::<L, STATS>,
+        mutex_trylock => trylock::<L, STATS>,
+        mutex_timedlock => timedlock::<L, STATS>,
+        mutex_clocklock => clocklock::<L, STATS>,
+        mutex_unlock => unlock::<L, STATS>,
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_mutexattr_gettype(attr: *const Attr, kind: *mut c_int) -> c_int;
+    fn pthread_mutexattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+    fn pthread_mutexattr_getprotocol(attr: *const Attr, protocol: *mut c_int) -> c_int;
+    fn pthread_mutexattr_getrobust(attr: *const Attr, robust: *mut c_int) -> c_int;
+}
+
+#[inline(always)]
+unsafe fn raw<'a, L: RawMutex<Machine = Native>>(m: &Mutex) -> &'a L {
+    // SAFETY: the mutex is a live object of ours; its first bytes are only used here.
+    unsafe { place::locate(&m.raw) }
+}
+
+unsafe extern "C" fn init<L: RawMutex<Machine = Native>, const STATS: bool>(
+    m: *mut Mutex,
+    attr: *const Attr,
+) -> c_int {
+    let (mut kind, mut shared, mut protocol, mut robust) = (0, 0, 0, 0);
+    // SAFETY: the caller's mutex and attributes, as pthread_mutex_init wants them.
+    unsafe {
+        if !attr.is_null() {
+            pthread_mutexattr_gettype(attr, &mut kind);
+            pthread_mutexattr_getpshared(attr, &mut shared);
+            pthread_mutexattr_getprotocol(attr, &mut protocol);
+            pthread_mutexattr_getrobust(attr, &mut robust);
+        }
+        if shared | protocol | robust != 0 {
+            if STATS {
+                stats::foreign_object(if robust != 0 {
+                    stats::ROBUST
+                } else if protocol != 0 {
+                    stats::PRIORITY
+                } else {
+                    stats::MUTEX_SHARED
+                });
+            }
+            return REAL.mutex_init.get()(m, attr);
+        }
+        make::<STATS>(m, kind as u32);
+    }
+    0
+}
+
+/// Makes an unlocked mutex of ours.
+///
+/// # Safety
+///
+/// `m` is valid for writes and nobody uses it.
+unsafe fn make<const STATS: bool>(m: *mut Mutex, kind: u32) {
+    let kind = if kind == ADAPTIVE { NORMAL } else { kind };
+    // SAFETY: from the caller; zero is a valid `Mutex`.
+    unsafe {
+        m.cast::<u8>().write_bytes(0, size_of::<Mutex>());
+        if STATS {
+            stats::object(stats::MUTEX);
+        }
+        (*m).kind.store(fork::stamped(if STATS { kind | SEEN } else { kind }), Relaxed);
+    }
+}
+
+/// Turns a normal mutex that was just made into a recursive one.
+pub(crate) fn make_recursive(m: &Mutex) {
+    m.kind.store(m.kind.load(Relaxed) | RECURSIVE, Relaxed);
+}
+
+unsafe extern "C" fn destroy<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex, which nobody else uses.
+    unsafe {
+        let m = &*m;
+        if class::<L, STATS>(m) == Class::Foreign {
+            return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
+        }
+        // Not `raw`: that would make a lock only to free it.
+        if place::exists::<L, MUTEX_SPACE>(&m.raw) {
+            if raw::<L>(m).is_locked() {
+                return EBUSY;
+            }
+            place::discard::<L, MUTEX_SPACE>(&m.raw);
+        }
+        // As glibc marks it: every later use is refused, by glibc, with EINVAL.
+        m.kind.store(u32::MAX, Relaxed);
+    }
+    0
+}
+
+/// What a mutex is, once it is of the current generation.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Class {
+    Normal,
+    Recursive,
+    ErrorCheck,
+    Foreign,
+}
+
+/// Repairs, counts and classifies.
+#[cold]
+unsafe fn class<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) -> Class {
+    loop {
+        let word = m.kind.load(Acquire);
+        if word & FOREIGN != 0 {
+            return Class::Foreign;
+        }
+        if !fork::is_current(word) {
+            // SAFETY: as for the caller.
+            fork::repair(&m.kind, |kind| unsafe { mend::<L>(m, kind & !SEEN) });
+            continue;
+        }
+        if STATS && word & SEEN == 0 {
+            if m.kind.compare_exchange(word, word | SEEN, Relaxed, Relaxed).is_ok() {
+                stats::object(stats::MUTEX);
+            }
+            continue;
+        }
+        return match word & LOW & !SEEN {
+            NORMAL => Class::Normal,
+            RECURSIVE => Class::Recursive,
+            ERRORCHECK => Class::ErrorCheck,
+            ADAPTIVE => {
+                // From a static initialiser. From now on it takes the fast path.
+                let _ = m.kind.compare_exchange(word, word & !ADAPTIVE, Relaxed, Relaxed);
+                continue;
+            }
+            // glibc refuses it with EINVAL.
+            _ => Class::Foreign,
+        };
+    }
+}
+
+/// In a forked child: drops the waiters. A mutex that was held stays held, by the forking thread or
+/// by one that the child does not have; which of them, nobody asks, as with glibc.
+unsafe fn mend<L: RawMutex<Machine = Native>>(m: &Mutex, kind: u32) {
+    // SAFETY: repairs are serialised, and nobody uses the object before it is repaired.
+    unsafe {
+        if !place::exists::<L, MUTEX_SPACE>(&m.raw) {
+            return;
+        }
+        let normal = kind == NORMAL || kind == ADAPTIVE;
+        let held = if normal { raw::<L>(m).is_locked() } else { m.owner.load(Relaxed) != 0 };
+        place::reset::<L, MUTEX_SPACE>(&m.raw);
+        if held && let Some(token) = raw::<L>(m).try_lock() {
+            m.token.store(token.into_word(), Relaxed);
+        }
+    }
+}
+
+/// How long a caller is willing to wait.
+#[derive(Copy, Clone)]
+enum Patience {
+    Forever,
+    None,
+    Until(Clock, *const timespec),
+}
+
+#[inline(always)]
+fn keep<L: RawMutex<Machine = Native>>(m: &Mutex, token: L::Token) {
+    if const { size_of::<L::Token>() != 0 } {
+        m.token.store(token.into_word(), Relaxed);
+    }
+}
+
+/// Locks the raw lock.
+#[inline(always)]
+unsafe fn acquire<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, patience: Patience) -> c_int {
+    // SAFETY: as for the caller.
+    unsafe {
+        match raw::<L>(m).try_lock() {
+            Some(token) => {
+                keep::<L>(m, token);
+                0
+            }
+            None => contended::<L, STATS>(m, patience),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, patience: Patience) -> c_int {
+    if STATS {
+        stats::contended(stats::MUTEX);
+    }
+    let deadline: Option<Deadline> = match patience {
+        Patience::Forever => None,
+        Patience::None => return EBUSY,
+        // SAFETY: the caller's timespec.
+        Patience::Until(clock, time) => match unsafe { deadline(clock, time) } {
+            Ok(deadline) => Some(deadline),
+            Err(error) => return error,
+        },
+    };
+    // SAFETY: as for the caller.
+    let lock = unsafe { raw::<L>(m) };
+    match cancel::wait(deadline, || lock.lock(), |deadline| lock.lock_until(deadline)) {
+        Some(token) => {
+            keep::<L>(m, token);
+            0
+        }
+        None => ETIMEDOUT,
+    }
+}
+
+#[inline(always)]
+unsafe fn release<L: RawMutex<Machine = Native>>(m: &Mutex) {
+    // SAFETY: as for the caller; while the lock is held, the word is what `keep` stored.
+    unsafe {
+        let lock = raw::<L>(m);
+        // Unlocking what nobody holds is an error that glibc forgives.
+        if lock.is_locked() {
+            let word = if const { size_of::<L::Token>() != 0 } { m.token.load(Relaxed) } else { 0 };
+            lock.unlock(L::Token::from_word(word));
+        }
+    }
+}
+
+/// Every acquisition that is not of a normal mutex.
+#[cold]
+#[inline(never)]
+unsafe fn acquire_other<L: RawMutex<Machine = Native>, const STATS: bool>(
+    m: &Mutex,
+    patience: Patience,
+) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let class = class::<L, STATS>(m);
+        if class == Class::Foreign {
+            return real(m, patience, STATS);
+        }
+        if STATS {
+            stats::call(stats::MUTEX);
+        }
+        if class == Class::Normal {
+            return acquire::<L, STATS>(m, patience);
+        }
+        let me = Native::thread_id();
+        if m.owner.load(Relaxed) == me {
+            if class == Class::ErrorCheck {
+                return if matches!(patience, Patience::None) { EBUSY } else { EDEADLK };
+            }
+            let count = m.count.load(Relaxed);
+            if count == u32::MAX {
+                return EAGAIN;
+            }
+            m.count.store(count + 1, Relaxed);
+            return 0;
+        }
+        let result = acquire::<L, STATS>(m, patience);
+        if result == 0 {
+            m.count.store(1, Relaxed);
+            m.owner.store(me, Relaxed);
+        }
+        result
+    }
+}
+
+unsafe fn real(m: &Mutex, patience: Patience, count: bool) -> c_int {
+    if count {
+        stats::foreign_call(reason(m));
+    }
+    let m = core::ptr::from_ref(m).cast_mut();
+    // SAFETY: the caller's arguments.
+    unsafe {
+        match patience {
+            Patience::Forever => REAL.mutex_lock.get()(m),
+            Patience::None => REAL.mutex_trylock.get()(m),
+            Patience::Until(Clock::Realtime, time) => REAL.mutex_timedlock.get()(m, time),
+            Patience::Until(Clock::Monotonic, time) => {
+                REAL.mutex_clocklock.get()(m, libc::CLOCK_MONOTONIC, time)
+            }
+        }
+    }
+}
+
+fn reason(m: &Mutex) -> usize {
+    let kind = m.kind.load(Relaxed);
+    if kind & ROBUST != 0 {
+        stats::ROBUST
+    } else if kind & PRIORITY != 0 {
+        stats::PRIORITY
+    } else {
+        stats::MUTEX_SHARED
+    }
+}
+
+/// Whether glibc owns the mutex.
+pub(crate) fn is_foreign(m: &Mutex) -> bool {
+    m.kind.load(Relaxed) & FOREIGN != 0
+}
+
+unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let m = &*m;
+        if !STATS && m.kind.load(Relaxed) == fork::normal() {
+            acquire::<L, STATS>(m, Patience::Forever)
+        } else {
+            acquire_other::<L, STATS>(m, Patience::Forever)
+        }
+    }
+}
+
+unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let m = &*m;
+        if !STATS && m.kind.load(Relaxed) == fork::normal() {
+            acquire::<L, STATS>(m, Patience::None)
+        } else {
+            acquire_other::<L, STATS>(m, Patience::None)
+        }
+    }
+}
+
+unsafe extern "C" fn timedlock<L: RawMutex<Machine = Native>, const STATS: bool>(
+    m: *mut Mutex,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's mutex and time.
+    unsafe { acquire_other::<L, STATS>(&*m, Patience::Until(Clock::Realtime, time)) }
+}
+
+unsafe extern "C" fn clocklock<L: RawMutex<Machine = Native>, const STATS: bool>(
+    m: *mut Mutex,
+    id: libc::clockid_t,
+    time: *const timespec,
+) -> c_int {
+    match clock(id) {
+        // SAFETY: the caller's mutex and time.
+        Some(clock) => unsafe { acquire_other::<L, STATS>(&*m, Patience::Until(clock, time)) },
+        None => EINVAL,
+    }
+}
+
+unsafe extern "C" fn unlock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let m = &*m;
+        if m.kind.load(Relaxed) == fork::normal() {
+            release::<L>(m);
+            0
+        } else {
+            unlock_other::<L, STATS>(m)
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn unlock_other<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        match class::<L, STATS>(m) {
+            Class::Foreign => return REAL.mutex_unlock.get()(core::ptr::from_ref(m).cast_mut()),
+            Class::Normal => {}
+            Class::Recursive | Class::ErrorCheck => {
+                if m.owner.load(Relaxed) != Native::thread_id() {
+                    return EPERM;
+                }
+                let count = m.count.load(Relaxed) - 1;
+                m.count.store(count, Relaxed);
+                if count != 0 {
+                    return 0;
+                }
+                m.owner.store(0, Relaxed);
+            }
+        }
+        release::<L>(m);
+    }
+    0
+}

@@ -1,0 +1,416 @@
+//! `pthread_rwlock_*` over any raw reader-writer lock.
+//!
+//! The kinds of glibc (who is preferred) are accepted and ignored: that is the lock's own affair.
+//! For every kind, a thread that reads may read again while a writer waits, because programs rely
+//! on it; it costs a look at the thread's own list of read holdings, see [`holds`].
+//!
+//! Unlike glibc, a thread that reads and asks to write gets EDEADLK instead of waiting for itself.
+//!
+//! A thread that releases a lock it does not hold: if it is locked for writing, that lock is
+//! released (its token is in the object); else a read acquisition is taken away from whichever
+//! thread has one; if there is none, the answer is EPERM.
+
+use crate::abi::*;
+use crate::table::{Attr, REAL, install};
+use crate::{cancel, fork, holds, place, stats};
+use core::sync::atomic::Ordering::*;
+use latchwork::machine::{Clock, Machine, Native};
+use latchwork::mutex::Token;
+use latchwork::rwlock::RawRwLock;
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
+
+/// Serves the family with `R`.
+pub(crate) fn install<R: RawRwLock<Machine = Native>, const STATS: bool>() {
+    stats::name_rwlock(R::INFO.name);
+    fork::RENEW_READ.set(renew_read::<R>);
+    install! {
+        rwlock_init => init::<R, STATS>,
+        rwlock_destroy => destroy::<R, STATS>,
+        rwlock_rdlock => rdlock::<R, STATS>,
+        rwlock_wrlock => wrlock::<R, STATS>,
+        rwlock_tryrdlock => tryrdlock::<R, STATS>,
+        rwlock_trywrlock => trywrlock::<R, STATS>,
+        rwlock_timedrdlock => timedrdlock::<R, STATS>,
+        rwlock_timedwrlock => timedwrlock::<R, STATS>,
+        rwlock_clockrdlock => clockrdlock::<R, STATS>,
+        rwlock_clockwrlock => clockwrlock::<R, STATS>,
+        rwlock_unlock => unlock::<R, STATS>,
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_rwlockattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+}
+
+#[inline(always)]
+unsafe fn raw<'a, R: RawRwLock<Machine = Native>>(l: &RwLock) -> &'a R {
+    // SAFETY: the rwlock is a live object of ours; its first bytes are only used here.
+    unsafe { place::locate(&l.raw) }
+}
+
+unsafe extern "C" fn init<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    attr: *const Attr,
+) -> c_int {
+    // SAFETY: the caller's object and attributes, as pthread_rwlock_init wants them.
+    unsafe {
+        let mut shared = 0;
+        if !attr.is_null() {
+            pthread_rwlockattr_getpshared(attr, &mut shared);
+        }
+        if shared != 0 {
+            if STATS {
+                stats::foreign_object(stats::RWLOCK_SHARED);
+            }
+            return REAL.rwlock_init.get()(l, attr);
+        }
+        l.cast::<u8>().write_bytes(0, size_of::<RwLock>());
+        if STATS {
+            stats::object(stats::RWLOCK);
+        }
+        (*l).flags.store(fork::normal(), Relaxed);
+    }
+    0
+}
+
+unsafe extern "C" fn destroy<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object, which nobody else uses.
+    unsafe {
+        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+            return REAL.rwlock_destroy.get()(l);
+        }
+        let l = &*l;
+        // Not `raw`: that would make a lock only to free it. glibc does not look whether it is
+        // held; a lock that is stays allocated, so that its holder can release it.
+        if place::exists::<R, RWLOCK_SPACE>(&l.raw) && !raw::<R>(l).is_locked() {
+            place::discard::<R, RWLOCK_SPACE>(&l.raw);
+        }
+    }
+    0
+}
+
+/// Whether the object is ours and there is nothing to do about it.
+#[inline(always)]
+fn ready<const STATS: bool>(l: &RwLock) -> bool {
+    (l.flags.load(Relaxed) ^ fork::normal()) | l.shared.load(Relaxed) == 0
+}
+
+/// Repairs, counts, normalises; `true` if the object is glibc's.
+#[cold]
+#[inline(never)]
+unsafe fn make_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(l: &RwLock) -> bool {
+    loop {
+        if l.shared.load(Relaxed) != 0 {
+            if STATS {
+                stats::foreign_call(stats::RWLOCK_SHARED);
+            }
+            return true;
+        }
+        let word = l.flags.load(Acquire);
+        if !fork::is_current(word) {
+            // SAFETY: repairs are serialised, and nobody uses the object before it is repaired.
+            fork::repair(&l.flags, |_| unsafe { mend::<R>(l) });
+            continue;
+        }
+        if word == fork::normal() {
+            return false;
+        }
+        // The kind of a static initialiser, or not yet counted.
+        if l.flags.compare_exchange(word, fork::normal(), Relaxed, Relaxed).is_ok()
+            && STATS
+            && word & SEEN == 0
+        {
+            stats::object(stats::RWLOCK);
+        }
+    }
+}
+
+/// In a forked child: drops waiters and readers. A write lock stays held, by the forking thread or
+/// by one that the child does not have. What the forking thread reads is renewed by `renew_read`.
+unsafe fn mend<R: RawRwLock<Machine = Native>>(l: &RwLock) {
+    // SAFETY: from the caller.
+    unsafe {
+        if !place::exists::<R, RWLOCK_SPACE>(&l.raw) {
+            return;
+        }
+        place::reset::<R, RWLOCK_SPACE>(&l.raw);
+        if l.owner.load(Relaxed) != 0
+            && let Some(token) = raw::<R>(l).try_write()
+        {
+            l.token.store(token.into_word(), Relaxed);
+        }
+    }
+}
+
+/// In a forked child, for each lock that the forking thread reads.
+unsafe fn renew_read<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> Option<usize> {
+    // SAFETY: a lock that is held is a live object of ours.
+    unsafe {
+        let l = &*l;
+        make_ready::<R, false>(l);
+        raw::<R>(l).try_read().map(Token::into_word)
+    }
+}
+
+/// How long a caller is willing to wait.
+#[derive(Copy, Clone)]
+enum Patience {
+    Forever,
+    None,
+    Until(Clock, *const timespec),
+}
+
+#[inline(always)]
+unsafe fn read<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock, patience: Patience) -> c_int {
+    // SAFETY: the caller's object and time.
+    unsafe {
+        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+            return real_read(l, patience);
+        }
+        if STATS {
+            stats::call(stats::RWLOCK);
+        }
+        if holds::any()
+            && let Some(entry) = holds::find(l)
+        {
+            return if entry.again() { 0 } else { EAGAIN };
+        }
+        match raw::<R>(&*l).try_read() {
+            Some(token) => {
+                holds::add(l, token.into_word());
+                0
+            }
+            None => read_contended::<R, STATS>(l, patience),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn read_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    patience: Patience,
+) -> c_int {
+    if STATS {
+        stats::contended(stats::RWLOCK);
+    }
+    // SAFETY: as for the caller.
+    unsafe {
+        let lock = raw::<R>(&*l);
+        let deadline = match patience {
+            Patience::None => return EBUSY,
+            _ if (*l).owner.load(Relaxed) == Native::thread_id() => return EDEADLK,
+            Patience::Forever => None,
+            Patience::Until(clock, time) => match deadline(clock, time) {
+                Ok(deadline) => Some(deadline),
+                Err(error) => return error,
+            },
+        };
+        match cancel::wait(deadline, || lock.read(), |deadline| lock.read_until(deadline)) {
+            Some(token) => {
+                holds::add(l, token.into_word());
+                0
+            }
+            None => ETIMEDOUT,
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn write<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock, patience: Patience) -> c_int {
+    // SAFETY: the caller's object and time.
+    unsafe {
+        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+            return real_write(l, patience);
+        }
+        if STATS {
+            stats::call(stats::RWLOCK);
+        }
+        match raw::<R>(&*l).try_write() {
+            Some(token) => {
+                own::<R>(&*l, token);
+                0
+            }
+            None => write_contended::<R, STATS>(l, patience),
+        }
+    }
+}
+
+#[inline(always)]
+fn own<R: RawRwLock<Machine = Native>>(l: &RwLock, token: R::Write) {
+    if const { size_of::<R::Write>() != 0 } {
+        l.token.store(token.into_word(), Relaxed);
+    }
+    l.owner.store(Native::thread_id(), Relaxed);
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    patience: Patience,
+) -> c_int {
+    if STATS {
+        stats::contended(stats::RWLOCK);
+    }
+    // SAFETY: as for the caller.
+    unsafe {
+        let lock = raw::<R>(&*l);
+        let deadline = match patience {
+            Patience::None => return EBUSY,
+            _ if (*l).owner.load(Relaxed) == Native::thread_id() || holds::find(l).is_some() => {
+                return EDEADLK;
+            }
+            Patience::Forever => None,
+            Patience::Until(clock, time) => match deadline(clock, time) {
+                Ok(deadline) => Some(deadline),
+                Err(error) => return error,
+            },
+        };
+        match cancel::wait(deadline, || lock.write(), |deadline| lock.write_until(deadline)) {
+            Some(token) => {
+                own::<R>(&*l, token);
+                0
+            }
+            None => ETIMEDOUT,
+        }
+    }
+}
+
+unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe {
+        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+            return REAL.rwlock_unlock.get()(l);
+        }
+        if (*l).owner.load(Relaxed) == Native::thread_id() {
+            unlock_write::<R>(&*l);
+            return 0;
+        }
+        match holds::find(l) {
+            Some(entry) => {
+                if let Some(token) = entry.release() {
+                    raw::<R>(&*l).unlock_read(R::Read::from_word(token));
+                }
+                0
+            }
+            None => unlock_for_another::<R>(l),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn unlock_write<R: RawRwLock<Machine = Native>>(l: &RwLock) {
+    // SAFETY: the lock is held for writing, and the word is what `own` stored.
+    unsafe {
+        let word = if const { size_of::<R::Write>() != 0 } { l.token.load(Relaxed) } else { 0 };
+        l.owner.store(0, Relaxed);
+        raw::<R>(l).unlock_write(R::Write::from_word(word));
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn unlock_for_another<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
+    // SAFETY: as for the caller; a token that was taken away is ours to use.
+    unsafe {
+        if (*l).owner.load(Relaxed) != 0 {
+            unlock_write::<R>(&*l);
+            return 0;
+        }
+        match holds::take_from_another(l) {
+            Some(Some(token)) => raw::<R>(&*l).unlock_read(R::Read::from_word(token)),
+            Some(None) => {}
+            None => return EPERM,
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn rdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe { read::<R, STATS>(l, Patience::Forever) }
+}
+
+unsafe extern "C" fn tryrdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe { read::<R, STATS>(l, Patience::None) }
+}
+
+unsafe extern "C" fn wrlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe { write::<R, STATS>(l, Patience::Forever) }
+}
+
+unsafe extern "C" fn trywrlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe { write::<R, STATS>(l, Patience::None) }
+}
+
+unsafe extern "C" fn timedrdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's object and time.
+    unsafe { read::<R, STATS>(l, Patience::Until(Clock::Realtime, time)) }
+}
+
+unsafe extern "C" fn timedwrlock<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's object and time.
+    unsafe { write::<R, STATS>(l, Patience::Until(Clock::Realtime, time)) }
+}
+
+unsafe extern "C" fn clockrdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    id: libc::clockid_t,
+    time: *const timespec,
+) -> c_int {
+    match clock(id) {
+        // SAFETY: the caller's object and time.
+        Some(clock) => unsafe { read::<R, STATS>(l, Patience::Until(clock, time)) },
+        None => EINVAL,
+    }
+}
+
+unsafe extern "C" fn clockwrlock<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    id: libc::clockid_t,
+    time: *const timespec,
+) -> c_int {
+    match clock(id) {
+        // SAFETY: the caller's object and time.
+        Some(clock) => unsafe { write::<R, STATS>(l, Patience::Until(clock, time)) },
+        None => EINVAL,
+    }
+}
+
+unsafe fn real_read(l: *mut RwLock, patience: Patience) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        match patience {
+            Patience::Forever => REAL.rwlock_rdlock.get()(l),
+            Patience::None => REAL.rwlock_tryrdlock.get()(l),
+            Patience::Until(Clock::Realtime, time) => REAL.rwlock_timedrdlock.get()(l, time),
+            Patience::Until(Clock::Monotonic, time) => {
+                REAL.rwlock_clockrdlock.get()(l, libc::CLOCK_MONOTONIC, time)
+            }
+        }
+    }
+}
+
+unsafe fn real_write(l: *mut RwLock, patience: Patience) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        match patience {
+            Patience::Forever => REAL.rwlock_wrlock.get()(l),
+            Patience::None => REAL.rwlock_trywrlock.get()(l),
+            Patience::Until(Clock::Realtime, time) => REAL.rwlock_timedwrlock.get()(l, time),
+            Patience::Until(Clock::Monotonic, time) => {
+                REAL.rwlock_clockwrlock.get()(l, libc::CLOCK_MONOTONIC, time)
+            }
+        }
+    }
+}
