@@ -27,10 +27,7 @@ fn main() {
         println!("cargo::rustc-cfg=versioned");
         println!("cargo::rustc-cdylib-link-arg=-B{}", lld.display());
         println!("cargo::rustc-cdylib-link-arg=-fuse-ld=lld");
-        println!(
-            "cargo::rustc-cdylib-link-arg=-Wl,--version-script={}",
-            root.join("versions.map").display()
-        );
+        println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", root.join("versions.map").display());
     }
 }
 

@@ -6,10 +6,10 @@
 //! Process-shared condition variables are glibc's, wholly.
 
 use crate::abi::*;
+use crate::raw_condvar::RawCondvar;
 use crate::table::{Attr, REAL, TABLE, install};
 use crate::{fork, mutex, stats};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use crate::raw_condvar::RawCondvar;
 use latchwork::machine::{Clock, Machine, Native};
 use libc::{c_int, c_void, timespec};
 
@@ -283,8 +283,7 @@ unsafe extern "C" fn latchwork_cond_cancelled(w: *mut c_void) {
 struct Functions {
     cond_wait: unsafe extern "C" fn(*mut Cond, *mut Mutex) -> c_int,
     cond_timedwait: unsafe extern "C" fn(*mut Cond, *mut Mutex, *const timespec) -> c_int,
-    cond_clockwait:
-        unsafe extern "C" fn(*mut Cond, *mut Mutex, libc::clockid_t, *const timespec) -> c_int,
+    cond_clockwait: unsafe extern "C" fn(*mut Cond, *mut Mutex, libc::clockid_t, *const timespec) -> c_int,
     mutex_lock: unsafe extern "C" fn(*mut Mutex) -> c_int,
     mutex_unlock: unsafe extern "C" fn(*mut Mutex) -> c_int,
     our_mutex_lock: unsafe extern "C" fn(*mut Mutex) -> c_int,

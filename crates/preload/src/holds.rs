@@ -381,8 +381,7 @@ pub(crate) fn after_fork(renew: unsafe fn(*mut RwLock) -> Option<usize>) {
                 if lock == 0 {
                     continue;
                 }
-                let renewed =
-                    if keep { renew(core::ptr::with_exposed_provenance_mut(lock)) } else { None };
+                let renewed = if keep { renew(core::ptr::with_exposed_provenance_mut(lock)) } else { None };
                 match renewed {
                     Some(token) => entry.token.store(token, Relaxed),
                     None => entry.lock.store(0, Relaxed),

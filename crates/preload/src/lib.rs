@@ -28,11 +28,11 @@
 //!
 //! # How it is made
 //!
-//! - Every lock lives in the bytes of the pthread object ([`abi`]), or, if it does not fit, in
-//!   memory that is made at the first use ([`place`]).
-//! - An exported symbol is one jump through a [`table`] of functions that were compiled for the
+//! - Every lock lives in the bytes of the pthread object (`abi`), or, if it does not fit, in
+//!   memory that is made at the first use (`place`).
+//! - An exported symbol is one jump through a `table` of functions that were compiled for the
 //!   chosen lock; its fast path is inlined there.
-//! - [`fork`] repairs, [`cancel`] lets a thread die politely, [`holds`] remembers what each thread
+//! - `fork` repairs, `cancel` lets a thread die politely, `holds` remembers what each thread
 //!   reads.
 //! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects) goes
 //!   to glibc, object by object, and is counted.

@@ -19,7 +19,7 @@ use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 pub(crate) fn install<L: RawMutex<Machine = Native>, const STATS: bool>() {
     stats::name_mutex(L::INFO.name);
     install! {
-        mutex_init => init::<L, STATS>,
+        mutex_init => init::<STATS>,
         mutex_destroy => destroy::<L, STATS>,
         mutex_lock => lock::<L, STATS>,
         mutex_trylock => trylock::<L, STATS>,
@@ -42,10 +42,7 @@ unsafe fn raw<'a, L: RawMutex<Machine = Native>>(m: &Mutex) -> &'a L {
     unsafe { place::locate(&m.raw) }
 }
 
-unsafe extern "C" fn init<L: RawMutex<Machine = Native>, const STATS: bool>(
-    m: *mut Mutex,
-    attr: *const Attr,
-) -> c_int {
+unsafe extern "C" fn init<const STATS: bool>(m: *mut Mutex, attr: *const Attr) -> c_int {
     let (mut kind, mut shared, mut protocol, mut robust) = (0, 0, 0, 0);
     // SAFETY: the caller's mutex and attributes, as pthread_mutex_init wants them.
     unsafe {
@@ -206,7 +203,10 @@ unsafe fn acquire<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, p
 
 #[cold]
 #[inline(never)]
-unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, patience: Patience) -> c_int {
+unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
+    m: &Mutex,
+    patience: Patience,
+) -> c_int {
     if STATS {
         stats::contended(stats::MUTEX);
     }

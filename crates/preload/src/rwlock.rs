@@ -24,7 +24,7 @@ pub(crate) fn install<R: RawRwLock<Machine = Native>, const STATS: bool>() {
     stats::name_rwlock(R::INFO.name);
     fork::RENEW_READ.set(renew_read::<R>);
     install! {
-        rwlock_init => init::<R, STATS>,
+        rwlock_init => init::<STATS>,
         rwlock_destroy => destroy::<R, STATS>,
         rwlock_rdlock => rdlock::<R, STATS>,
         rwlock_wrlock => wrlock::<R, STATS>,
@@ -48,10 +48,7 @@ unsafe fn raw<'a, R: RawRwLock<Machine = Native>>(l: &RwLock) -> &'a R {
     unsafe { place::locate(&l.raw) }
 }
 
-unsafe extern "C" fn init<R: RawRwLock<Machine = Native>, const STATS: bool>(
-    l: *mut RwLock,
-    attr: *const Attr,
-) -> c_int {
+unsafe extern "C" fn init<const STATS: bool>(l: *mut RwLock, attr: *const Attr) -> c_int {
     // SAFETY: the caller's object and attributes, as pthread_rwlock_init wants them.
     unsafe {
         let mut shared = 0;
@@ -161,7 +158,10 @@ enum Patience {
 }
 
 #[inline(always)]
-unsafe fn read<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock, patience: Patience) -> c_int {
+unsafe fn read<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    patience: Patience,
+) -> c_int {
     // SAFETY: the caller's object and time.
     unsafe {
         if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
@@ -217,7 +217,10 @@ unsafe fn read_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
 }
 
 #[inline(always)]
-unsafe fn write<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock, patience: Patience) -> c_int {
+unsafe fn write<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    patience: Patience,
+) -> c_int {
     // SAFETY: the caller's object and time.
     unsafe {
         if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {

@@ -89,6 +89,10 @@ unsafe impl Machine for Shared {
         Native::numa_node()
     }
 
+    fn numa_nodes() -> u32 {
+        Native::numa_nodes()
+    }
+
     fn acquire_node() -> &'static QNode<Self> {
         unreachable!("a lock of 4 bytes has no queue")
     }

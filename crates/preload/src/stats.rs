@@ -52,8 +52,7 @@ static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
 /// The names of the locks in use, as pointer and length.
 struct Name(AtomicPtr<u8>, AtomicUsize);
-static NAMES: [Name; 3] =
-    [const { Name(AtomicPtr::new(core::ptr::null_mut()), AtomicUsize::new(0)) }; 3];
+static NAMES: [Name; 3] = [const { Name(AtomicPtr::new(core::ptr::null_mut()), AtomicUsize::new(0)) }; 3];
 
 impl Name {
     fn set(&self, name: &'static str) {
