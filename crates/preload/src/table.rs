@@ -103,14 +103,14 @@ macro_rules! interface {
         $(
             #[cfg(versioned)]
             core::arch::global_asm!(
-                concat!(".pushsection .text.latchwork_", stringify!($name), ",\"ax\",@progbits"),
-                concat!(".globl latchwork_", stringify!($name)),
-                concat!(".type latchwork_", stringify!($name), ", @function"),
+                concat!(".pushsection .text.latchwork_entry_", stringify!($name), ",\"ax\",@progbits"),
+                concat!(".globl latchwork_entry_", stringify!($name)),
+                concat!(".type latchwork_entry_", stringify!($name), ", @function"),
                 ".balign 16",
-                concat!("latchwork_", stringify!($name), ":"),
+                concat!("latchwork_entry_", stringify!($name), ":"),
                 "jmp qword ptr [rip + {table} + {offset}]",
-                concat!(".size latchwork_", stringify!($name), ", . - latchwork_", stringify!($name)),
-                $($(concat!(".symver latchwork_", stringify!($name), ", ", stringify!($symbol), $version),)*)*
+                concat!(".size latchwork_entry_", stringify!($name), ", . - latchwork_entry_", stringify!($name)),
+                $($(concat!(".symver latchwork_entry_", stringify!($name), ", ", stringify!($symbol), $version),)*)*
                 ".popsection",
                 table = sym TABLE,
                 offset = const core::mem::offset_of!(Table, $name),
