@@ -28,7 +28,7 @@ pub struct Options {
     /// When the program exits, say on stderr what each lock served and what was left to glibc
     #[arg(long)]
     stats: bool,
-    /// When the program exits, write the same as JSON to this file
+    /// When the program exits, append the same to this file, one line of JSON per process
     #[arg(long, value_name = "FILE", conflicts_with = "stats")]
     stats_json: Option<PathBuf>,
     /// The program and its arguments

@@ -98,7 +98,11 @@ fn value(measure: Measure, values: &[f64]) -> String {
         Measure::Memory => format!("{:.1} MiB", middle / f64::from(1 << 20)),
         Measure::Metric | Measure::Switches => short(middle),
     };
-    format!("{shown} ({:.0}%)", stats::spread(values) * 100.0)
+    if values.len() < stats::FEWEST {
+        shown
+    } else {
+        format!("{shown} ({:.0}%)", stats::spread(values) * 100.0)
+    }
 }
 
 /// Three digits and a decimal prefix.
@@ -193,8 +197,9 @@ mod tests {
     fn numbers_are_short() {
         let texts = [0.0, 7.0, 0.5, 9999.0, 12345.0, 1_234_567.0, 5.0e9].map(short);
         assert_eq!(texts, ["0", "7", "0.50", "9999", "12.3 k", "1.23 M", "5.00 G"]);
-        assert_eq!(value(Measure::Wall, &[0.25]), "250 ms (0%)");
-        assert_eq!(value(Measure::Memory, &[3.0 * 1048576.0]), "3.0 MiB (0%)");
+        assert_eq!(value(Measure::Wall, &[0.25]), "250 ms");
+        assert_eq!(value(Measure::Wall, &[1.8, 2.0, 2.2]), "2.00 s (10%)");
+        assert_eq!(value(Measure::Memory, &[3.0 * 1048576.0]), "3.0 MiB");
     }
 
     #[test]
