@@ -30,3 +30,48 @@ pub type BravoPfTRwLock<T> =
 /// unless you measured something else.
 pub type BravoRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;
+
+/// Condition variable for mutexes over `L`.
+///
+/// For a local one the compiler finds `L` by itself; in a type, say which mutex it goes with, or
+/// use the alias of the same name as the mutex's.
+///
+/// ```
+/// use latchwork::{Condvar, McsCondvar, McsMutex, ShflMutex};
+/// use std::thread;
+///
+/// static DONE: McsMutex<bool> = McsMutex::new(false);
+/// static CHANGED: McsCondvar = McsCondvar::new();
+///
+/// thread::spawn(|| {
+///     *DONE.lock() = true;
+///     CHANGED.notify_one();
+/// });
+/// CHANGED.wait_while(&mut DONE.lock(), |done| !*done);
+///
+/// let (jobs, arrived) = (ShflMutex::new(vec![]), Condvar::new());
+/// thread::scope(|scope| {
+///     scope.spawn(|| {
+///         jobs.lock().push(1);
+///         arrived.notify_all();
+///     });
+///     let mut jobs = jobs.lock();
+///     arrived.wait_while(&mut jobs, |jobs| jobs.is_empty());
+///     assert_eq!(jobs.pop(), Some(1));
+/// });
+/// ```
+pub type Condvar<L = mutex::shfl::RawShfl<Native>> = lock_api::Condvar<crate::condvar::Api<L>>;
+/// Condition variable for [`TasMutex`].
+pub type TasCondvar = Condvar<mutex::tas::RawTas<Native>>;
+/// Condition variable for [`TtasMutex`].
+pub type TtasCondvar = Condvar<mutex::ttas::RawTtas<Native>>;
+/// Condition variable for [`TicketMutex`].
+pub type TicketCondvar = Condvar<mutex::ticket::RawTicket<Native>>;
+/// Condition variable for [`McsMutex`].
+pub type McsCondvar = Condvar<mutex::mcs::RawMcs<Native>>;
+/// Condition variable for [`ClhMutex`].
+pub type ClhCondvar = Condvar<mutex::clh::RawClh<Native>>;
+/// Condition variable for [`ShflSpinMutex`].
+pub type ShflSpinCondvar = Condvar<mutex::shfl_spin::RawShflSpin<Native>>;
+/// Condition variable for [`ShflMutex`].
+pub type ShflCondvar = Condvar<mutex::shfl::RawShfl<Native>>;
