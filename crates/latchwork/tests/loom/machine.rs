@@ -43,6 +43,8 @@ pub enum Mistake {
     RelaxedRelease,
     /// Acquire loads and exchanges are relaxed.
     RelaxedAcquire,
+    /// Sequentially consistent accesses are acquire and release.
+    NoSeqCst,
     /// `heavy_fence` does nothing.
     NoHeavyFence,
     /// A heavy fence may come between the load and the store of `release_dec`.
@@ -61,7 +63,7 @@ const SPINS: u32 = 6;
 
 /// Before the jump, and the deadline that passes with it.
 const EARLY: u64 = 1_000_000;
-const LATE: u64 = u64::MAX / 2;
+const LATE: u64 = 10_000_000_000;
 /// A deadline that has not passed before the clock thread has let time jump.
 pub const DEADLINE: Deadline = Deadline { clock: Clock::Monotonic, nanos: LATE };
 
@@ -97,6 +99,8 @@ pub struct State {
     free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
     nodes_out: StdCell<isize>,
     readers: *mut [UsizeCell],
+    /// Per thread: a sequentially consistent store since the last fence.
+    fences_owed: RefCell<Vec<bool>>,
     /// How often each thread has spun.
     spins: RefCell<Vec<u32>>,
 }
@@ -114,6 +118,7 @@ impl State {
             free_nodes: RefCell::new(vec![Vec::new(); threads]),
             nodes_out: StdCell::new(0),
             readers: Box::into_raw(readers),
+            fences_owed: RefCell::new(vec![false; threads]),
             spins: RefCell::new(vec![0; threads]),
         }
     }
@@ -175,6 +180,16 @@ fn shared_state() -> Rc<State> {
 /// The mistake of the running model.
 pub fn mistake() -> Mistake {
     state(|s| s.mistake)
+}
+
+/// The running thread has made a sequentially consistent store.
+pub fn owe_fence() {
+    state(|s| s.fences_owed.borrow_mut()[thread_number()] = true);
+}
+
+/// Whether it has, since this was last asked.
+pub fn take_fence_owed() -> bool {
+    state(|s| std::mem::take(&mut s.fences_owed.borrow_mut()[thread_number()]))
 }
 
 /// The number of the running thread, from 0.
@@ -244,6 +259,12 @@ impl Model {
         Model { mistake: Mistake::None, preemptions: Some(preemptions), reader_slots: 2, clock: false }
     }
 
+    /// The same with a smaller or larger table of visible readers. Which readers share a slot depends
+    /// on addresses, and so on the run; with one slot all do.
+    pub const fn with_reader_slots(self, reader_slots: usize) -> Self {
+        Model { reader_slots, ..self }
+    }
+
     /// A model without a bound on preemptions.
     pub const fn exhaustive() -> Self {
         Model { preemptions: None, ..Model::new(0) }
@@ -286,6 +307,7 @@ impl Model {
             counter.fetch_add(1, Ordering::Relaxed);
             STATE.set(None);
             STATE.set(Some(Rc::new(State::new(&self, threads.len() + usize::from(self.clock)))));
+            THREAD.with(|this| this.set(0));
             let place: *mut T = std::ptr::with_exposed_provenance_mut(place);
             // SAFETY: the place is unused: executions follow each other, and each drops it.
             unsafe { place.write(make()) };
@@ -303,7 +325,6 @@ impl Model {
                     })
                 })
                 .collect();
-            THREAD.with(|this| this.set(0));
             if self.clock {
                 let_time_jump();
             } else {

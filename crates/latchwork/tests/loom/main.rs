@@ -12,8 +12,7 @@ mod machine;
 mod words;
 
 mod mutex;
-
-use machine::{Loom, Mistake, Model, in_model, mistake, state};
+mod rwlock;
 
 /// Runs a client of one lock, and says on stderr which one and what came of it.
 fn report<R: std::fmt::Display>(lock: &str, client: impl FnOnce() -> R) {

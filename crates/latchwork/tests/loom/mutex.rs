@@ -1,7 +1,6 @@
 //! Clients of the mutexes.
 
-use crate::machine::DEADLINE;
-use crate::{Loom, Mistake, Model};
+use crate::machine::{DEADLINE, Loom, Mistake, Model};
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;

@@ -1,10 +1,10 @@
 //! Words over loom's atomics.
 
-use super::{Mistake, in_model, mistake, state};
+use super::machine::{Mistake, in_model, mistake, owe_fence, state, take_fence_owed};
 use latchwork::machine::{Arith, Word};
-use loom::sync::atomic::{self, Ordering};
+use loom::sync::atomic::{self, Ordering, fence};
 
-/// One of loom's atomics as a machine's word. Two things differ from a plain forwarding:
+/// One of loom's atomics as a machine's word. Three things differ from a plain forwarding:
 ///
 /// - A store is an exchange whose result is dropped. loom keeps the modification order of a word
 ///   as a partial order and does not know that nothing may come between the two halves of a
@@ -12,6 +12,10 @@ use loom::sync::atomic::{self, Ordering};
 ///   could read the older one for ever. What is lost: a store that is older in modification order
 ///   than one that was already executed, which matters to no lock (and does not exist on x86-64);
 ///   and a store continues a release sequence where it should end it.
+/// - loom takes sequentially consistent accesses for acquire and release only. Here such a load, and
+///   such a read-modify-write, is preceded by a fence if the thread has made such a store since its
+///   last fence: two Dekker pairs of accesses work as in C11, and a relaxed access in their place
+///   does not.
 /// - The end of its life is an access that everything else must happen before or after: a queue
 ///   node on a waiter's stack that somebody still looks at is reported as the race that it is.
 pub struct Cell<A: End>(A);
@@ -32,14 +36,30 @@ impl<A: End> Drop for Cell<A> {
 
 /// The order that a load is really given.
 fn load_order(order: Ordering) -> Ordering {
+    before_sequential(order);
     match (mistake(), order) {
         (Mistake::RelaxedAcquire, Ordering::Acquire) => Ordering::Relaxed,
         _ => order,
     }
 }
 
+/// Comes before the reading part of an access of `order`.
+fn before_sequential(order: Ordering) {
+    if order == Ordering::SeqCst && mistake() != Mistake::NoSeqCst && take_fence_owed() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Belongs to the writing part of an access of `order`.
+fn note_sequential(order: Ordering) {
+    if order == Ordering::SeqCst {
+        owe_fence();
+    }
+}
+
 /// The order that a store is really given.
 fn store_order(order: Ordering) -> Ordering {
+    note_sequential(order);
     match (mistake(), order) {
         (Mistake::RelaxedRelease, Ordering::Release) => Ordering::Relaxed,
         _ => order,
@@ -49,6 +69,8 @@ fn store_order(order: Ordering) -> Ordering {
 /// The order that a read-modify-write is really given.
 fn rmw_order(order: Ordering) -> Ordering {
     use Ordering::*;
+    before_sequential(order);
+    note_sequential(order);
     match (mistake(), order) {
         (Mistake::RelaxedAcquire, Acquire) | (Mistake::RelaxedRelease, Release) => Relaxed,
         (Mistake::RelaxedAcquire, AcqRel) => Release,

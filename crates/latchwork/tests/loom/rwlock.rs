@@ -1,0 +1,412 @@
+//! Clients of the reader-writer locks.
+
+use crate::machine::{DEADLINE, Loom, Mistake, Model};
+use latchwork::registry::{self, Visitor};
+use latchwork::rwlock::RawRwLock;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::mem::ManuallyDrop;
+
+/// Reads after which a lock that adapts to being read (BRAVO) has done so.
+const WARM_UP: usize = 17;
+
+/// A lock and what it protects: how many writes there were.
+struct Shared<R> {
+    lock: R,
+    writes: UnsafeCell<usize>,
+    /// Readers inside, or readers that have been; not for synchronisation.
+    readers: AtomicUsize,
+}
+
+// SAFETY: the cell is only used by holders of the lock; if the lock fails at that, loom tells.
+unsafe impl<R: Sync> Sync for Shared<R> {}
+
+impl<R: RawRwLock> Shared<R> {
+    fn new() -> Self {
+        Shared { lock: R::new_in(), writes: UnsafeCell::new(0), readers: AtomicUsize::new(0) }
+    }
+
+    /// With a lock that has been read many times.
+    fn warm() -> Self {
+        let shared = Self::new();
+        for _ in 0..WARM_UP {
+            reads(&shared);
+        }
+        shared
+    }
+
+    /// The reader's section, and its end.
+    fn finish_read(&self, token: R::Read) {
+        // SAFETY: the caller holds the lock for reading.
+        self.writes.with(|writes| unsafe { *writes });
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.lock.unlock_read(token) };
+    }
+
+    /// The writer's section, and its end.
+    fn finish_write(&self, token: R::Write) {
+        assert!(self.lock.is_locked() && self.lock.is_write_locked());
+        // SAFETY: the caller holds the lock for writing.
+        self.writes.with_mut(|writes| unsafe { *writes += 1 });
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.lock.unlock_write(token) };
+    }
+
+    fn writes(&self) -> usize {
+        // SAFETY: called when the threads are gone.
+        self.writes.with(|writes| unsafe { *writes })
+    }
+}
+
+fn reads<R: RawRwLock>(shared: &Shared<R>) {
+    shared.finish_read(shared.lock.read());
+}
+
+fn reads_twice<R: RawRwLock>(shared: &Shared<R>) {
+    reads(shared);
+    reads(shared);
+}
+
+fn writes<R: RawRwLock>(shared: &Shared<R>) {
+    shared.finish_write(shared.lock.write());
+}
+
+fn writes_twice<R: RawRwLock>(shared: &Shared<R>) {
+    writes(shared);
+    writes(shared);
+}
+
+fn tries_read<R: RawRwLock>(shared: &Shared<R>) {
+    if let Some(token) = shared.lock.try_read() {
+        shared.finish_read(token);
+    }
+}
+
+fn tries_write<R: RawRwLock>(shared: &Shared<R>) {
+    if let Some(token) = shared.lock.try_write() {
+        shared.finish_write(token);
+    }
+}
+
+fn reads_until<R: RawRwLock>(shared: &Shared<R>) {
+    if let Some(token) = shared.lock.read_until(DEADLINE) {
+        shared.finish_read(token);
+    }
+}
+
+fn writes_until<R: RawRwLock>(shared: &Shared<R>) {
+    if let Some(token) = shared.lock.write_until(DEADLINE) {
+        shared.finish_write(token);
+    }
+}
+
+/// Reads, and stays inside until two readers have been.
+fn reads_in_company<R: RawRwLock>(shared: &Shared<R>) {
+    let token = shared.lock.read();
+    shared.readers.fetch_add(1, Relaxed);
+    while shared.readers.load(Relaxed) < 2 {
+        loom::thread::yield_now();
+    }
+    shared.finish_read(token);
+}
+
+/// Afterwards the lock is free, for readers and for writers.
+fn free_after<R: RawRwLock, const WRITES: usize>(shared: &Shared<R>) {
+    assert_eq!(shared.writes(), WRITES);
+    works_after(shared);
+}
+
+/// As [`free_after`], if the number of writes is not known.
+fn works_after<R: RawRwLock>(shared: &Shared<R>) {
+    assert!(!shared.lock.is_locked() && !shared.lock.is_write_locked());
+    shared.finish_read(shared.lock.try_read().expect("a free lock can be read"));
+    shared.finish_write(shared.lock.try_write().expect("a free lock can be written"));
+    assert!(!shared.lock.is_locked() && !shared.lock.is_write_locked());
+}
+
+/// Calls a generic client for every reader-writer lock, or every one for which a condition holds.
+macro_rules! for_each_rwlock {
+    ($lock:ident => $body:expr) => {
+        for_each_rwlock!($lock if true => $body)
+    };
+    ($lock:ident if $condition:expr => $body:expr) => {{
+        struct Each;
+        impl Visitor<Loom> for Each {
+            fn rwlock<$lock: RawRwLock<Machine = Loom>>(&mut self) {
+                if $condition {
+                    crate::report($lock::INFO.name, || $body);
+                }
+            }
+        }
+        registry::visit(&mut Each);
+    }};
+}
+
+fn is_bravo<R: RawRwLock>() -> bool {
+    R::INFO.name.starts_with("bravo-")
+}
+
+/// A reader and a writer, fresh and warm: every interleaving.
+#[test]
+fn reader_and_writer() {
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[reads, writes], free_after::<R, 1>));
+}
+
+/// Twice each; up to 4 preemptions.
+#[test]
+fn reader_and_writer_twice() {
+    for_each_rwlock!(R => Model::new(4).check(
+        Shared::<R>::warm,
+        &[reads_twice, writes_twice],
+        free_after::<R, 2>
+    ));
+}
+
+/// Two writers: every interleaving.
+#[test]
+fn writer_and_writer() {
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
+}
+
+/// Two readers are inside together: up to 3 preemptions. Warm, with one slot for both and more.
+#[test]
+fn readers_in_company() {
+    for_each_rwlock!(R => Model::new(3).check(
+        Shared::<R>::new,
+        &[reads_in_company, reads_in_company],
+        free_after::<R, 0>
+    ));
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(3).with_reader_slots(1).check(
+        Shared::<R>::warm,
+        &[reads_in_company, reads_in_company],
+        free_after::<R, 0>
+    ));
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(3).with_reader_slots(4).check(
+        Shared::<R>::warm,
+        &[reads_in_company, reads_in_company],
+        free_after::<R, 0>
+    ));
+}
+
+/// Two readers and a writer; up to 3 preemptions.
+#[test]
+fn two_readers_and_writer() {
+    for_each_rwlock!(R => Model::new(3).check(
+        Shared::<R>::new,
+        &[reads, reads, writes],
+        free_after::<R, 1>
+    ));
+}
+
+/// Two readers in the table, or one in it and one that found its slot taken, and a writer that
+/// revokes; up to 2 preemptions.
+#[test]
+fn revocation_from_two_readers() {
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_reader_slots(1).check(
+        Shared::<R>::warm,
+        &[reads, reads, writes],
+        free_after::<R, 1>
+    ));
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_reader_slots(2).check(
+        Shared::<R>::warm,
+        &[reads, reads, writes],
+        free_after::<R, 1>
+    ));
+}
+
+/// A reader and two writers; up to 2 preemptions.
+#[test]
+fn reader_and_two_writers() {
+    for_each_rwlock!(R => Model::new(2).check(
+        Shared::<R>::warm,
+        &[reads, writes, writes],
+        free_after::<R, 2>
+    ));
+}
+
+/// A reader whose time comes after a revocation biases the lock again, while another writer comes;
+/// up to 2 preemptions. The clock may jump at any moment.
+#[test]
+fn bias_comes_back() {
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_clock().check(
+        Shared::<R>::warm,
+        &[reads_twice, writes_twice],
+        free_after::<R, 2>
+    ));
+}
+
+/// Attempts against holders and each other; every interleaving.
+#[test]
+fn attempts() {
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[tries_read, writes], works_after));
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[reads, tries_write], works_after));
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[writes, tries_write], works_after));
+    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[tries_read, tries_write], works_after));
+}
+
+/// An attempt to write that fails must leave the lock as it was to the writer that comes next: a
+/// reader in the table is still seen. Up to 4 preemptions.
+#[test]
+fn writer_after_failed_attempt() {
+    for_each_rwlock!(R => Model::new(4).check(
+        Shared::<R>::warm,
+        &[reads, |shared| {
+            tries_write(shared);
+            writes(shared);
+        }],
+        works_after
+    ));
+}
+
+/// Deadlines against holders; up to 2 preemptions. Those who wait behind one that gives up get in
+/// (at most 1 preemption).
+#[test]
+fn deadlines() {
+    for_each_rwlock!(R => Model::new(2).with_clock().check(
+        Shared::<R>::new,
+        &[reads_until, writes],
+        works_after
+    ));
+    for_each_rwlock!(R => Model::new(2).with_clock().check(
+        Shared::<R>::warm,
+        &[reads, writes_until],
+        works_after
+    ));
+    for_each_rwlock!(R => Model::new(1).with_clock().check(
+        Shared::<R>::warm,
+        &[reads, writes_until, reads],
+        works_after
+    ));
+}
+
+/// A lock that one of the threads destroys.
+type Mortal<R> = Shared<ManuallyDrop<R>>;
+
+fn mortal<R: RawRwLock>() -> Mortal<R> {
+    let Shared { lock, writes, readers } = Shared::<R>::warm();
+    Shared { lock: ManuallyDrop::new(lock), writes, readers }
+}
+
+fn destroy<R: RawRwLock>(shared: &Mortal<R>) {
+    let lock = std::ptr::from_ref(&*shared.lock).cast_mut();
+    // SAFETY: the other thread's section is over, so it must not touch the lock any more; the words
+    // report it if it does. Nobody looks at the lock afterwards, or drops it again.
+    unsafe { lock.drop_in_place() };
+}
+
+/// Writes; if the other thread's section, of either kind, is over, destroys the lock as soon as it
+/// has released it.
+fn writes_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
+    let token = shared.lock.write();
+    // SAFETY: the lock is held for writing.
+    let writes = shared.writes.with_mut(|writes| unsafe {
+        *writes += 1;
+        *writes
+    });
+    let last = shared.readers.load(Relaxed) == 1 || writes == 2;
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock_write(token) };
+    if last {
+        destroy(shared);
+    }
+}
+
+fn reads_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
+    let token = shared.lock.read();
+    shared.readers.fetch_add(1, Relaxed);
+    // SAFETY: the lock is held for reading.
+    shared.writes.with(|writes| unsafe { *writes });
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock_read(token) };
+}
+
+/// Reads; if the writer has been, destroys the lock as soon as it has released it.
+fn reads_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
+    let token = shared.lock.read();
+    // SAFETY: the lock is held for reading.
+    let last = shared.writes.with(|writes| unsafe { *writes }) == 1;
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock_read(token) };
+    if last {
+        destroy(shared);
+    }
+}
+
+fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
+    let token = shared.lock.write();
+    // SAFETY: the lock is held for writing.
+    shared.writes.with_mut(|writes| unsafe { *writes += 1 });
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock_write(token) };
+}
+
+/// A writer that comes last may destroy the lock as soon as it has released it; every interleaving.
+#[test]
+fn destroyed_by_the_last_writer() {
+    for_each_rwlock!(R => Model::exhaustive().check(
+        mortal::<R>,
+        &[reads_before_the_end::<R>, writes_and_destroys::<R>],
+        |_| ()
+    ));
+    for_each_rwlock!(R => Model::exhaustive().check(
+        mortal::<R>,
+        &[writes_and_destroys::<R>, writes_and_destroys::<R>],
+        |_| ()
+    ));
+}
+
+/// A reader that comes last may do so too, but not with the phase-fair locks: their writers let the
+/// readers in first and the next writer second, so the release is not over when a reader gets in.
+/// That is how the algorithms are published; whoever counts the references to such a lock must do so
+/// outside of it (as `Arc` does). Every interleaving.
+#[test]
+fn destroyed_by_the_last_reader() {
+    for_each_rwlock!(R if !R::INFO.name.contains("pf-") => Model::exhaustive().check(
+        mortal::<R>,
+        &[reads_and_destroys::<R>, writes_before_the_end::<R>],
+        |_| ()
+    ));
+    for_each_rwlock!(R if R::INFO.name.contains("pf-") => Model::exhaustive().check_fails(
+        mortal::<R>,
+        &[reads_and_destroys::<R>, writes_before_the_end::<R>],
+        |_| ()
+    ));
+}
+
+/// Seeded: the end of a section is not ordered before the next one.
+#[test]
+fn finds_relaxed_release() {
+    for_each_rwlock!(R => Model::new(2).with_mistake(Mistake::RelaxedRelease).check_fails(
+        Shared::<R>::warm,
+        &[reads, writes],
+        free_after::<R, 1>
+    ));
+}
+
+/// Seeded: the start of a section is not ordered after the last one.
+#[test]
+fn finds_relaxed_acquire() {
+    for_each_rwlock!(R => Model::new(2).with_mistake(Mistake::RelaxedAcquire).check_fails(
+        Shared::<R>::warm,
+        &[reads, writes],
+        free_after::<R, 1>
+    ));
+}
+
+/// Seeded: the revoking writer does not see who is in the table.
+#[test]
+fn finds_blind_revocation() {
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2)
+        .with_mistake(Mistake::BlindScan)
+        .check_fails(Shared::<R>::warm, &[reads, writes], free_after::<R, 1>));
+}
+
+/// Seeded: reader and revoking writer do not order their stores before their loads, so each may
+/// miss the other.
+#[test]
+fn finds_missing_fence_of_revocation() {
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2)
+        .with_mistake(Mistake::NoSeqCst)
+        .check_fails(Shared::<R>::warm, &[reads, writes], free_after::<R, 1>));
+}
