@@ -51,6 +51,8 @@ pub enum Mistake {
     TornDecrement,
     /// `wake` wakes nobody.
     DroppedWake,
+    /// `wait` does not compare the word.
+    SleepsUnseen,
     /// A load of a slot in the table of visible readers sees nobody.
     BlindScan,
     /// A node counts as free from the moment it is handed out.
@@ -429,7 +431,7 @@ unsafe impl Machine for Loom {
         let bucket = state.bucket(std::ptr::from_ref(word).addr());
         fence(Ordering::SeqCst);
         let mut sleepers = bucket.lock().unwrap();
-        if word.load(Ordering::Relaxed) != expected {
+        if word.load(Ordering::Relaxed) != expected && state.mistake != Mistake::SleepsUnseen {
             return Wait::Woken;
         }
         let timed = deadline.is_some_and(|deadline| deadline.nanos <= LATE);

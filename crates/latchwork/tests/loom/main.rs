@@ -11,6 +11,7 @@
 mod machine;
 mod words;
 
+mod condvar;
 mod mutex;
 mod rwlock;
 

@@ -104,6 +104,8 @@ macro_rules! for_each_mutex {
     }};
 }
 
+pub(crate) use for_each_mutex;
+
 /// Two threads, one section each: every interleaving.
 #[test]
 fn exclusion_of_two() {
@@ -242,6 +244,14 @@ fn finds_node_released_too_early() {
 fn finds_dropped_wake() {
     for_each_mutex!(L if L::INFO.blocking => Model::new(2)
         .with_mistake(Mistake::DroppedWake)
+        .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}
+
+/// Seeded: who goes to sleep does not look whether it still should.
+#[test]
+fn finds_sleep_without_a_look() {
+    for_each_mutex!(L if L::INFO.blocking => Model::new(2)
+        .with_mistake(Mistake::SleepsUnseen)
         .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
 }
 

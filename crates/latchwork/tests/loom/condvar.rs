@@ -1,0 +1,244 @@
+//! Clients of the condition variable, with every mutex.
+
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
+use crate::mutex::for_each_mutex;
+use latchwork::condvar::RawCondvar;
+use latchwork::machine::{Deadline, Wait};
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{self, Visitor};
+use loom::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+
+/// Items, and a condition variable for those who wait for one.
+struct Market<L> {
+    mutex: L,
+    arrived: ManuallyDrop<RawCondvar<Loom>>,
+    items: UnsafeCell<usize>,
+    taken: UnsafeCell<usize>,
+}
+
+// SAFETY: the cells are only used by the mutex's holders; if the mutex fails at that, loom tells.
+unsafe impl<L: Sync> Sync for Market<L> {}
+
+impl<L: RawMutex> Market<L> {
+    fn new() -> Self {
+        Market {
+            mutex: L::new_in(),
+            arrived: ManuallyDrop::new(RawCondvar::new_in()),
+            items: UnsafeCell::new(0),
+            taken: UnsafeCell::new(0),
+        }
+    }
+
+    fn items(&self) -> usize {
+        // SAFETY: the mutex is held, or nobody else runs.
+        self.items.with(|items| unsafe { *items })
+    }
+
+    fn taken(&self) -> usize {
+        // SAFETY: nobody else runs.
+        self.taken.with(|taken| unsafe { *taken })
+    }
+
+    fn unlock(&self, token: L::Token) {
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.mutex.unlock(token) };
+    }
+
+    /// One wait, with the mutex held before and after.
+    fn wait(&self, token: L::Token, deadline: Option<Deadline>) -> (L::Token, Wait) {
+        let reason = self.arrived.wait(|| self.unlock(token), deadline);
+        (self.mutex.lock(), reason)
+    }
+
+    /// Takes an item, if there is one; ends the section.
+    fn take(&self, token: L::Token) {
+        if self.items() > 0 {
+            // SAFETY: the caller holds the mutex.
+            self.items.with_mut(|items| unsafe { *items -= 1 });
+            // SAFETY: as above.
+            self.taken.with_mut(|taken| unsafe { *taken += 1 });
+        }
+        self.unlock(token);
+    }
+
+    /// Offers items.
+    fn offer(&self, count: usize) {
+        // SAFETY: the caller holds the mutex.
+        self.items.with_mut(|items| unsafe { *items += count });
+    }
+}
+
+/// Waits for an item and takes it.
+fn consumes<L: RawMutex>(market: &Market<L>) {
+    let mut token = market.mutex.lock();
+    while market.items() == 0 {
+        token = market.wait(token, None).0;
+    }
+    market.take(token);
+}
+
+/// The same, until the deadline.
+fn consumes_until<L: RawMutex>(market: &Market<L>) {
+    let mut token = market.mutex.lock();
+    while market.items() == 0 {
+        let reason;
+        (token, reason) = market.wait(token, Some(DEADLINE));
+        if reason == Wait::TimedOut {
+            break;
+        }
+    }
+    market.take(token);
+}
+
+/// Waits once, until the deadline, and looks at nothing: if it was notified, it notifies somebody
+/// else instead.
+fn passes_on<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    let (token, reason) = market.wait(token, Some(DEADLINE));
+    if reason == Wait::Woken {
+        market.arrived.notify_one();
+    }
+    market.unlock(token);
+}
+
+/// Offers an item, and notifies with the mutex held.
+fn produces<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(1);
+    market.arrived.notify_one();
+    market.unlock(token);
+}
+
+/// Offers an item, and notifies after the mutex has been released.
+fn produces_then_notifies<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(1);
+    market.unlock(token);
+    market.arrived.notify_one();
+}
+
+fn produces_twice<L: RawMutex>(market: &Market<L>) {
+    produces_then_notifies(market);
+    produces_then_notifies(market);
+}
+
+/// Offers two items, and notifies everybody.
+fn produces_for_all<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(2);
+    market.unlock(token);
+    market.arrived.notify_all();
+}
+
+/// Offers two items, notifies everybody, and destroys the condition variable.
+fn produces_and_destroys<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(2);
+    market.arrived.notify_all();
+    market.unlock(token);
+    market.arrived.wait_until_quiet();
+    let condvar = std::ptr::from_ref(&*market.arrived).cast_mut();
+    // SAFETY: all waiters have been notified, and nobody waits any more. If somebody still touches
+    // it, the words report that. Nobody uses or drops it afterwards.
+    unsafe { condvar.drop_in_place() };
+}
+
+/// What was taken when everybody has gone home.
+fn sold<L: RawMutex, const TAKEN: usize>(market: &Market<L>) {
+    assert_eq!((market.items(), market.taken()), (0, TAKEN));
+    assert!(!market.arrived.has_waiters() && !market.mutex.is_locked());
+}
+
+/// Whether three threads with this mutex have few enough interleavings. It is the condition variable
+/// that these clients are about; every mutex is in those of two threads.
+fn for_three<L: RawMutex>() -> bool {
+    deep() || ["tas", "mcs", "clh"].contains(&L::INFO.name)
+}
+
+/// One waits, one notifies, with the mutex held or not; up to 3 preemptions.
+#[test]
+fn waiter_and_notifier() {
+    for_each_mutex!(L => Model::new(3).check(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
+    for_each_mutex!(L => Model::new(3).check(
+        Market::<L>::new,
+        &[consumes, produces_then_notifies],
+        sold::<L, 1>
+    ));
+}
+
+/// Two wait, two notifications for one each; up to 2 preemptions.
+#[test]
+fn two_waiters_two_notifications() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).check(
+        Market::<L>::new,
+        &[consumes, consumes, produces_twice],
+        sold::<L, 2>
+    ));
+}
+
+/// Two wait, one notification for both; up to 2 preemptions.
+#[test]
+fn two_waiters_one_notification_for_all() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).check(
+        Market::<L>::new,
+        &[consumes, consumes, produces_for_all],
+        sold::<L, 2>
+    ));
+}
+
+/// A notification against a deadline: whoever comes first, the books are right; up to 2 preemptions.
+#[test]
+fn notification_against_deadline() {
+    for_each_mutex!(L => Model::new(2).with_clock().check(
+        Market::<L>::new,
+        &[consumes_until, produces],
+        |market| {
+            assert_eq!(market.items() + market.taken(), 1);
+            assert!(!market.arrived.has_waiters());
+        }
+    ));
+}
+
+/// A waiter that reports a timeout has not used up the only notification: the other one is woken;
+/// up to 2 preemptions.
+#[test]
+fn timeouts_swallow_no_notification() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).with_clock().check(
+        Market::<L>::new,
+        &[passes_on, consumes, produces],
+        sold::<L, 1>
+    ));
+}
+
+/// When all waiters have been notified and the condition variable is quiet, it may be destroyed; at
+/// most 1 preemption, with two waiters, 2 with one.
+#[test]
+fn destroyed_when_quiet() {
+    for_each_mutex!(L => Model::new(2).check(
+        Market::<L>::new,
+        &[consumes, produces_and_destroys],
+        |market| assert_eq!(market.taken(), 1)
+    ));
+    for_each_mutex!(L if for_three::<L>() => Model::new(1).check(
+        Market::<L>::new,
+        &[consumes, consumes, produces_and_destroys],
+        |market| assert_eq!(market.taken(), 2)
+    ));
+}
+
+/// Seeded: nobody is woken.
+#[test]
+fn finds_dropped_wake() {
+    for_each_mutex!(L => Model::new(2)
+        .with_mistake(Mistake::DroppedWake)
+        .check_fails(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
+}
+
+/// Seeded: who goes to sleep does not look whether it still should.
+#[test]
+fn finds_sleep_without_a_look() {
+    for_each_mutex!(L => Model::new(2)
+        .with_mistake(Mistake::SleepsUnseen)
+        .check_fails(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
+}
