@@ -18,12 +18,16 @@
 //! |---|---|---|
 //! | 0 to WARM_UP - 1 | off; so many slow reads since the lock was made | each slow reader, to the next; the last to BIASED |
 //! | BIASED | on | a writer, to 0 and then to a time, holding the underlying lock for writing |
-//! | a time T | off until T, in units of 1.024 microseconds, modulo 2^32 | a slow reader after T, to BIASED |
+//! | a time T (28 bits, units of 4.096 microseconds) and a count (4 bits) | off until T | each slow reader, counting down; the one at 0 looks at the clock, and goes to BIASED after T, else starts the count again |
 //!
 //! Only a holder of the underlying read lock sets the bias, so no writer is past its revocation
-//! when it appears. Times wrap after 73 minutes: inhibition lasts 68 seconds at most, and a time
-//! farther ahead than that has passed. (Should a lock go without slow reads until its T looks
-//! ahead again, it stays unbiased for another 68 seconds at worst.)
+//! when it appears. All slow readers change the word by compare-and-exchange: a plain store of the
+//! next count could undo the bias that another has just set, with readers in the table already.
+//! The count is there because the clock costs more than the rest of a slow read.
+//!
+//! Times wrap after 18 minutes: inhibition lasts 68 seconds at most, and a time farther ahead than
+//! that has passed. (Should a lock go without slow reads until its T looks ahead again, it stays
+//! unbiased for another 68 seconds at worst.)
 //!
 //! Where it differs from the paper:
 //! - A lock starts unbiased and gets its first bias after WARM_UP slow reads, not one. Programs
@@ -37,8 +41,8 @@
 //! Size: the underlying lock and 4 bytes: 20 over `pf-t`, 28 used of 32 over `pf-q` (offset 28 to
 //! 32 is padding that no operation writes). Per process 4096 slots, 32 KiB. A holder has its slot,
 //! or what the underlying lock has. Atomics per uncontended pair: fast read 1 (compare-and-exchange;
-//! leaving is a store), slow read and write those of the underlying lock; a write that revokes
-//! adds one.
+//! leaving is a store); slow read one more than the underlying lock's while the bias is off; write
+//! those of the underlying lock, one more if it revokes.
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
 //! revoking writer waits for the readers in the table, which none can enter any more.
 //! Re-entry: a thread that reads again while it is in the table finds its own slot taken and uses
@@ -56,9 +60,13 @@ const WARM_UP: u32 = 16;
 /// The bias is on.
 const BIASED: u32 = WARM_UP;
 /// Nanoseconds per unit of time, as a shift.
-const TICK: u32 = 10;
+const TICK: u32 = 12;
 /// The longest inhibition in units of time: 68 seconds.
-const LONGEST: u32 = 1 << 26;
+const LONGEST: u32 = 1 << 24;
+/// The bits below the time: slow reads until the next look at the clock.
+const COUNT_BITS: u32 = 4;
+/// All of them.
+const COUNT: u32 = (1 << COUNT_BITS) - 1;
 
 /// BRAVO over the lock `R`. See the [module documentation](self).
 #[repr(C)]
@@ -84,6 +92,9 @@ impl<R: ConstNew> ConstNew for RawBravo<Native, R> {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
 }
+
+/// The first time that is not another state, whatever its count.
+const FIRST_TIME: u32 = (BIASED >> COUNT_BITS) + 1;
 
 /// How a reader got in.
 pub enum ReadToken<S: 'static, T> {
@@ -140,15 +151,15 @@ fn mix32(z: u64) -> u32 {
 fn inhibit(start: u64, now: u64) -> u32 {
     let nanos = now.saturating_sub(start).saturating_mul(N);
     let ticks = (nanos >> TICK).min(u64::from(LONGEST) - 1) as u32 + 1;
-    let until = ((now >> TICK) as u32).wrapping_add(ticks);
-    // The lowest values have other meanings; a few microseconds more every 73 minutes.
-    until.max(BIASED + 1)
+    let until = ((now >> TICK) as u32).wrapping_add(ticks) << COUNT_BITS | COUNT;
+    // The lowest values have other meanings; a few microseconds more every 18 minutes.
+    until.max(FIRST_TIME << COUNT_BITS | COUNT)
 }
 
-/// Whether the bias, off by `until`, may be set at time `now`.
-fn expired(until: u32, now: u64) -> bool {
-    let left = until.wrapping_sub((now >> TICK) as u32);
-    left == 0 || left > LONGEST + BIASED
+/// Whether the bias, off by `bias`, may be set at time `now`.
+fn expired(bias: u32, now: u64) -> bool {
+    let ahead = (bias & !COUNT).wrapping_sub(((now >> TICK) as u32) << COUNT_BITS) >> COUNT_BITS;
+    ahead == 0 || ahead > LONGEST + FIRST_TIME
 }
 
 /// How long a revoking writer waits for readers in the table.
@@ -226,19 +237,30 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
     }
 
     /// Listing 1, lines 25 and 26; the caller holds the underlying lock for reading. Several
-    /// readers may be here at once; a count that they lose does no harm.
+    /// readers may be here at once.
     #[inline]
     fn after_slow_read(&self) {
         // No writer is about: the value is the last writer's, or a reader's since.
-        let bias = self.bias.load(Relaxed);
-        if bias < WARM_UP {
-            // (A) as below when this is the last step.
-            self.bias.store(bias + 1, Release);
-        } else if bias != BIASED && expired(bias, M::now(Clock::Monotonic)) {
-            // (A) pairs with the second look in `read_fast`: fast readers come after the writers
-            // that we came after.
-            self.bias.store(BIASED, Release);
-        }
+        self.step(self.bias.load(Relaxed));
+    }
+
+    /// Takes the bias from `bias` one step on.
+    #[inline]
+    fn step(&self, bias: u32) {
+        let next = if bias < WARM_UP {
+            bias + 1
+        } else if bias == BIASED {
+            return;
+        } else if bias & COUNT != 0 {
+            bias - 1
+        } else if expired(bias, M::now(Clock::Monotonic)) {
+            BIASED
+        } else {
+            bias | COUNT
+        };
+        // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
+        // we came after. If it fails, another reader has gone a step.
+        let _ = self.bias.compare_exchange(bias, next, Release, Relaxed);
     }
 
     /// Listing 1, lines 37 to 49; the caller holds the underlying lock for writing. Returns whether
@@ -545,27 +567,44 @@ mod tests {
     fn a_slow_reader_restores_the_bias_when_the_time_has_come() {
         let lock = Lock::new();
         let now = Native::now(Clock::Monotonic);
+        // Enough that one of them looks at the clock.
         let read = || {
-            // SAFETY: the token is from the acquisition in the same expression.
-            unsafe { lock.unlock_read(lock.read()) };
+            for _ in 0..=COUNT {
+                // SAFETY: the token is from the acquisition in the same expression.
+                unsafe { lock.unlock_read(lock.read()) };
+            }
             lock.is_biased()
         };
         lock.bias.store(inhibit(0, now), Relaxed);
-        assert!(!read(), "set while inhibited");
+        assert!(!read() && !read(), "set while inhibited");
         lock.bias.store(inhibit(now - 2_000_000, now - 1_900_000), Relaxed);
         assert!(read(), "not set after the inhibition");
     }
 
+    /// A slow reader that is late with its count must not undo the bias: the next writer would not
+    /// look for the readers in the table.
+    #[test]
+    fn late_counts_do_not_undo_the_bias() {
+        let lock = Lock::new_biased_in();
+        let now = Native::now(Clock::Monotonic);
+        for late in [0, WARM_UP - 1, inhibit(0, now), inhibit(0, now) & !COUNT] {
+            lock.step(late);
+            assert!(lock.is_biased());
+        }
+    }
+
     #[test]
     fn inhibition_lasts_n_times_the_revocation() {
-        for base in [1u64 << 40, (1 << 42) - 500_000, (1 << 42) - 1] {
+        let tick = 1 << TICK;
+        for base in [1u64 << 45, (1 << 40) - 500_000, (1 << 40) - 1, (1 << 40) - 4 * tick, (1 << 40) + tick] {
             for took in [0, 3_000, 5_000_000] {
-                let (end, tick) = (base + took, 1 << TICK);
+                let (end, inhibition) = (base + took, N * took);
                 let until = inhibit(base, end);
-                assert!(until > BIASED, "a time that means something else");
+                assert!(until & !COUNT > BIASED, "a time that means something else");
                 assert!(!expired(until, end));
-                assert!(!expired(until, (end + N * took).saturating_sub(tick)));
-                assert!(expired(until, end + N * took + u64::from(BIASED + 3) * tick));
+                assert!(!expired(until, (end + inhibition).saturating_sub(tick)));
+                assert!(expired(until, end + inhibition + 4 * tick));
+                assert!(!expired(until & !COUNT, end), "depends on the count");
             }
         }
         // An hour's revocation inhibits for 68 seconds; time far ahead is time past.
