@@ -53,9 +53,11 @@ enum Command {
 }
 
 fn run_help() -> String {
+    let names::Choice { mutex, rwlock } = names::default_choice();
     format!(
         "\
-With neither --mutex nor --rwlock: --mutex {} --rwlock {}.
+With neither --mutex nor --rwlock: --mutex {mutex} --rwlock {rwlock}. With one of them, the other kind is
+left to glibc.
 
 Signals, exit status, standard input and everything else are the program's own: this process becomes
 the program. Exit status if that fails: 2 for wrong arguments, 127 if the program is not there, 126
@@ -64,9 +66,7 @@ if it cannot be executed.
 Examples:
   latchwork run -- ./server
   latchwork run --mutex mcs --rwlock glibc --stats -- make -j8
-  LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file",
-        run::DEFAULT_MUTEX,
-        run::DEFAULT_RWLOCK
+  LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file"
     )
 }
 

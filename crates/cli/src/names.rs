@@ -61,10 +61,15 @@ pub fn of_kind(kind: Kind) -> Vec<&'static str> {
     registered().into_iter().filter(|entry| entry.kind == kind).map(|entry| entry.info.name).collect()
 }
 
-/// The first of `preferred` that is registered, or else `glibc`.
-pub fn preferred(kind: Kind, preferred: &[&str]) -> String {
-    let names = of_kind(kind);
-    preferred.iter().find(|name| names.contains(name)).copied().unwrap_or(GLIBC).to_owned()
+/// What `latchwork run` takes when the user names nothing: the library's first choice of each kind,
+/// where its waiters sleep. A lock that spins until it has its turn can be many times slower than
+/// glibc's as soon as there are more threads than CPUs, so it is never taken unasked.
+pub fn default_choice() -> Choice {
+    let safe = |kind, name| match registry::find(kind, name) {
+        Some(entry) if entry.info.blocking => name.to_owned(),
+        _ => GLIBC.to_owned(),
+    };
+    Choice { mutex: safe(Kind::Mutex, "shfl"), rwlock: safe(Kind::RwLock, "bravo-pf-q") }
 }
 
 /// `name`, if there is such a lock; otherwise an error that helps to find the right one.
@@ -138,6 +143,14 @@ mod tests {
         assert_eq!(list(Kind::Mutex, &["mcs".into(), "all".into()]).unwrap().len(), all.len());
         assert_eq!(list(Kind::Mutex, &[" mcs".into(), "mcs ".into()]).unwrap(), ["mcs"]);
         assert!(list(Kind::Mutex, &["mcs".into(), "nope".into()]).is_err());
+    }
+
+    #[test]
+    fn nothing_that_spins_is_taken_unasked() {
+        let Choice { mutex, rwlock } = default_choice();
+        for (kind, name) in [(Kind::Mutex, mutex), (Kind::RwLock, rwlock)] {
+            assert!(name == GLIBC || registry::find(kind, &name).unwrap().info.blocking, "{name}");
+        }
     }
 
     #[test]

@@ -11,11 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
-/// The mutex when the user names none.
-pub const DEFAULT_MUTEX: &str = "shfl";
-/// The reader-writer lock when the user names none.
-pub const DEFAULT_RWLOCK: &str = "bravo-pf-q";
-
 /// Options of `latchwork run`.
 #[derive(Args)]
 pub struct Options {
@@ -58,13 +53,10 @@ pub fn run(options: &Options) -> Result<Infallible> {
     execute(&options.command)
 }
 
-/// With neither option: the locks that serve most programs best. With one: only that kind.
+/// With neither option the default; with one, only that kind is replaced.
 fn choose(mutex: Option<&str>, rwlock: Option<&str>) -> Result<Choice> {
     if mutex.is_none() && rwlock.is_none() {
-        return Ok(Choice {
-            mutex: names::preferred(Kind::Mutex, &[DEFAULT_MUTEX]),
-            rwlock: names::preferred(Kind::RwLock, &[DEFAULT_RWLOCK]),
-        });
+        return Ok(names::default_choice());
     }
     Ok(Choice {
         mutex: names::check(Kind::Mutex, mutex.unwrap_or(GLIBC))?,

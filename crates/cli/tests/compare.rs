@@ -80,6 +80,29 @@ fn the_metric_decides_in_the_direction_asked_for() {
 }
 
 #[test]
+fn noise_is_called_noise() {
+    // Better in two rounds of three, by the number of the run.
+    let directory = scratch("noise");
+    let count = directory.join("count");
+    let script = format!(
+        "echo >> {0}; runs=$(wc -l < {0}); if [ -z \"$LATCHWORK_MUTEX\" ]; then echo rate: 10; \
+         elif [ $runs -gt 4 ]; then echo rate: 9; else echo rate: 20; fi",
+        count.display()
+    );
+    let output = output(
+        &[
+            &["compare", "--warmup", "0", "--runs", "3", "--mutex", "mcs", "--metric", r"rate: (\d+)"],
+            &["sh", "-c", &script][..],
+        ]
+        .concat(),
+    );
+    let text = stdout(&output);
+    assert!(text.contains("within the noise"), "{text}");
+    assert!(text.contains("No lock here is sure") && text.contains("Perhaps mcs (2.00 times)"), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn wrong_arguments_are_told_before_anything_runs() {
     for (arguments, text) in [
         (&["--metric", "("][..], "--metric"),

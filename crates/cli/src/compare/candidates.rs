@@ -4,7 +4,6 @@ use super::child::Cost;
 use super::stats::{Better, Verdict};
 use crate::failure::Result;
 use crate::names::{self, Choice, GLIBC};
-use crate::run::DEFAULT_RWLOCK;
 use latchwork::registry::{self, Kind};
 use std::time::Duration;
 
@@ -136,6 +135,10 @@ pub fn best(candidates: &[Candidate], measure: Measure, better: Better) -> Optio
     Some((best, alike))
 }
 
+/// What is compared when the user names nothing.
+const DEFAULT: [(&str, &str); 5] =
+    [("shfl", GLIBC), ("shfl", "bravo-pf-q"), ("ttas", GLIBC), ("mcs", GLIBC), ("ticket", GLIBC)];
+
 /// Glibc first, then every combination of the named locks.
 pub fn choose(mutexes: &[String], rwlocks: &[String]) -> Result<Vec<Choice>> {
     let mut choices = vec![Choice::glibc()];
@@ -146,12 +149,12 @@ pub fn choose(mutexes: &[String], rwlocks: &[String]) -> Result<Vec<Choice>> {
         }
     };
     if mutexes.is_empty() && rwlocks.is_empty() {
-        // Few enough to be done in half a minute: the default pair, its mutex alone, and one of each
-        // family that the literature compares with.
-        add(&names::preferred(Kind::Mutex, &["shfl"]), &names::preferred(Kind::RwLock, &[DEFAULT_RWLOCK]));
-        for name in ["shfl", "mcs", "ticket", "ttas"] {
-            if registry::find(Kind::Mutex, name).is_some() {
-                add(name, GLIBC);
+        // Few enough to be done in half a minute: the library's first choices, and one of each family
+        // that the literature compares with.
+        let known = |kind, name| name == GLIBC || registry::find(kind, name).is_some();
+        for (mutex, rwlock) in DEFAULT {
+            if known(Kind::Mutex, mutex) && known(Kind::RwLock, rwlock) {
+                add(mutex, rwlock);
             }
         }
         return Ok(choices);

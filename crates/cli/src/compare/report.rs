@@ -125,6 +125,7 @@ fn short(number: f64) -> String {
 fn ratio(ratio: f64) -> String {
     match ratio {
         10.0.. => format!("{ratio:.0}"),
+        ..0.095 => format!("{ratio:.3}"),
         _ => format!("{ratio:.2}"),
     }
 }
@@ -138,10 +139,24 @@ fn conclusion(plan: &Plan, candidates: &[Candidate]) -> String {
         return format!("Too few complete rounds to say which lock is best: it takes {}.\n", stats::FEWEST);
     }
     let Some((best, alike)) = candidates::best(candidates, measure, better) else {
-        return format!(
-            "No lock here serves the program better than {GLIBC}, by {name}.\nRule: {}.\n",
-            stats::RULE
+        let perhaps = candidates[1..].iter().filter_map(|one| perhaps(one, &candidates[0], plan));
+        let names = perhaps.collect::<Vec<_>>().join(", ");
+        let mut text = format!(
+            "No lock here is sure to serve the program better than {GLIBC}, by {name}.
+"
         );
+        if !names.is_empty() {
+            text += &format!(
+                "Perhaps {names}, but the rounds do not agree: take more --runs, or a quieter machine.
+"
+            );
+        }
+        return text
+            + &format!(
+                "Rule: {}.
+",
+                stats::RULE
+            );
     };
     let label = candidates[best].choice.label();
     let middle = stats::median(&candidates[best].ratios(&candidates[0], measure));
@@ -158,6 +173,17 @@ fn conclusion(plan: &Plan, candidates: &[Candidate]) -> String {
             "This was the built-in program; ask about yours with `latchwork compare -- ./your-program`.\n";
     }
     text + &format!("Rule: {}.\n", stats::RULE)
+}
+
+/// A lock whose median is notably better, although the noise forbids to say so.
+fn perhaps(candidate: &Candidate, glibc: &Candidate, plan: &Plan) -> Option<String> {
+    let ratios = candidate.ratios(glibc, Measure::deciding(plan.metric.is_some()));
+    if candidate.failed.is_some() || Verdict::of(&ratios, plan.better()) != Verdict::Noise {
+        return None;
+    }
+    let middle = stats::median(&ratios);
+    let gain = if plan.better() == Better::Higher { middle - 1.0 } else { 1.0 - middle };
+    (gain > stats::NOTABLE).then(|| format!("{} ({middle:.2} times)", candidate.choice.label()))
 }
 
 /// The command as one could type it.
@@ -197,6 +223,7 @@ mod tests {
     fn numbers_are_short() {
         let texts = [0.0, 7.0, 0.5, 9999.0, 12345.0, 1_234_567.0, 5.0e9].map(short);
         assert_eq!(texts, ["0", "7", "0.50", "9999", "12.3 k", "1.23 M", "5.00 G"]);
+        assert_eq!([0.0123, 0.5, 2.345, 83.2].map(ratio), ["0.012", "0.50", "2.35", "83"]);
         assert_eq!(value(Measure::Wall, &[0.25]), "250 ms");
         assert_eq!(value(Measure::Wall, &[1.8, 2.0, 2.2]), "2.00 s (10%)");
         assert_eq!(value(Measure::Memory, &[3.0 * 1048576.0]), "3.0 MiB");
