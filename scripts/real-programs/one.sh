@@ -4,7 +4,7 @@
 # The child's side. Its surroundings come in RP_ variables; the result goes to the file `result`.
 one() {
     cd "$RP_DIR"
-    S=$RP_SECONDS SERVER=''
+    S=$RP_SECONDS SHRINK=$RP_SHRINK SERVER=''
     LOCKED=(env)
     if [[ $RP_MUTEX != glibc || $RP_RWLOCK != glibc ]]; then
         if [[ -n ${LATCHWORK_PRELOAD:-} ]]; then
@@ -54,6 +54,15 @@ stacks() { # session file
     done >"$2"
 }
 
+# How much less counted work is done under these locks.
+shrink() {
+    local name
+    for name in "$1" "$2"; do
+        if [[ " $SPINNING " == *" $name "* ]]; then echo 10; return; fi
+    done
+    echo 1
+}
+
 # Runs a program once. Sets STATUS, FIGURE, NOTE and WALL.
 run_once() { # program mutex rwlock
     local dir start now before status name=$1 label="$1.$2.$3"
@@ -61,7 +70,7 @@ run_once() { # program mutex rwlock
     RUN_DIR=$dir
     STATUS=fail FIGURE='' NOTE=''
     start=$(date +%s%N)
-    RP_DIR=$dir RP_SECONDS=$SECONDS_EACH RP_MUTEX=$2 RP_RWLOCK=$3 RP_LATCHWORK=$LATCHWORK \
+    RP_DIR=$dir RP_SECONDS=$SECONDS_EACH RP_SHRINK=$(shrink "$2" "$3") RP_MUTEX=$2 RP_RWLOCK=$3 RP_LATCHWORK=$LATCHWORK \
         setsid "$BASH" "$SELF" __one "$name" >"$dir/script.log" 2>&1 </dev/null &
     SESSION=$!
     while kill -0 "$SESSION" 2>/dev/null; do
@@ -97,7 +106,7 @@ run_once() { # program mutex rwlock
     rm -rf "$OUT/$label.logs"
     if [[ $STATUS != ok ]]; then
         mkdir "$OUT/$label.logs"
-        find "$dir" -maxdepth 1 -type f -size -1M -exec cp {} "$OUT/$label.logs/" \;
+        find "$dir" -maxdepth 1 -type f -size -2048k -exec cp {} "$OUT/$label.logs/" \;
     else
         rm -f "$OUT/$label.stacks"
     fi
