@@ -5,7 +5,7 @@
 //! there. Protected data stands in loom's `UnsafeCell`: sections that do not overlap but are not
 //! ordered either (a missing acquire or release) are reported as well.
 //!
-//! `cargo test --release --test loom` takes minutes less than the debug build.
+//! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas).
 //! `LATCHWORK_LOOM_DEEP=1` allows one preemption more everywhere (hours rather than minutes).
 
 mod machine;
@@ -15,10 +15,25 @@ mod condvar;
 mod mutex;
 mod rwlock;
 
-/// Runs a client of one lock, and says on stderr which one and what came of it.
+#[path = "../example/futex.rs"]
+mod example;
+
+/// Runs a client of one lock, unless `LATCHWORK_LOCK` names others, and says on stderr which one and
+/// what came of it.
 fn report<R: std::fmt::Display>(lock: &str, client: impl FnOnce() -> R) {
+    if std::env::var("LATCHWORK_LOCK").is_ok_and(|only| only.split(',').all(|name| name != lock)) {
+        return;
+    }
+    struct Named<'a>(&'a str);
+    impl Drop for Named<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("{:>12}: failed", self.0);
+            }
+        }
+    }
+    let _named = Named(lock);
     let start = std::time::Instant::now();
-    eprint!("{lock:>12}: ");
     let result = client();
-    eprintln!("{result} ({:.1?})", start.elapsed());
+    eprintln!("{lock:>12}: {result} ({:.1?})", start.elapsed());
 }

@@ -90,4 +90,5 @@ fn every_mutex() {
         }
     }
     registry::visit(&mut Each);
+    Each.mutex::<crate::example::RawFutex<Native>>();
 }

@@ -1,0 +1,102 @@
+//! Futex mutex.
+//!
+//! Source: Drepper, "Futexes are tricky", 2011, section 6 (`mutex2`).
+//!
+//! One word says whether the lock is held and whether anybody may be asleep; only then does an
+//! unlock wake. Newcomers take the word whenever they find it free.
+//!
+//! State: FREE -> HELD (a newcomer), FREE | HELD -> CONTENDED (who is about to sleep, or has slept),
+//! HELD | CONTENDED -> FREE (the holder; from CONTENDED it also wakes one sleeper).
+//! Size: 4 bytes, none per waiter or holder. Atomics per uncontended pair: 2.
+//! Fairness: none; a waiter may be passed over for ever.
+
+use latchwork::machine::{Deadline, Machine, Native, Word};
+use latchwork::mutex::{ConstNew, Info, RawMutex};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Looks at the word before a waiter sleeps.
+const LOOKS: u32 = 100;
+
+/// Futex mutex. See the [module documentation](self).
+pub struct RawFutex<M: Machine> {
+    word: M::U32,
+}
+
+impl ConstNew for RawFutex<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = RawFutex { word: AtomicU32::new(FREE) };
+}
+
+impl<M: Machine> RawFutex<M> {
+    #[cold]
+    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+        let free = M::spin_for(&self.word, Relaxed, LOOKS, |word| word == FREE);
+        if free.is_some() && self.try_lock().is_some() {
+            return true;
+        }
+        // (A) pairs with the exchange in `unlock`. From here on the word stays CONTENDED while we
+        // hold it, as others may sleep.
+        while self.word.swap(CONTENDED, Acquire) != FREE {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return false; // a wake that was meant for us is made up for by our CONTENDED
+            }
+            M::wait(&self.word, CONTENDED, deadline);
+        }
+        true
+    }
+}
+
+// SAFETY: only one exchange can take the word away from FREE; (A) orders the sections.
+unsafe impl<M: Machine> RawMutex for RawFutex<M> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "futex",
+        summary: "three-state futex mutex",
+        atomics: 2,
+        waiter_bytes: 0,
+        holder_bytes: 0,
+        fairness: "none",
+        blocking: true,
+        source: "Drepper 2011, section 6",
+    };
+
+    fn new_in() -> Self {
+        RawFutex { word: M::U32::new(FREE) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        if self.try_lock().is_none() {
+            self.lock_slow(None);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        // (A) pairs with the exchange in `unlock`.
+        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok().map(drop)
+    }
+
+    fn lock_until(&self, deadline: Deadline) -> Option<()> {
+        (self.try_lock().is_some() || self.lock_slow(Some(deadline))).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        let word = &raw const self.word;
+        // (A) the section happens before the next acquire.
+        if self.word.swap(FREE, Release) == CONTENDED {
+            // The lock may be gone by now: only its address is used.
+            M::wake(word, 1);
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != FREE
+    }
+}
