@@ -36,6 +36,12 @@ impl Choice {
         }
     }
 
+    /// Whether waiters of one of the locks spin until they have it.
+    pub fn spins(&self) -> bool {
+        let spins = |kind, name| registry::find(kind, name).is_some_and(|entry| !entry.info.blocking);
+        spins(Kind::Mutex, &self.mutex) || spins(Kind::RwLock, &self.rwlock)
+    }
+
     /// As options of `latchwork run`.
     pub fn options(&self) -> String {
         let mut options = Vec::new();
