@@ -1,0 +1,284 @@
+//! Runs C and C++ programs, each of which checks itself, under every lock.
+//!
+//! The programs are in `tests/programs`. Each runs with plain glibc first: what it expects must
+//! hold there, so that the tests say "as glibc does", not "as we do". Then under every registered
+//! mutex with glibc's rwlocks, and under every registered rwlock with `shfl`.
+
+use latchwork::registry::{self, Kind};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+/// How long a program may take: far longer than any does, on a machine that is busy.
+const WATCHDOG: Duration = Duration::from_secs(100);
+
+const INSTALL: &str = "apt install gcc g++ libc6-dev";
+
+fn manifest() -> PathBuf {
+    env!("CARGO_MANIFEST_DIR").into()
+}
+
+fn scratch() -> PathBuf {
+    env!("CARGO_TARGET_TMPDIR").into()
+}
+
+/// The library as users get it: the release profile aborts on panic, which cancellation needs.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        // A directory of its own: the outer cargo holds the lock of the usual one.
+        let target = scratch().join("library");
+        let output = Command::new(env!("CARGO"))
+            .args(["build", "--release", "--manifest-path"])
+            .arg(manifest().join("Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            .env_remove("RUSTC_WORKSPACE_WRAPPER")
+            .env_remove("CARGO_BUILD_TARGET")
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        target.join("release/liblatchwork_preload.so")
+    })
+}
+
+/// Compiles `source`, with more arguments if need be. `None`: there is no compiler, which is
+/// tolerated except in CI.
+fn compile(source: &str, name: &str, more: &[&OsStr]) -> Option<PathBuf> {
+    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    let binary = scratch().join(name);
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-g", "-Wall", "-Wextra", "-pthread", "-o"]).arg(&binary);
+    if source.ends_with(".cpp") {
+        command.arg("-std=c++17");
+    } else {
+        command.arg("-std=gnu11");
+    }
+    command.arg(manifest().join("tests/programs").join(source)).args(more);
+    match command.output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{source}:\n{}", String::from_utf8_lossy(&output.stderr));
+            Some(binary)
+        }
+        Err(error) if env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: {compiler}: {error}. To run these tests: {INSTALL}");
+            None
+        }
+        Err(error) => panic!("{compiler}: {error}. {INSTALL}"),
+    }
+}
+
+/// What a program runs under.
+#[derive(Clone)]
+struct Setting {
+    mutex: &'static str,
+    rwlock: &'static str,
+    /// Libraries to preload beside ours.
+    beside: Vec<PathBuf>,
+    stats: Option<String>,
+}
+
+impl Setting {
+    fn new(mutex: &'static str, rwlock: &'static str) -> Self {
+        Setting { mutex, rwlock, beside: Vec::new(), stats: None }
+    }
+
+    fn run(&self, program: &Path) -> Output {
+        let mut preload = library().as_os_str().to_owned();
+        for library in &self.beside {
+            preload.push(":");
+            preload.push(library);
+        }
+        let mut command = Command::new(program);
+        command.env("LD_PRELOAD", preload);
+        command.env("LATCHWORK_MUTEX", self.mutex).env("LATCHWORK_RWLOCK", self.rwlock);
+        match &self.stats {
+            Some(stats) => command.env("LATCHWORK_STATS", stats),
+            None => command.env_remove("LATCHWORK_STATS"),
+        };
+        watch(command, &format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock))
+    }
+
+    /// Runs a program that prints "ok" and nothing else.
+    fn check(&self, program: &Path) -> Output {
+        let output = self.run(program);
+        let what = format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what}: {}\n{stderr}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{what}: stdout");
+        if self.stats.is_none() {
+            assert_eq!(stderr, "", "{what}: stderr");
+        }
+        output
+    }
+}
+
+/// Runs to the end, or to the watchdog's.
+fn watch(mut command: Command, what: &str) -> Output {
+    // Programs that spin fight for the few cores: one at a time.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let begin = Instant::now();
+    while child.try_wait().expect("our child").is_none() {
+        if begin.elapsed() > WATCHDOG {
+            let stacks = Command::new("gdb")
+                .args(["-q", "-batch", "-ex", "thread apply all bt", "-p", &child.id().to_string()])
+                .output()
+                .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+                .unwrap_or_default();
+            child.kill().expect("our child");
+            panic!("{what}: hangs\n{stacks}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().expect("our child")
+}
+
+fn names(kind: Kind) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    registry::for_each(|entry| {
+        if entry.kind == kind {
+            names.push(entry.info.name);
+        }
+    });
+    names
+}
+
+fn default_mutex() -> &'static str {
+    if names(Kind::Mutex).contains(&"shfl") { "shfl" } else { "ttas" }
+}
+
+/// Under glibc, with and without us, and under every mutex.
+fn under_mutexes(program: &Path) {
+    Setting::new("glibc", "glibc").check(program);
+    for mutex in names(Kind::Mutex) {
+        Setting::new(mutex, "glibc").check(program);
+    }
+}
+
+/// Under glibc, and under every rwlock with a mutex of ours and with glibc's.
+fn under_rwlocks(program: &Path) {
+    Setting::new("glibc", "glibc").check(program);
+    for rwlock in names(Kind::RwLock) {
+        Setting::new(default_mutex(), rwlock).check(program);
+        Setting::new("glibc", rwlock).check(program);
+    }
+}
+
+macro_rules! programs {
+    ($($test:ident: $source:literal $($under:ident)*;)*) => {
+        $(#[test]
+        fn $test() {
+            if let Some(program) = compile($source, stringify!($test), &[]) {
+                $($under(&program);)*
+            }
+        })*
+    };
+}
+
+programs! {
+    mutexes: "mutex.c" under_mutexes;
+    condition_variables: "cond.c" under_mutexes;
+    asynchronous_cancellation: "cancel.c" under_mutexes under_rwlocks;
+    forks: "fork.c" under_mutexes under_rwlocks;
+    objects_of_glibc: "foreign.c" under_mutexes under_rwlocks;
+    rwlocks: "rwlock.c" under_rwlocks;
+    spin_locks: "spin.c" under_mutexes;
+    c11_threads: "c11.c" under_mutexes;
+    cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
+}
+
+#[test]
+fn before_and_after_main() {
+    let library = compile("early.c", "libearly.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
+    let Some(library) = library else { return };
+    let Some(program) = compile("early.c", "early", &[library.as_os_str()]) else { return };
+    under_mutexes(&program);
+    under_rwlocks(&program);
+    // Preloaded after us it is initialised before us.
+    for mutex in names(Kind::Mutex) {
+        let mut setting = Setting::new(mutex, "glibc");
+        setting.beside = vec![library.clone()];
+        setting.check(&program);
+    }
+}
+
+#[test]
+fn other_allocators_preloaded_beside_us() {
+    let sources = ["mutex.c", "rwlock.c", "fork.c", "cond.c"];
+    for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
+        let candidates =
+            ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+        let found =
+            candidates.iter().map(|directory| Path::new(directory).join(allocator)).find(|p| p.exists());
+        let Some(path) = found else {
+            assert!(env::var_os("CI").is_none(), "CI must have {allocator}");
+            eprintln!("SKIPPED: no {allocator}. To run this: apt install libjemalloc2 libtcmalloc-minimal4");
+            continue;
+        };
+        for source in sources {
+            let Some(program) = compile(source, &format!("allocator_{source}"), &[]) else { return };
+            for mutex in [default_mutex(), "mcs"] {
+                let rwlock = names(Kind::RwLock).last().copied().unwrap_or("glibc");
+                let mut setting = Setting::new(mutex, rwlock);
+                setting.beside = vec![path.clone()];
+                setting.check(&program);
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn symbol_versions() {
+    let Some(program) = compile("versions.c", "versions", &[OsStr::new("-ldl")]) else { return };
+    Setting::new(default_mutex(), "glibc").check(&program);
+}
+
+#[test]
+fn an_unknown_lock_is_refused_before_main() {
+    let Some(program) = compile("mutex.c", "refused", &[]) else { return };
+    for (mutex, rwlock) in [("no-such-lock", "glibc"), ("glibc", "no-such-lock")] {
+        let output = Setting::new(mutex, rwlock).run(&program);
+        assert_eq!(output.status.code(), Some(127));
+        assert!(output.stdout.is_empty());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("no-such-lock") && stderr.lines().count() == 1, "{stderr}");
+    }
+}
+
+#[test]
+fn statistics() {
+    let Some(program) = compile("foreign.c", "statistics", &[]) else { return };
+    let mut setting = Setting::new(default_mutex(), "glibc");
+    setting.stats = Some("1".into());
+    let text = String::from_utf8(setting.check(&program).stderr).unwrap();
+    assert!(text.contains(&format!("mutex ({}):", default_mutex())), "{text}");
+    for line in ["robust mutexes", "process-shared condition variables", "priority-inheriting"] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+
+    let Some(program) = compile("mutex.c", "statistics_json", &[]) else { return };
+    let file = scratch().join("statistics.json");
+    let _ = fs::remove_file(&file);
+    setting.stats = Some(format!("json:{}", file.display()));
+    assert!(setting.check(&program).stderr.is_empty());
+    let json = fs::read_to_string(&file).unwrap();
+    assert_eq!(json.lines().count(), 1, "{json}");
+    let number = |key: &str| -> u64 {
+        let start = json.find(&format!("\"{key}\":")).expect(key) + key.len() + 3;
+        json[start..].split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    // mutex.c makes 100,000 mutexes, and takes each once; the first family in the line is mutex.
+    assert!(number("objects") > 100_000 && number("calls") > 100_000, "{json}");
+    assert!(number("contended") > 0, "{json}");
+}

@@ -1,0 +1,88 @@
+/* What every test program needs. A program checks itself: it exits with 0 and prints "ok", or says
+   on stderr what was wrong. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                    \
+    do {                                                                                    \
+        if (!(condition)) {                                                                 \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);       \
+            _exit(1);                                                                       \
+        }                                                                                   \
+    } while (0)
+
+#define EQ(got, want)                                                                       \
+    do {                                                                                    \
+        long got_ = (long)(got), want_ = (long)(want);                                      \
+        if (got_ != want_) {                                                                \
+            fprintf(stderr, "%s:%d: %s is %ld, should be %ld\n", __FILE__, __LINE__, #got,  \
+                    got_, want_);                                                           \
+            _exit(1);                                                                       \
+        }                                                                                   \
+    } while (0)
+
+#define OK(call) EQ(call, 0)
+
+/* Whether a family is served by us, for what glibc cannot do. */
+static inline int ours(const char *variable)
+{
+    const char *name = getenv(variable);
+    return name && *name && strcmp(name, "glibc") != 0;
+}
+#define OUR_MUTEX ours("LATCHWORK_MUTEX")
+#define OUR_RWLOCK ours("LATCHWORK_RWLOCK")
+
+/* Now plus some milliseconds. */
+static inline struct timespec in_ms(clockid_t clock, long ms)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    t.tv_nsec += (ms % 1000) * 1000000;
+    t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+static inline void sleep_ms(long ms)
+{
+    struct timespec t = { ms / 1000, (ms % 1000) * 1000000 };
+    nanosleep(&t, NULL);
+}
+
+static inline pthread_t start(void *(*f)(void *), void *argument)
+{
+    pthread_t thread;
+    OK(pthread_create(&thread, NULL, f, argument));
+    return thread;
+}
+
+static inline void *join(pthread_t thread)
+{
+    void *result = NULL;
+    OK(pthread_join(thread, &result));
+    return result;
+}
+
+/* Waits for a child, which must exit with 0. */
+static inline void reap(pid_t child)
+{
+    int status = -1;
+    CHECK(child > 0);
+    EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    EQ(WEXITSTATUS(status), 0);
+}
+
+#endif

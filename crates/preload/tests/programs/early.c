@@ -1,0 +1,73 @@
+/* Locks before main, in a shared library's constructor, and after it. Compiled twice: with LIBRARY
+   into a library that the program loads at start, and that may be initialised before ours. */
+#include "check.h"
+
+#ifdef LIBRARY
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static int count;
+
+int library_use(void)
+{
+    OK(pthread_mutex_lock(&mutex));
+    count++;
+    OK(pthread_mutex_unlock(&mutex));
+    OK(pthread_rwlock_rdlock(&rwlock));
+    OK(pthread_rwlock_unlock(&rwlock));
+    return count;
+}
+
+static void *from_thread(void *argument)
+{
+    library_use();
+    return argument;
+}
+
+__attribute__((constructor)) static void before(void)
+{
+    OK(pthread_mutex_lock(&mutex)); /* stays locked over a thread's wait for it */
+    pthread_t thread = start(from_thread, NULL);
+    sleep_ms(5);
+    OK(pthread_mutex_unlock(&mutex));
+    join(thread);
+}
+__attribute__((destructor)) static void after(void) { library_use(); }
+
+#else
+
+int library_use(void);
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((constructor)) static void before(void) { OK(pthread_mutex_lock(&held)); }
+static void at_exit(void)
+{
+    OK(pthread_mutex_lock(&mutex));
+    OK(pthread_mutex_unlock(&mutex));
+    EQ(library_use(), 3);
+}
+__attribute__((destructor)) static void after(void)
+{
+    OK(pthread_mutex_lock(&held));
+    OK(pthread_mutex_unlock(&held));
+}
+
+static void *leave(void *argument)
+{
+    exit(0);
+    return argument;
+}
+
+int main(void)
+{
+    EQ(library_use(), 2);
+    EQ(pthread_mutex_trylock(&held), EBUSY); /* locked in the constructor */
+    OK(pthread_mutex_unlock(&held));
+    OK(atexit(at_exit));
+    printf("ok\n");
+    join(start(leave, NULL)); /* exit from a thread */
+    return 1;
+}
+
+#endif

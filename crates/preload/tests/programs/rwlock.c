@@ -1,0 +1,221 @@
+/* Reader-writer locks: results, recursion, timed forms, exclusion. */
+#include "check.h"
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_rwlock_t prefers_writer = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static volatile int state;
+
+static void *tryrd(void *l)
+{
+    int error = pthread_rwlock_tryrdlock(l);
+    if (error == 0)
+        OK(pthread_rwlock_unlock(l));
+    return (void *)(long)error;
+}
+static void *trywr(void *l)
+{
+    int error = pthread_rwlock_trywrlock(l);
+    if (error == 0)
+        OK(pthread_rwlock_unlock(l));
+    return (void *)(long)error;
+}
+static void expect(pthread_rwlock_t *l, int read, int write)
+{
+    EQ((long)join(start(tryrd, l)), read);
+    EQ((long)join(start(trywr, l)), write);
+}
+
+static void *timed(void *l)
+{
+    struct timespec t = in_ms(CLOCK_REALTIME, 15), bad = { 0, -1 };
+    EQ(pthread_rwlock_timedwrlock(l, &t), ETIMEDOUT);
+    EQ(pthread_rwlock_timedrdlock(l, &t), ETIMEDOUT);
+    t = in_ms(CLOCK_MONOTONIC, 15);
+    EQ(pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &t), ETIMEDOUT);
+    EQ(pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &t), ETIMEDOUT);
+    EQ(pthread_rwlock_clockrdlock(l, CLOCK_PROCESS_CPUTIME_ID, &t), EINVAL);
+    EQ(pthread_rwlock_timedwrlock(l, &bad), EINVAL);
+    return NULL;
+}
+
+static void results(pthread_rwlock_t *l)
+{
+    struct timespec t = in_ms(CLOCK_REALTIME, 10000);
+    OK(pthread_rwlock_rdlock(l));
+    expect(l, 0, EBUSY);
+    OK(pthread_rwlock_tryrdlock(l));
+    OK(pthread_rwlock_timedrdlock(l, &t));
+    EQ(pthread_rwlock_trywrlock(l), EBUSY);
+    OK(pthread_rwlock_unlock(l));
+    OK(pthread_rwlock_unlock(l));
+    expect(l, 0, EBUSY);
+    OK(pthread_rwlock_unlock(l));
+    expect(l, 0, 0);
+
+    OK(pthread_rwlock_wrlock(l));
+    expect(l, EBUSY, EBUSY);
+    EQ(pthread_rwlock_rdlock(l), EDEADLK);
+    EQ(pthread_rwlock_wrlock(l), EDEADLK);
+    EQ(pthread_rwlock_tryrdlock(l), EBUSY);
+    EQ(pthread_rwlock_trywrlock(l), EBUSY);
+    EQ(pthread_rwlock_timedrdlock(l, &t), EDEADLK);
+    EQ(pthread_rwlock_timedwrlock(l, &t), EDEADLK);
+    join(start(timed, l));
+    OK(pthread_rwlock_unlock(l));
+    expect(l, 0, 0);
+    t = in_ms(CLOCK_REALTIME, 10000);
+    OK(pthread_rwlock_timedwrlock(l, &t));
+    OK(pthread_rwlock_unlock(l));
+}
+
+/* A thread that reads may read again while a writer waits. */
+static void *write_after(void *l)
+{
+    state = 1;
+    OK(pthread_rwlock_wrlock(l));
+    state = 2;
+    OK(pthread_rwlock_unlock(l));
+    return NULL;
+}
+static void recursion(pthread_rwlock_t *l)
+{
+    state = 0;
+    OK(pthread_rwlock_rdlock(l));
+    pthread_t writer = start(write_after, l);
+    while (state == 0)
+        sleep_ms(1);
+    sleep_ms(20);
+    for (int i = 0; i < 5; i++)
+        OK(pthread_rwlock_rdlock(l));
+    for (int i = 0; i < 6; i++) {
+        EQ(state, 1);
+        OK(pthread_rwlock_unlock(l));
+    }
+    join(writer);
+    EQ(state, 2);
+}
+
+/* More locks held for reading than a thread's list has room for. */
+static void many(void)
+{
+    enum { N = 100 };
+    static pthread_rwlock_t locks[N];
+    for (int i = 0; i < N; i++)
+        OK(pthread_rwlock_init(&locks[i], NULL));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++)
+            OK(pthread_rwlock_rdlock(&locks[i]));
+        for (int i = 0; i < N; i += 7)
+            OK(pthread_rwlock_rdlock(&locks[i]));
+        for (int i = N - 1; i >= 0; i -= 7)
+            EQ(pthread_rwlock_trywrlock(&locks[i]), EBUSY);
+        for (int i = 0; i < N; i += 7)
+            OK(pthread_rwlock_unlock(&locks[i]));
+        for (int i = 0; i < N; i++)
+            OK(pthread_rwlock_unlock(&locks[round == 1 ? N - 1 - i : (i * 37) % N]));
+        for (int i = 0; i < N; i++) {
+            OK(pthread_rwlock_trywrlock(&locks[i]));
+            OK(pthread_rwlock_unlock(&locks[i]));
+        }
+    }
+    for (int i = 0; i < N; i++)
+        OK(pthread_rwlock_destroy(&locks[i]));
+}
+
+/* A read lock that another thread releases: glibc allows it in practice. */
+static void *release(void *l)
+{
+    OK(pthread_rwlock_unlock(l));
+    return NULL;
+}
+static void *acquire(void *l)
+{
+    OK(pthread_rwlock_rdlock(l));
+    return NULL;
+}
+static void handed_over(void)
+{
+    pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
+    OK(pthread_rwlock_rdlock(&l));
+    join(start(release, &l));
+    expect(&l, 0, 0);
+    join(start(acquire, &l)); /* its thread is gone */
+    expect(&l, 0, EBUSY);
+    OK(pthread_rwlock_unlock(&l));
+    expect(&l, 0, 0);
+    OK(pthread_rwlock_wrlock(&l));
+    OK(pthread_rwlock_unlock(&l));
+}
+
+static long data[2];
+static void *mix(void *seed)
+{
+    unsigned r = (unsigned)(long)seed;
+    for (int i = 0; i < 600; i++) {
+        r = r * 1103515245 + 12345;
+        if ((r >> 16) % 8 == 0) {
+            OK(pthread_rwlock_wrlock(&lock));
+            data[0]++;
+            if ((r >> 20) % 4 == 0)
+                sched_yield();
+            data[1]++;
+        } else {
+            OK(pthread_rwlock_rdlock(&lock));
+            EQ(data[0], data[1]);
+        }
+        OK(pthread_rwlock_unlock(&lock));
+        if (i % 16 == 0)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void many_objects(void)
+{
+    for (int i = 0; i < 100000; i++) {
+        pthread_rwlock_t l;
+        OK(pthread_rwlock_init(&l, NULL));
+        OK(pthread_rwlock_rdlock(&l));
+        OK(pthread_rwlock_unlock(&l));
+        OK(pthread_rwlock_wrlock(&l));
+        OK(pthread_rwlock_unlock(&l));
+        OK(pthread_rwlock_destroy(&l));
+    }
+}
+
+int main(void)
+{
+    pthread_t threads[16];
+    pthread_rwlockattr_t attr;
+    pthread_rwlock_t l;
+    OK(pthread_rwlock_rdlock(&lock)); /* before there is a second thread */
+    OK(pthread_rwlock_unlock(&lock));
+    results(&lock);
+    results(&prefers_writer);
+    recursion(&lock);
+    OK(pthread_rwlockattr_init(&attr));
+    OK(pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NP));
+    memset(&l, 0x5a, sizeof l);
+    OK(pthread_rwlock_init(&l, &attr));
+    results(&l);
+    recursion(&l);
+    OK(pthread_rwlock_destroy(&l));
+    many();
+    handed_over();
+    many_objects();
+    for (int i = 0; i < 16; i++)
+        threads[i] = start(mix, (void *)(long)(i + 1));
+    for (int i = 0; i < 16; i++)
+        join(threads[i]);
+    CHECK(data[0] > 0);
+    EQ(data[0], data[1]);
+    for (int round = 0; round < 100; round++) { /* threads come and go */
+        for (int i = 0; i < 8; i++)
+            threads[i] = start(i % 4 ? tryrd : trywr, &lock);
+        for (int i = 0; i < 8; i++)
+            pthread_join(threads[i], NULL);
+    }
+    expect(&lock, 0, 0);
+    printf("ok\n");
+    return 0;
+}
