@@ -55,7 +55,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// The slow-down guard (listing 1, `N`).
 const N: u64 = 9;
-/// Slow reads before a new lock is biased for the first time.
+/// Slow reads before a new lock is biased for the first time (`tests/loom` does as many).
 const WARM_UP: u32 = 16;
 /// The bias is on.
 const BIASED: u32 = WARM_UP;
