@@ -2,7 +2,7 @@
 //!
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019,
 //! section 3 and listing 1; the one-word encoding of bias and inhibition is from the notes of the
-//! arXiv version (1810.01553).
+//! extended version on arXiv.
 //!
 //! While the lock is *biased*, a reader does not touch it: it writes the lock's address into one
 //! slot of a process-wide table, chosen by a hash of lock and thread, and looks at the bias once

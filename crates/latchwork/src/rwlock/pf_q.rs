@@ -21,7 +21,7 @@
 //! A reader that has seen the writer but finds its phase ended when it comes to push has the lock:
 //! bit 0 tells, and the next writer waits for it. So one list is enough where the paper has two.
 //!
-//! Where it differs from the paper, for size (24 bytes instead of 40) and for practice:
+//! Where it differs from the paper, to fit 24 bytes and for practice:
 //! - Readers push with compare-and-exchange instead of an exchange. Only readers that are about to
 //!   wait for a whole writer phase can make each other retry.
 //! - The writer wakes all blocked readers itself; in the paper it wakes one, and each the next.
