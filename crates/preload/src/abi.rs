@@ -47,9 +47,7 @@ pub(crate) struct RwLock {
 #[repr(C, align(8))]
 pub(crate) struct Cond {
     pub raw: UnsafeCell<[u8; 16]>,
-    /// Threads inside a wait, which `destroy` must let out first.
-    pub users: AtomicU32,
-    _unused: u32,
+    _unused: [u32; 2],
     /// `__wrefs` is at 28 (glibc 2.41 and later) or 36 (before) and marks what is glibc's; both
     /// words stay zero in an object of ours.
     _wrefs: [u32; 4],

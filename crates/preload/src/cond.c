@@ -7,7 +7,7 @@
 
    Cancellation is asynchronous around the system call only, as in glibc's own cancellation points:
    the thread dies if the request comes before or during the sleep, and the cleanup handler passes
-   on a wakeup that it may have consumed. This file is compiled without -fexceptions, so the handler
+   on a wakeup that it consumed. This file is compiled without -fexceptions, so the handler
    is of the set-jump kind, which works between any two instructions. */
 
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* `struct Wait` in cond.rs. */
+/* `struct Waiter` in cond.rs. */
 struct wait {
     pthread_cond_t *cond;
     pthread_mutex_t *mutex;

@@ -6,11 +6,11 @@
 //! Process-shared condition variables are glibc's, wholly.
 
 use crate::abi::*;
-use crate::raw_condvar::RawCondvar;
 use crate::table::{Attr, REAL, TABLE, install};
 use crate::{fork, mutex, stats};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use latchwork::machine::{Clock, Machine, Native};
+use latchwork::condvar::{RawCondvar, Ticket};
+use latchwork::machine::{Clock, Native, Wait};
 use libc::{c_int, c_void, timespec};
 
 unsafe extern "C" {
@@ -95,7 +95,6 @@ fn ready(c: &Cond) {
             // The waiters are threads that the child does not have.
             // SAFETY: repairs are serialised, and nobody uses the object before it is repaired.
             unsafe { c.raw.get().write_bytes(0, 1) };
-            c.users.store(0, Relaxed);
         });
     }
     if fork::normal() & SEEN != 0 && c.flags.fetch_or(SEEN, Relaxed) & SEEN == 0 {
@@ -127,8 +126,7 @@ unsafe extern "C" fn init(c: *mut Cond, attr: *const Attr) -> c_int {
     0
 }
 
-/// A condition variable may be destroyed as soon as its waiters were woken, before they are out of
-/// their wait: this waits for them.
+/// Waits for waiters that have been woken but are not out of their wait yet.
 unsafe extern "C" fn destroy(c: *mut Cond) -> c_int {
     // SAFETY: the caller's object.
     let c = unsafe { &*c };
@@ -137,8 +135,7 @@ unsafe extern "C" fn destroy(c: *mut Cond) -> c_int {
         return unsafe { REAL.cond_destroy.get()(core::ptr::from_ref(c).cast_mut()) };
     }
     ready(c);
-    // (A) pairs with the end of a wait: its accesses come before the memory is reused.
-    Native::spin_until(&c.users, Acquire, |users: u32| users == 0);
+    raw(c).wait_until_quiet();
     0
 }
 
@@ -174,11 +171,11 @@ unsafe extern "C" fn broadcast<const STATS: bool>(c: *mut Cond) -> c_int {
 
 /// `struct wait` in cond.c.
 #[repr(C)]
-struct Wait {
+struct Waiter {
     cond: *mut Cond,
     mutex: *mut Mutex,
     word: *const AtomicU32,
-    expected: u32,
+    ticket: Ticket,
     operation: c_int,
     time: *const timespec,
     timed_out: c_int,
@@ -193,7 +190,7 @@ const FOREIGN_BUT_MUTEX: c_int = -3;
 
 /// Checks the arguments, joins the waiters and releases the mutex; SLEEP if all that worked.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn latchwork_cond_begin(w: &mut Wait) -> c_int {
+unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
     // SAFETY: the caller's objects and time.
     unsafe {
         let c = &*w.cond;
@@ -226,12 +223,11 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Wait) -> c_int {
             stats::call(stats::COND);
             stats::contended(stats::COND);
         }
-        c.users.fetch_add(1, Relaxed);
-        w.expected = raw(c).prepare();
+        w.ticket = raw(c).prepare();
         w.word = core::ptr::from_ref(raw(c).word());
         let error = TABLE.mutex_unlock.get()(w.mutex);
         if error != 0 {
-            leave(w, true);
+            raw(c).abandon(w.ticket);
             return error;
         }
     }
@@ -240,40 +236,28 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Wait) -> c_int {
 
 static EPOCH: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Leaves the waiters. The condition variable may be gone afterwards.
-unsafe fn leave(w: &Wait, pass_on: bool) {
-    // SAFETY: it cannot be destroyed while we are counted among its users.
-    unsafe {
-        let c = &*w.cond;
-        raw(c).finish(w.expected);
-        if pass_on {
-            raw(c).notify_one();
-        }
-        c.users.fetch_sub(1, Release); // (A)
-    }
-}
-
 /// After the sleep: takes the mutex again.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn latchwork_cond_end(w: &mut Wait) -> c_int {
+unsafe extern "C" fn latchwork_cond_end(w: &mut Waiter) -> c_int {
     // SAFETY: the caller's objects.
     unsafe {
-        leave(w, false);
+        let reason = if w.timed_out != 0 { Wait::TimedOut } else { Wait::Woken };
+        let reason = raw(&*w.cond).finish(w.ticket, reason);
         match TABLE.mutex_lock.get()(w.mutex) {
-            0 if w.timed_out != 0 => libc::ETIMEDOUT,
+            0 if reason == Wait::TimedOut => libc::ETIMEDOUT,
             error => error,
         }
     }
 }
 
-/// The thread was cancelled in its sleep. It may have been woken first, by a signal that was meant
-/// for one waiter: that one wakes another, who at worst finds nothing to do.
+/// The thread was cancelled in its sleep. If it was woken first, by a notification that was meant
+/// for one waiter, another one gets it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_cond_cancelled(w: *mut c_void) {
     // SAFETY: the argument of the cleanup handler.
     unsafe {
-        let w = &*w.cast::<Wait>();
-        leave(w, true);
+        let w = &*w.cast::<Waiter>();
+        raw(&*w.cond).abandon(w.ticket);
         TABLE.mutex_lock.get()(w.mutex);
     }
 }

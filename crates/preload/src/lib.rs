@@ -49,7 +49,6 @@ mod fork;
 mod holds;
 mod mutex;
 mod place;
-mod raw_condvar;
 mod rwlock;
 mod spin;
 mod stats;
