@@ -131,28 +131,29 @@ pub(crate) fn find(lock: *const RwLock) -> Option<&'static Entry> {
     // SAFETY: the thread's own words; a record outlives its use.
     unsafe {
         let local = &*tls::local();
-        for i in 0..local.used {
-            let entry = &(&(*local.first).entries)[i];
+        if local.used != 0 {
+            // Most threads hold one lock at a time.
+            let entry = &(&(*local.first).entries)[0];
             if entry.lock.load(Relaxed) == lock.addr() {
                 return Some(entry);
             }
         }
-        if local.overflow != 0 { find_further(local, lock) } else { None }
+        if local.used > 1 || local.overflow != 0 { find_further(lock) } else { None }
     }
 }
 
-#[cold]
-unsafe fn find_further(local: &Local, lock: *const RwLock) -> Option<&'static Entry> {
-    // SAFETY: as in `find`.
-    let mut record = unsafe { (*local.first).more.load(Relaxed) };
-    while !record.is_null() {
-        // SAFETY: a record of this thread.
-        let entries: &'static [Entry; ENTRIES] = unsafe { &(*record).entries };
-        if let Some(entry) = entries.iter().find(|entry| entry.lock.load(Relaxed) == lock.addr()) {
-            return Some(entry);
+#[inline(never)]
+fn find_further(lock: *const RwLock) -> Option<&'static Entry> {
+    // SAFETY: as in `find`; a further record belongs to the same thread.
+    unsafe {
+        let mut record = (*tls::local()).first;
+        while !record.is_null() {
+            let entries: &'static [Entry; ENTRIES] = &(*record).entries;
+            if let Some(entry) = entries.iter().find(|entry| entry.lock.load(Relaxed) == lock.addr()) {
+                return Some(entry);
+            }
+            record = (*record).more.load(Relaxed);
         }
-        // SAFETY: as above.
-        record = unsafe { (*record).more.load(Relaxed) };
     }
     None
 }
@@ -184,7 +185,8 @@ unsafe fn add_further(local: &mut Local, lock: *const RwLock, token: usize) {
         let mut record = local.first;
         loop {
             let entries = &(*record).entries;
-            if let Some(entry) = entries.iter().find(|entry| entry.lock.load(Relaxed) == 0) {
+            let free = entries.iter().find(|entry| entry.lock.load(Relaxed) == 0);
+            if let Some(entry) = free {
                 local.overflow |= usize::from(record != local.first);
                 return entry.set(lock, token);
             }
@@ -204,6 +206,20 @@ fn remove(entry: &'static Entry) -> usize {
     // SAFETY: the thread's own words.
     unsafe {
         let local = &mut *tls::local();
+        if local.used == 1 && local.overflow == 0 {
+            local.used = 0; // it was the only one
+        } else {
+            shrink(local);
+        }
+    }
+    token
+}
+
+/// Drops free entries from the end of the list.
+#[inline(never)]
+unsafe fn shrink(local: &mut Local) {
+    // SAFETY: as in `find`.
+    unsafe {
         while local.used != 0 && (&(*local.first).entries)[local.used - 1].lock.load(Relaxed) == 0 {
             local.used -= 1;
         }
@@ -211,11 +227,9 @@ fn remove(entry: &'static Entry) -> usize {
             settle(local);
         }
     }
-    token
 }
 
 /// Notices that the further records are empty again.
-#[cold]
 unsafe fn settle(local: &mut Local) {
     // SAFETY: as in `find`.
     unsafe {
@@ -228,6 +242,14 @@ unsafe fn settle(local: &mut Local) {
         }
     }
     local.overflow = 0;
+}
+
+/// Forgets that the calling thread holds `lock`, whose memory is being made a new lock.
+#[cold]
+pub(crate) fn forget(lock: *const RwLock) {
+    if let Some(entry) = find(lock) {
+        remove(entry);
+    }
 }
 
 impl Entry {

@@ -243,7 +243,7 @@ unsafe fn release<L: RawMutex<Machine = Native>>(m: &Mutex) {
     }
 }
 
-/// Every acquisition that is not of a normal mutex.
+/// Every acquisition that the fast paths do not serve.
 #[cold]
 #[inline(never)]
 unsafe fn acquire_other<L: RawMutex<Machine = Native>, const STATS: bool>(
@@ -317,28 +317,50 @@ pub(crate) fn is_foreign(m: &Mutex) -> bool {
     m.kind.load(Relaxed) & FOREIGN != 0
 }
 
+// The fast paths have one way out of line each, a jump: no stack frame.
+
 unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        let m = &*m;
-        if !STATS && m.kind.load(Relaxed) == fork::normal() {
-            acquire::<L, STATS>(m, Patience::Forever)
-        } else {
-            acquire_other::<L, STATS>(m, Patience::Forever)
+        if !STATS
+            && (*m).kind.load(Relaxed) == fork::normal()
+            && let Some(token) = raw::<L>(&*m).try_lock()
+        {
+            keep::<L>(&*m, token);
+            return 0;
         }
+        lock_slow::<L, STATS>(m)
     }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe { acquire_other::<L, STATS>(&*m, Patience::Forever) }
 }
 
 unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        let m = &*m;
-        if !STATS && m.kind.load(Relaxed) == fork::normal() {
-            acquire::<L, STATS>(m, Patience::None)
-        } else {
-            acquire_other::<L, STATS>(m, Patience::None)
+        if STATS || (*m).kind.load(Relaxed) != fork::normal() {
+            return trylock_slow::<L, STATS>(m);
+        }
+        match raw::<L>(&*m).try_lock() {
+            Some(token) => {
+                keep::<L>(&*m, token);
+                0
+            }
+            None => EBUSY,
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn trylock_slow<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe { acquire_other::<L, STATS>(&*m, Patience::None) }
 }
 
 unsafe extern "C" fn timedlock<L: RawMutex<Machine = Native>, const STATS: bool>(

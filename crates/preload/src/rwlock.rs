@@ -62,6 +62,9 @@ unsafe extern "C" fn init<const STATS: bool>(l: *mut RwLock, attr: *const Attr) 
             return REAL.rwlock_init.get()(l, attr);
         }
         l.cast::<u8>().write_bytes(0, size_of::<RwLock>());
+        if holds::any() {
+            holds::forget(l); // freed without being released
+        }
         if STATS {
             stats::object(stats::RWLOCK);
         }
@@ -73,7 +76,7 @@ unsafe extern "C" fn init<const STATS: bool>(l: *mut RwLock, attr: *const Attr) 
 unsafe extern "C" fn destroy<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's object, which nobody else uses.
     unsafe {
-        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+        if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return REAL.rwlock_destroy.get()(l);
         }
         let l = &*l;
@@ -88,7 +91,7 @@ unsafe extern "C" fn destroy<R: RawRwLock<Machine = Native>, const STATS: bool>(
 
 /// Whether the object is ours and there is nothing to do about it.
 #[inline(always)]
-fn ready<const STATS: bool>(l: &RwLock) -> bool {
+fn ready(l: &RwLock) -> bool {
     (l.flags.load(Relaxed) ^ fork::normal()) | l.shared.load(Relaxed) == 0
 }
 
@@ -164,7 +167,7 @@ unsafe fn read<R: RawRwLock<Machine = Native>, const STATS: bool>(
 ) -> c_int {
     // SAFETY: the caller's object and time.
     unsafe {
-        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+        if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return real_read(l, patience);
         }
         if STATS {
@@ -223,7 +226,7 @@ unsafe fn write<R: RawRwLock<Machine = Native>, const STATS: bool>(
 ) -> c_int {
     // SAFETY: the caller's object and time.
     unsafe {
-        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+        if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return real_write(l, patience);
         }
         if STATS {
@@ -283,7 +286,7 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
 unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's object.
     unsafe {
-        if !ready::<STATS>(&*l) && make_ready::<R, STATS>(&*l) {
+        if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return REAL.rwlock_unlock.get()(l);
         }
         if (*l).owner.load(Relaxed) == Native::thread_id() {
@@ -332,6 +335,23 @@ unsafe fn unlock_for_another<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> 
 
 unsafe extern "C" fn rdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's object.
+    unsafe {
+        if !STATS && ready(&*l) {
+            // Inlined here for the usual case: the thread reads nothing yet.
+            if !holds::any()
+                && let Some(token) = raw::<R>(&*l).try_read()
+            {
+                holds::add(l, token.into_word());
+                return 0;
+            }
+        }
+        rdlock_slow::<R, STATS>(l)
+    }
+}
+
+#[inline(never)]
+unsafe extern "C" fn rdlock_slow<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
     unsafe { read::<R, STATS>(l, Patience::Forever) }
 }
 
@@ -341,6 +361,22 @@ unsafe extern "C" fn tryrdlock<R: RawRwLock<Machine = Native>, const STATS: bool
 }
 
 unsafe extern "C" fn wrlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe {
+        if !STATS
+            && ready(&*l)
+            && let Some(token) = raw::<R>(&*l).try_write()
+        {
+            own::<R>(&*l, token);
+            return 0;
+        }
+        wrlock_slow::<R, STATS>(l)
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wrlock_slow<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's object.
     unsafe { write::<R, STATS>(l, Patience::Forever) }
 }
