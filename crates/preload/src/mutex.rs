@@ -324,7 +324,7 @@ unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *
     unsafe {
         if !STATS
             && (*m).kind.load(Relaxed) == fork::normal()
-            && let Some(token) = raw::<L>(&*m).try_lock()
+            && let Some(token) = raw::<L>(&*m).try_lock_weak()
         {
             keep::<L>(&*m, token);
             return 0;

@@ -96,6 +96,13 @@ pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
     /// Acquires if that is possible without waiting.
     fn try_lock(&self) -> Option<Self::Token>;
 
+    /// The uncontended part of [`try_lock`](RawMutex::try_lock), for callers that go on to wait: it
+    /// may fail although the lock is free.
+    #[inline(always)]
+    fn try_lock_weak(&self) -> Option<Self::Token> {
+        self.try_lock()
+    }
+
     /// Acquires unless the deadline passes first. An algorithm whose waiters cannot leave their
     /// queue (strict FIFO) polls [`try_lock`](RawMutex::try_lock) instead, outside the queue.
     fn lock_until(&self, deadline: Deadline) -> Option<Self::Token> {

@@ -374,6 +374,11 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         (self.try_free() || self.try_lock_slow()).then_some(())
     }
 
+    #[inline(always)]
+    fn try_lock_weak(&self) -> Option<()> {
+        self.try_free().then_some(())
+    }
+
     fn lock_until(&self, deadline: Deadline) -> Option<()> {
         (self.try_free() || self.lock_timed(deadline)).then_some(())
     }
