@@ -242,6 +242,32 @@ impl std::fmt::Display for Outcome {
     }
 }
 
+/// How an execution begins: what makes the shared value, and what is done to it in the place where
+/// it then stays, before there are other threads.
+pub trait Start<T>: Send + Sync + 'static {
+    fn make(&self) -> T;
+    fn prepare(&self, _shared: &T) {}
+}
+
+impl<T, F: Fn() -> T + Send + Sync + 'static> Start<T> for F {
+    fn make(&self) -> T {
+        self()
+    }
+}
+
+impl<T, F, P> Start<T> for (F, P)
+where
+    F: Fn() -> T + Send + Sync + 'static,
+    P: Fn(&T) + Send + Sync + 'static,
+{
+    fn make(&self) -> T {
+        self.0()
+    }
+    fn prepare(&self, shared: &T) {
+        self.1(shared);
+    }
+}
+
 /// How a client is explored.
 #[derive(Copy, Clone, Debug)]
 pub struct Model {
@@ -282,12 +308,12 @@ impl Model {
         Model { clock: true, ..self }
     }
 
-    /// Explores: `make` makes what the threads share, each of `threads` runs in a thread, and
+    /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and
     /// `after` looks at the result. Panics if an execution does, deadlocks, races or leaks.
     /// Says how many executions there were.
     pub fn check<T: Send + Sync + 'static>(
         self,
-        make: impl Fn() -> T + Send + Sync + 'static,
+        start: impl Start<T>,
         threads: &[fn(&T)],
         after: fn(&T),
     ) -> Outcome {
@@ -312,9 +338,10 @@ impl Model {
             THREAD.with(|this| this.set(0));
             let place: *mut T = std::ptr::with_exposed_provenance_mut(place);
             // SAFETY: the place is unused: executions follow each other, and each drops it.
-            unsafe { place.write(make()) };
+            unsafe { place.write(start.make()) };
             // SAFETY: written above, dropped below when all threads have been joined.
             let shared: &'static T = unsafe { &*place };
+            start.prepare(shared);
             // The first thread is the clock, or runs the first part of the client itself.
             let here = usize::from(!self.clock);
             let handles: Vec<_> = (1..)
@@ -351,11 +378,11 @@ impl Model {
     /// If it does not.
     pub fn check_fails<T: Send + Sync + 'static>(
         self,
-        make: impl Fn() -> T + Send + Sync + 'static,
+        start: impl Start<T>,
         threads: &[fn(&T)],
         after: fn(&T),
     ) -> String {
-        let run = std::panic::AssertUnwindSafe(|| self.check(make, threads, after));
+        let run = std::panic::AssertUnwindSafe(|| self.check(start, threads, after));
         match std::panic::catch_unwind(run) {
             Ok(outcome) => panic!("{outcome} did not notice {:?}", self.mistake),
             Err(payload) => payload

@@ -7,9 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::mem::ManuallyDrop;
 
-/// Reads after which a lock that adapts to being read (BRAVO) has done so. Not one more: a read
-/// through the table would hash the address that the lock has while it is made, on a stack that is
-/// elsewhere in each execution.
+/// Reads after which a lock that adapts to being read (BRAVO) has done so.
 const WARM_UP: usize = 16;
 
 /// A lock and what it protects: how many writes there were.
@@ -26,15 +24,6 @@ unsafe impl<R: Sync> Sync for Shared<R> {}
 impl<R: RawRwLock> Shared<R> {
     fn new() -> Self {
         Shared { lock: R::new_in(), writes: UnsafeCell::new(0), readers: AtomicUsize::new(0) }
-    }
-
-    /// With a lock that has been read many times.
-    fn warm() -> Self {
-        let shared = Self::new();
-        for _ in 0..WARM_UP {
-            reads(&shared);
-        }
-        shared
     }
 
     /// The reader's section, and its end.
@@ -58,6 +47,23 @@ impl<R: RawRwLock> Shared<R> {
         // SAFETY: called when the threads are gone.
         self.writes.with(|writes| unsafe { *writes })
     }
+}
+
+/// Makes the lock one that has been read many times, and then once more.
+fn warm<R: RawRwLock>(shared: &Shared<R>) {
+    (0..=WARM_UP).for_each(|_| reads(shared));
+}
+
+/// The next read but one makes it such a lock.
+fn nearly_warm<R: RawRwLock>(shared: &Shared<R>) {
+    (2..WARM_UP).for_each(|_| reads(shared));
+}
+
+/// A lock that has been warm, has been written, and will look at the clock at the next read.
+fn cooled<R: RawRwLock>(shared: &Shared<R>) {
+    warm(shared);
+    writes(shared);
+    (1..WARM_UP).for_each(|_| reads(shared));
 }
 
 fn reads<R: RawRwLock>(shared: &Shared<R>) {
@@ -152,14 +158,14 @@ fn is_bravo<R: RawRwLock>() -> bool {
 #[test]
 fn reader_and_writer() {
     for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
 }
 
 /// Twice each; up to 4 preemptions.
 #[test]
 fn reader_and_writer_twice() {
     for_each_rwlock!(R => Model::new(4).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads_twice, writes_twice],
         free_after::<R, 2>
     ));
@@ -180,12 +186,12 @@ fn readers_in_company() {
         free_after::<R, 0>
     ));
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(3).with_reader_slots(1).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
     ));
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(3).with_reader_slots(4).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
     ));
@@ -206,12 +212,12 @@ fn two_readers_and_writer() {
 #[test]
 fn revocation_from_two_readers() {
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_reader_slots(1).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, reads, writes],
         free_after::<R, 1>
     ));
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_reader_slots(2).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, reads, writes],
         free_after::<R, 1>
     ));
@@ -221,29 +227,40 @@ fn revocation_from_two_readers() {
 #[test]
 fn reader_and_two_writers() {
     for_each_rwlock!(R => Model::new(2).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, writes, writes],
         free_after::<R, 2>
     ));
 }
 
-/// A reader whose time comes after a revocation biases the lock again, while another writer comes;
-/// up to 2 preemptions. The clock may jump at any moment.
+/// Two readers that set the bias, or count up to it, one of which then uses it, and a writer; up to 2
+/// preemptions.
+#[test]
+fn bias_appears() {
+    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).check(
+        (Shared::<R>::new, nearly_warm::<R>),
+        &[reads_twice, reads, writes],
+        free_after::<R, 1>
+    ));
+}
+
+/// A reader that comes when the time after a revocation is over, or not yet, biases the lock again
+/// and uses it, while another writer comes; up to 2 preemptions. Time may jump at any moment.
 #[test]
 fn bias_comes_back() {
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_clock().check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, cooled::<R>),
         &[reads_twice, writes_twice],
-        free_after::<R, 2>
+        free_after::<R, 3>
     ));
 }
 
 /// Attempts against holders and each other; every interleaving.
 #[test]
 fn attempts() {
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[tries_read, writes], works_after));
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[reads, tries_write], works_after));
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::warm, &[writes, tries_write], works_after));
+    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[tries_read, writes], works_after));
+    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, tries_write], works_after));
+    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[writes, tries_write], works_after));
     for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[tries_read, tries_write], works_after));
 }
 
@@ -252,7 +269,7 @@ fn attempts() {
 #[test]
 fn writer_after_failed_attempt() {
     for_each_rwlock!(R => Model::new(4).check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, |shared| {
             tries_write(shared);
             writes(shared);
@@ -271,12 +288,12 @@ fn deadlines() {
         works_after
     ));
     for_each_rwlock!(R => Model::new(2).with_clock().check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, writes_until],
         works_after
     ));
     for_each_rwlock!(R => Model::new(1).with_clock().check(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, writes_until, reads],
         works_after
     ));
@@ -286,8 +303,16 @@ fn deadlines() {
 type Mortal<R> = Shared<ManuallyDrop<R>>;
 
 fn mortal<R: RawRwLock>() -> Mortal<R> {
-    let Shared { lock, writes, readers } = Shared::<R>::warm();
+    let Shared { lock, writes, readers } = Shared::<R>::new();
     Shared { lock: ManuallyDrop::new(lock), writes, readers }
+}
+
+fn warm_mortal<R: RawRwLock>(shared: &Mortal<R>) {
+    for _ in 0..=WARM_UP {
+        let token = shared.lock.read();
+        // SAFETY: acquired just now.
+        unsafe { shared.lock.unlock_read(token) };
+    }
 }
 
 fn destroy<R: RawRwLock>(shared: &Mortal<R>) {
@@ -347,12 +372,12 @@ fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
 #[test]
 fn destroyed_by_the_last_writer() {
     for_each_rwlock!(R => Model::exhaustive().check(
-        mortal::<R>,
+        (mortal::<R>, warm_mortal::<R>),
         &[reads_before_the_end::<R>, writes_and_destroys::<R>],
         |_| ()
     ));
     for_each_rwlock!(R => Model::exhaustive().check(
-        mortal::<R>,
+        (mortal::<R>, warm_mortal::<R>),
         &[writes_and_destroys::<R>, writes_and_destroys::<R>],
         |_| ()
     ));
@@ -365,12 +390,12 @@ fn destroyed_by_the_last_writer() {
 #[test]
 fn destroyed_by_the_last_reader() {
     for_each_rwlock!(R if !R::INFO.name.contains("pf-") => Model::exhaustive().check(
-        mortal::<R>,
+        (mortal::<R>, warm_mortal::<R>),
         &[reads_and_destroys::<R>, writes_before_the_end::<R>],
         |_| ()
     ));
     for_each_rwlock!(R if R::INFO.name.contains("pf-") => Model::exhaustive().check_fails(
-        mortal::<R>,
+        (mortal::<R>, warm_mortal::<R>),
         &[reads_and_destroys::<R>, writes_before_the_end::<R>],
         |_| ()
     ));
@@ -380,7 +405,7 @@ fn destroyed_by_the_last_reader() {
 #[test]
 fn finds_relaxed_release() {
     for_each_rwlock!(R => Model::new(2).with_mistake(Mistake::RelaxedRelease).check_fails(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, writes],
         free_after::<R, 1>
     ));
@@ -390,7 +415,7 @@ fn finds_relaxed_release() {
 #[test]
 fn finds_relaxed_acquire() {
     for_each_rwlock!(R => Model::new(2).with_mistake(Mistake::RelaxedAcquire).check_fails(
-        Shared::<R>::warm,
+        (Shared::<R>::new, warm::<R>),
         &[reads, writes],
         free_after::<R, 1>
     ));
@@ -401,7 +426,7 @@ fn finds_relaxed_acquire() {
 fn finds_blind_revocation() {
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(2)
         .with_mistake(Mistake::BlindScan)
-        .check_fails(Shared::<R>::warm, &[reads, writes], free_after::<R, 1>));
+        .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
 }
 
 /// Seeded: reader and revoking writer do not order their stores before their loads, so each may
@@ -410,5 +435,5 @@ fn finds_blind_revocation() {
 fn finds_missing_fence_of_revocation() {
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(2)
         .with_mistake(Mistake::NoSeqCst)
-        .check_fails(Shared::<R>::warm, &[reads, writes], free_after::<R, 1>));
+        .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
 }
