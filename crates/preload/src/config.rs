@@ -4,7 +4,7 @@
 //! allocates, takes a lock that is interposed, or depends on Rust's runtime.
 
 use crate::table::{pass, resolve};
-use crate::{cond, fork, holds, mutex, rwlock, spin, stats};
+use crate::{cond, fork, holds, hot, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::machine::{Machine, Native};
@@ -59,6 +59,9 @@ fn set_up() {
             spin::install(name, stats);
             cond::install(stats);
             crate::c11::install();
+            if hot::is_favourite(name) && !stats {
+                fork::set_favourite();
+            }
         }
         Some(name) => refuse("LATCHWORK_MUTEX", name),
         None => {

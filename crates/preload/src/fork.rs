@@ -15,7 +15,7 @@
 //! already repaired, or about to be, when the application's child handler releases it. That is why
 //! `__register_atfork` is interposed.
 
-use crate::abi::{LOW, SEEN};
+use crate::abi::{LOW, Mutex, SEEN};
 use crate::table::{REAL, Slot};
 use crate::{holds, place, stats};
 use core::ptr::null_mut;
@@ -26,6 +26,23 @@ use latchwork::mutex::{RawMutex, ttas::RawTtas};
 /// The word of a normal object that needs nothing done: the current generation in the high half,
 /// and [`SEEN`] if statistics are on.
 static NORMAL: AtomicU32 = AtomicU32::new(0);
+
+/// [`NORMAL`] if mutexes are `shfl` and uncounted, for the entry points in `hot`; else
+/// [`NOBODY`].
+static FAVOURITE: AtomicU32 = AtomicU32::new(NOBODY);
+
+/// A word that no mutex has: all of glibc's flags, but not a destroyed one's.
+const NOBODY: u32 = LOW;
+
+/// Whether the mutex is a normal one of the favourite lock, and there is nothing to do about it.
+#[inline(always)]
+pub(crate) fn is_favourite(m: &Mutex) -> bool {
+    m.kind.load(Relaxed) == FAVOURITE.load(Relaxed)
+}
+
+pub(crate) fn set_favourite() {
+    FAVOURITE.store(normal(), Relaxed);
+}
 
 static REPAIR: RawTtas<Native> = RawTtas::new();
 
@@ -96,6 +113,9 @@ unsafe extern "C" fn child() {
     unsafe { parent() };
     // Wraps after 65,536 nested forks.
     NORMAL.fetch_add(LOW + 1, Relaxed);
+    if FAVOURITE.load(Relaxed) != NOBODY {
+        set_favourite();
+    }
     stats::after_fork();
     // BRAVO's table names readers that are gone; ours are entered again below.
     for slot in Native::visible_readers() {

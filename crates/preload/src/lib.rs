@@ -47,6 +47,7 @@ mod cond;
 mod config;
 mod fork;
 mod holds;
+mod hot;
 mod mutex;
 mod place;
 mod rwlock;

@@ -230,8 +230,11 @@ unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
     }
 }
 
+/// # Safety
+///
+/// As [`acquire_fast`].
 #[inline(always)]
-unsafe fn release<L: RawMutex<Machine = Native>>(m: &Mutex) {
+pub(crate) unsafe fn release<L: RawMutex<Machine = Native>>(m: &Mutex) {
     // SAFETY: as for the caller; while the lock is held, the word is what `keep` stored.
     unsafe {
         let lock = raw::<L>(m);
@@ -317,16 +320,25 @@ pub(crate) fn is_foreign(m: &Mutex) -> bool {
     m.kind.load(Relaxed) & FOREIGN != 0
 }
 
+/// The uncontended acquisition of a normal mutex.
+///
+/// # Safety
+///
+/// It is a normal mutex of ours, of the current generation.
+#[inline(always)]
+pub(crate) unsafe fn acquire_fast<L: RawMutex<Machine = Native>>(m: &Mutex) -> bool {
+    // SAFETY: from the caller.
+    let Some(token) = (unsafe { raw::<L>(m) }).try_lock_weak() else { return false };
+    keep::<L>(m, token);
+    true
+}
+
 // The fast paths have one way out of line each, a jump: no stack frame.
 
 unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        if !STATS
-            && (*m).kind.load(Relaxed) == fork::normal()
-            && let Some(token) = raw::<L>(&*m).try_lock_weak()
-        {
-            keep::<L>(&*m, token);
+        if !STATS && (*m).kind.load(Relaxed) == fork::normal() && acquire_fast::<L>(&*m) {
             return 0;
         }
         lock_slow::<L, STATS>(m)

@@ -166,8 +166,8 @@ interface! {
     mutex_destroy(m: MutexPtr) -> c_int =
         pthread_mutex_destroy ["@@GLIBC_2.2.5"] __pthread_mutex_destroy ["@GLIBC_2.2.5"],
         real "pthread_mutex_destroy" "GLIBC_2.2.5";
-    mutex_lock(m: MutexPtr) -> c_int =
-        pthread_mutex_lock ["@@GLIBC_2.2.5"] __pthread_mutex_lock ["@GLIBC_2.2.5"],
+    // The symbols of these two are in `hot`.
+    mutex_lock(m: MutexPtr) -> c_int =,
         real "pthread_mutex_lock" "GLIBC_2.2.5";
     mutex_trylock(m: MutexPtr) -> c_int =
         pthread_mutex_trylock ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_mutex_trylock ["@GLIBC_2.2.5"],
@@ -178,8 +178,7 @@ interface! {
     mutex_clocklock(m: MutexPtr, clock: ClockId, time: Time) -> c_int =
         pthread_mutex_clocklock ["@@GLIBC_2.34", "@GLIBC_2.30"],
         real "pthread_mutex_clocklock" "GLIBC_2.30";
-    mutex_unlock(m: MutexPtr) -> c_int =
-        pthread_mutex_unlock ["@@GLIBC_2.2.5"] __pthread_mutex_unlock ["@GLIBC_2.2.5"],
+    mutex_unlock(m: MutexPtr) -> c_int =,
         real "pthread_mutex_unlock" "GLIBC_2.2.5";
 
     rwlock_init(l: RwLockPtr, attr: AttrPtr) -> c_int =
