@@ -171,7 +171,7 @@ fn end(output: &str) -> &str {
     &output[start..]
 }
 
-/// Whether [`write`] has a chance: minutes of measuring must not end in "permission denied".
+/// Whether [`write()`] has a chance: minutes of measuring must not end in "permission denied".
 pub fn check(path: &Path) -> Result<()> {
     if path == Path::new("-") {
         return Ok(());
