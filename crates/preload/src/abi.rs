@@ -11,7 +11,7 @@ use libc::{c_int, timespec};
 /// Bytes for the raw lock at the start of a mutex.
 pub(crate) const MUTEX_SPACE: usize = 16;
 /// Bytes for the raw lock at the start of a rwlock.
-pub(crate) const RWLOCK_SPACE: usize = 28;
+pub(crate) const RWLOCK_SPACE: usize = 32;
 
 /// `pthread_mutex_t` and `mtx_t`.
 #[repr(C, align(8))]
@@ -31,16 +31,25 @@ pub(crate) struct Mutex {
 /// `pthread_rwlock_t`.
 #[repr(C, align(8))]
 pub(crate) struct RwLock {
+    /// glibc's `__shared` is at 28: nonzero means process-shared, and glibc's, as long as
+    /// [`SEEN`] is not set.
     pub raw: UnsafeCell<[u8; RWLOCK_SPACE]>,
-    /// glibc's `__shared`: nonzero means process-shared, and glibc's.
-    pub shared: AtomicU32,
     /// The thread that has it for writing.
     pub owner: AtomicUsize,
     /// What the raw lock's `unlock_write` needs.
     pub token: AtomicUsize,
-    /// Low half: glibc's kind, which we ignore, plus [`SEEN`]. High half: the fork generation.
+    /// Low half: [`SEEN`], once the object is known to be ours; before that glibc's kind, which we
+    /// ignore. High half: the fork generation.
     pub flags: AtomicU32,
     _padding: u32,
+}
+
+impl RwLock {
+    /// glibc's `__shared`; bytes of the raw lock in an object of ours.
+    pub(crate) fn shared(&self) -> &AtomicU32 {
+        // SAFETY: four aligned bytes of the object, which everybody accesses as atomics.
+        unsafe { &*self.raw.get().cast::<u8>().add(28).cast() }
+    }
 }
 
 /// `pthread_cond_t` and `cnd_t`.
@@ -59,7 +68,7 @@ pub(crate) struct Cond {
 const _: () = {
     assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56 && size_of::<Cond>() == 48);
     assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Cond, flags) == 40);
-    assert!(core::mem::offset_of!(RwLock, shared) == 28 && core::mem::offset_of!(RwLock, flags) == 48);
+    assert!(core::mem::offset_of!(RwLock, flags) == 48);
 };
 
 // glibc's `__kind`, low bits.
@@ -72,7 +81,7 @@ pub(crate) const FOREIGN: u32 = 0xf0;
 pub(crate) const ROBUST: u32 = 0x10;
 pub(crate) const PRIORITY: u32 = 0x60;
 
-/// Statistics have counted this object.
+/// Mutex and condition variable: statistics have counted this object. Rwlock: it is ours.
 pub(crate) const SEEN: u32 = 0x8000;
 /// The condition variable's deadlines are on the monotonic clock.
 pub(crate) const MONOTONIC: u32 = 2;

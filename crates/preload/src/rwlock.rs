@@ -13,7 +13,7 @@
 use crate::abi::*;
 use crate::table::{Attr, REAL, install};
 use crate::{cancel, fork, holds, place, stats};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{Ordering::*, fence};
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork::mutex::Token;
 use latchwork::rwlock::RawRwLock;
@@ -68,7 +68,7 @@ unsafe extern "C" fn init<const STATS: bool>(l: *mut RwLock, attr: *const Attr) 
         if STATS {
             stats::object(stats::RWLOCK);
         }
-        (*l).flags.store(fork::normal(), Relaxed);
+        (*l).flags.store(normal(), Relaxed);
     }
     0
 }
@@ -89,38 +89,47 @@ unsafe extern "C" fn destroy<R: RawRwLock<Machine = Native>, const STATS: bool>(
     0
 }
 
+/// The flags of an object of ours about which there is nothing to do.
+#[inline(always)]
+fn normal() -> u32 {
+    fork::normal() | SEEN
+}
+
 /// Whether the object is ours and there is nothing to do about it.
 #[inline(always)]
 fn ready(l: &RwLock) -> bool {
-    (l.flags.load(Relaxed) ^ fork::normal()) | l.shared.load(Relaxed) == 0
+    l.flags.load(Relaxed) == normal()
 }
 
-/// Repairs, counts, normalises; `true` if the object is glibc's.
+/// Repairs, counts, claims; `true` if the object is glibc's.
 #[cold]
 #[inline(never)]
 unsafe fn make_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(l: &RwLock) -> bool {
     loop {
-        if l.shared.load(Relaxed) != 0 {
-            if STATS {
-                stats::foreign_call(stats::RWLOCK_SHARED);
-            }
-            return true;
-        }
         let word = l.flags.load(Acquire);
-        if !fork::is_current(word) {
+        if word & SEEN != 0 {
+            if fork::is_current(word) {
+                return false;
+            }
             // SAFETY: repairs are serialised, and nobody uses the object before it is repaired.
             fork::repair(&l.flags, |_| unsafe { mend::<R>(l) });
-            continue;
-        }
-        if word == fork::normal() {
-            return false;
-        }
-        // The kind of a static initialiser, or not yet counted.
-        if l.flags.compare_exchange(word, fork::normal(), Relaxed, Relaxed).is_ok()
-            && STATS
-            && word & SEEN == 0
-        {
-            stats::object(stats::RWLOCK);
+        } else if l.shared().load(Relaxed) != 0 {
+            // (B) pairs with the fence below: if what we saw is the raw lock of an object that
+            // another thread has claimed meanwhile, we see the claim.
+            fence(SeqCst);
+            if l.flags.load(Relaxed) & SEEN == 0 {
+                if STATS {
+                    stats::foreign_call(stats::RWLOCK_SHARED);
+                }
+                return true;
+            }
+        } else if l.flags.compare_exchange(word, normal(), Relaxed, Relaxed).is_ok() {
+            // From a static initialiser, and never used: nothing to repair. (B) the claim comes
+            // before any use of the raw lock.
+            fence(SeqCst);
+            if STATS {
+                stats::object(stats::RWLOCK);
+            }
         }
     }
 }

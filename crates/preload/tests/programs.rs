@@ -28,21 +28,24 @@ fn scratch() -> PathBuf {
 /// The library as users get it: the release profile aborts on panic, which cancellation needs.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        // A directory of its own: the outer cargo holds the lock of the usual one.
-        let target = scratch().join("library");
-        let output = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--manifest-path"])
-            .arg(manifest().join("Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            .env_remove("RUSTC_WORKSPACE_WRAPPER")
-            .env_remove("CARGO_BUILD_TARGET")
-            .output()
-            .expect("cargo runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        target.join("release/liblatchwork_preload.so")
-    })
+    LIBRARY.get_or_init(|| build("library", &[]))
+}
+
+fn build(directory: &str, more: &[&str]) -> PathBuf {
+    // A directory of its own: the outer cargo holds the lock of the usual one.
+    let target = scratch().join(directory);
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--manifest-path"])
+        .arg(manifest().join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .args(more)
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_BUILD_TARGET")
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    target.join("release/liblatchwork_preload.so")
 }
 
 /// Compiles `source`, with more arguments if need be. `None`: there is no compiler, which is
@@ -79,15 +82,16 @@ struct Setting {
     /// Libraries to preload beside ours.
     beside: Vec<PathBuf>,
     stats: Option<String>,
+    library: PathBuf,
 }
 
 impl Setting {
     fn new(mutex: &'static str, rwlock: &'static str) -> Self {
-        Setting { mutex, rwlock, beside: Vec::new(), stats: None }
+        Setting { mutex, rwlock, beside: Vec::new(), stats: None, library: library().into() }
     }
 
     fn run(&self, program: &Path) -> Output {
-        let mut preload = library().as_os_str().to_owned();
+        let mut preload = self.library.as_os_str().to_owned();
         for library in &self.beside {
             preload.push(":");
             preload.push(library);
@@ -197,6 +201,26 @@ programs! {
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
 }
 
+/// Locks that are too big for their objects.
+#[test]
+fn locks_out_of_place() {
+    let library = build("library-out-of-place", &["--features", "out-of-place"]);
+    for source in ["mutex.c", "rwlock.c", "fork.c", "early.c"] {
+        let early = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
+        let mut more = Vec::new();
+        let Some(needed) = compile("early.c", "libearly_out_of_place.so", &early) else { return };
+        if source == "early.c" {
+            more.push(needed.as_os_str());
+        }
+        let Some(program) = compile(source, &format!("out_of_place_{source}"), &more) else { return };
+        for (mutex, rwlock) in [("shfl", "bravo-pf-q"), ("mcs", "pf-t")] {
+            let mut setting = Setting::new(mutex, rwlock);
+            setting.library = library.clone();
+            setting.check(&program);
+        }
+    }
+}
+
 #[test]
 fn before_and_after_main() {
     let library = compile("early.c", "libearly.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
@@ -227,12 +251,10 @@ fn other_allocators_preloaded_beside_us() {
         };
         for source in sources {
             let Some(program) = compile(source, &format!("allocator_{source}"), &[]) else { return };
-            for mutex in [default_mutex(), "mcs"] {
-                let rwlock = names(Kind::RwLock).last().copied().unwrap_or("glibc");
-                let mut setting = Setting::new(mutex, rwlock);
-                setting.beside = vec![path.clone()];
-                setting.check(&program);
-            }
+            let rwlock = names(Kind::RwLock).last().copied().unwrap_or("glibc");
+            let mut setting = Setting::new(default_mutex(), rwlock);
+            setting.beside = vec![path.clone()];
+            setting.check(&program);
         }
     }
 }
