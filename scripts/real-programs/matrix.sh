@@ -199,7 +199,7 @@ run_matrix() {
             if [[ $STATUS == ok ]]; then
                 [[ $mutex$rwlock != glibcglibc ]] || base=$FIGURE
                 printf 'ok %12.0f %s, %s x glibc, %d.%d s\n' "$FIGURE" "$unit" \
-                    "$([[ -z $base ]] || printf %.2f "$(calc "$FIGURE / $base")")" $((WALL / 1000)) $((WALL % 1000 / 100))
+                    "$([[ -z $base ]] || printf %.3g "$(calc "$FIGURE / $base")")" $((WALL / 1000)) $((WALL % 1000 / 100))
             else
                 [[ $mutex$rwlock != glibcglibc ]] || base=''
                 printf '%s %s\n' "${STATUS^^}" "$NOTE"

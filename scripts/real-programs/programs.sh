@@ -5,8 +5,9 @@
 # in a fresh empty directory. It starts the program with `locked COMMAND...` (or `serve COMMAND...`
 # for a server), leaves its output in files there, checks the result with `expect`, and ends with
 # `figure NUMBER`: one number, a rate, the more the better. $S is the length of a run in seconds. Work
-# that is counted and not timed is `$(work N)`: N times $S, chosen so that glibc needs about $S seconds
-# on two cores; a lock whose waiters only spin gets a tenth of it (see notes.md).
+# that is counted and not timed is N times $S, chosen so that glibc needs about $S seconds on two
+# cores. Where the rate does not depend on the amount it is `$(work N)`: a lock whose waiters only spin
+# gets a tenth of it (see notes.md).
 
 # name | needs | kinds of lock it calls much | unit of the figure | what it is
 PROGRAMS=(
@@ -92,9 +93,9 @@ kyoto() { # program count path...
     expect "$program" log '^ok$'
     figure "$(calc "4 * $count / $(sed -n 's/^time: //p' log)")"
 }
-run_kccachetest() { kyoto kccachetest "$(work 350000)"; }
-run_kchashtest() { kyoto kchashtest "$(work 250000)" casket.kch; }
-run_kctreetest() { kyoto kctreetest "$(work 55000)" casket.kct; }
+run_kccachetest() { kyoto kccachetest $((350000 * S)); }
+run_kchashtest() { kyoto kchashtest $((250000 * S)) casket.kch; }
+run_kctreetest() { kyoto kctreetest $((55000 * S)) casket.kct; }
 
 leveldb() { # benchmarks keys reads
     locked "$WORK/bin/leveldb_db_bench" --db="$PWD/db" --benchmarks="$1" --num="$2" --reads="$3" --threads=4 \
@@ -104,7 +105,7 @@ leveldb() { # benchmarks keys reads
     figure "$(calc "4e6 / $(sed -E 's/.*: +([0-9.]+) micros.*/\1/' line)")"
 }
 run_leveldb_empty() { leveldb readrandom 1000000 "$(work 2000000)" 0; }
-run_leveldb_filled() { leveldb fillseq,readrandom 100000 "$(work 200000)" "$(work 200000)"; }
+run_leveldb_filled() { leveldb fillseq,readrandom 20000 "$(work 200000)" "$(work 200000)"; }
 
 run_rocksdb() {
     locked db_bench --db="$PWD/db" --benchmarks=fillseq,readwhilewriting --num=50000 --threads=4 --duration="$S" \

@@ -4,7 +4,10 @@ def median: sort | if length == 0 then null
   elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
 def column: if .mutex == "glibc" then .rwlock elif .rwlock == "glibc" then .mutex else "\(.mutex) + \(.rwlock)" end;
 def unique_in_order: reduce .[] as $x ([]; if index([$x]) then . else . + [$x] end);
-def two_digits: (. * 100 | round) as $n | "\($n / 100 | floor).\($n % 100 | tostring | if length == 1 then "0" + . else . end)";
+def decimals($n): pow(10; $n) as $p | (. * $p | round) as $v
+  | "\($v / $p | floor).\($v % $p + $p | tostring | .[1:])";
+# Two digits after the point, more where that would leave nothing to see.
+def ratio: if . >= 0.1 then decimals(2) elif . >= 0.01 then decimals(3) else decimals(4) end;
 def thousands: round | tostring | [while(length > 0; .[:-3]) | .[-3:]] | reverse | join(",");
 def row: "| " + join(" | ") + " |";
 
@@ -14,7 +17,7 @@ def cell($base):
   else map(select(.status != "ok")) as $bad
     | if ($bad | length) > 0 then $bad[0].status | ascii_upcase
       elif $base == null then "ok"
-      else map(.figure) | median / $base | two_digits end
+      else map(.figure) | median / $base | ratio end
   end;
 def spread: map(select(.status == "ok").figure) | if length < 2 then "" else "\((max - min) / median * 100 | round)%" end;
 
