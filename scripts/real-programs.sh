@@ -44,8 +44,8 @@ options:
   --doc           with table: the complete page
   -n, --dry-run   with run: print what would be run, and how long it will take
 
-Each run is one of: ok; FAIL (wrong exit status or result); HANG (stopped at the limit while no
-thread was running); SLOW (stopped at the limit while still busy). With HANG and SLOW the stacks
+Each run is one of: ok; FAIL (wrong exit status or result); HANG (stopped at the limit, every
+thread asleep); SLOW (stopped at the limit, still busy). With HANG and SLOW the stacks
 are kept in DIR, if gdb is installed. Columns named after a mutex ran with glibc's rwlock, and the
 other way round. Servers run under the lock, the clients that load them do not; they listen on
 127.0.0.1 or a socket file only.

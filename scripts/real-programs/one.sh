@@ -19,15 +19,19 @@ one() {
 
 members() { ps -s "$1" -o pid= 2>/dev/null || true; }
 
-# CPU seconds of a session so far, in clock ticks.
-ticks() {
-    local pid sum=0 stat fields
-    for pid in $(members "$1"); do
-        stat=$(cat "/proc/$pid/stat" 2>/dev/null) || continue
-        read -ra fields <<<"${stat##*) }"
-        sum=$((sum + fields[11] + fields[12]))
+# Whether a session has no thread that could go on by itself: none runs, or waits for a processor or a
+# disk, in any of 20 looks over two seconds. (CPU time would not do: on a busy machine a thread that
+# spins and yields gets hardly any.)
+is_asleep() {
+    local look pid name
+    for ((look = 0; look < 20; look++)); do
+        for pid in $(members "$1"); do
+            name=$(cat "/proc/$pid/comm" 2>/dev/null) || continue
+            [[ $name != bash && $name != sh && $name != sleep ]] || continue
+            if cut -d')' -f2- "/proc/$pid/task/"*/stat 2>/dev/null | grep -q '^ [RD]'; then return 1; fi
+        done
+        sleep 0.1
     done
-    echo "$sum"
 }
 
 # Ends everything that a run has started: politely, then by force.
@@ -65,7 +69,7 @@ shrink() {
 
 # Runs a program once. Sets STATUS, FIGURE, NOTE and WALL.
 run_once() { # program mutex rwlock
-    local dir start now before status name=$1 label="$1.$2.$3"
+    local dir start now status name=$1 label="$1.$2.$3"
     dir=$(mktemp -d "$SCRATCH/latchwork.XXXXXX")
     RUN_DIR=$dir
     STATUS=fail FIGURE='' NOTE=''
@@ -77,11 +81,8 @@ run_once() { # program mutex rwlock
         sleep 0.1
         now=$(date +%s%N)
         if (((now - start) / 1000000000 >= LIMIT)); then
-            before=$(ticks "$SESSION")
-            sleep 2
-            # Under a twentieth of one processor: nobody works, so nobody will end it.
-            if (($(ticks "$SESSION") - before < $(getconf CLK_TCK) / 10)); then
-                STATUS=hang NOTE="stopped after $LIMIT s, no thread was running"
+            if is_asleep "$SESSION"; then
+                STATUS=hang NOTE="stopped after $LIMIT s, every thread was asleep"
             else
                 STATUS=slow NOTE="stopped after $LIMIT s, still busy"
             fi
