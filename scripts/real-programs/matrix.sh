@@ -37,7 +37,7 @@ list_programs() {
 }
 
 find_latchwork() {
-    LATCHWORK='' SPINNING=''
+    LATCHWORK='' QUEUE_SPINNING=''
     [[ $MUTEXES$RWLOCKS != nonenone ]] || return 0
     if [[ -n ${LATCHWORK_PRELOAD:-} ]]; then
         LATCHWORK_PRELOAD=$(readlink -e "$LATCHWORK_PRELOAD") || die "LATCHWORK_PRELOAD: no such file"
@@ -48,7 +48,8 @@ find_latchwork() {
     (cd "$ROOT" && cargo build --release --quiet) || die "cargo build --release failed in $ROOT"
     LATCHWORK=${CARGO_TARGET_DIR:-$ROOT/target}/release/latchwork
     [[ -x $LATCHWORK ]] || die "$LATCHWORK was not built"
-    SPINNING=$("$LATCHWORK" list --json | jq -r '.[] | select(.blocking | not).name' | paste -sd' ')
+    QUEUE_SPINNING=$("$LATCHWORK" list --json \
+        | jq -r '.[] | select((.blocking | not) and .fairness != "none").name' | paste -sd' ')
 }
 
 # The names of one kind: those asked for, else all.

@@ -58,11 +58,12 @@ stacks() { # session file
     done >"$2"
 }
 
-# How much less counted work is done under these locks.
+# How much less counted work is done under these locks: where waiters spin in a queue, and there are
+# more threads than cores, every turn may wait for a thread that is not running.
 shrink() {
     local name
     for name in "$1" "$2"; do
-        if [[ " $SPINNING " == *" $name "* ]]; then echo 10; return; fi
+        if [[ " $QUEUE_SPINNING " == *" $name "* ]]; then echo 50; return; fi
     done
     echo 1
 }
