@@ -1,0 +1,58 @@
+//! Measures mutexes: uncontended cost, throughput and longest wait under contention, and what
+//! waiters behind a long hold cost.
+//!
+//! The `contended` and `hold` commands use plain pthread calls, so that they measure whatever
+//! library answers for them; `report` runs them under each lock, interleaved, and prints the tables
+//! of `docs/performance.md`.
+
+mod contended;
+mod report;
+mod uncontended;
+
+use clap::{Parser, Subcommand};
+
+/// Measures mutexes. Figures of one run are comparable with each other, not across machines.
+#[derive(Parser)]
+#[command(after_help = "Examples:
+  cargo build --release && cargo run --release --example lockbench -- report
+  cargo run --release --example lockbench -- uncontended
+  latchwork run --mutex shfl -- target/release/examples/lockbench contended --threads 8")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Nanoseconds per lock+unlock pair, before and after the process has had a second thread.
+    Uncontended(uncontended::Options),
+    /// Throughput, longest wait and fairness of threads that do nothing but lock and unlock.
+    Contended(contended::Contended),
+    /// Processor time used by waiters while one thread holds the lock.
+    Hold(contended::Hold),
+    /// All of the above under several locks, interleaved, as Markdown tables.
+    Report(report::Options),
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match Cli::parse().command {
+        Command::Uncontended(options) => uncontended::main(&options),
+        Command::Contended(options) => contended::contended(&options),
+        Command::Hold(options) => contended::hold(&options),
+        Command::Report(options) => report::main(&options)?,
+    }
+    Ok(())
+}
+
+/// The middle one; the mean of the two middle ones of an even number.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// The smallest and the largest.
+fn range(values: &[f64]) -> (f64, f64) {
+    (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max))
+}
