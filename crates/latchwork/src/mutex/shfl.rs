@@ -10,9 +10,12 @@
 //!   see [`release_dec`](Machine::release_dec) for why no wakeup is lost though unlocking is not an
 //!   atomic read-modify-write. Whoever takes the word drops PARKED with it, so one sleep costs one
 //!   wake, not one per unlock.
-//! - *Bounded unfairness.* A head that has competed for [`STEAL_BOUND`] sets NO_STEALING, and the
-//!   lock is its own at the next unlock. A waiter with `n` others in front of it thus waits for at
-//!   most `n + 1` times (the bound, a wakeup and a holder's section).
+//! - *Bounded unfairness.* The lock can be stolen from a head for [`STEAL_BOUND`] microseconds; then
+//!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that has been
+//!   woken but is not running yet cannot do that, and on a busy machine the thief may be what keeps
+//!   it from running: WAKING makes thieves read the clock themselves, and queue (and sleep) when
+//!   the time is over. A waiter with `n` others in front of it thus waits for at most `n + 1` times
+//!   (the bound, a wakeup and a holder's section).
 //! - *Polite competition.* The head looks at the word at growing intervals: every look takes the
 //!   cache line away from the thread that is using it.
 //! - *Timed waiters* queue with nodes from the machine's type-stable pool. One that gives up marks
@@ -22,9 +25,10 @@
 //! |---|---|---|---|
 //! | LOCKED (bit 0) | held | a swap by stealer or head | `release_dec` by the holder |
 //! | NO_STEALING (bit 1) | the head is next | the head | the swap that takes the word |
+//! | WAKING (bit 2) | the head is being woken: mind the time | who wakes it, thieves keep it | the head |
 //! | PARKED (bit 31) | the head sleeps, wake it | the head | the swap that takes the word |
 //!
-//! The two hints may be lost to the unlocker's non-atomic decrement; the head looks again.
+//! The three hints may be lost to the unlocker's non-atomic decrement; the head looks again.
 //!
 //! | node | meaning | next |
 //! |---|---|---|
@@ -40,7 +44,7 @@
 
 use super::shuffle::{NumaPolicy, Policy, may_shuffle, shuffle};
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Deadline, Machine, Native, QNode, Wait, Word};
+use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -48,6 +52,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
 const NO_STEALING: u32 = 1 << 1;
+const WAKING: u32 = 1 << 2;
 const PARKED_HEAD: u32 = 1 << 31;
 
 const WAITING: u32 = 0;
@@ -56,8 +61,10 @@ const PARKED: u32 = 2;
 const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
 
-/// Nanoseconds that a head competes with stealers before it claims the next turn.
-pub const STEAL_BOUND: u64 = 100_000;
+/// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
+pub const STEAL_BOUND: u32 = 250;
+/// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
+const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues.
 const ARRIVAL_LOOKS: u32 = 8;
 /// Looks of a waiter at its node before it sleeps.
@@ -72,6 +79,8 @@ const UNFENCED_SLEEP: u64 = 1_000_000;
 /// ShflLock, blocking. See the [module documentation](self).
 pub struct RawShfl<M: Machine, P = NumaPolicy> {
     word: M::U32,
+    /// When the head became it, and steals from it; see [`micros`].
+    since: M::U32,
     tail: M::Ptr<QNode<M>>,
     policy: PhantomData<P>,
 }
@@ -79,7 +88,12 @@ pub struct RawShfl<M: Machine, P = NumaPolicy> {
 impl<P> RawShfl<Native, P> {
     /// An unlocked lock.
     pub const fn new() -> Self {
-        RawShfl { word: AtomicU32::new(FREE), tail: AtomicPtr::new(null_mut()), policy: PhantomData }
+        RawShfl {
+            word: AtomicU32::new(FREE),
+            since: AtomicU32::new(0),
+            tail: AtomicPtr::new(null_mut()),
+            policy: PhantomData,
+        }
     }
 }
 
@@ -95,28 +109,17 @@ impl<P: Policy> ConstNew for RawShfl<Native, P> {
 }
 
 impl<M: Machine, P: Policy> RawShfl<M, P> {
-    /// Takes the word if it is free of LOCKED and of the bits in `unless`.
-    fn try_word(&self, unless: u32) -> bool {
-        self.word.load(Relaxed) & (LOCKED | unless) == 0 && self.take()
-    }
-
-    /// The uncontended acquisition. A set PARKED or NO_STEALING goes the slow way.
+    /// The uncontended acquisition. With any hint set it goes the slow way.
     #[inline(always)]
     fn try_free(&self) -> bool {
-        self.word.load(Relaxed) == FREE && self.take()
-    }
-
-    /// A hint may outlive its head, one that gave up: it must not make a free lock look held.
-    #[cold]
-    fn try_lock_slow(&self) -> bool {
-        self.try_word(if self.tail.load(Relaxed).is_null() { 0 } else { NO_STEALING })
+        self.word.load(Relaxed) == FREE && self.take(0)
     }
 
     /// The one atomic instruction of an acquisition. Looks first are the caller's.
     #[inline(always)]
-    fn take(&self) -> bool {
+    fn take(&self, keep: u32) -> bool {
         // (A) pairs with the decrement in `unlock`.
-        let old = M::acquire_swap(&self.word, LOCKED);
+        let old = M::acquire_swap(&self.word, LOCKED | keep);
         if old & LOCKED == 0 {
             return true; // if we dropped a PARKED_HEAD, its unlocker has seen it and wakes
         }
@@ -128,6 +131,45 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         false
     }
 
+    /// A newcomer's attempt, past the head if there is one.
+    fn steal(&self) -> Steal {
+        let word = self.word.load(Relaxed);
+        let asleep = word & (WAKING | PARKED_HEAD) != 0;
+        if word & NO_STEALING != 0 || asleep && self.since.load(Relaxed) & STEALS == 0 && self.overdue() {
+            Steal::Refused
+        } else if word & LOCKED != 0 {
+            Steal::Held
+        } else if !asleep {
+            if self.take(0) { Steal::Taken } else { Steal::Held }
+        } else if self.take(WAKING) {
+            // Count it. Nobody else writes `since` while we hold the lock, but a waiter that makes
+            // itself or another the head without the lock; then one of the two writes is lost, and
+            // the head's turn comes early or a little late.
+            let since = self.since.load(Relaxed);
+            self.since.store(since & !STEALS | (since + 1) & STEALS, Relaxed);
+            Steal::Taken
+        } else {
+            Steal::Held
+        }
+    }
+
+    /// Whether the head has been passed over for long enough.
+    fn overdue(&self) -> bool {
+        micros::<M>().wrapping_sub(self.since.load(Relaxed) & !STEALS) > STEAL_BOUND * (STEALS + 1)
+    }
+
+    #[cold]
+    fn try_lock_slow(&self) -> bool {
+        match self.steal() {
+            Steal::Taken => true,
+            Steal::Held => false,
+            // A hint may outlive its head, one that gave up: a free lock must not look held.
+            Steal::Refused => {
+                self.tail.load(Relaxed).is_null() && self.word.load(Relaxed) & LOCKED == 0 && self.take(0)
+            }
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) {
@@ -137,16 +179,16 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// A newcomer's short wait, while there is no queue.
+    /// A newcomer's short wait, at growing intervals. It goes on while there is a queue: the
+    /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
+    /// by a thread that is awake.
     fn arrive(&self) -> bool {
-        for i in 0..M::patience(ARRIVAL_LOOKS) {
-            if self.try_word(NO_STEALING) {
-                return true;
+        for look in 0..M::patience(ARRIVAL_LOOKS) {
+            match self.steal() {
+                Steal::Taken => return true,
+                Steal::Refused => return false,
+                Steal::Held => M::pause(1 << look),
             }
-            if !self.tail.load(Relaxed).is_null() {
-                return false;
-            }
-            M::pause(1 << (i / 2));
         }
         false
     }
@@ -178,7 +220,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         node.group.store(P::group::<M>(), Relaxed);
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
-        if !before.is_null() {
+        if before.is_null() {
+            self.since.store(micros::<M>(), Relaxed);
+        } else {
             // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the
             // node of one that gave up stays likewise.
             // (Q) pairs with the walks' and the head's loads of `next`.
@@ -224,7 +268,6 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// The head's part: `true` with the lock, `false` after the deadline.
     fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
-        let since = M::now(crate::machine::Clock::Monotonic);
         let mut claimed = false;
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
@@ -232,8 +275,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if may_shuffle::<M, P>(node, true) {
                 self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
             }
-            if self.try_word(0) {
+            let word = self.word.load(Relaxed);
+            if word & LOCKED == 0 && self.take(0) {
                 return true;
+            }
+            if word & WAKING != 0 {
+                self.word.fetch_and(!WAKING, Relaxed);
             }
             M::pause(pause);
             if pause < M::patience(HEAD_PAUSE.1) {
@@ -244,13 +291,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 if claimed {
                     self.word.fetch_and(!NO_STEALING, Relaxed);
                 }
-                return self.try_word(0);
+                return self.word.load(Relaxed) & LOCKED == 0 && self.take(0);
             }
-            if claimed || M::now(crate::machine::Clock::Monotonic).saturating_sub(since) > STEAL_BOUND {
-                claimed = true;
-                if self.word.load(Relaxed) & NO_STEALING == 0 {
-                    self.word.fetch_or(NO_STEALING, Relaxed);
-                }
+            claimed = claimed || self.overdue();
+            if claimed && self.word.load(Relaxed) & NO_STEALING == 0 {
+                self.word.fetch_or(NO_STEALING, Relaxed);
             }
             looks += 1;
             if looks >= M::patience(HEAD_LOOKS) {
@@ -283,6 +328,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Stops being the head: the next waiter that is still there becomes it.
     fn leave(&self, node: &QNode<M>) {
         let mut current = node;
+        // For the next head, if there is one; (R) makes it visible to it.
+        self.since.store(micros::<M>(), Relaxed);
         loop {
             let mut next = current.next.load(Acquire); // (Q)
             let mut last = false;
@@ -306,6 +353,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 // SAFETY: an abandoned node is ours to release.
                 ABANDONED => current = unsafe { &*next },
                 PARKED => {
+                    self.word.fetch_or(WAKING, Relaxed);
                     M::wake(status, 1);
                     return;
                 }
@@ -333,6 +381,22 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 }
 
+/// What became of an attempt to steal.
+enum Steal {
+    /// The lock is ours.
+    Taken,
+    /// Somebody has it.
+    Held,
+    /// It is the head's turn.
+    Refused,
+}
+
+/// Now, as `since` keeps it: microseconds of 1024 ns in the upper bits (they wrap after 4.6 minutes
+/// and are compared by difference), no steals in the lower ones.
+fn micros<M: Machine>() -> u32 {
+    ((M::now(Clock::Monotonic) >> 10) as u32).wrapping_mul(STEALS + 1)
+}
+
 /// How a queued acquisition ended, and whose the node is.
 enum Outcome {
     /// Has the lock; has left the queue.
@@ -353,13 +417,18 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.1 ms per queue position; FIFO per NUMA node",
+        fairness: "stealing for at most 0.25 ms per queue position; FIFO per NUMA node",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
 
     fn new_in() -> Self {
-        RawShfl { word: M::U32::new(FREE), tail: M::Ptr::new(null_mut()), policy: PhantomData }
+        RawShfl {
+            word: M::U32::new(FREE),
+            since: M::U32::new(0),
+            tail: M::Ptr::new(null_mut()),
+            policy: PhantomData,
+        }
     }
 
     #[inline]
