@@ -62,7 +62,7 @@ const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
 
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
-pub const STEAL_BOUND: u32 = 250;
+pub const STEAL_BOUND: u32 = 500;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
 const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues.
@@ -70,7 +70,11 @@ const ARRIVAL_LOOKS: u32 = 8;
 /// Looks of a waiter at its node before it sleeps.
 const NODE_LOOKS: u32 = 256;
 /// Spin hints between two looks of the head, at first and at most.
-const HEAD_PAUSE: (u32, u32) = (1, 64);
+const HEAD_PAUSE: (u32, u32) = (1, 128);
+/// Looks at a free word before the head believes that it is idle.
+const IDLE_LOOKS: u32 = 3;
+/// Spin hints between them; together longer than it takes to move a cache line twice.
+const IDLE_PAUSE: u32 = 8;
 /// Looks of the head that found the lock held, at the longest pause, before it sleeps.
 const HEAD_LOOKS: u32 = 32;
 /// A sleep when the heavy fence was refused.
@@ -135,10 +139,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn steal(&self) -> Steal {
         let word = self.word.load(Relaxed);
         let asleep = word & (WAKING | PARKED_HEAD) != 0;
-        if word & NO_STEALING != 0 || asleep && self.since.load(Relaxed) & STEALS == 0 && self.overdue() {
+        if asleep && self.since.load(Relaxed) & STEALS == 0 && self.overdue() {
             Steal::Refused
-        } else if word & LOCKED != 0 {
-            Steal::Held
+        } else if word & (LOCKED | NO_STEALING) != 0 {
+            Steal::Held // a claim by a head that is awake is over in a moment: worth a few looks
         } else if !asleep {
             if self.take(0) { Steal::Taken } else { Steal::Held }
         } else if self.take(WAKING) {
@@ -162,9 +166,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn try_lock_slow(&self) -> bool {
         match self.steal() {
             Steal::Taken => true,
-            Steal::Held => false,
             // A hint may outlive its head, one that gave up: a free lock must not look held.
-            Steal::Refused => {
+            Steal::Held | Steal::Refused => {
                 self.tail.load(Relaxed).is_null() && self.word.load(Relaxed) & LOCKED == 0 && self.take(0)
             }
         }
@@ -276,7 +279,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
             }
             let word = self.word.load(Relaxed);
-            if word & LOCKED == 0 && self.take(0) {
+            if word & LOCKED == 0 && (claimed || self.is_idle()) && self.take(0) {
                 return true;
             }
             if word & WAKING != 0 {
@@ -296,6 +299,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             claimed = claimed || self.overdue();
             if claimed && self.word.load(Relaxed) & NO_STEALING == 0 {
                 self.word.fetch_or(NO_STEALING, Relaxed);
+                pause = HEAD_PAUSE.0;
             }
             looks += 1;
             if looks >= M::patience(HEAD_LOOKS) {
@@ -303,6 +307,15 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 looks = 0;
             }
         }
+    }
+
+    /// Whether the lock is unused, and not merely between two sections of a thread that has it in
+    /// its cache: taking it from there costs two cache misses and often a wakeup of the next head.
+    fn is_idle(&self) -> bool {
+        (0..M::patience(IDLE_LOOKS)).all(|_| {
+            M::pause(IDLE_PAUSE);
+            self.word.load(Relaxed) & LOCKED == 0
+        })
     }
 
     /// Sleeps until the next unlock.
@@ -417,7 +430,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.25 ms per queue position; FIFO per NUMA node",
+        fairness: "stealing for at most 0.5 ms per queue position; FIFO per NUMA node",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
