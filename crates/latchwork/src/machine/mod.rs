@@ -149,6 +149,14 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// it is unlocked): an implementation must only use the address.
     fn wake(word: *const Self::U32, count: u32) -> usize;
 
+    /// If `*from == expected`, moves the longest sleeper on `from` to `to`, without waking it: the
+    /// next [`wake`](Machine::wake) of `to` does. A machine that cannot do so wakes it now. Like
+    /// `wake`, this only uses the address of `from`.
+    fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
+        let _ = (expected, to);
+        Self::wake(from, 1);
+    }
+
     /// The hot side of the asymmetric fence: orders earlier stores before later loads *with
     /// respect to a* [`heavy_fence`](Machine::heavy_fence) on another thread.
     fn light_fence();

@@ -16,8 +16,11 @@
 //!   it from running: WAKING makes thieves read the clock themselves, and queue (and sleep) when
 //!   the time is over. A waiter with `n` others in front of it thus waits for at most `n + 1` times
 //!   (the bound, a wakeup and a holder's section).
-//! - *Polite competition.* The head looks at the word at growing intervals: every look takes the
-//!   cache line away from the thread that is using it.
+//! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
+//!   the word (a futex requeue), so that it is the unlock that wakes it.
+//! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
+//!   free twice in a row: every look, and every change of hands, takes the cache line away from the
+//!   thread that is using it.
 //! - *Timed waiters* queue with nodes from the machine's type-stable pool. One that gives up marks
 //!   its node ABANDONED; whoever makes it the head passes on to the next and releases the node.
 //!
@@ -34,7 +37,7 @@
 //! |---|---|---|
 //! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
 //! | SPINNING | spins; will be head soon | as WAITING |
-//! | PARKED | sleeps | SPINNING, READY, with a wake; ABANDONED (itself) |
+//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock; ABANDONED (itself) |
 //! | READY | is the head | |
 //! | ABANDONED | gave up; its owner has left | READY, and released |
 //!
@@ -65,18 +68,19 @@ const ABANDONED: u32 = 4;
 pub const STEAL_BOUND: u32 = 500;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
 const STEALS: u32 = 15;
-/// Looks at the word before a newcomer queues.
-const ARRIVAL_LOOKS: u32 = 8;
-/// Looks of a waiter at its node before it sleeps.
-const NODE_LOOKS: u32 = 256;
+/// Looks at the word before a newcomer queues, and spin hints between them at most.
+const ARRIVAL: (u32, u32) = (24, 8);
 /// Spin hints between two looks of the head, at first and at most.
 const HEAD_PAUSE: (u32, u32) = (1, 128);
-/// Looks at a free word before the head believes that it is idle.
-const IDLE_LOOKS: u32 = 3;
-/// Spin hints between them; together longer than it takes to move a cache line twice.
-const IDLE_PAUSE: u32 = 8;
-/// Looks of the head that found the lock held, at the longest pause, before it sleeps.
+/// Looks of the head, at the longest pause, before it sleeps.
 const HEAD_LOOKS: u32 = 32;
+/// Looks of a waiter at its node before it sleeps.
+const NODE_LOOKS: u32 = 256;
+/// Second looks at a free word, and spin hints before each, until a newcomer and a head believe
+/// that it is idle; see [`RawShfl::is_idle`]. Tuned on a two-processor Zen 4 against two extremes:
+/// threads that do nothing but lock (more is better) and threads that think (less is better).
+const ARRIVAL_IDLE: (u32, u32) = (1, 5);
+const HEAD_IDLE: (u32, u32) = (4, 8);
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -186,12 +190,17 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
     /// by a thread that is awake.
     fn arrive(&self) -> bool {
-        for look in 0..M::patience(ARRIVAL_LOOKS) {
-            match self.steal() {
-                Steal::Taken => return true,
-                Steal::Refused => return false,
-                Steal::Held => M::pause(1 << look),
+        let mut pause = 1;
+        for look in 0..M::patience(ARRIVAL.0) {
+            if look == 0 || self.is_idle(ARRIVAL_IDLE) {
+                match self.steal() {
+                    Steal::Taken => return true,
+                    Steal::Refused => return false,
+                    Steal::Held => (),
+                }
             }
+            M::pause(pause);
+            pause = (pause * 2).min(ARRIVAL.1);
         }
         false
     }
@@ -235,7 +244,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
         }
         let locked = self.compete(node, deadline);
-        self.leave(node);
+        self.leave(node, locked);
         if locked { Outcome::Locked } else { Outcome::TimedOut }
     }
 
@@ -279,7 +288,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
             }
             let word = self.word.load(Relaxed);
-            if word & LOCKED == 0 && (claimed || self.is_idle()) && self.take(0) {
+            if word & LOCKED == 0 && (claimed || self.is_idle(HEAD_IDLE)) && self.take(0) {
                 return true;
             }
             if word & WAKING != 0 {
@@ -310,10 +319,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// Whether the lock is unused, and not merely between two sections of a thread that has it in
-    /// its cache: taking it from there costs two cache misses and often a wakeup of the next head.
-    fn is_idle(&self) -> bool {
-        (0..M::patience(IDLE_LOOKS)).all(|_| {
-            M::pause(IDLE_PAUSE);
+    /// its cache: to take it from there costs two cache misses and often a wakeup of the next head.
+    fn is_idle(&self, (looks, pause): (u32, u32)) -> bool {
+        (0..M::patience(looks)).all(|_| {
+            M::pause(pause);
             self.word.load(Relaxed) & LOCKED == 0
         })
     }
@@ -338,8 +347,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         M::wait(&self.word, word, deadline);
     }
 
-    /// Stops being the head: the next waiter that is still there becomes it.
-    fn leave(&self, node: &QNode<M>) {
+    /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
+    fn leave(&self, node: &QNode<M>, locked: bool) {
         let mut current = node;
         // For the next head, if there is one; (R) makes it visible to it.
         self.since.store(micros::<M>(), Relaxed);
@@ -365,6 +374,13 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             match status.swap(READY, AcqRel) {
                 // SAFETY: an abandoned node is ours to release.
                 ABANDONED => current = unsafe { &*next },
+                PARKED if locked => {
+                    // It sleeps on, as a parked head, until our own unlock wakes it. In this order:
+                    // who drops the bit from the held word wakes, and must find the sleeper.
+                    M::requeue(status, READY, &self.word);
+                    self.word.fetch_or(PARKED_HEAD, Relaxed);
+                    return;
+                }
                 PARKED => {
                     self.word.fetch_or(WAKING, Relaxed);
                     M::wake(status, 1);

@@ -71,6 +71,20 @@ pub(super) fn wake(word: *const AtomicU32, count: u32) -> usize {
     usize::try_from(woken).unwrap_or(0)
 }
 
+/// Moves one sleeper from one word to another, if the first still holds `expected`.
+pub(super) fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
+    const MOVE_ONE: usize = 1;
+    // SAFETY: FUTEX_CMP_REQUEUE reads `from` in the kernel, which reports freed memory as an error;
+    // `errno` is restored.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let op = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        libc::syscall(libc::SYS_futex, from, op, 0, MOVE_ONE, core::ptr::from_ref(to), expected);
+        *errno = saved;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +103,30 @@ mod tests {
             assert_eq!(wait(&word, 7, Some(deadline)), Wait::TimedOut);
             assert!(now(clock) >= deadline.nanos);
         }
+    }
+
+    #[test]
+    fn requeued_sleepers_wait_for_the_other_word() {
+        static FROM: AtomicU32 = AtomicU32::new(0);
+        static TO: AtomicU32 = AtomicU32::new(0);
+        let sleeper = std::thread::spawn(|| {
+            while TO.load(Ordering::Acquire) == 0 {
+                wait(&FROM, 0, None);
+            }
+        });
+        // Once somebody can be woken through `TO`, the sleep has been moved.
+        loop {
+            requeue(&FROM, 0, &TO);
+            TO.store(1, Ordering::Release);
+            if wake(&TO, 1) == 1 || sleeper.is_finished() {
+                break;
+            }
+            TO.store(0, Ordering::Release);
+            std::thread::yield_now();
+        }
+        wake(&FROM, 1);
+        sleeper.join().unwrap();
+        assert_eq!(wake(&TO, 1), 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct Native;
 
 /// Spins on one word before the waiter offers its processor to others. With more threads than
 /// cores the thread it waits for may not be running.
-const SPINS_BEFORE_YIELD: u32 = 512;
+const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// Slots in the table of visible readers (BRAVO, section 3: "4096 entries").
 const VISIBLE_READERS: usize = 4096;
@@ -190,6 +190,10 @@ unsafe impl Machine for Native {
 
     fn wake(word: *const AtomicU32, count: u32) -> usize {
         futex::wake(word, count)
+    }
+
+    fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
+        futex::requeue(from, expected, to);
     }
 
     #[inline(always)]
