@@ -492,6 +492,21 @@ unsafe impl Machine for Loom {
     }
 
     #[track_caller]
+    fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
+        let state = shared_state();
+        let source = state.bucket(from.addr());
+        let target = state.bucket(std::ptr::from_ref(to).addr());
+        fence(Ordering::SeqCst);
+        // Always in this order, and nobody else takes two.
+        let (mut source, mut target) = (source.lock().unwrap(), target.lock().unwrap());
+        // SAFETY: a sleeper is in the middle of a call on the word, so the word is there. Without
+        // one it may be gone, and there is nothing to move.
+        if !source.is_empty() && unsafe { &*from }.load(Ordering::Relaxed) == expected {
+            target.extend(source.pop_front());
+        }
+    }
+
+    #[track_caller]
     fn light_fence() {
         drop(shared_state().instructions[thread_number()].lock());
     }
