@@ -81,6 +81,8 @@ const NODE_LOOKS: u32 = 256;
 /// threads that do nothing but lock (more is better) and threads that think (less is better).
 const ARRIVAL_IDLE: (u32, u32) = (1, 5);
 const HEAD_IDLE: (u32, u32) = (4, 8);
+/// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
+const WALKS: u32 = 8;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -250,15 +252,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
     fn wait_for_head(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
+        let mut walks = 0;
         loop {
             // (R) pairs with the hand-over in `leave`.
             if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
                 return true;
             }
-            if may_shuffle::<M, P>(node, false) {
+            if walks < M::patience(WALKS) && may_shuffle::<M, P>(node, false) {
+                walks += 1;
                 self.shuffle(node, || node.status.load(Relaxed) == READY);
                 continue;
             }
+            walks = 0;
             let status = node.status.load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
             let next = if late { ABANDONED } else { PARKED };

@@ -1,6 +1,6 @@
 //! Clients of the mutexes.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model};
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
@@ -45,6 +45,18 @@ pub fn twice<L: RawMutex>(shared: &Shared<L>) {
     once(shared);
     once(shared);
 }
+
+/// A section that lasts until the others have queued up.
+fn once_for_long<L: RawMutex>(shared: &Shared<L>) {
+    let token = shared.lock.lock();
+    for _ in 0..PATIENCE_OF_HOLDER {
+        loom::thread::yield_now();
+    }
+    shared.finish(token);
+}
+
+/// Turns that a long section gives to the others.
+const PATIENCE_OF_HOLDER: u32 = 4;
 
 /// Afterwards the lock is free and works.
 pub fn free_after<L: RawMutex, const SECTIONS: usize>(shared: &Shared<L>) {
@@ -130,6 +142,25 @@ fn exclusion_of_three() {
 #[test]
 fn exclusion_of_three_and_again() {
     for_each_mutex!(L => Model::new(1).check(Shared::<L>::new, &[twice, once, once], free_after::<L, 4>));
+}
+
+/// Threads queue up behind a holder, from two NUMA nodes in turn. Four are enough for one to be moved
+/// and for a waiter that is not the head to become the shuffler; with the blocking lock that takes
+/// too long for every day. Threads take turns where they spin or sleep, and are never preempted.
+#[test]
+fn shuffled_queue() {
+    for_each_mutex!(L if L::INFO.name.starts_with("shfl") => Model::new(0).check(
+        Shared::<L>::new,
+        &[once_for_long, once, once, once],
+        free_after::<L, 4>
+    ));
+    for_each_mutex!(L if L::INFO.name == "shfl-spin" || deep() && L::INFO.name == "shfl" =>
+        Model::new(0).check(
+            Shared::<L>::new,
+            &[once_for_long, once, once, once, once],
+            free_after::<L, 5>
+        )
+    );
 }
 
 /// An attempt against a holder, and two attempts against each other, of which one must succeed;
