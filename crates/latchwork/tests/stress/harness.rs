@@ -57,7 +57,7 @@ impl Bounds {
 
     /// For locks that must not.
     pub fn for_broken() -> Self {
-        Bounds { run: Duration::from_secs(20), patience: Duration::from_secs(2) }
+        Bounds { run: Duration::from_secs(4), patience: Duration::from_secs(2) }
     }
 }
 
