@@ -63,7 +63,7 @@ stacks() { # session file
 shrink() {
     local name
     for name in "$1" "$2"; do
-        if [[ " $QUEUE_SPINNING " == *" $name "* ]]; then echo 50; return; fi
+        if [[ " $QUEUE_SPINNING " == *" $name "* ]]; then echo 10; return; fi
     done
     echo 1
 }

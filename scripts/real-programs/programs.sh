@@ -7,7 +7,7 @@
 # `figure NUMBER`: one number, a rate, the more the better. $S is the length of a run in seconds. Work
 # that is counted and not timed is N times $S, chosen so that glibc needs about $S seconds on two
 # cores. Where the rate does not depend on the amount it is `$(work N)`: a lock whose waiters spin in a
-# queue gets a fiftieth of it (see notes.md).
+# queue gets a tenth of it (see notes.md).
 
 # name | needs | kinds of lock it calls much | unit of the figure | what it is
 PROGRAMS=(
