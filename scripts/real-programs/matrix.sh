@@ -112,6 +112,14 @@ estimate() {
         '[inputs | $known[.] // $default] | add * $runs | ceil' <<<"$1"
 }
 
+# The commit that the locks were built from: the last one that changed them.
+source_commit() {
+    local commit
+    commit=$(git -C "$ROOT" log -1 --format=%h -- crates Cargo.lock 2>/dev/null) || commit=unknown
+    git -C "$ROOT" diff --quiet HEAD -- crates Cargo.lock 2>/dev/null || commit+=-dirty
+    echo "$commit"
+}
+
 machine() {
     local versions
     versions=$(for package in "${MEASURED_PACKAGES[@]}"; do
@@ -125,7 +133,7 @@ machine() {
         --arg kernel "$(uname -sr)" --arg libc "$(getconf GNU_LIBC_VERSION)" \
         --arg system "$(. /etc/os-release && echo "$PRETTY_NAME")" --arg versions "$versions" \
         --arg load "$(cut -d' ' -f1 /proc/loadavg)" --arg date "$(date -u +%F)" \
-        --arg commit "$(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo unknown)" \
+        --arg commit "$(source_commit)" \
         --argjson seconds "$SECONDS_EACH" --argjson rounds "$RUNS" --argjson limit "$LIMIT" \
         '{machine: {$cpu, $cores, $kernel, $libc, $system, load_at_start: $load}, $date, $commit, $seconds, $rounds,
           limit_s: $limit, packages: ($versions | split("\n"))}'
