@@ -26,8 +26,11 @@ pub(crate) fn is_favourite(name: &[u8]) -> bool {
 unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex; it is of the favourite's if its word says so.
     unsafe {
-        if fork::is_favourite(&*m) && mutex::acquire_fast::<Favourite>(&*m) {
-            return 0;
+        if fork::is_favourite(&*m) {
+            if mutex::acquire_fast::<Favourite>(&*m) {
+                return 0;
+            }
+            return mutex::contended::<Favourite, false>(&*m, mutex::Patience::Forever);
         }
         TABLE.mutex_lock.get()(m)
     }

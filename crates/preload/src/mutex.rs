@@ -173,7 +173,7 @@ unsafe fn mend<L: RawMutex<Machine = Native>>(m: &Mutex, kind: u32) {
 
 /// How long a caller is willing to wait.
 #[derive(Copy, Clone)]
-enum Patience {
+pub(crate) enum Patience {
     Forever,
     None,
     Until(Clock, *const timespec),
@@ -201,9 +201,14 @@ unsafe fn acquire<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, p
     }
 }
 
+/// The part of an acquisition that waits, after a failed attempt.
+///
+/// # Safety
+///
+/// As [`acquire_fast`], and the time of `patience` is valid.
 #[cold]
 #[inline(never)]
-unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
+pub(crate) unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
     m: &Mutex,
     patience: Patience,
 ) -> c_int {
@@ -221,7 +226,7 @@ unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
     };
     // SAFETY: as for the caller.
     let lock = unsafe { raw::<L>(m) };
-    match cancel::wait(deadline, || lock.lock(), |deadline| lock.lock_until(deadline)) {
+    match cancel::wait(deadline, || lock.lock_contended(), |deadline| lock.lock_until(deadline)) {
         Some(token) => {
             keep::<L>(m, token);
             0

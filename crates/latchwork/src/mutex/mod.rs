@@ -103,6 +103,11 @@ pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
         self.try_lock()
     }
 
+    /// [`lock`](RawMutex::lock), after an attempt that has just failed.
+    fn lock_contended(&self) -> Self::Token {
+        self.lock()
+    }
+
     /// Acquires unless the deadline passes first. An algorithm whose waiters cannot leave their
     /// queue (strict FIFO) polls [`try_lock`](RawMutex::try_lock) instead, outside the queue.
     fn lock_until(&self, deadline: Deadline) -> Option<Self::Token> {

@@ -193,8 +193,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// by a thread that is awake.
     fn arrive(&self) -> bool {
         let mut pause = 1;
-        for look in 0..M::patience(ARRIVAL.0) {
-            if look == 0 || self.is_idle(ARRIVAL_IDLE) {
+        // With a head asleep there is nobody to be polite to.
+        let mut eager = self.word.load(Relaxed) & (WAKING | PARKED_HEAD) != 0;
+        for _ in 0..M::patience(ARRIVAL.0) {
+            if eager || self.is_idle(ARRIVAL_IDLE) {
+                eager = false;
                 match self.steal() {
                     Steal::Taken => return true,
                     Steal::Refused => return false,
@@ -480,6 +483,10 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     #[inline(always)]
     fn try_lock_weak(&self) -> Option<()> {
         self.try_free().then_some(())
+    }
+
+    fn lock_contended(&self) {
+        self.lock_slow();
     }
 
     fn lock_until(&self, deadline: Deadline) -> Option<()> {
