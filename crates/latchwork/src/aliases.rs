@@ -23,6 +23,11 @@ pub type ShflMutex<T> = lock_api::Mutex<Api<mutex::shfl::RawShfl<Native>>, T>;
 pub type PfTRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::pf_t::RawPfT<Native>>, T>;
 /// Reader-writer lock over [`pf_q`](rwlock::pf_q).
 pub type PfQRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::pf_q::RawPfQ<Native>>, T>;
+/// Reader-writer lock over [`shfl_rw`](rwlock::shfl_rw).
+pub type ShflRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::shfl_rw::RawShflRw<Native>>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`shfl_rw`](rwlock::shfl_rw).
+pub type BravoShflRwLock<T> =
+    lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::shfl_rw::RawShflRw<Native>>>, T>;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
 pub type BravoPfTRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>>, T>;

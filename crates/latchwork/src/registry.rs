@@ -28,8 +28,10 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.mutex::<mutex::shfl::RawShfl<M>>();
     visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
     visitor.rwlock::<rwlock::pf_q::RawPfQ<M>>();
+    visitor.rwlock::<rwlock::shfl_rw::RawShflRw<M>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
+    visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
 }
 
 /// Which interface an algorithm has.

@@ -78,7 +78,7 @@ impl Policy for NoPolicy {
 }
 
 /// Whether the head may start, or a waiter was told to go on.
-pub(super) fn may_shuffle<M: Machine, P: Policy>(node: &QNode<M>, head: bool) -> bool {
+pub(crate) fn may_shuffle<M: Machine, P: Policy>(node: &QNode<M>, head: bool) -> bool {
     // (S) pairs with the hand-on at the end of `shuffle`.
     P::applies::<M>() && (node.shuffler.load(Acquire) != 0 || head && node.batch.load(Relaxed) == 0)
 }
@@ -91,7 +91,7 @@ pub(super) fn may_shuffle<M: Machine, P: Policy>(node: &QNode<M>, head: bool) ->
 ///
 /// Links are plain words: (Q) an arrival's link is a release store that the walk's loads acquire;
 /// everything behind the shuffler is written by the shuffler alone.
-pub(super) fn shuffle<M: Machine, P: Policy>(
+pub(crate) fn shuffle<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
     node: &QNode<M>,
     mut stop: impl FnMut() -> bool,

@@ -10,6 +10,7 @@ pub use crate::mutex::{Info, Token};
 pub mod bravo;
 pub mod pf_q;
 pub mod pf_t;
+pub mod shfl_rw;
 
 mod api;
 pub use api::Api;
