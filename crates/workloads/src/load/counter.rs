@@ -1,0 +1,79 @@
+//! The counter loop: acquire, add one, release, a short gap.
+//!
+//! Source: Bueso, "Scalability techniques for practical synchronization primitives", ACM Queue 12
+//! (11), 2014, section on cache-line contention (figure 1, table 2): a tight loop of acquiring and
+//! releasing one spinlock, with the threads on one socket after the other ("first fill") or on all
+//! sockets in turn ("round robin"), and the lock's memory on the threads' node or on another.
+//! Placement is the stage's (`--placement`), the memory's home is a parameter.
+//!
+//! The gap between release and the next acquire is not in the paper; without any, whoever releases
+//! has the line and wins again, and the collapse that the paper is about does not show.
+
+use crate::data::{Cell, Page};
+use crate::lock::Lock;
+use crate::measure::{self, Measured};
+use crate::stage::{Home, Stage};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// See the [module documentation](self).
+pub struct Counter {
+    gap: u64,
+    home: Home,
+}
+
+struct Shared<S: Stage, L> {
+    lock: L,
+    count: Cell<S::Machine>,
+}
+
+impl Workload for Counter {
+    const INFO: Info = Info {
+        name: "counter",
+        summary: "acquire, add one to a counter, release, in a tight loop",
+        source: "Bueso 2014, table 2",
+        shows: "what a handover costs: simple spinlocks collapse as threads and sockets are added, queue locks hold",
+        operation: "increment",
+        locks: Locks::Mutex,
+        parameters: &[
+            Parameter {
+                name: "gap",
+                default: "20ns",
+                values: Values::Time,
+                help: "computation between release and the next acquire",
+            },
+            Parameter {
+                name: "home",
+                default: "local",
+                values: Values::Word(&["local", "remote"]),
+                help: "memory of the lock: the node of thread 0, or a far one",
+            },
+        ],
+        threads: Threads::UpToCpus,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        let home = if settings.count("home") == 0 { Home::Local } else { Home::Remote };
+        Counter { gap: settings.ns("gap"), home }
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        let shared: Box<Page<Shared<S, L>>> = Box::new(Page(Shared { lock: L::new(), count: Cell::new(0) }));
+        let (start, bytes) = shared.range();
+        stage.place(start, bytes, self.home)?;
+        let measured = measure::run(stage, threads, &|thread| {
+            while thread.running() {
+                let held = thread.write(&shared.lock);
+                shared.count.add(1);
+                drop(held);
+                thread.done();
+                thread.work(self.gap);
+            }
+        })?;
+        let total = measured.total;
+        measured.expect("the counter", shared.count.get(), total)
+    }
+}

@@ -1,0 +1,83 @@
+//! Readers of many locks that share one table of readers.
+//!
+//! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 5.1 (figure 1): 64 threads pick a random
+//! lock out of 1 to 8192, read-lock it for 20 steps of a random number generator, and take 100 steps
+//! without it. Nobody writes. The paper's figure is BRAVO's throughput over that of
+//! `bravo-pf-q-private`, whose locks have a table each and so cannot conflict.
+
+use super::rwbench::STEP_NS;
+use crate::data::Line;
+use crate::lock::Lock;
+use crate::measure::{self, Measured};
+use crate::stage::Stage;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// See the [module documentation](self).
+pub struct Interference {
+    locks: usize,
+    hold: u64,
+    gap: u64,
+}
+
+impl Workload for Interference {
+    const INFO: Info = Info {
+        name: "interference",
+        summary: "read-lock random locks of a pool, whose readers meet in one table",
+        source: "BRAVO, section 5.1, figure 1",
+        shows: "how much conflicts between locks in BRAVO's shared table cost: compare bravo-pf-q with bravo-pf-q-private",
+        operation: "read",
+        locks: Locks::RwLock,
+        parameters: &[
+            Parameter {
+                name: "locks",
+                default: "64",
+                values: Values::Count(1, 8192),
+                help: "locks in the pool (the paper: powers of two from 1 to 8192)",
+            },
+            Parameter {
+                name: "hold",
+                default: "20",
+                values: Values::Count(0, 1_000_000),
+                help: "steps of 4 ns under the lock",
+            },
+            Parameter {
+                name: "gap",
+                default: "100",
+                values: Values::Count(0, 1_000_000),
+                help: "steps without it",
+            },
+        ],
+        threads: Threads::Exactly(64),
+    };
+
+    fn new(settings: &Settings) -> Self {
+        Interference {
+            locks: settings.count("locks"),
+            hold: settings.count("hold") as u64 * STEP_NS,
+            gap: settings.count("gap") as u64 * STEP_NS,
+        }
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        let pool: Box<[Line<L>]> = (0..self.locks).map(|_| Line(L::new())).collect();
+        let measured = measure::run(stage, threads, &|thread| {
+            while thread.running() {
+                let lock = &pool[thread.below(self.locks as u64) as usize];
+                let held = thread.read(&**lock);
+                thread.work(self.hold);
+                drop(held);
+                thread.done();
+                thread.work(self.gap);
+            }
+            // One of the threads sees to it that no reader was left behind.
+            if thread.index == 0 {
+                pool.iter().for_each(|lock| drop(thread.write(&**lock)));
+            }
+        })?;
+        Ok(measured)
+    }
+}

@@ -1,0 +1,103 @@
+//! Short holds, and now and then a long one.
+//!
+//! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 6.1 (figures 7 and 8): the kernel's
+//! locktorture, with one writer or none, and with readers that hold the lock for 5 microseconds, the
+//! typical time of mmap_sem ("modified", figure 8b). The original's 50 ms, 10 ms and 200 ms are a
+//! matter of parameters; the defaults are the modified times, and long holds are likelier.
+
+use crate::data::{Cell, Line};
+use crate::lock::Lock;
+use crate::measure::{self, Measured};
+use crate::stage::Stage;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// See the [module documentation](self).
+pub struct LockTorture {
+    writers: usize,
+    read: u64,
+    write: u64,
+    long: u64,
+    chance: f64,
+}
+
+impl Workload for LockTorture {
+    const INFO: Info = Info {
+        name: "locktorture",
+        summary: "a few writers beside readers, short holds and rare long ones",
+        source: "BRAVO, section 6.1, figures 7 and 8",
+        shows: "readers scale only if they do not share a counter; a writer pays for that when it revokes",
+        operation: "read or write section",
+        locks: Locks::Both,
+        parameters: &[
+            Parameter {
+                name: "writers",
+                default: "1",
+                values: Values::Count(0, 1024),
+                help: "threads that write; all others read",
+            },
+            Parameter { name: "read", default: "5us", values: Values::Time, help: "hold of a reader" },
+            Parameter { name: "write", default: "1us", values: Values::Time, help: "hold of a writer" },
+            Parameter { name: "long", default: "100us", values: Values::Time, help: "a long hold" },
+            Parameter {
+                name: "chance",
+                default: "1/2000",
+                values: Values::Fraction,
+                help: "share of holds that are long",
+            },
+        ],
+        threads: Threads::UpToCpus,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        LockTorture {
+            writers: settings.count("writers"),
+            read: settings.ns("read"),
+            write: settings.ns("write"),
+            long: settings.ns("long"),
+            chance: settings.number("chance"),
+        }
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        let lock = Line(L::new());
+        // Equal whenever nobody writes.
+        let pair = Line([Cell::<S::Machine>::new(0), Cell::new(0)]);
+        let measured = measure::run(stage, threads, &|thread| {
+            let writer = thread.index < self.writers;
+            if writer && threads > self.writers {
+                thread.apart();
+            }
+            while thread.running() {
+                let long = thread.chance(self.chance);
+                if writer {
+                    let held = thread.write(&*lock);
+                    let before = pair[0].add(1);
+                    thread.work(if long { self.long } else { self.write });
+                    let after = pair[1].add(1);
+                    drop(held);
+                    if before != after {
+                        thread.fail(|| format!("a writer left {before} and {after}: another one was inside"));
+                    }
+                } else {
+                    let held = thread.read(&*lock);
+                    let first = pair[0].get();
+                    thread.work(if long { self.long } else { self.read });
+                    let second = pair[1].get();
+                    drop(held);
+                    if first != second {
+                        thread.fail(|| format!("a reader saw {first} and {second}: a writer was inside"));
+                    }
+                }
+                thread.done();
+            }
+        })?;
+        let writes: u64 = measured.totals.iter().take(self.writers).sum();
+        let of_writers: u64 = measured.per_thread.iter().take(self.writers).sum();
+        let rate = of_writers as f64 * 1e9 / measured.measured_ns.max(1) as f64;
+        Ok(measured.expect("writes", pair[0].get(), writes)?.with("writes/s", rate))
+    }
+}

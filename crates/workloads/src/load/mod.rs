@@ -1,0 +1,20 @@
+//! The workloads, one file each.
+
+mod address_space;
+mod map_reduce;
+
+pub mod alternator;
+pub mod barrier;
+pub mod counter;
+pub mod hash_table;
+pub mod interference;
+pub mod lock_per_node;
+pub mod locktorture;
+pub mod mmap;
+pub mod oversubscribe;
+pub mod page_fault;
+pub mod readrandom;
+pub mod rwbench;
+pub mod test_rwlock;
+pub mod wc;
+pub mod wrmem;

@@ -1,0 +1,91 @@
+//! Page faults: an address space read far more often than written.
+//!
+//! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 6.2 (figures 9a and b): page_fault of
+//! will-it-scale. Each thread maps a large piece of memory, writes one word into each of its pages,
+//! and unmaps it. A fault takes mmap_sem for reading for about 5 microseconds (section 6.1); the
+//! pieces are smaller than the paper's 32768 pages, so that short runs see whole rounds.
+
+use super::address_space::AddressSpace;
+use crate::lock::Lock;
+use crate::measure::{self, Measured};
+use crate::stage::Stage;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// See the [module documentation](self).
+pub struct PageFault {
+    pages: u64,
+    fault: u64,
+    map: u64,
+    touch: u64,
+}
+
+impl Workload for PageFault {
+    const INFO: Info = Info {
+        name: "page-fault",
+        summary: "map memory, fault its pages in one by one, unmap it",
+        source: "BRAVO, section 6.2, figures 9a and b (will-it-scale)",
+        shows: "read sections of 5 microseconds still suffer from a shared readers' counter once there are enough threads",
+        operation: "page fault",
+        locks: Locks::RwLock,
+        parameters: &[
+            Parameter {
+                name: "pages",
+                default: "512",
+                values: Values::Count(1, 1 << 20),
+                help: "pages of each mapping",
+            },
+            Parameter {
+                name: "fault",
+                default: "5us",
+                values: Values::Time,
+                help: "hold of a fault, which reads",
+            },
+            Parameter {
+                name: "map",
+                default: "2us",
+                values: Values::Time,
+                help: "hold of mapping and unmapping, which write",
+            },
+            Parameter {
+                name: "touch",
+                default: "200ns",
+                values: Values::Time,
+                help: "computation between faults",
+            },
+        ],
+        threads: Threads::UpToCpus,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        PageFault {
+            pages: settings.count("pages") as u64,
+            fault: settings.ns("fault"),
+            map: settings.ns("map"),
+            touch: settings.ns("touch"),
+        }
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        let space = AddressSpace::<S::Machine, L>::new(threads);
+        let measured = measure::run(stage, threads, &|thread| {
+            // The first piece is only a part: in step, all would map at once.
+            let mut page = thread.below(self.pages);
+            while thread.running() {
+                space.map(thread, self.pages, self.map);
+                while page < self.pages && thread.running() {
+                    space.fault(thread, page, self.fault);
+                    thread.done();
+                    thread.work(self.touch);
+                    page += 1;
+                }
+                space.unmap(thread, self.map);
+                page = 0;
+            }
+        })?;
+        measured.expect("mappings left", space.check()?, 0)
+    }
+}

@@ -1,0 +1,105 @@
+//! RWBench: one reader-writer lock, six shares of writes.
+//!
+//! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 5.4 (figure 4), after Calciu et al.
+//!
+//! Each thread decides by a Bernoulli trial whether to read or to write, holds the lock for 10 steps
+//! of a random number generator, and takes N steps without it, N uniform in [0, 200). The paper's
+//! generator is std::mt19937; here a step is a computation of [`STEP_NS`].
+//!
+//! The paper's sections touch no shared data. Ours have one word in the lock's own cache line, which
+//! a writer has anyway and a reader has just read: it costs next to nothing, and lets the run check
+//! that nobody wrote beside others.
+
+use crate::data::{Cell, Line};
+use crate::lock::Lock;
+use crate::measure::{self, Measured};
+use crate::stage::Stage;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// A step of std::mt19937 on the paper's machine (Haswell at 2.3 GHz), our estimate.
+pub const STEP_NS: u64 = 4;
+
+/// See the [module documentation](self).
+pub struct RwBench {
+    writes: f64,
+    hold: u64,
+    gap: u64,
+}
+
+impl Workload for RwBench {
+    const INFO: Info = Info {
+        name: "rwbench",
+        summary: "read or write at random under one lock, then compute",
+        source: "BRAVO, section 5.4, figure 4",
+        shows: "with few writes, readers scale unless they share a counter; with many, what the readers' speed costs writers",
+        operation: "read or write",
+        locks: Locks::Both,
+        parameters: &[
+            Parameter {
+                name: "writes",
+                default: "1/10000",
+                values: Values::Fraction,
+                help: "share of writes (the paper: 9/10, 1/2, 1/10, 1/100, 1/1000 and 1/10000)",
+            },
+            Parameter {
+                name: "hold",
+                default: "10",
+                values: Values::Count(0, 1_000_000),
+                help: "steps of 4 ns under the lock",
+            },
+            Parameter {
+                name: "gap",
+                default: "100",
+                values: Values::Count(0, 1_000_000),
+                help: "average steps without it",
+            },
+        ],
+        threads: Threads::UpToCpus,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        RwBench {
+            writes: settings.number("writes"),
+            hold: settings.count("hold") as u64 * STEP_NS,
+            gap: settings.count("gap") as u64 * STEP_NS,
+        }
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
+        let (lock, written) = &shared.0;
+        let writes = std::sync::atomic::AtomicU64::new(0);
+        let measured = measure::run(stage, threads, &|thread| {
+            let mut made = 0;
+            while thread.running() {
+                if thread.chance(self.writes) {
+                    let held = thread.write(lock);
+                    let before = written.get();
+                    thread.work(self.hold);
+                    written.set(before + 1);
+                    drop(held);
+                    made += 1;
+                } else {
+                    let held = thread.read(lock);
+                    let before = written.get();
+                    thread.work(self.hold);
+                    let after = written.get();
+                    drop(held);
+                    if before != after {
+                        thread.fail(|| format!("a reader saw {before} and {after}: a writer was inside"));
+                    }
+                }
+                thread.done();
+                let gap = thread.below(2 * self.gap + 1);
+                thread.work(gap);
+            }
+            // Outside the simulated machine: it is no part of the workload.
+            writes.fetch_add(made, std::sync::atomic::Ordering::Relaxed);
+        })?;
+        measured.expect("writes", written.get(), writes.into_inner())
+    }
+}

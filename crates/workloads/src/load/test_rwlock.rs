@@ -1,0 +1,96 @@
+//! One writer beside readers that do nothing else.
+//!
+//! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 5.3 (figure 3): `test_rwlock T 1 10 -c 10
+//! -e 10 -d 1000` of the userspace-rcu project (Desnoyers et al.). T readers hold the lock for 10
+//! units and come back at once; one writer holds it for 10 units and stays away for 1000.
+//!
+//! The number of threads is T, as in the paper: the writer comes on top.
+
+use crate::data::{Cell, Line};
+use crate::lock::Lock;
+use crate::measure::{self, Measured};
+use crate::stage::Stage;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// See the [module documentation](self).
+pub struct TestRwLock {
+    hold: u64,
+    away: u64,
+}
+
+impl Workload for TestRwLock {
+    const INFO: Info = Info {
+        name: "test-rwlock",
+        summary: "readers that come back at once, beside one writer that stays away (threads: readers)",
+        source: "BRAVO, section 5.3, figure 3",
+        shows: "reader scaling in a read-dominated load, in which few writes must not undo the readers' bias",
+        operation: "iteration of a reader or the writer",
+        locks: Locks::RwLock,
+        parameters: &[
+            Parameter {
+                name: "unit",
+                default: "4ns",
+                values: Values::Time,
+                help: "a unit of work: counting down a local variable, with a pause",
+            },
+            Parameter {
+                name: "hold",
+                default: "10",
+                values: Values::Count(0, 1_000_000),
+                help: "units under the lock (-c, -e)",
+            },
+            Parameter {
+                name: "away",
+                default: "1000",
+                values: Values::Count(0, 1_000_000),
+                help: "units between two writes (-d)",
+            },
+        ],
+        threads: Threads::UpToCpus,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        let units = |name| settings.ns("unit") * settings.count(name) as u64;
+        TestRwLock { hold: units("hold"), away: units("away") }
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        // As in rwbench: a word in the lock's line, to check exclusion by.
+        let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
+        let (lock, written) = &shared.0;
+        // The last thread writes, so that reader i is thread i.
+        let measured = measure::run(stage, threads + 1, &|thread| {
+            if thread.index == threads {
+                thread.apart();
+                while thread.running() {
+                    let held = thread.write(lock);
+                    let before = written.get();
+                    thread.work(self.hold);
+                    written.set(before + 1);
+                    drop(held);
+                    thread.done();
+                    thread.work(self.away);
+                }
+            } else {
+                while thread.running() {
+                    let held = thread.read(lock);
+                    let before = written.get();
+                    thread.work(self.hold);
+                    let after = written.get();
+                    drop(held);
+                    if before != after {
+                        thread.fail(|| format!("a reader saw {before} and {after}: the writer was inside"));
+                    }
+                    thread.done();
+                }
+            }
+        })?;
+        let writes = measured.totals[threads];
+        let rate = measured.per_thread[threads] as f64 * 1e9 / measured.measured_ns.max(1) as f64;
+        Ok(measured.expect("writes", written.get(), writes)?.with("writes/s", rate))
+    }
+}

@@ -1,0 +1,76 @@
+//! Inverted index over memory that is filled with random words first: more faults for each word than wc.
+//!
+//! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 6.3 (table 2): `wrmem` of Metis, whose page
+//! faults and mappings contend on mmap_sem; also ShflLock (SOSP 2019), section 6.2, figure 10c. The
+//! paper gives run times for a fixed job; here jobs follow each other, and tasks are counted.
+
+use super::map_reduce::MapReduce;
+use crate::lock::Lock;
+use crate::measure::Measured;
+use crate::stage::Stage;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+
+/// See the [module documentation](self).
+pub struct WrMem(MapReduce);
+
+impl Workload for WrMem {
+    const INFO: Info = Info {
+        name: "wrmem",
+        summary: "map-reduce over memory that is written first: more faults, fewer words",
+        source: "BRAVO, section 6.3, table 2 (Metis)",
+        shows: "same as wc with twice the share of faults: the paper's larger speed-ups",
+        operation: "task of 64 words",
+        locks: Locks::RwLock,
+        parameters: &[
+            Parameter {
+                name: "word",
+                default: "30ns",
+                values: Values::Time,
+                help: "computation for each word",
+            },
+            Parameter {
+                name: "words",
+                default: "16",
+                values: Values::Count(1, 1 << 20),
+                help: "words that fill a page of intermediate pairs",
+            },
+            Parameter {
+                name: "pages",
+                default: "256",
+                values: Values::Count(1, 1 << 20),
+                help: "pages of each mapping",
+            },
+            Parameter {
+                name: "fault",
+                default: "2us",
+                values: Values::Time,
+                help: "hold of a page fault, which reads",
+            },
+            Parameter {
+                name: "map",
+                default: "2us",
+                values: Values::Time,
+                help: "hold of mapping and unmapping, which write",
+            },
+        ],
+        threads: Threads::UpToCpus,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        WrMem(MapReduce {
+            word: settings.ns("word"),
+            words_per_page: settings.count("words") as u64,
+            pages: settings.count("pages") as u64,
+            fault: settings.ns("fault"),
+            map: settings.ns("map"),
+        })
+    }
+
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        self.0.run::<S, L>(stage, threads)
+    }
+}

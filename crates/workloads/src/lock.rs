@@ -1,0 +1,127 @@
+//! What a workload knows of a lock.
+//!
+//! One trait for mutexes, reader-writer locks and the locks of other libraries, with guards, since
+//! some of those libraries have nothing else.
+
+use latchwork::machine::Machine;
+use latchwork::mutex::RawMutex;
+use latchwork::rwlock::RawRwLock;
+
+/// A lock with readers and writers; for a mutex, reading and writing are the same.
+pub trait Lock: Send + Sync + Sized + 'static {
+    /// What it runs on.
+    type Machine: Machine;
+    /// Ends a read acquisition when dropped.
+    type Read<'a>
+    where
+        Self: 'a;
+    /// Ends a write acquisition when dropped.
+    type Write<'a>
+    where
+        Self: 'a;
+
+    /// An unlocked lock.
+    fn new() -> Self;
+    /// Acquires for reading.
+    fn read(&self) -> Self::Read<'_>;
+    /// Acquires for writing.
+    fn write(&self) -> Self::Write<'_>;
+    /// Acquires for writing, if that is possible without waiting.
+    fn try_write(&self) -> Option<Self::Write<'_>>;
+    /// Bytes of a lock, with what it allocates for itself.
+    fn bytes() -> usize {
+        size_of::<Self>()
+    }
+}
+
+/// A registered mutex.
+pub struct Exclusive<L>(L);
+
+/// Holds an [`Exclusive`].
+pub struct Held<'a, L: RawMutex> {
+    lock: &'a L,
+    token: L::Token,
+}
+
+impl<L: RawMutex> Drop for Held<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: a guard is made with the token of an acquisition, and dropped once.
+        unsafe { self.lock.unlock(self.token) }
+    }
+}
+
+impl<L: RawMutex> Lock for Exclusive<L> {
+    type Machine = L::Machine;
+    type Read<'a> = Held<'a, L>;
+    type Write<'a> = Held<'a, L>;
+
+    fn new() -> Self {
+        Exclusive(L::new_in())
+    }
+    #[inline]
+    fn read(&self) -> Held<'_, L> {
+        self.write()
+    }
+    #[inline]
+    fn write(&self) -> Held<'_, L> {
+        Held { lock: &self.0, token: self.0.lock() }
+    }
+    #[inline]
+    fn try_write(&self) -> Option<Held<'_, L>> {
+        Some(Held { lock: &self.0, token: self.0.try_lock()? })
+    }
+}
+
+/// A registered reader-writer lock.
+pub struct Shared<R>(R);
+
+/// Holds a [`Shared`] for reading.
+pub struct Reading<'a, R: RawRwLock> {
+    lock: &'a R,
+    token: R::Read,
+}
+
+/// Holds a [`Shared`] for writing.
+pub struct Writing<'a, R: RawRwLock> {
+    lock: &'a R,
+    token: R::Write,
+}
+
+impl<R: RawRwLock> Drop for Reading<'_, R> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: a guard is made with the token of an acquisition, and dropped once.
+        unsafe { self.lock.unlock_read(self.token) }
+    }
+}
+
+impl<R: RawRwLock> Drop for Writing<'_, R> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { self.lock.unlock_write(self.token) }
+    }
+}
+
+impl<R: RawRwLock> Lock for Shared<R> {
+    type Machine = R::Machine;
+    type Read<'a> = Reading<'a, R>;
+    type Write<'a> = Writing<'a, R>;
+
+    fn new() -> Self {
+        Shared(R::new_in())
+    }
+    #[inline]
+    fn read(&self) -> Reading<'_, R> {
+        Reading { lock: &self.0, token: self.0.read() }
+    }
+    #[inline]
+    fn write(&self) -> Writing<'_, R> {
+        Writing { lock: &self.0, token: self.0.write() }
+    }
+    #[inline]
+    fn try_write(&self) -> Option<Writing<'_, R>> {
+        Some(Writing { lock: &self.0, token: self.0.try_write()? })
+    }
+}

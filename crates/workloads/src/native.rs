@@ -1,0 +1,172 @@
+//! Threads of this machine.
+
+use crate::stage::{Home, Phase, Stage};
+use crate::topology::{Placement, Topology};
+use latchwork::machine::Native;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+const WARM_UP: u8 = 0;
+const MEASURING: u8 = 1;
+const OVER: u8 = 2;
+
+/// A thread whose operation takes longer than this after the end is taken for stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long operations count.
+    pub measured: Duration,
+    /// How long they run before that.
+    pub warm_up: Duration,
+    /// Where the threads run.
+    pub placement: Placement,
+    /// For the threads' random numbers.
+    pub seed: u64,
+}
+
+/// A run on threads of this machine. For one run each.
+pub struct Threads {
+    options: Options,
+    topology: Topology,
+    phase: AtomicU8,
+    measured_ns: AtomicU64,
+    /// Called if the threads do not come to their end; must not return, since they cannot be ended.
+    stuck: fn(&str) -> !,
+}
+
+/// Threads that have come to their end.
+struct Ended {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Threads {
+    /// For a run with these options. If its threads are stuck in a lock, `stuck` is called with a
+    /// description, and has to end the process.
+    pub fn new(options: Options, stuck: fn(&str) -> !) -> Self {
+        // Before any thread is there, as `Native::init` asks for.
+        Native::init();
+        speed();
+        Threads {
+            options,
+            topology: Topology::here(),
+            phase: AtomicU8::new(WARM_UP),
+            measured_ns: AtomicU64::new(0),
+            stuck,
+        }
+    }
+
+    /// Lets the time pass, and ends the run.
+    fn direct(&self, threads: usize, ended: &Ended) {
+        std::thread::sleep(self.options.warm_up);
+        let start = Instant::now();
+        self.phase.store(MEASURING, Relaxed);
+        std::thread::sleep(self.options.measured);
+        self.phase.store(OVER, Relaxed);
+        self.measured_ns.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+
+        let count = ended.count.lock().expect("nobody panics with it");
+        let waiting = ended.changed.wait_timeout_while(count, PATIENCE, |count| *count < threads);
+        let (count, timeout) = waiting.expect("nobody panics with it");
+        if timeout.timed_out() && *count < threads {
+            let left = threads - *count;
+            (self.stuck)(&format!(
+                "{left} of {threads} threads are still waiting {PATIENCE:?} after the end"
+            ));
+        }
+    }
+}
+
+impl Stage for Threads {
+    type Machine = Native;
+    const FREE_CLOCK: bool = false;
+
+    fn run(&self, threads: usize, body: &(dyn Fn(usize) + Sync)) -> Result<(), String> {
+        let ended = Ended { count: Mutex::new(0), changed: Condvar::new() };
+        let together = Barrier::new(threads + 1);
+        std::thread::scope(|scope| {
+            for index in 0..threads {
+                let (ended, together) = (&ended, &together);
+                let cpu = self.topology.cpu(self.options.placement, index);
+                let run = move || {
+                    if let Some(cpu) = cpu {
+                        crate::topology::pin(cpu);
+                    }
+                    together.wait();
+                    body(index);
+                    *ended.count.lock().expect("nobody panics with it") += 1;
+                    ended.changed.notify_one();
+                };
+                let started = std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, run);
+                if let Err(error) = started {
+                    // Those that were started wait for the others, and cannot be told otherwise.
+                    (self.stuck)(&format!("thread {index} of {threads} cannot be started: {error}"));
+                }
+            }
+            together.wait();
+            self.direct(threads, &ended);
+        });
+        Ok(())
+    }
+
+    #[inline]
+    fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            WARM_UP => Phase::WarmUp,
+            MEASURING => Phase::Measuring,
+            _ => Phase::Over,
+        }
+    }
+
+    fn measured_ns(&self) -> u64 {
+        self.measured_ns.load(Relaxed)
+    }
+
+    #[inline]
+    fn work(ns: u64) {
+        // As 20 bits of fraction: a step takes about a nanosecond.
+        compute(ns.saturating_mul(speed()) >> 20);
+    }
+
+    fn cpus(&self) -> usize {
+        self.topology.cpus()
+    }
+
+    fn place(&self, start: *const u8, bytes: usize, home: Home) -> Result<(), String> {
+        self.topology.place(start, bytes, home, self.options.placement)
+    }
+
+    fn seed(&self) -> u64 {
+        self.options.seed
+    }
+}
+
+/// Steps of a computation that depend on each other.
+#[inline]
+fn compute(steps: u64) {
+    let mut value = 1u64;
+    for _ in 0..steps {
+        value = black_box(value.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
+    }
+    black_box(value);
+}
+
+/// Steps of [`compute`] in a nanosecond, times 2^20. The fastest of several trials: the others were
+/// disturbed.
+fn speed() -> u64 {
+    static SPEED: OnceLock<u64> = OnceLock::new();
+    *SPEED.get_or_init(|| {
+        const STEPS: u64 = 20_000;
+        let trial = || {
+            let start = Instant::now();
+            compute(STEPS);
+            start.elapsed().as_nanos().max(1)
+        };
+        let fastest = (0..200).map(|_| trial()).min().expect("200 trials");
+        u64::try_from((u128::from(STEPS) << 20) / fastest).expect("a step takes about a nanosecond").max(1)
+    })
+}

@@ -1,0 +1,100 @@
+//! The C library: `pthread_mutex_t` and `pthread_rwlock_t` of the default kinds. If this program runs
+//! under a preloaded library, these are that library's.
+
+use crate::lock::Lock;
+use latchwork::machine::Native;
+use std::cell::UnsafeCell;
+
+/// `pthread_mutex_t`.
+pub struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+/// `pthread_rwlock_t`.
+pub struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
+
+// SAFETY: pthread objects are made to be shared; they are moved only before their first use, since
+// every use takes a reference that the user keeps until the last one.
+unsafe impl Sync for Mutex {}
+// SAFETY: as above.
+unsafe impl Sync for RwLock {}
+// SAFETY: none is tied to the thread that made it.
+unsafe impl Send for Mutex {}
+// SAFETY: as above.
+unsafe impl Send for RwLock {}
+
+/// Holds a [`Mutex`].
+pub struct Held<'a>(&'a Mutex);
+/// Holds a [`RwLock`], either way.
+pub struct HeldRw<'a>(&'a RwLock);
+
+/// A C program would stop here too.
+#[inline]
+fn must(result: i32) {
+    assert!(result == 0, "pthread: {}", std::io::Error::from_raw_os_error(result));
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: a guard is made by the thread that locked it.
+        must(unsafe { libc::pthread_mutex_unlock(self.0.0.get()) });
+    }
+}
+
+impl Drop for HeldRw<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        must(unsafe { libc::pthread_rwlock_unlock(self.0.0.get()) });
+    }
+}
+
+impl Lock for Mutex {
+    type Machine = Native;
+    type Read<'a> = Held<'a>;
+    type Write<'a> = Held<'a>;
+
+    fn new() -> Self {
+        Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+    }
+    #[inline]
+    fn read(&self) -> Held<'_> {
+        self.write()
+    }
+    #[inline]
+    fn write(&self) -> Held<'_> {
+        // SAFETY: initialised, and not moved any more.
+        must(unsafe { libc::pthread_mutex_lock(self.0.get()) });
+        Held(self)
+    }
+    #[inline]
+    fn try_write(&self) -> Option<Held<'_>> {
+        // SAFETY: as above.
+        (unsafe { libc::pthread_mutex_trylock(self.0.get()) } == 0).then(|| Held(self))
+    }
+}
+
+impl Lock for RwLock {
+    type Machine = Native;
+    type Read<'a> = HeldRw<'a>;
+    type Write<'a> = HeldRw<'a>;
+
+    fn new() -> Self {
+        RwLock(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
+    }
+    #[inline]
+    fn read(&self) -> HeldRw<'_> {
+        // SAFETY: initialised, and not moved any more.
+        must(unsafe { libc::pthread_rwlock_rdlock(self.0.get()) });
+        HeldRw(self)
+    }
+    #[inline]
+    fn write(&self) -> HeldRw<'_> {
+        // SAFETY: as above.
+        must(unsafe { libc::pthread_rwlock_wrlock(self.0.get()) });
+        HeldRw(self)
+    }
+    #[inline]
+    fn try_write(&self) -> Option<HeldRw<'_>> {
+        // SAFETY: as above.
+        (unsafe { libc::pthread_rwlock_trywrlock(self.0.get()) } == 0).then(|| HeldRw(self))
+    }
+}

@@ -1,0 +1,46 @@
+//! The locks of other libraries, to compare with. They run on this machine only.
+
+use crate::lock::Lock;
+use crate::measure::Measured;
+use crate::native::Threads;
+use crate::registry::{ByName, Candidate, Locks, Origin, Point};
+use latchwork::machine::Native;
+use latchwork::registry::Kind;
+
+mod glibc;
+mod parking_lot;
+mod std;
+
+/// Shows every peer to `visitor`. A mutex is called as its library, a reader-writer lock as its
+/// library with `-rw`.
+pub fn visit(visitor: &mut impl Locks<Native>) {
+    let mutex = |name| Candidate { name, kind: Kind::Mutex, blocking: true, origin: Origin::Peer };
+    let rwlock = |name| Candidate { name, kind: Kind::RwLock, blocking: true, origin: Origin::Peer };
+    visitor.lock::<glibc::Mutex>(mutex("glibc"));
+    visitor.lock::<glibc::RwLock>(rwlock("glibc-rw"));
+    visitor.lock::<std::Mutex>(mutex("std"));
+    visitor.lock::<std::RwLock>(rwlock("std-rw"));
+    visitor.lock::<parking_lot::Mutex>(mutex("parking_lot"));
+    visitor.lock::<parking_lot::RwLock>(rwlock("parking_lot-rw"));
+}
+
+/// All locks that run on this machine.
+pub fn candidates() -> Vec<Candidate> {
+    struct List(Vec<Candidate>);
+    impl<M: latchwork::machine::Machine> Locks<M> for List {
+        fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
+            self.0.push(candidate);
+        }
+    }
+    let mut list = List(Vec::new());
+    crate::registry::locks::<Native>(&mut list);
+    visit(&mut list);
+    list.0
+}
+
+/// Measures a point on this machine, under any of [`candidates`].
+pub fn run(point: &Point, stage: &Threads, name: &str, kind: Kind) -> Result<Measured, String> {
+    let mut find = ByName { point, stage, name, kind, result: None };
+    visit(&mut find);
+    find.result.unwrap_or_else(|| point.run_named(stage, name, kind))
+}

@@ -1,0 +1,189 @@
+//! Every workload, and every lock that it can run with, by name.
+//!
+//! One line in [`visit`] makes a workload appear in `latchwork bench` and `latchwork simulate`.
+
+use crate::load;
+use crate::lock::{Exclusive, Lock, Shared};
+use crate::measure::Measured;
+use crate::private::PrivateBravo;
+use crate::stage::Stage;
+use crate::workload::{Info, Settings, Workload};
+use latchwork::machine::Machine;
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{self, Kind};
+use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::pf_q::RawPfQ;
+
+/// Called with the type of each workload.
+pub trait Visitor {
+    /// A workload.
+    fn workload<W: Workload>(&mut self);
+}
+
+/// Shows every workload to `visitor`, in the order of `--list`.
+pub fn visit(visitor: &mut impl Visitor) {
+    visitor.workload::<load::counter::Counter>();
+    visitor.workload::<load::oversubscribe::Oversubscribe>();
+    visitor.workload::<load::hash_table::HashTable>();
+    visitor.workload::<load::barrier::Barrier>();
+    visitor.workload::<load::readrandom::ReadRandom>();
+    visitor.workload::<load::lock_per_node::LockPerNode>();
+    visitor.workload::<load::locktorture::LockTorture>();
+    visitor.workload::<load::rwbench::RwBench>();
+    visitor.workload::<load::alternator::Alternator>();
+    visitor.workload::<load::test_rwlock::TestRwLock>();
+    visitor.workload::<load::interference::Interference>();
+    visitor.workload::<load::page_fault::PageFault>();
+    visitor.workload::<load::mmap::Mmap>();
+    visitor.workload::<load::wc::Wc>();
+    visitor.workload::<load::wrmem::WrMem>();
+}
+
+/// The descriptions of all workloads.
+pub fn all() -> Vec<Info> {
+    struct List(Vec<Info>);
+    impl Visitor for List {
+        fn workload<W: Workload>(&mut self) {
+            self.0.push(W::INFO);
+        }
+    }
+    let mut list = List(Vec::new());
+    visit(&mut list);
+    list.0
+}
+
+/// The workload called `name`.
+pub fn find(name: &str) -> Option<Info> {
+    all().into_iter().find(|info| info.name == name)
+}
+
+/// A lock that workloads can run with, by name.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// As the user types it.
+    pub name: &'static str,
+    /// Mutex or reader-writer lock.
+    pub kind: Kind,
+    /// Whether waiters sleep after a while.
+    pub blocking: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a lock comes from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This library: it runs on any machine.
+    Latchwork,
+    /// Not a lock to use, but one to compare with; runs on any machine.
+    Yardstick,
+    /// Another library; runs on this machine only.
+    Peer,
+}
+
+/// Called with the type of each lock.
+pub trait Locks<M: Machine> {
+    /// A lock.
+    fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate);
+}
+
+/// Shows every lock that runs on any machine to `visitor`.
+pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
+    struct Each<'a, V>(&'a mut V);
+    impl<M: Machine, V: Locks<M>> registry::Visitor<M> for Each<'_, V> {
+        fn mutex<L: RawMutex<Machine = M>>(&mut self) {
+            let (name, blocking) = (L::INFO.name, L::INFO.blocking);
+            let candidate = Candidate { name, kind: Kind::Mutex, blocking, origin: Origin::Latchwork };
+            self.0.lock::<Exclusive<L>>(candidate);
+        }
+        fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {
+            let (name, blocking) = (R::INFO.name, R::INFO.blocking);
+            let candidate = Candidate { name, kind: Kind::RwLock, blocking, origin: Origin::Latchwork };
+            self.0.lock::<Shared<R>>(candidate);
+        }
+    }
+    registry::visit(&mut Each(visitor));
+    let yardstick = Candidate {
+        name: PrivateBravo::<RawPfQ<M>>::NAME,
+        kind: Kind::RwLock,
+        blocking: false,
+        origin: Origin::Yardstick,
+    };
+    visitor.lock::<PrivateBravo<RawPfQ<M>>>(yardstick);
+}
+
+/// A point to measure.
+pub struct Point<'a> {
+    /// The workload's name.
+    pub workload: &'a str,
+    /// Its parameters.
+    pub settings: &'a Settings,
+    /// How many threads.
+    pub threads: usize,
+}
+
+impl Point<'_> {
+    /// Measures it under the lock `L`.
+    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S) -> Result<Measured, String> {
+        struct Find<'a, S, L> {
+            point: &'a Point<'a>,
+            stage: &'a S,
+            result: Option<Result<Measured, String>>,
+            lock: std::marker::PhantomData<L>,
+        }
+        impl<S: Stage, L: Lock<Machine = S::Machine>> Visitor for Find<'_, S, L> {
+            fn workload<W: Workload>(&mut self) {
+                if W::INFO.name == self.point.workload {
+                    let workload = W::new(self.point.settings);
+                    self.result = Some(workload.run::<S, L>(self.stage, self.point.threads));
+                }
+            }
+        }
+        let mut find = Find { point: self, stage, result: None, lock: std::marker::PhantomData::<L> };
+        visit(&mut find);
+        find.result.unwrap_or_else(|| Err(format!("there is no workload called {}", self.workload)))
+    }
+
+    /// Measures it under the lock called `name`, one that runs on any machine.
+    pub fn run_named<S: Stage>(&self, stage: &S, name: &str, kind: Kind) -> Result<Measured, String> {
+        let mut find = ByName { point: self, stage, name, kind, result: None };
+        locks(&mut find);
+        find.result.unwrap_or_else(|| Err(format!("there is no lock called {name}")))
+    }
+}
+
+/// Runs a point when the lock's name comes up.
+pub(crate) struct ByName<'a, S> {
+    pub point: &'a Point<'a>,
+    pub stage: &'a S,
+    pub name: &'a str,
+    pub kind: Kind,
+    pub result: Option<Result<Measured, String>>,
+}
+
+impl<S: Stage> Locks<S::Machine> for ByName<'_, S> {
+    fn lock<L: Lock<Machine = S::Machine>>(&mut self, candidate: Candidate) {
+        if (candidate.name, candidate.kind) == (self.name, self.kind) {
+            self.result = Some(self.point.run::<S, L>(self.stage));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn workloads_are_described_and_found() {
+        let mut seen = HashSet::new();
+        for info in all() {
+            assert!(seen.insert(info.name), "{} twice", info.name);
+            assert_eq!(find(info.name).unwrap().summary, info.summary);
+            assert!(!info.source.is_empty() && !info.shows.is_empty());
+            // Reads every default.
+            Settings::new(info.parameters);
+        }
+        assert!(find("no-such-workload").is_none());
+    }
+}

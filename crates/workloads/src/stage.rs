@@ -1,0 +1,66 @@
+//! Where a workload runs: native threads ([`crate::native`]), or a simulated machine.
+
+use latchwork::machine::{Clock, Machine};
+
+/// How far a run is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Caches fill and queues form; nothing counts yet.
+    WarmUp,
+    /// Operations count.
+    Measuring,
+    /// Threads come to their end.
+    Over,
+}
+
+/// Which memory a workload's shared data are in.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// That of thread 0's NUMA node.
+    Local,
+    /// That of a node as far as possible from thread 0's.
+    Remote,
+}
+
+/// A place to run threads, and a clock.
+///
+/// A workload must keep everything that its threads share in the words of
+/// [`Machine`](Stage::Machine), and wait only through the machine's operations or a lock: what it
+/// does behind the machine's back a simulator neither sees nor charges for.
+pub trait Stage: Sync + Sized {
+    /// What the locks run on.
+    type Machine: Machine;
+
+    /// Whether looking at the clock is free, so that every acquisition can be timed.
+    const FREE_CLOCK: bool;
+
+    /// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and returns when all have
+    /// returned. From its start on, [`phase`](Stage::phase) tells how far the run is.
+    fn run(&self, threads: usize, body: &(dyn Fn(usize) + Sync)) -> Result<(), String>;
+
+    /// How far the run is, as a running thread sees it.
+    fn phase(&self) -> Phase;
+
+    /// After the run: how long operations counted.
+    fn measured_ns(&self) -> u64;
+
+    /// Computes for about `ns` nanoseconds of processor time, touching no memory.
+    fn work(ns: u64);
+
+    /// Nanoseconds since some moment.
+    fn now() -> u64 {
+        Self::Machine::now(Clock::Monotonic)
+    }
+
+    /// How many threads of the machine can run at a time.
+    fn cpus(&self) -> usize;
+
+    /// Before the run: asks for the memory from `start`, which is aligned to pages, to be at `home`.
+    fn place(&self, start: *const u8, bytes: usize, home: Home) -> Result<(), String>;
+
+    /// Told of each acquisition, by the thread that has the lock now.
+    fn acquired(&self) {}
+
+    /// A seed for the threads' random numbers.
+    fn seed(&self) -> u64;
+}

@@ -1,0 +1,170 @@
+//! Every workload under real locks for a moment, and under broken ones, which its checks must catch.
+
+use latchwork::machine::Native;
+use latchwork::mutex::tas::RawTas;
+use latchwork::registry::Kind;
+use latchwork_workloads::lock::{Exclusive, Lock};
+use latchwork_workloads::measure::Measured;
+use latchwork_workloads::native::{Options, Threads};
+use latchwork_workloads::peers;
+use latchwork_workloads::registry::{self, Point};
+use latchwork_workloads::topology::Placement;
+use latchwork_workloads::workload::{Info, Settings};
+use std::time::Duration;
+
+fn stage(ms: u64, placement: Placement) -> Threads {
+    let options = Options {
+        measured: Duration::from_millis(ms),
+        warm_up: Duration::from_millis(ms / 2),
+        placement,
+        seed: 1,
+    };
+    Threads::new(options, |why| {
+        eprintln!("stuck: {why}");
+        std::process::abort()
+    })
+}
+
+/// The workload, small enough for a debug build.
+fn settings(info: &Info) -> Settings {
+    let mut settings = Settings::new(info.parameters);
+    for (name, value) in [("nodes", "1000"), ("pages", "4"), ("long", "20us")] {
+        if let Some(parameter) = info.parameters.iter().find(|parameter| parameter.name == name) {
+            settings.set(parameter, value).unwrap();
+        }
+    }
+    settings
+}
+
+fn check(what: &str, measured: &Measured) {
+    assert!(measured.total > 0, "{what} did nothing");
+    assert!(measured.operations <= measured.total, "{what}");
+    assert!(measured.measured_ns > 0, "{what}");
+    assert!((0.5..=1.0).contains(&measured.fairness), "{what}: {}", measured.fairness);
+}
+
+#[test]
+fn every_workload_runs_under_every_lock_and_checks_itself() {
+    for info in registry::all() {
+        for candidate in peers::candidates() {
+            if !info.locks.includes(candidate.kind) {
+                continue;
+            }
+            let point = Point { workload: info.name, settings: &settings(&info), threads: 2 };
+            let what = format!("{} under {}", info.name, candidate.name);
+            let measured = peers::run(&point, &stage(4, Placement::Free), candidate.name, candidate.kind);
+            check(&what, &measured.unwrap_or_else(|why| panic!("{what}: {why}")));
+        }
+    }
+}
+
+#[test]
+fn a_longer_run_counts_what_it_says() {
+    for (workload, lock, kind) in [
+        ("counter", "shfl", Kind::Mutex),
+        ("rwbench", "bravo-pf-q", Kind::RwLock),
+        ("wc", "pf-t", Kind::RwLock),
+    ] {
+        let info = registry::find(workload).unwrap();
+        for threads in [1, 3] {
+            let point = Point { workload, settings: &settings(&info), threads };
+            let stage = stage(60, Placement::FirstFill);
+            let measured = point.run_named(&stage, lock, kind).unwrap();
+            check(workload, &measured);
+            assert_eq!(measured.per_thread.len(), threads);
+            assert_eq!(measured.per_thread.iter().sum::<u64>(), measured.operations);
+            assert!(!measured.waits.is_empty(), "{workload}: no wait was sampled");
+            assert!(measured.rate() > 0.0);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let info = registry::find("counter").unwrap();
+    let settings = settings(&info);
+    let point = Point { workload: "counter", settings: &settings, threads: 1 };
+    assert!(point.run_named(&stage(1, Placement::Free), "no-lock", Kind::Mutex).is_err());
+    let point = Point { workload: "no-workload", settings: &settings, threads: 1 };
+    assert!(point.run_named(&stage(1, Placement::Free), "shfl", Kind::Mutex).is_err());
+}
+
+/// Lets everybody in.
+struct Open;
+
+impl Lock for Open {
+    type Machine = Native;
+    type Read<'a> = ();
+    type Write<'a> = ();
+    fn new() -> Self {
+        Open
+    }
+    fn read(&self) {}
+    fn write(&self) {}
+    fn try_write(&self) -> Option<()> {
+        Some(())
+    }
+}
+
+/// Excludes writers, but lets readers in beside them.
+struct BlindReaders(Exclusive<RawTas<Native>>);
+
+impl Lock for BlindReaders {
+    type Machine = Native;
+    type Read<'a> = ();
+    type Write<'a> = <Exclusive<RawTas<Native>> as Lock>::Write<'a>;
+    fn new() -> Self {
+        BlindReaders(Exclusive::new())
+    }
+    fn read(&self) {}
+    fn write(&self) -> Self::Write<'_> {
+        self.0.write()
+    }
+    fn try_write(&self) -> Option<Self::Write<'_>> {
+        self.0.try_write()
+    }
+}
+
+/// Runs until the workload's check fails, which it has to.
+fn must_catch<L: Lock<Machine = Native>>(workload: &str, set: &[(&str, &str)]) {
+    let info = registry::find(workload).unwrap();
+    let mut settings = settings(&info);
+    for (name, value) in set {
+        let parameter = info.parameters.iter().find(|parameter| parameter.name == *name).unwrap();
+        settings.set(parameter, value).unwrap();
+    }
+    // A race needs two threads at the same place; on a busy machine that takes a while.
+    for _ in 0..200 {
+        let point = Point { workload, settings: &settings, threads: 4 };
+        if let Err(why) = point.run::<Threads, L>(&stage(10, Placement::Free)) {
+            assert!(
+                ["exclude", "inside", "chain", "written", "counted", "mappings"]
+                    .iter()
+                    .any(|word| why.contains(word)),
+                "{workload}: {why}"
+            );
+            return;
+        }
+    }
+    panic!("{workload} did not notice that its lock lets everybody in");
+}
+
+#[test]
+fn a_lock_that_excludes_nobody_is_caught() {
+    must_catch::<Open>("counter", &[]);
+    must_catch::<Open>("oversubscribe", &[]);
+    must_catch::<Open>("hash-table", &[("writes", "1"), ("keys", "4")]);
+    must_catch::<Open>("readrandom", &[]);
+    must_catch::<Open>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
+    must_catch::<Open>("locktorture", &[("writers", "4")]);
+    must_catch::<Open>("rwbench", &[("writes", "1/2")]);
+    must_catch::<Open>("mmap", &[("hold", "0ns"), ("gap", "0ns")]);
+}
+
+#[test]
+fn readers_beside_a_writer_are_caught() {
+    must_catch::<BlindReaders>("rwbench", &[("writes", "1/2")]);
+    must_catch::<BlindReaders>("locktorture", &[]);
+    must_catch::<BlindReaders>("test-rwlock", &[]);
+    must_catch::<BlindReaders>("page-fault", &[("fault", "1us"), ("map", "0ns")]);
+}
