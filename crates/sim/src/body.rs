@@ -1,0 +1,87 @@
+//! For code that runs inside: computing, the clock, and marks for the report.
+
+use crate::Error;
+use crate::events::NS;
+use crate::simulation::{current, inside};
+
+/// Computes for `ns` nanoseconds without touching memory.
+pub fn work(ns: u64) {
+    let sim = inside("work");
+    if !sim.with(|s| s.compute(ns.saturating_mul(NS))) {
+        sim.suspend();
+    }
+}
+
+/// Simulated nanoseconds since the start, on the caller's own clock. Takes no time.
+pub fn now() -> u64 {
+    inside("now").with(|s| s.me().time / NS)
+}
+
+/// The processor that the caller runs on.
+pub fn cpu() -> usize {
+    inside("cpu").with(|s| s.me().cpu as usize)
+}
+
+/// The caller's number: the index of its body.
+pub fn thread() -> usize {
+    inside("thread").with(|s| s.running as usize)
+}
+
+/// The caller asks for a lock: the wait begins.
+pub fn acquiring() {
+    inside("acquiring").with(|s| {
+        let now = s.me().time;
+        s.me().asked = Some(now);
+    });
+}
+
+/// The caller has got lock number `lock` (the workload numbers its locks from 0; the numbers index an
+/// array). For a lock that several can hold, mark writers only.
+pub fn acquired(lock: usize) {
+    inside("acquired").with(|s| {
+        let node = s.node(s.running);
+        let id = s.running;
+        let thread = s.me();
+        thread.holds += 1;
+        let (asked, woken, now) = (thread.asked.take(), thread.woken, thread.time);
+        s.marks.acquired(lock, id, node, woken, asked, now);
+        s.tempt_adversary();
+    });
+}
+
+/// The caller is about to release lock number `lock`.
+pub fn released(lock: usize) {
+    inside("released").with(|s| {
+        let node = s.node(s.running);
+        let id = s.running;
+        let thread = s.me();
+        thread.holds = thread.holds.saturating_sub(1);
+        let now = thread.time;
+        s.marks.released(lock, id, node, now);
+    });
+}
+
+/// Puts the memory of `object` on a node (for the lines that it occupies).
+pub fn set_home<T>(object: &T, node: usize) {
+    inside("set_home").with(|s| {
+        let start = std::ptr::from_ref(object).addr() & !63;
+        let node = node.min(s.topology.nodes - 1) as u16;
+        for address in (start..std::ptr::from_ref(object).addr() + size_of::<T>().max(1)).step_by(64) {
+            let line = s.lines.number(address, node, s.topology.nodes);
+            s.lines.set_home(line, node);
+        }
+    });
+}
+
+/// Ends the simulation with [`Error::Failed`]: a check did not hold. Nothing on the caller's stack is
+/// dropped.
+pub fn fail(message: impl Into<String>) -> ! {
+    let Some(sim) = current() else { panic!("{}", message.into()) };
+    sim.with(|s| {
+        let at_ns = s.me().time / NS;
+        s.failure = Some(Error::Failed { at_ns, message: message.into() });
+    });
+    loop {
+        sim.suspend();
+    }
+}

@@ -1,0 +1,81 @@
+//! A machine that you do not have: latchwork's locks on a simulated NUMA machine.
+//!
+//! [`Sim`] implements [`latchwork::machine::Machine`], so the source of a lock that runs in production
+//! runs here unchanged, while every access to a word, every spin, sleep, wake-up and fence takes
+//! simulated time. The simulation is a discrete-event one, with one coroutine per thread (up to 1024,
+//! on up to 512 processors), and deterministic: the same machine, options and bodies give the same
+//! trace, whose hash is in the [`Report`].
+//!
+//! ```
+//! use latchwork::mutex::{RawMutex, mcs::RawMcs};
+//! use latchwork_sim::{Options, Profile, Sim, run, work};
+//!
+//! let lock = RawMcs::<Sim>::new_in();
+//! let body = || {
+//!     for _ in 0..10 {
+//!         let token = lock.lock();
+//!         work(50);
+//!         unsafe { lock.unlock(token) };
+//!         work(200);
+//!     }
+//! };
+//! let profile = Profile::find("8x24")?;
+//! let bodies = (0..100).map(|_| Box::new(body) as Box<dyn FnOnce()>).collect();
+//! let report = run(&profile, &Options::default(), bodies)?;
+//! assert!(report.simulated_ns > 100 * 10 * 50);
+//! # Ok::<(), latchwork_sim::Error>(())
+//! ```
+//!
+//! # The model
+//!
+//! | what | where |
+//! |---|---|
+//! | requests for a line queue behind one ordering point | `lines.rs` (1), `access.rs` |
+//! | ownership occupies the line for the whole transfer, further reads are short | `lines.rs` (2) |
+//! | invalidating sharers: the farthest acknowledgement and a little for each | `lines.rs` (3) |
+//! | a write wakes all spinners, in random order with jitter | `access.rs` |
+//! | third-party home, 128-byte pairs, SMT siblings | `lines.rs` (5), `topology.rs` |
+//! | the section's data are simulated lines: use `Sim`'s own words for them | `words.rs` |
+//! | quantum, wake-up cost, more threads than processors, `membarrier` | `scheduler.rs`, `futex.rs` |
+//! | who wins a contended line: [`Arbitration`] | `options.rs`, `access.rs` |
+//! | spread starts: `Options::spread_ns` | `options.rs` |
+//! | what a machine costs, and the sources of the numbers | [`Profile`], `profiles/*.toml` |
+//! | random preemption: [`Adversary`] | `options.rs`, `scheduler.rs` |
+//!
+//! # What it leaves out
+//!
+//! - Memory is sequentially consistent: weak orders are what the loom suite is for. The *cost* of fences
+//!   and of draining the store buffer is there.
+//! - Caches have no size: what was read once stays. Bandwidth has no limit but each line's own.
+//! - A line's number, and with it the whole trace, follows from the order of first touch, not from the
+//!   address. What shares a line does depend on the layout: give objects whole lines (`align(128)`).
+
+mod access;
+mod body;
+mod error;
+mod events;
+mod futex;
+mod lines;
+mod machine;
+mod options;
+mod profile;
+mod report;
+mod resources;
+mod rng;
+mod scheduler;
+mod simulation;
+mod state;
+mod topology;
+mod words;
+
+pub use body::{acquired, acquiring, cpu, fail, now, released, set_home, thread, work};
+pub use error::Error;
+pub use machine::Sim;
+pub use options::{Adversary, Arbitration, Home, Options, Placement};
+pub use profile::{
+    Kernel, Lines, Links, MAX_CPUS, MAX_THREADS, Number, Processor, Profile, Shape, THIS_MACHINE,
+    this_machine_path,
+};
+pub use report::{Counts, Report};
+pub use simulation::run;
+pub use words::{Ptr, U8, U32, U64, Usize};

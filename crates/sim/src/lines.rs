@@ -1,0 +1,549 @@
+//! Cache lines: who has a copy, and what a request costs.
+//!
+//! A line is owned by one core (exclusive or modified), shared by several, or in memory only.
+//! Hits cost what hits cost; everything else is a *request*, and requests for one line are served
+//! one after the other. What is modelled, with the numbers of `Profile::lines`:
+//!
+//! 1. *One ordering point.* A line is busy until its last service is over ([`Line::free_at`]);
+//!    requests that come meanwhile queue ([`Line::waiting`]), and who of them is next is
+//!    [`Arbitration`](crate::Arbitration)'s choice (in `access.rs`).
+//! 2. *A change of ownership occupies the line for its whole transfer*, and so does the read that
+//!    finds it modified and downgrades its owner. Further reads are short: `read_occupancy` within
+//!    a node, the share `read_occupancy_remote` of the hop from another ([`Lines::read`]).
+//! 3. *Taking ownership of a shared line* costs the farthest acknowledgement and `per_sharer` for
+//!    each sharer ([`Lines::own`]).
+//! 4. *A write wakes all spinners*: see `access.rs`.
+//! 5. *An extra leg* (`third_party`) if the line's home is neither the requester's node nor the
+//!    supplier's; `home_at_reader` if it is the requester's ([`Lines::leg`]). *Pairs*: a miss also
+//!    fetches the other line of its 128 bytes, with probability `pair_prefetch`, which takes
+//!    exclusive ownership of that line away from whoever has it ([`Lines::fetch_pair`]). *SMT
+//!    siblings* share the core's caches: what the sibling wrote last costs `sibling`.
+//!
+//! A store goes into the store buffer: the thread goes on at once, and others see the line when
+//! the transfer is over and all its earlier stores are done. A locked instruction waits for the
+//! buffer to drain.
+
+use crate::events::{NS, Time};
+use crate::profile::Profile;
+use crate::rng::Rng;
+use crate::topology::{DISTANCES, Distance, Place, Topology};
+
+/// No core, line or thread.
+pub(crate) const NONE: u32 = u32::MAX;
+const NO_CORE: u16 = u16::MAX;
+
+/// What a thread does to a line.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Load.
+    Read,
+    /// Store.
+    Store,
+    /// Atomic read-modify-write.
+    Rmw,
+    /// The decrement without `lock` prefix of `release_dec`: takes ownership, but is no fence.
+    Update,
+}
+
+/// Who asks.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Requester {
+    pub(crate) cpu: u16,
+    pub(crate) place: Place,
+    /// When the requester's earlier stores are done.
+    pub(crate) drained: Time,
+}
+
+/// What came of it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// When the thread goes on.
+    pub(crate) done: Time,
+    /// When others can see it.
+    pub(crate) visible: Time,
+    /// Whether the line had to come from elsewhere, or others had to give it up.
+    pub(crate) miss: bool,
+    /// Whether another node took part.
+    pub(crate) remote: bool,
+}
+
+/// A cache line.
+pub(crate) struct Line {
+    /// The core that has it alone.
+    owner: u16,
+    modified: bool,
+    /// The processor that used it last while it was owned.
+    last_cpu: u16,
+    /// Where its memory is.
+    home: u16,
+    /// Cores that have a copy: how many, which, and on which nodes.
+    sharer_count: u16,
+    sharers: [u64; 8],
+    sharer_nodes: u64,
+    /// The other line of the 128-byte pair.
+    pair: u32,
+    /// Until then it serves nobody.
+    pub(crate) free_at: Time,
+    /// First and last of the requests that wait (threads, linked through `Thread::next`).
+    pub(crate) waiting: (u32, u32),
+    /// Whether an event says when it is free.
+    pub(crate) announced: bool,
+    /// First of the threads that spin on it (linked through `Thread::next` and `previous`).
+    pub(crate) spinners: u32,
+}
+
+impl Line {
+    fn new(home: u16) -> Self {
+        Line {
+            owner: NO_CORE,
+            modified: false,
+            last_cpu: 0,
+            home,
+            sharer_count: 0,
+            sharers: [0; 8],
+            sharer_nodes: 0,
+            pair: NONE,
+            free_at: 0,
+            waiting: (NONE, NONE),
+            announced: false,
+            spinners: NONE,
+        }
+    }
+
+    #[inline]
+    fn has(&self, core: u16) -> bool {
+        self.sharers[usize::from(core) / 64] >> (core % 64) & 1 != 0
+    }
+
+    fn share(&mut self, core: u16, node: u16) {
+        if !self.has(core) {
+            self.sharers[usize::from(core) / 64] |= 1 << (core % 64);
+            self.sharer_count += 1;
+            self.sharer_nodes |= 1 << node;
+        }
+    }
+
+    fn own(&mut self, core: u16) {
+        if self.sharer_count != 0 {
+            self.sharers = [0; 8];
+            self.sharer_count = 0;
+            self.sharer_nodes = 0;
+        }
+        self.owner = core;
+    }
+
+    /// Turns the owner into a sharer.
+    fn downgrade(&mut self, node: u16) {
+        let owner = std::mem::replace(&mut self.owner, NO_CORE);
+        self.modified = false;
+        self.share(owner, node);
+    }
+
+    /// The core whose copy is the newest, as far as one can tell.
+    pub(crate) fn holder(&self) -> Option<u16> {
+        (self.owner != NO_CORE).then_some(self.owner)
+    }
+}
+
+/// The numbers of `Profile::lines`, in picoseconds, by [`Distance`].
+struct Costs {
+    hit: Time,
+    store: Time,
+    atomic: Time,
+    clean: [Time; DISTANCES],
+    modified: [Time; DISTANCES],
+    dram: [Time; DISTANCES],
+    third_party: Time,
+    home_at_reader: Time,
+    per_sharer: Time,
+    read: [Time; DISTANCES],
+    pair_prefetch: f64,
+}
+
+impl Costs {
+    fn new(profile: &Profile) -> Self {
+        let lines = &profile.lines;
+        let ps = |number: &crate::profile::Number| (number.value * NS as f64).round() as Time;
+        let or = |number: &Option<_>, nearer: Time| number.as_ref().map_or(nearer, ps);
+        let ladder = |cluster, socket, hop, two_hops| {
+            let socket = or(socket, ps(cluster));
+            let hop = or(hop, socket);
+            [ps(&lines.sibling), ps(cluster), socket, hop, or(two_hops, hop)]
+        };
+        let clean = ladder(&lines.cluster, &lines.socket, &lines.hop, &lines.two_hops);
+        let local = ps(&lines.dram_local);
+        let remote = or(&lines.dram_remote, local);
+        let short = ps(&lines.read_occupancy);
+        let far = |distance: Distance| {
+            ((clean[distance as usize] as f64 * lines.read_occupancy_remote.value) as Time).max(short)
+        };
+        Costs {
+            hit: ps(&lines.hit),
+            store: ps(&lines.store),
+            atomic: ps(&lines.atomic),
+            modified: ladder(
+                &lines.cluster_modified,
+                &lines.socket_modified,
+                &lines.hop_modified,
+                &lines.two_hops_modified,
+            ),
+            // Two hops cost what the second hop costs more, between caches.
+            dram: [
+                local,
+                local,
+                local,
+                remote,
+                remote
+                    + (clean[Distance::TwoHops as usize]
+                        - clean[Distance::Hop as usize].min(clean[Distance::TwoHops as usize])),
+            ],
+            third_party: ps(&lines.third_party),
+            home_at_reader: ps(&lines.home_at_reader),
+            per_sharer: ps(&lines.per_sharer),
+            read: [short, short, short, far(Distance::Hop), far(Distance::TwoHops)],
+            pair_prefetch: lines.pair_prefetch.value,
+            clean,
+        }
+    }
+}
+
+/// Where the memory of a line is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub enum Home {
+    /// On the node of the thread that touches it first.
+    #[default]
+    FirstTouch,
+    /// On one node.
+    Node(u16),
+    /// On all nodes in turn.
+    Interleave,
+}
+
+/// All lines that were ever touched. A line's number is the order of first touch: addresses, which
+/// differ from run to run, play no part.
+pub(crate) struct Lines {
+    costs: Costs,
+    home: Home,
+    lines: Vec<Line>,
+    index: Index,
+}
+
+impl Lines {
+    pub(crate) fn new(profile: &Profile, home: Home) -> Self {
+        Lines { costs: Costs::new(profile), home, lines: Vec::new(), index: Index::new() }
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, line: u32) -> &mut Line {
+        &mut self.lines[line as usize]
+    }
+
+    /// The line of an address; if it is new, `toucher` is the node that touches it.
+    #[inline]
+    pub(crate) fn number(&mut self, address: usize, toucher: u16, nodes: usize) -> u32 {
+        match self.index.find(address >> 6) {
+            Some(line) => line,
+            None => self.add(address, toucher, nodes),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, address: usize, toucher: u16, nodes: usize) -> u32 {
+        let number = self.lines.len() as u32;
+        let home = match self.home {
+            Home::FirstTouch => toucher,
+            Home::Node(node) => node.min(nodes as u16 - 1),
+            Home::Interleave => (number as usize % nodes) as u16,
+        };
+        let mut line = Line::new(home);
+        if let Some(pair) = self.index.find((address >> 6) ^ 1) {
+            line.pair = pair;
+            self.lines[pair as usize].pair = number;
+        }
+        self.lines.push(line);
+        self.index.insert(address >> 6, number);
+        number
+    }
+
+    /// Moves a line's memory to a node.
+    pub(crate) fn set_home(&mut self, line: u32, node: u16) {
+        self.at(line).home = node;
+    }
+
+    /// A hit, if it is one: nobody else takes part, and the line's other requests do not matter.
+    #[inline]
+    pub(crate) fn hit(&mut self, line: u32, who: &Requester, kind: Kind, now: Time) -> Option<Service> {
+        let costs = &self.costs;
+        let line = &mut self.lines[line as usize];
+        let core = who.place.core;
+        if line.owner == core {
+            let sibling = line.last_cpu != who.cpu;
+            line.last_cpu = who.cpu;
+            let own = if sibling { costs.clean[Distance::Sibling as usize] } else { 0 };
+            let (done, visible) = match kind {
+                Kind::Read => (now + own.max(costs.hit), 0),
+                Kind::Store => (now + costs.store, (now + costs.store + own).max(who.drained)),
+                Kind::Update => {
+                    let done = now + own.max(costs.hit) + costs.store;
+                    (done, done.max(who.drained))
+                }
+                Kind::Rmw => (now + own + costs.atomic, now + own + costs.atomic),
+            };
+            if kind != Kind::Read {
+                line.modified = true;
+                // Others' requests come after this instruction; but an owner that goes on and on does
+                // not keep those away that wait already.
+                if line.waiting.0 == NONE {
+                    line.free_at = line.free_at.max(visible);
+                }
+            }
+            Some(Service { done, visible, miss: false, remote: false })
+        } else if kind == Kind::Read && line.has(core) {
+            Some(Service { done: now + costs.hit, visible: 0, miss: false, remote: false })
+        } else {
+            None
+        }
+    }
+
+    /// Serves a request that is no hit; the line is free.
+    pub(crate) fn serve(
+        &mut self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        kind: Kind,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Service {
+        let service = match kind {
+            Kind::Read => self.read(topology, number, who, now),
+            _ => self.own(topology, number, who, kind, now),
+        };
+        self.fetch_pair(topology, number, who, now, rng);
+        service
+    }
+
+    /// Gets a copy to read.
+    fn read(&mut self, topology: &Topology, number: u32, who: &Requester, now: Time) -> Service {
+        let line = &mut self.lines[number as usize];
+        let Place { core, node } = who.place;
+        let (latency, occupancy, remote);
+        if let Some(owner) = line.holder() {
+            let supplier = topology.node_of(owner);
+            let distance = topology.between(core, owner);
+            let table = if line.modified { &self.costs.modified } else { &self.costs.clean };
+            latency = table[distance as usize] + self.costs.leg(line.home, node, supplier);
+            occupancy = latency;
+            remote = supplier != node;
+            line.downgrade(supplier);
+            line.share(core, node);
+        } else if line.sharer_count > 0 {
+            let (distance, supplier) = nearest(topology, line, core, node);
+            latency = self.costs.clean[distance as usize] + self.costs.leg(line.home, node, supplier);
+            occupancy = self.costs.read[distance as usize];
+            remote = supplier != node;
+            line.share(core, node);
+        } else {
+            let distance = topology.between_nodes(node, line.home);
+            latency = self.costs.dram[distance as usize];
+            occupancy = latency;
+            remote = line.home != node;
+            line.own(core); // exclusive: the first write is free
+            line.modified = false;
+            line.last_cpu = who.cpu;
+        }
+        line.free_at = now + occupancy;
+        Service { done: now + latency, visible: now + latency, miss: true, remote }
+    }
+
+    /// Takes the line from everybody else.
+    fn own(&mut self, topology: &Topology, number: u32, who: &Requester, kind: Kind, now: Time) -> Service {
+        let line = &mut self.lines[number as usize];
+        let Place { core, node } = who.place;
+        let costs = &self.costs;
+        let mut remote = false;
+        let transfer = if let Some(owner) = line.holder() {
+            let supplier = topology.node_of(owner);
+            let table = if line.modified { &costs.modified } else { &costs.clean };
+            remote = supplier != node;
+            table[topology.between(core, owner) as usize] + costs.leg(line.home, node, supplier)
+        } else if line.sharer_count > 0 {
+            let shared = line.has(core);
+            let others = line.sharer_count - u16::from(shared);
+            let mut time = 0;
+            let mut nodes = line.sharer_nodes;
+            while nodes != 0 {
+                let sharer = nodes.trailing_zeros() as u16;
+                nodes &= nodes - 1;
+                if sharer != node {
+                    remote = true;
+                    let distance = topology.between_nodes(node, sharer);
+                    time = time.max(costs.clean[distance as usize]);
+                } else if others > 0 {
+                    time = time.max(costs.clean[farthest_here(topology, line, core, node) as usize]);
+                }
+            }
+            if others == 0 { 0 } else { time + costs.per_sharer * Time::from(others) }
+        } else {
+            remote = line.home != node;
+            costs.dram[topology.between_nodes(node, line.home) as usize]
+        };
+        line.own(core);
+        line.modified = true;
+        line.last_cpu = who.cpu;
+        let arrival = now + transfer;
+        let (done, visible) = match kind {
+            Kind::Read | Kind::Update => {
+                (arrival + costs.hit + costs.store, (arrival + costs.hit + costs.store).max(who.drained))
+            }
+            Kind::Store => (now + costs.store, (arrival + costs.store).max(who.drained)),
+            Kind::Rmw => (arrival + costs.atomic, arrival + costs.atomic),
+        };
+        line.free_at = visible;
+        Service { done, visible, miss: transfer > 0, remote }
+    }
+
+    /// The adjacent-line prefetch.
+    fn fetch_pair(&mut self, topology: &Topology, number: u32, who: &Requester, now: Time, rng: &mut Rng) {
+        let pair = self.lines[number as usize].pair;
+        if pair == NONE || !rng.chance(self.costs.pair_prefetch) {
+            return;
+        }
+        let Place { core, node } = who.place;
+        let line = &mut self.lines[pair as usize];
+        if line.free_at > now || line.waiting.0 != NONE || line.owner == core || line.has(core) {
+            return;
+        }
+        if let Some(owner) = line.holder() {
+            line.downgrade(topology.node_of(owner));
+            line.share(core, node);
+        } else if line.sharer_count > 0 {
+            line.share(core, node);
+        } else {
+            return; // from memory: costs nobody anything
+        }
+        line.free_at = now + self.costs.read[Distance::Socket as usize];
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// The line of an address that was touched before.
+    pub(crate) fn known(&self, address: usize) -> Option<u32> {
+        self.index.find(address >> 6)
+    }
+
+    /// What one look at a word that is in the cache costs.
+    pub(crate) fn look(&self) -> Time {
+        self.costs.hit
+    }
+}
+
+impl Costs {
+    /// The extra leg when the line's home is where it should not be.
+    fn leg(&self, home: u16, requester: u16, supplier: u16) -> Time {
+        if requester == supplier || home == supplier {
+            0
+        } else if home == requester {
+            self.home_at_reader
+        } else {
+            self.third_party
+        }
+    }
+}
+
+/// The nearest sharer: how far, and on which node.
+fn nearest(topology: &Topology, line: &Line, core: u16, node: u16) -> (Distance, u16) {
+    if line.sharer_nodes >> node & 1 != 0 {
+        return (by_cluster(topology, line, core, node, Distance::min, Distance::Socket), node);
+    }
+    let mut best = (Distance::TwoHops, line.sharer_nodes.trailing_zeros() as u16);
+    let mut nodes = line.sharer_nodes;
+    while nodes != 0 {
+        let sharer = nodes.trailing_zeros() as u16;
+        nodes &= nodes - 1;
+        best = best.min((topology.between_nodes(node, sharer), sharer));
+    }
+    best
+}
+
+/// The farthest sharer on the requester's own node.
+fn farthest_here(topology: &Topology, line: &Line, core: u16, node: u16) -> Distance {
+    by_cluster(topology, line, core, node, Distance::max, Distance::Cluster)
+}
+
+/// The least or greatest distance of a sharer on the own node, or `otherwise`.
+fn by_cluster(
+    topology: &Topology,
+    line: &Line,
+    core: u16,
+    node: u16,
+    choose: fn(Distance, Distance) -> Distance,
+    otherwise: Distance,
+) -> Distance {
+    if topology.single_cluster() {
+        return Distance::Cluster;
+    }
+    let cores = topology.cores_of(node);
+    cores
+        .filter(|other| *other != core && line.has(*other))
+        .map(|other| topology.between(core, other))
+        .reduce(choose)
+        .unwrap_or(otherwise)
+}
+
+/// From address (in lines) to number: open addressing with linear probing.
+struct Index {
+    slots: Vec<(usize, u32)>,
+    used: usize,
+}
+
+impl Index {
+    fn new() -> Self {
+        Index { slots: vec![(0, NONE); 1024], used: 0 }
+    }
+
+    #[inline]
+    fn start(&self, key: usize) -> usize {
+        let bits = self.slots.len().trailing_zeros();
+        ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+    }
+
+    #[inline]
+    fn find(&self, key: usize) -> Option<u32> {
+        let mut at = self.start(key);
+        loop {
+            let (found, number) = self.slots[at];
+            if number == NONE {
+                return None;
+            }
+            if found == key {
+                return Some(number);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    fn insert(&mut self, key: usize, number: u32) {
+        if self.used * 2 >= self.slots.len() {
+            let grown = vec![(0, NONE); self.slots.len() * 2];
+            for (key, number) in std::mem::replace(&mut self.slots, grown) {
+                if number != NONE {
+                    self.put(key, number);
+                }
+            }
+        }
+        self.used += 1;
+        self.put(key, number);
+    }
+
+    fn put(&mut self, key: usize, number: u32) {
+        let mut at = self.start(key);
+        while self.slots[at].1 != NONE {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = (key, number);
+    }
+}

@@ -1,0 +1,179 @@
+//! The machine that locks see.
+
+use crate::events::NS;
+use crate::lines::Kind;
+use crate::simulation::{access, current, inside, spin};
+use crate::words::{Ptr, U8, U32, U64, Usize};
+use crate::{futex, resources};
+use latchwork::machine::{Clock, Deadline, Machine, QNode, Wait, Word};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The simulated machine: finds its simulation through the OS thread that it runs on.
+///
+/// Outside of [`run`](crate::run), words are plain memory and take no time, so that locks can be made,
+/// looked at and dropped there; waiting panics, as nobody could end it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Sim;
+
+/// A line that stands for the mutex that serialises `membarrier` in the kernel.
+const MEMBARRIER: usize = usize::MAX - 4095;
+
+// SAFETY: words are sequentially consistent, which is more than C11; a heavy fence comes before or
+// after every light one and every decrement, since all operations have one order; thread numbers are
+// distinct; nodes are never freed.
+unsafe impl Machine for Sim {
+    type U8 = U8;
+    type U32 = U32;
+    type U64 = U64;
+    type Usize = Usize;
+    type Ptr<T: Send + Sync + 'static> = Ptr<T>;
+
+    fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        let value = word.load(order);
+        if done(value) {
+            return value;
+        }
+        let mut found = None;
+        let mut look = || {
+            let value = word.load(order);
+            let satisfied = done(value);
+            if satisfied {
+                found = Some(value);
+            }
+            satisfied
+        };
+        spin(inside("spinning"), &mut look, None);
+        found.expect("the loop resumes only who is satisfied")
+    }
+
+    fn spin_for<T: Copy, W: Word<T>>(
+        word: &W,
+        order: Ordering,
+        spins: u32,
+        mut done: impl FnMut(T) -> bool,
+    ) -> Option<T> {
+        if spins == 0 {
+            return None;
+        }
+        let value = word.load(order);
+        if done(value) {
+            return Some(value);
+        }
+        let sim = current()?;
+        let mut found = None;
+        let mut look = || {
+            let value = word.load(order);
+            let satisfied = done(value);
+            if satisfied {
+                found = Some(value);
+            }
+            satisfied
+        };
+        spin(sim, &mut look, Some(spins));
+        found
+    }
+
+    fn pause(spins: u32) {
+        if let Some(sim) = current() {
+            sim.with(|s| {
+                let pause = s.costs.pause;
+                s.me().time += pause * u64::from(spins);
+            });
+        }
+    }
+
+    fn yield_now() {
+        if let Some(sim) = current()
+            && !sim.with(|s| s.offer_cpu())
+        {
+            sim.suspend();
+        }
+    }
+
+    fn wait(word: &U32, expected: u32, deadline: Option<Deadline>) -> Wait {
+        futex::wait(inside("sleeping"), word, expected, deadline)
+    }
+
+    fn wake(word: *const U32, count: u32) -> usize {
+        current().map_or(0, |sim| futex::wake(sim, word.addr(), count))
+    }
+
+    fn requeue(from: *const U32, expected: u32, to: &U32) {
+        if let Some(sim) = current() {
+            futex::requeue(sim, from, expected, std::ptr::from_ref(to).addr());
+        }
+    }
+
+    #[inline]
+    fn light_fence() {}
+
+    fn heavy_fence() -> bool {
+        if let Some(sim) = current() {
+            sim.with(|s| {
+                let syscall = s.costs.syscall;
+                s.me().time += syscall;
+            });
+            access(MEMBARRIER, Kind::Rmw);
+            sim.with(|s| s.membarrier());
+        }
+        true
+    }
+
+    fn acquire_swap(word: &U32, value: u32) -> u32 {
+        word.swap(value, Ordering::Acquire)
+    }
+
+    fn release_dec(word: &U32) -> bool {
+        word.release_dec()
+    }
+
+    fn now(_: Clock) -> u64 {
+        current().map_or(0, |sim| {
+            sim.with(|s| {
+                let clock = s.costs.clock;
+                let thread = s.me();
+                thread.time += clock;
+                // Who looks at the clock does not go round in circles for ever.
+                thread.idle.1 = 0;
+                thread.time / NS
+            })
+        })
+    }
+
+    fn thread_id() -> usize {
+        /// Numbers for OS threads, beyond those of simulated ones.
+        static NEXT: AtomicUsize = AtomicUsize::new(1 << 32);
+        std::thread_local! {
+            static OUTSIDE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        }
+        match current() {
+            Some(sim) => sim.with(|s| s.running as usize + 1),
+            None => OUTSIDE.with(|id| *id),
+        }
+    }
+
+    fn numa_node() -> u32 {
+        current().map_or(0, |sim| sim.with(|s| u32::from(s.node(s.running))))
+    }
+
+    fn numa_nodes() -> u32 {
+        current().map_or(1, |sim| sim.with(|s| s.topology.nodes as u32))
+    }
+
+    fn acquire_node() -> &'static QNode<Self> {
+        resources::acquire_node(thread())
+    }
+
+    unsafe fn release_node(node: &'static QNode<Self>) {
+        resources::release_node(thread(), node);
+    }
+
+    fn visible_readers() -> &'static [Usize] {
+        resources::visible_readers()
+    }
+}
+
+/// The running thread, for the pool of nodes.
+fn thread() -> usize {
+    current().map_or(0, |sim| sim.with(|s| s.running as usize))
+}

@@ -1,0 +1,463 @@
+//! Machine profiles: what a machine looks like and what each thing costs on it.
+//!
+//! A profile is a small TOML file in which every number carries its source, so that a reader sees
+//! which are measured, which are looked up and which are guesses:
+//!
+//! ```toml
+//! hop = { value = 107, source = "looked up: Intel MLC, FD.io CSIT" }
+//! ```
+//!
+//! Unless said, numbers are nanoseconds. The fields are explained at [`Lines`], [`Processor`] and
+//! [`Kernel`]; the files are in `crates/sim/profiles`.
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Processors at most.
+pub const MAX_CPUS: usize = 512;
+/// Threads at most.
+pub const MAX_THREADS: usize = 1024;
+/// The profile that `latchwork calibrate` writes.
+pub const THIS_MACHINE: &str = "this-machine";
+
+const BUILT_IN: &[&str] = &[
+    include_str!("../profiles/x5-2.toml"),
+    include_str!("../profiles/x5-4.toml"),
+    include_str!("../profiles/e7-8890v4.toml"),
+    include_str!("../profiles/power4.toml"),
+    include_str!("../profiles/epyc-7742.toml"),
+];
+/// What shorthands get their costs from.
+const GENERIC: &str = include_str!("../profiles/generic.toml");
+
+/// A number and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// The number.
+    pub value: f64,
+    /// Where it comes from: "measured: ...", "looked up: ..." or "estimate: ...".
+    pub source: String,
+}
+
+/// How sockets are connected.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Links {
+    /// Every socket is every other's neighbour.
+    Full,
+    /// Neighbours differ in one bit of their number; all others are two hops away (eight sockets
+    /// without a switch: three neighbours and four beyond).
+    Cube,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn full() -> Links {
+    Links::Full
+}
+
+/// The machine's shape. Each socket is a NUMA node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Sockets.
+    pub sockets: usize,
+    /// Groups of cores in a socket that share a cache (core complexes).
+    #[serde(default = "one")]
+    pub clusters: usize,
+    /// Cores in a group.
+    pub cores: usize,
+    /// Hardware threads of a core.
+    #[serde(default = "one")]
+    pub smt: usize,
+    /// How sockets are connected.
+    #[serde(default = "full")]
+    pub links: Links,
+}
+
+/// What cache lines cost (the rules are in `lines.rs`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lines {
+    /// A load that hits.
+    pub hit: Number,
+    /// A store, as the thread sees it: into the store buffer.
+    pub store: Number,
+    /// A locked instruction on a line that the core owns; added to the transfer if it does not.
+    pub atomic: Number,
+    /// From the core's other hardware thread.
+    pub sibling: Number,
+    /// From another core of the cluster, unmodified.
+    pub cluster: Number,
+    /// ... modified.
+    pub cluster_modified: Number,
+    /// From another cluster of the socket. Needed with more than one cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<Number>,
+    /// ... modified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_modified: Option<Number>,
+    /// From a neighbouring socket. Needed with more than one socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<Number>,
+    /// ... modified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop_modified: Option<Number>,
+    /// From a socket two hops away. Needed with `links = "cube"` and more than two sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub two_hops: Option<Number>,
+    /// ... modified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub two_hops_modified: Option<Number>,
+    /// From the node's own memory.
+    pub dram_local: Number,
+    /// From a neighbour's memory. Needed with more than one socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dram_remote: Option<Number>,
+    /// The extra leg if the line's home is neither the requester's nor the supplier's node.
+    pub third_party: Number,
+    /// The extra leg if a line that comes from another node is homed at the requester's.
+    pub home_at_reader: Number,
+    /// For each further sharer that has to be invalidated.
+    pub per_sharer: Number,
+    /// How long a read of a shared line keeps other requests waiting, within a node.
+    pub read_occupancy: Number,
+    /// ... from another node, as a share of that hop.
+    pub read_occupancy_remote: Number,
+    /// The probability that a miss also fetches the other line of the 128-byte pair.
+    pub pair_prefetch: Number,
+}
+
+/// What processors cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Processor {
+    /// One spin hint.
+    pub pause: Number,
+    /// Reading the clock.
+    pub clock: Number,
+    /// How much longer computing takes while the core's other hardware thread computes too (a
+    /// factor).
+    pub smt_slowdown: Number,
+}
+
+/// What the operating system costs (the rules are in `scheduler.rs`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// A system call that does nothing.
+    pub syscall: Number,
+    /// Beyond that, to wake one thread, for the waker.
+    pub wake: Number,
+    /// From the wake to the woken thread's first instruction on an idle processor.
+    pub wakeup: Number,
+    /// From one thread to the next on a processor.
+    pub context_switch: Number,
+    /// How long a thread may run while others wait for its processor.
+    pub quantum: Number,
+    /// `membarrier`, for the caller, without the interrupts.
+    pub membarrier: Number,
+    /// An interrupt, for the interrupted processor; the caller of `membarrier` waits for one, and
+    /// a little (a tenth) for each further one.
+    pub interrupt: Number,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The name that a user types.
+    pub name: String,
+    /// What it is, in one line.
+    pub summary: String,
+    /// Its shape.
+    pub topology: Shape,
+    /// What cache lines cost.
+    pub lines: Lines,
+    /// What processors cost.
+    pub processor: Processor,
+    /// What the operating system costs.
+    pub kernel: Kernel,
+}
+
+impl Profile {
+    /// The profile that `machine` names: one of [`names`](Profile::names), `this-machine` (what
+    /// `latchwork calibrate` has written), a shorthand such as `8x24` or `2x18x2` (sockets x cores
+    /// x hardware threads, with the costs of `profiles/generic.toml`), or a TOML file.
+    pub fn find(machine: &str) -> Result<Profile, Error> {
+        if let Some(profile) = built_in().find(|profile| profile.name == machine) {
+            return Ok(profile);
+        }
+        if machine == THIS_MACHINE {
+            let path = this_machine_path()
+                .ok_or_else(|| Error::Usage("neither XDG_CONFIG_HOME nor HOME is set".into()))?;
+            if !path.exists() {
+                return Err(Error::Usage(
+                    "this machine is not known yet: run `latchwork calibrate` first".into(),
+                ));
+            }
+            return Self::load(&path);
+        }
+        if let Some(shape) = shorthand(machine) {
+            let mut profile = Self::parse(GENERIC, "generic")?;
+            profile.name = machine.into();
+            profile.topology = shape;
+            profile.check().map_err(|why| Error::Usage(format!("machine {machine}: {why}")))?;
+            return Ok(profile);
+        }
+        if machine.ends_with(".toml") || machine.contains('/') {
+            return Self::load(Path::new(machine));
+        }
+        Err(Error::Usage(unknown(machine)))
+    }
+
+    /// The names of the built-in machines.
+    pub fn names() -> Vec<String> {
+        built_in().map(|profile| profile.name).collect()
+    }
+
+    /// The built-in machines.
+    pub fn all() -> Vec<Profile> {
+        built_in().collect()
+    }
+
+    fn load(path: &Path) -> Result<Profile, Error> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|why| Error::Usage(format!("cannot read the machine profile {name}: {why}")))?;
+        Self::parse(&text, &name)
+    }
+
+    /// A profile from the text of a file called `name`.
+    pub fn parse(text: &str, name: &str) -> Result<Profile, Error> {
+        let profile: Profile = toml::from_str(text).map_err(|why| {
+            let line = why.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            let what = why.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            Error::Usage(format!("{name}, line {line}: {what}"))
+        })?;
+        profile.check().map_err(|why| Error::Usage(format!("{name}: {why}")))?;
+        Ok(profile)
+    }
+
+    /// As a TOML file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a profile consists of numbers and text")
+    }
+
+    /// How many processors it has.
+    pub fn cpus(&self) -> usize {
+        let shape = &self.topology;
+        [shape.sockets, shape.clusters, shape.cores, shape.smt]
+            .iter()
+            .fold(1, |n: usize, m| n.saturating_mul(*m))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let (shape, lines) = (&self.topology, &self.lines);
+        match self.cpus() {
+            0 => return Err("sockets, clusters, cores and smt must be at least 1".into()),
+            cpus if cpus > MAX_CPUS => {
+                return Err(format!("{cpus} CPUs: at most {MAX_CPUS} can be simulated"));
+            }
+            _ => (),
+        }
+        if shape.sockets > 64 {
+            return Err(format!("{} sockets: at most 64 can be simulated", shape.sockets));
+        }
+        let needs = [
+            (shape.clusters > 1, &lines.socket, "socket", "more than one cluster"),
+            (shape.clusters > 1, &lines.socket_modified, "socket_modified", "more than one cluster"),
+            (shape.sockets > 1, &lines.hop, "hop", "more than one socket"),
+            (shape.sockets > 1, &lines.hop_modified, "hop_modified", "more than one socket"),
+            (shape.sockets > 1, &lines.dram_remote, "dram_remote", "more than one socket"),
+            (self.has_two_hops(), &lines.two_hops, "two_hops", "links = \"cube\""),
+            (self.has_two_hops(), &lines.two_hops_modified, "two_hops_modified", "links = \"cube\""),
+        ];
+        for (needed, number, field, why) in needs {
+            if needed && number.is_none() {
+                return Err(format!("lines.{field} is missing, and needed with {why}"));
+            }
+        }
+        for (field, number) in self.numbers() {
+            // A second is more than anything here takes, and keeps sums far from overflowing.
+            if !(0.0..=1e9).contains(&number.value) {
+                return Err(format!("{field} is {}: it must be between 0 and 1e9", number.value));
+            }
+            if number.source.trim().is_empty() {
+                return Err(format!("{field} has no source"));
+            }
+        }
+        for (field, share) in [
+            ("lines.pair_prefetch", &self.lines.pair_prefetch),
+            ("lines.read_occupancy_remote", &self.lines.read_occupancy_remote),
+        ] {
+            if share.value > 1.0 {
+                return Err(format!("{field} is {}: it is a share, between 0 and 1", share.value));
+            }
+        }
+        if self.processor.smt_slowdown.value < 1.0 {
+            return Err("processor.smt_slowdown is a factor of at least 1".into());
+        }
+        if self.kernel.quantum.value < 1000.0 {
+            return Err("kernel.quantum must be at least 1000 (nanoseconds)".into());
+        }
+        Ok(())
+    }
+
+    fn has_two_hops(&self) -> bool {
+        self.topology.links == Links::Cube && self.topology.sockets > 2
+    }
+
+    /// Every number, with its name.
+    pub fn numbers(&self) -> Vec<(&'static str, &Number)> {
+        let (lines, processor, kernel) = (&self.lines, &self.processor, &self.kernel);
+        let mut all = vec![
+            ("lines.hit", &lines.hit),
+            ("lines.store", &lines.store),
+            ("lines.atomic", &lines.atomic),
+            ("lines.sibling", &lines.sibling),
+            ("lines.cluster", &lines.cluster),
+            ("lines.cluster_modified", &lines.cluster_modified),
+        ];
+        let optional = [
+            ("lines.socket", &lines.socket),
+            ("lines.socket_modified", &lines.socket_modified),
+            ("lines.hop", &lines.hop),
+            ("lines.hop_modified", &lines.hop_modified),
+            ("lines.two_hops", &lines.two_hops),
+            ("lines.two_hops_modified", &lines.two_hops_modified),
+            ("lines.dram_remote", &lines.dram_remote),
+        ];
+        all.extend(
+            optional.iter().filter_map(|(name, number)| number.as_ref().map(|number| (*name, number))),
+        );
+        all.extend([
+            ("lines.dram_local", &lines.dram_local),
+            ("lines.third_party", &lines.third_party),
+            ("lines.home_at_reader", &lines.home_at_reader),
+            ("lines.per_sharer", &lines.per_sharer),
+            ("lines.read_occupancy", &lines.read_occupancy),
+            ("lines.read_occupancy_remote", &lines.read_occupancy_remote),
+            ("lines.pair_prefetch", &lines.pair_prefetch),
+            ("processor.pause", &processor.pause),
+            ("processor.clock", &processor.clock),
+            ("processor.smt_slowdown", &processor.smt_slowdown),
+            ("kernel.syscall", &kernel.syscall),
+            ("kernel.wake", &kernel.wake),
+            ("kernel.wakeup", &kernel.wakeup),
+            ("kernel.context_switch", &kernel.context_switch),
+            ("kernel.quantum", &kernel.quantum),
+            ("kernel.membarrier", &kernel.membarrier),
+            ("kernel.interrupt", &kernel.interrupt),
+        ]);
+        all
+    }
+}
+
+fn built_in() -> impl Iterator<Item = Profile> {
+    BUILT_IN.iter().map(|text| Profile::parse(text, "built-in profile").expect("a test parses them all"))
+}
+
+/// Where `latchwork calibrate` puts this machine's profile.
+pub fn this_machine_path() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+    Some(config.join("latchwork").join("this-machine.toml"))
+}
+
+/// `8x24` or `2x18x2`.
+fn shorthand(text: &str) -> Option<Shape> {
+    let numbers: Vec<usize> = text.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+    let (sockets, cores, smt) = match numbers[..] {
+        [sockets, cores] => (sockets, cores, 1),
+        [sockets, cores, smt] => (sockets, cores, smt),
+        _ => return None,
+    };
+    let links = if sockets <= 4 { Links::Full } else { Links::Cube };
+    Some(Shape { sockets, clusters: 1, cores, smt, links })
+}
+
+fn unknown(machine: &str) -> String {
+    let mut names = Profile::names();
+    names.push(THIS_MACHINE.into());
+    let near = names
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(&machine.to_lowercase(), name), name))
+        .min()
+        .filter(|(distance, name)| distance * 2 < name.len());
+    let hint = near.map_or(String::new(), |(_, name)| format!(" (did you mean {name}?)"));
+    format!(
+        "unknown machine {machine}{hint}: known are {}, a shorthand such as 8x24 (sockets x cores), or a .toml file",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(machine: &str) -> String {
+        let message = Profile::find(machine).unwrap_err().to_string();
+        assert!(!message.contains('\n'), "{message}");
+        message
+    }
+
+    #[test]
+    fn every_built_in_profile_parses_and_survives_being_written() {
+        let names = Profile::names();
+        assert_eq!(names, ["x5-2", "x5-4", "e7-8890v4", "power4", "epyc-7742"]);
+        for name in names {
+            let profile = Profile::find(&name).unwrap();
+            assert_eq!(Profile::parse(&profile.to_toml(), "copy").unwrap(), profile);
+            for (field, number) in profile.numbers() {
+                let kinds = ["looked up: ", "estimate: ", "measured: ", "the paper: "];
+                assert!(
+                    kinds.iter().any(|kind| number.source.starts_with(kind)),
+                    "{name} {field}: {}",
+                    number.source
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn shorthands() {
+        let big = Profile::find("8x24").unwrap();
+        assert_eq!((big.cpus(), big.topology.links), (192, Links::Cube));
+        let small = Profile::find("2x18x2").unwrap();
+        assert_eq!((small.cpus(), small.topology.links), (72, Links::Full));
+    }
+
+    #[test]
+    fn bad_input_gets_one_clear_line() {
+        assert!(message("x5_2").contains("did you mean x5-2?"));
+        assert!(message("cray").contains("known are x5-2, x5-4"));
+        assert!(message("8x65").contains("520 CPUs: at most 512"));
+        assert!(message("99999999999x99999999999").contains("at most 512"));
+        assert!(message("0x4").contains("at least 1"));
+        assert!(message("/nowhere/at-all.toml").contains("cannot read"));
+    }
+
+    #[test]
+    fn broken_files_name_the_line() {
+        let good = include_str!("../profiles/x5-2.toml");
+        let parse = |text: &str| Profile::parse(text, "f.toml").unwrap_err().to_string();
+        let line = good.lines().position(|line| line.starts_with("hit ")).unwrap();
+        let with = |new: &str| {
+            let lines = good.lines().enumerate().map(|(i, old)| if i == line { new } else { old });
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let here = format!("f.toml, line {}", line + 1);
+        assert!(parse(&with("hit = {")).starts_with(&here[..13]), "{}", parse(&with("hit = {")));
+        assert!(parse(&with("hit = { value = \"x\", source = \"y\" }")).starts_with(&here));
+        assert!(parse(&with("hot = 7")).contains(&format!("line {}: unknown field `hot`", line + 1)));
+        assert!(parse(&with("")).contains("missing field `hit`"));
+        assert!(parse(&with("hit = { value = -1, source = \"y\" }")).contains("lines.hit is -1"));
+        assert!(parse(&with("hit = { value = 1, source = \"\" }")).contains("lines.hit has no source"));
+        assert!(parse(&good.replace("hop = ", "#")).contains("lines.hop is missing"));
+    }
+}

@@ -1,0 +1,119 @@
+//! What outlives a simulation and is used again by the next one: stacks, queue nodes, and the table
+//! of visible readers. It belongs to an OS thread, and passes on to another one when that ends.
+
+use crate::machine::Sim;
+use crate::words::Usize;
+use corosensei::stack::DefaultStack;
+use latchwork::machine::{QNode, Word};
+use std::cell::RefCell;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of a coroutine's stack. Only what is touched takes memory.
+const STACK: usize = 256 * 1024;
+
+/// Slots in the table of visible readers, as many as on the native machine.
+const VISIBLE_READERS: usize = 4096;
+
+#[repr(align(128))]
+struct Table([Usize; VISIBLE_READERS]);
+
+/// A node in a pair of lines of its own. On the native machine a thread's nodes lie side by side; who
+/// is whose neighbour would depend here on what ran before.
+#[repr(align(128))]
+struct Node(QNode<Sim>);
+
+struct Resources {
+    stacks: Vec<DefaultStack>,
+    free: Vec<&'static QNode<Sim>>,
+    /// The free nodes of each simulated thread.
+    own: Vec<Vec<&'static QNode<Sim>>>,
+    table: &'static Table,
+}
+
+/// What ended OS threads have left.
+static LEFT: Mutex<Vec<Resources>> = Mutex::new(Vec::new());
+
+impl Resources {
+    fn get() -> Owner {
+        let left = LEFT.lock().ok().and_then(|mut left| left.pop());
+        Owner(Some(left.unwrap_or_else(|| {
+            Resources {
+                stacks: Vec::new(),
+                free: Vec::new(),
+                own: Vec::new(),
+                // Made in place: it is large for a stack.
+                table: Box::leak(
+                    (0..VISIBLE_READERS)
+                        .map(|_| Usize::new(0))
+                        .collect::<Vec<_>>()
+                        .try_into()
+                        .map(|slots: Box<[Usize; VISIBLE_READERS]>| Box::new(Table(*slots)))
+                        .unwrap_or_else(|_| unreachable!("made with that length")),
+                ),
+            }
+        })))
+    }
+}
+
+struct Owner(Option<Resources>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let (Some(resources), Ok(mut left)) = (self.0.take(), LEFT.lock()) {
+            left.push(resources);
+        }
+    }
+}
+
+std::thread_local! {
+    static RESOURCES: RefCell<Owner> = RefCell::new(Resources::get());
+}
+
+fn with<R>(f: impl FnOnce(&mut Resources) -> R) -> R {
+    RESOURCES.with_borrow_mut(|owner| f(owner.0.as_mut().expect("taken only when it is dropped")))
+}
+
+/// A simulation begins: nobody is in the table. (One that failed may have left readers there.)
+pub(crate) fn begin() {
+    with(|r| r.table.0.iter().for_each(|slot| slot.store(0, Relaxed)));
+}
+
+/// A simulation has ended.
+pub(crate) fn end() {
+    with(|r| {
+        for list in &mut r.own {
+            r.free.append(list);
+        }
+    });
+}
+
+pub(crate) fn take_stack() -> DefaultStack {
+    with(|r| r.stacks.pop())
+        .unwrap_or_else(|| DefaultStack::new(STACK).expect("no address space for another stack"))
+}
+
+pub(crate) fn give_stack(stack: DefaultStack) {
+    with(|r| r.stacks.push(stack));
+}
+
+pub(crate) fn visible_readers() -> &'static [Usize] {
+    with(|r| &r.table.0)
+}
+
+/// A free node: the last one that `thread` released, or any.
+pub(crate) fn acquire_node(thread: usize) -> &'static QNode<Sim> {
+    with(|r| {
+        let own = r.own.get_mut(thread).and_then(Vec::pop);
+        own.or_else(|| r.free.pop()).unwrap_or_else(|| &Box::leak(Box::new(Node(QNode::new()))).0)
+    })
+}
+
+pub(crate) fn release_node(thread: usize, node: &'static QNode<Sim>) {
+    with(|r| {
+        if thread >= r.own.len() {
+            r.own.resize_with(thread + 1, Vec::new);
+        }
+        r.own[thread].push(node);
+    });
+}

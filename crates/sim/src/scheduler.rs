@@ -1,0 +1,328 @@
+//! Processors, and which thread has which.
+//!
+//! What is modelled, with the numbers of `Profile::kernel`:
+//!
+//! - *More threads than processors.* Each processor has a queue. A thread runs until it sleeps, ends,
+//!   or has had its `quantum` while others wait; the next one runs after a `context_switch`. A
+//!   processor that runs out of threads steals one: from its own node first, from the longest queue.
+//! - *Spinning threads make room.* One that spins without end offers its processor to those that wait
+//!   for it after 64 looks, as the native machine's `spin_until` does; it spins on when its turn comes.
+//! - *Wake-ups.* A woken thread returns to its last processor if that is idle, else goes to an idle one
+//!   of the same node, else to any idle one, else it queues where it was.
+//! - *Interrupts* (`membarrier`) stop a running thread for a moment.
+//! - *SMT.* Computing takes `smt_slowdown` times as long while the core's other thread is busy.
+//! - *The adversary* stops threads at random.
+//!
+//! A running thread is not looked at on every operation: its `attention` says from what time on
+//! the scheduler has something for it ([`State::attend`]).
+
+use crate::access::Pending;
+use crate::events::{Event, NEVER, NS, Time};
+use crate::lines::NONE;
+use crate::options::Placement;
+use crate::state::{Phase, State};
+use std::collections::VecDeque;
+
+/// A processor.
+pub(crate) struct Cpu {
+    /// Who has it.
+    current: u32,
+    /// Who waits for it.
+    queue: VecDeque<u32>,
+    /// When the current thread has had its quantum.
+    slice_end: Time,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0 }
+    }
+}
+
+/// Looks at a word before a spinning thread makes room (as `SPINS_BEFORE_YIELD` of the native machine).
+const LOOKS: Time = 64;
+/// Computing is cut into pieces of this length, so that preemption comes in time.
+const PIECE: Time = 20_000 * NS;
+/// How soon after an acquisition the adversary stops a holder.
+const HOLDER: Time = 1000 * NS;
+
+impl State {
+    /// The processor on which thread number `thread` starts.
+    pub(crate) fn place(&self, thread: usize) -> usize {
+        let cpus = self.topology.cpus.len();
+        match self.options.placement {
+            Placement::FirstFill => thread % cpus,
+            Placement::RoundRobin => {
+                let (thread, nodes) = (thread % cpus, self.topology.nodes);
+                self.topology.cpus_of((thread % nodes) as u16).start + thread / nodes
+            }
+        }
+    }
+
+    /// When the adversary strikes next, after `from`.
+    pub(crate) fn next_strike(&mut self, from: Time) -> Time {
+        match self.options.adversary {
+            Some(adversary) => from + 1 + self.rng.exponential(adversary.every_ns.saturating_mul(NS)),
+            None => NEVER,
+        }
+    }
+
+    /// The running thread has just got a lock.
+    pub(crate) fn tempt_adversary(&mut self) {
+        let Some(adversary) = self.options.adversary else { return };
+        if self.rng.chance(adversary.holder) {
+            let soon = self.rng.below(HOLDER);
+            let thread = self.me();
+            thread.strike = thread.time + soon;
+            thread.attention = thread.attention.min(thread.strike);
+        }
+    }
+
+    /// A thread can run.
+    pub(crate) fn make_ready(&mut self, id: u32, now: Time) {
+        let last = self.threads[id as usize].cpu as usize;
+        match self.idle_cpu(last) {
+            Some(cpu) => self.dispatch(cpu, id, now),
+            None => self.enqueue(last, id, now),
+        }
+    }
+
+    fn idle_cpu(&self, last: usize) -> Option<usize> {
+        let idle = |cpu: &usize| self.cpus[*cpu].current == NONE;
+        let node = self.topology.cpus[last].node;
+        Some(last)
+            .filter(idle)
+            .or_else(|| self.topology.cpus_of(node).find(idle))
+            .or_else(|| (0..self.cpus.len()).find(idle))
+    }
+
+    /// Gives a processor to a thread.
+    fn dispatch(&mut self, cpu: usize, id: u32, at: Time) {
+        let at = at.max(self.threads[id as usize].time);
+        self.cpus[cpu].current = id;
+        self.cpus[cpu].slice_end = at.saturating_add(self.costs.quantum);
+        let missed = self.threads[id as usize].strike <= at;
+        let strike = if missed { self.next_strike(at) } else { self.threads[id as usize].strike };
+        let thread = self.thread(id);
+        thread.cpu = cpu as u32;
+        thread.time = at;
+        thread.phase = Phase::Running;
+        thread.strike = strike;
+        if thread.slept > 0 {
+            thread.counts.parked_ns += (at - thread.slept) / NS;
+            thread.slept = 0;
+            thread.woken = at;
+        }
+        self.events.plan(at, Event::Run(id));
+        self.reset_attention(id);
+    }
+
+    fn reset_attention(&mut self, id: u32) {
+        let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
+        let slice_end = if cpu.queue.is_empty() { NEVER } else { cpu.slice_end };
+        let thread = self.thread(id);
+        thread.attention = if thread.interrupted > 0 { 0 } else { thread.strike.min(slice_end) };
+    }
+
+    /// A thread waits for a processor.
+    fn enqueue(&mut self, cpu: usize, id: u32, now: Time) {
+        self.thread(id).phase = Phase::Ready;
+        self.thread(id).cpu = cpu as u32;
+        self.cpus[cpu].queue.push_back(id);
+        self.ready += 1;
+        let current = self.cpus[cpu].current;
+        if self.threads[current as usize].phase == Phase::Spinning {
+            self.set_spin_timer(current, now);
+        } else {
+            let slice_end = self.cpus[cpu].slice_end;
+            let thread = self.thread(current);
+            thread.attention = thread.attention.min(slice_end);
+        }
+    }
+
+    /// The current thread leaves its processor: the next one gets it.
+    pub(crate) fn leave_cpu(&mut self, id: u32, now: Time) {
+        let cpu = self.threads[id as usize].cpu as usize;
+        match self.cpus[cpu].queue.pop_front().or_else(|| self.steal(cpu)) {
+            Some(next) => {
+                self.ready -= 1;
+                self.dispatch(cpu, next, now + self.costs.context_switch);
+            }
+            None => self.cpus[cpu].current = NONE,
+        }
+    }
+
+    /// Takes a thread from another processor's queue.
+    fn steal(&mut self, thief: usize) -> Option<u32> {
+        if self.ready == 0 {
+            return None;
+        }
+        let node = self.topology.cpus_of(self.topology.cpus[thief].node);
+        let longest = |cpus: std::ops::Range<usize>| {
+            // The first of the longest.
+            let longest = cpus.rev().max_by_key(|cpu| self.cpus[*cpu].queue.len())?;
+            (!self.cpus[longest].queue.is_empty()).then_some(longest)
+        };
+        let victim = longest(node).or_else(|| longest(0..self.cpus.len()))?;
+        self.cpus[victim].queue.pop_front()
+    }
+
+    /// The scheduler has something for a running thread. `true`: it does not go on now.
+    pub(crate) fn attend(&mut self, id: u32, now: Time) -> bool {
+        let thread = self.thread(id);
+        let interrupted = std::mem::take(&mut thread.interrupted);
+        if interrupted > 0 {
+            self.events.plan(now + interrupted, Event::Run(id));
+            self.reset_attention(id);
+            return true;
+        }
+        if thread.strike <= now {
+            self.stop(id, now);
+            return true;
+        }
+        let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
+        if !cpu.queue.is_empty() && cpu.slice_end <= now {
+            self.yield_cpu(id, now);
+            return true;
+        }
+        self.reset_attention(id);
+        false
+    }
+
+    /// The adversary takes a thread off its processor.
+    fn stop(&mut self, id: u32, now: Time) {
+        let mean = self.options.adversary.map_or(0, |adversary| adversary.stop_ns.saturating_mul(NS));
+        let end = now + 1 + self.rng.exponential(mean);
+        let strike = self.next_strike(end);
+        let thread = self.thread(id);
+        thread.phase = Phase::Stopped;
+        thread.strike = strike;
+        thread.timer = 0;
+        thread.counts.preemptions += 1;
+        self.events.plan(end, Event::Ready(id));
+        self.leave_cpu(id, now);
+    }
+
+    /// A thread goes to the end of its processor's queue, which is not empty.
+    fn yield_cpu(&mut self, id: u32, now: Time) {
+        let thread = self.thread(id);
+        thread.phase = Phase::Ready;
+        thread.timer = 0;
+        thread.counts.preemptions += 1;
+        let cpu = thread.cpu as usize;
+        self.cpus[cpu].queue.push_back(id);
+        self.ready += 1;
+        self.leave_cpu(id, now);
+    }
+
+    /// The running thread offers its processor. `true`: it goes on; `false`: suspend.
+    pub(crate) fn offer_cpu(&mut self) -> bool {
+        let id = self.running;
+        let now = self.thread(id).time;
+        self.thread(id).pending = Pending::Nothing;
+        let syscall = self.costs.syscall;
+        self.thread(id).time += syscall;
+        self.note_operation(id);
+        if self.cpus[self.threads[id as usize].cpu as usize].queue.is_empty() {
+            return true;
+        }
+        self.yield_cpu(id, now);
+        false
+    }
+
+    /// Plans when a spinning thread gives up or makes room, whichever comes first.
+    pub(crate) fn set_spin_timer(&mut self, id: u32, now: Time) {
+        let turn = self.costs.pause + self.lines.look();
+        let thread = &self.threads[id as usize];
+        let cpu = &self.cpus[thread.cpu as usize];
+        let mut at = thread.give_up.min(thread.strike);
+        if !cpu.queue.is_empty() {
+            at = at.min(cpu.slice_end);
+            if thread.give_up == NEVER {
+                at = at.min(now + LOOKS * turn);
+            }
+        }
+        self.thread(id).timer = match at {
+            NEVER => 0,
+            at => self.events.plan(at.max(now), Event::Timer(id)),
+        };
+    }
+
+    /// The timer of a spinning thread, other than for giving up.
+    pub(crate) fn make_room(&mut self, id: u32, now: Time) {
+        if self.threads[id as usize].strike <= now {
+            self.stop(id, now);
+        } else if self.cpus[self.threads[id as usize].cpu as usize].queue.is_empty() {
+            self.set_spin_timer(id, now);
+        } else {
+            self.yield_cpu(id, now);
+        }
+    }
+
+    /// The running thread computes for `time`. `true`: done; `false`: suspend.
+    pub(crate) fn compute(&mut self, time: Time) -> bool {
+        let id = self.running;
+        let busy = |cpu: usize| match self.cpus[cpu].current {
+            NONE => false,
+            other => self.threads[other as usize].phase == Phase::Running,
+        };
+        let slow = self.costs.smt_slowdown > 1.0
+            && self.topology.siblings(self.threads[id as usize].cpu as usize).any(busy);
+        let time = if slow { (time as f64 * self.costs.smt_slowdown) as Time } else { time };
+        self.work(id, time)
+    }
+
+    /// Goes on computing. `true`: done.
+    #[inline]
+    pub(crate) fn work(&mut self, id: u32, left: Time) -> bool {
+        let thread = &mut self.threads[id as usize];
+        let piece = left.min(PIECE).min(thread.attention.saturating_sub(thread.time));
+        thread.time += piece;
+        if piece == left {
+            return true;
+        }
+        thread.pending = Pending::Work(left - piece);
+        let at = thread.time;
+        self.events.plan(at, Event::Run(id));
+        false
+    }
+
+    /// A thread has ended.
+    pub(crate) fn exit(&mut self, id: u32, now: Time) {
+        let thread = self.thread(id);
+        thread.phase = Phase::Finished;
+        thread.counts.end_ns = now / NS;
+        self.unfinished -= 1;
+        self.leave_cpu(id, now);
+        self.check_deadlock();
+    }
+
+    /// `membarrier` by the running thread: interrupts every processor that runs another.
+    pub(crate) fn membarrier(&mut self) {
+        let me = self.running;
+        let interrupt = self.costs.interrupt;
+        let mut interrupted = 0;
+        for cpu in 0..self.cpus.len() {
+            let current = self.cpus[cpu].current;
+            if current == NONE || current == me {
+                continue;
+            }
+            interrupted += 1;
+            let thread = self.thread(current);
+            // One that spins loses nothing that it has a use for.
+            if thread.phase != Phase::Spinning {
+                thread.interrupted += interrupt;
+                thread.attention = 0;
+            }
+        }
+        let waits = match interrupted {
+            0 => 0,
+            n => interrupt + interrupt / 10 * (n - 1),
+        };
+        let cost = self.costs.membarrier + waits;
+        let free = self.membarrier_free;
+        let thread = self.me();
+        thread.time = thread.time.max(thread.drained).max(free) + cost;
+        self.membarrier_free = self.me().time;
+    }
+}

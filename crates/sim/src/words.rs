@@ -1,0 +1,135 @@
+//! Words of simulated memory.
+//!
+//! A word is as large as a real one, and its cache line follows from its address. Its value is an
+//! atomic only so that sharing a word between OS threads would be no undefined behaviour; within a
+//! simulation one thread runs at a time.
+
+use crate::lines::Kind;
+use crate::simulation::{access, changed};
+use latchwork::machine::{Arith, Word};
+use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+/// What a store of this ordering is: a sequentially consistent one is an exchange, as on x86-64.
+#[inline]
+fn store_kind(order: Ordering) -> Kind {
+    if order == SeqCst { Kind::Rmw } else { Kind::Store }
+}
+
+/// The address by which the simulator knows a word.
+#[inline]
+fn address<T>(word: &T) -> usize {
+    std::ptr::from_ref(word).addr()
+}
+
+macro_rules! word {
+    ($(#[$doc:meta])* $name:ident $(<$p:ident>)?, $atomic:ty, $t:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name $(<$p: Send + Sync + 'static>)? ($atomic);
+
+        impl $(<$p: Send + Sync + 'static>)? $name $(<$p>)? {
+            /// Replaces the value, within one access.
+            #[inline]
+            fn replace(&self, with: impl FnOnce($t) -> $t) -> $t {
+                access(address(self), Kind::Rmw);
+                let old = self.0.load(Relaxed);
+                let new = with(old);
+                self.0.store(new, Relaxed);
+                if new != old {
+                    changed();
+                }
+                old
+            }
+        }
+
+        impl $(<$p: Send + Sync + 'static>)? Word<$t> for $name $(<$p>)? {
+            fn new(value: $t) -> Self {
+                $name(<$atomic>::new(value))
+            }
+            #[inline]
+            fn load(&self, _: Ordering) -> $t {
+                access(address(self), Kind::Read);
+                self.0.load(Relaxed)
+            }
+            #[inline]
+            fn store(&self, value: $t, order: Ordering) {
+                access(address(self), store_kind(order));
+                if self.0.load(Relaxed) != value {
+                    changed();
+                }
+                self.0.store(value, Relaxed);
+            }
+            #[inline]
+            fn swap(&self, value: $t, _: Ordering) -> $t {
+                self.replace(|_| value)
+            }
+            #[inline]
+            fn compare_exchange(&self, current: $t, new: $t, _: Ordering, _: Ordering) -> Result<$t, $t> {
+                let old = self.replace(|old| if old == current { new } else { old });
+                if old == current { Ok(old) } else { Err(old) }
+            }
+        }
+    };
+}
+
+macro_rules! arith {
+    ($name:ident, $t:ty) => {
+        impl Arith<$t> for $name {
+            #[inline]
+            fn fetch_add(&self, value: $t, _: Ordering) -> $t {
+                self.replace(|old| old.wrapping_add(value))
+            }
+            #[inline]
+            fn fetch_sub(&self, value: $t, _: Ordering) -> $t {
+                self.replace(|old| old.wrapping_sub(value))
+            }
+            #[inline]
+            fn fetch_or(&self, value: $t, _: Ordering) -> $t {
+                self.replace(|old| old | value)
+            }
+            #[inline]
+            fn fetch_and(&self, value: $t, _: Ordering) -> $t {
+                self.replace(|old| old & value)
+            }
+        }
+    };
+}
+
+word!(
+    /// An 8-bit word.
+    U8, AtomicU8, u8
+);
+word!(
+    /// A 32-bit word.
+    U32, AtomicU32, u32
+);
+word!(
+    /// A 64-bit word.
+    U64, AtomicU64, u64
+);
+word!(
+    /// A pointer-sized word.
+    Usize, AtomicUsize, usize
+);
+word!(
+    /// A word that holds a pointer.
+    Ptr<T>, AtomicPtr<T>, *mut T
+);
+arith!(U32, u32);
+arith!(U64, u64);
+arith!(Usize, usize);
+
+impl U32 {
+    /// `Machine::release_dec`: a decrement that is not atomic on the real machine. Here it is one
+    /// access, and not interrupted: a heavy fence comes before or after it.
+    #[inline]
+    pub(crate) fn release_dec(&self) -> bool {
+        access(address(self), Kind::Update);
+        let left = self.0.load(Relaxed).wrapping_sub(1);
+        self.0.store(left, Relaxed);
+        changed();
+        (left as i32) < 0
+    }
+}
