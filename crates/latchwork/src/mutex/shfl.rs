@@ -12,14 +12,13 @@
 //!   wake, not one per unlock.
 //! - *Bounded unfairness.* The lock can be stolen from a head for [`STEAL_BOUND`] microseconds; then
 //!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that has been
-//!   woken but is not running yet cannot do that, and on a busy machine the thief may be what keeps
-//!   it from running: WAKING makes thieves read the clock themselves, and queue (and sleep) when
-//!   the time is over. A waiter with `n` others in front of it thus waits for at most `n + 1` times
-//!   (the bound, a wakeup and a holder's section).
+//!   woken but is not running yet cannot do that: whoever queues behind it does it in its stead. A
+//!   waiter with `n` others in front of it thus waits for at most `n + 1` times (the bound, the time
+//!   until a woken thread runs, and a holder's section).
 //! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
 //!   the word (a futex requeue), so that it is the unlock that wakes it.
 //! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
-//!   free twice in a row: every look, and every change of hands, takes the cache line away from the
+//!   free several times in a row: every look, and every change of hands, takes the cache line away from the
 //!   thread that is using it.
 //! - *Timed waiters* queue with nodes from the machine's type-stable pool. One that gives up marks
 //!   its node ABANDONED; whoever makes it the head passes on to the next and releases the node.
@@ -27,11 +26,10 @@
 //! | word | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | LOCKED (bit 0) | held | a swap by stealer or head | `release_dec` by the holder |
-//! | NO_STEALING (bit 1) | the head is next | the head | the swap that takes the word |
-//! | WAKING (bit 2) | the head is being woken: mind the time | who wakes it, thieves keep it | the head |
+//! | NO_STEALING (bit 1) | the head is next | the head, or a waiter for it | the swap that takes the word |
 //! | PARKED (bit 31) | the head sleeps, wake it | the head | the swap that takes the word |
 //!
-//! The three hints may be lost to the unlocker's non-atomic decrement; the head looks again.
+//! The two hints may be lost to the unlocker's non-atomic decrement; the head looks again.
 //!
 //! | node | meaning | next |
 //! |---|---|---|
@@ -55,7 +53,6 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
 const NO_STEALING: u32 = 1 << 1;
-const WAKING: u32 = 1 << 2;
 const PARKED_HEAD: u32 = 1 << 31;
 
 const WAITING: u32 = 0;
@@ -64,10 +61,10 @@ const PARKED: u32 = 2;
 const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
 
+/// Binary logarithm of nanoseconds in a microsecond, nearly.
+const MICRO: u32 = 10;
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
 pub const STEAL_BOUND: u32 = 500;
-/// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
-const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
 const ARRIVAL: (u32, u32) = (24, 8);
 /// Spin hints between two looks of the head, at first and at most.
@@ -79,8 +76,14 @@ const NODE_LOOKS: u32 = 256;
 /// Second looks at a free word, and spin hints before each, until a newcomer and a head believe
 /// that it is idle; see [`RawShfl::is_idle`]. Tuned on a two-processor Zen 4 against two extremes:
 /// threads that do nothing but lock (more is better) and threads that think (less is better).
-const ARRIVAL_IDLE: (u32, u32) = (1, 5);
-const HEAD_IDLE: (u32, u32) = (4, 8);
+const ARRIVAL_IDLE: (u32, u32) = (2, 10);
+const HEAD_IDLE: (u32, u32) = (4, 10);
+/// Attempts at setting NO_STEALING, and spin hints after which it is there to stay if it is there:
+/// longer than a decrement that lost it can have been under way.
+const CLAIMS: u32 = 8;
+const CLAIM_PAUSE: u32 = 16;
+/// Sleeps of a waiter in the queue that end by themselves, after [`STEAL_BOUND`].
+const ALARMS: u32 = 3;
 /// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
 const WALKS: u32 = 8;
 /// A sleep when the heavy fence was refused.
@@ -89,7 +92,7 @@ const UNFENCED_SLEEP: u64 = 1_000_000;
 /// ShflLock, blocking. See the [module documentation](self).
 pub struct RawShfl<M: Machine, P = NumaPolicy> {
     word: M::U32,
-    /// When the head became it, and steals from it; see [`micros`].
+    /// When the head became it; see [`micros`].
     since: M::U32,
     tail: M::Ptr<QNode<M>>,
     policy: PhantomData<P>,
@@ -122,61 +125,72 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// The uncontended acquisition. With any hint set it goes the slow way.
     #[inline(always)]
     fn try_free(&self) -> bool {
-        self.word.load(Relaxed) == FREE && self.take(0)
+        self.word.load(Relaxed) == FREE && self.take()
     }
 
     /// The one atomic instruction of an acquisition. Looks first are the caller's.
     #[inline(always)]
-    fn take(&self, keep: u32) -> bool {
+    fn take(&self) -> bool {
         // (A) pairs with the decrement in `unlock`.
-        let old = M::acquire_swap(&self.word, LOCKED | keep);
-        if old & LOCKED == 0 {
-            return true; // if we dropped a PARKED_HEAD, its unlocker has seen it and wakes
+        let old = M::acquire_swap(&self.word, LOCKED);
+        old == FREE || self.restore(old)
+    }
+
+    /// The swap has dropped hints that were set since the look before it: puts them right, and says
+    /// whether it took the lock. A thread that does nothing but lock and unlock loads the word long
+    /// before its last decrement is out of the store buffer, so this is no rare case there.
+    #[cold]
+    fn restore(&self, dropped: u32) -> bool {
+        if dropped & NO_STEALING != 0 {
+            self.word.fetch_or(NO_STEALING, Relaxed);
         }
-        if old & PARKED_HEAD != 0 {
-            // Since our look the lock was taken and its head went to sleep, and our swap dropped
-            // the head's announcement from a held lock: let it announce itself again.
+        let taken = dropped & LOCKED == 0;
+        if !taken && dropped & PARKED_HEAD != 0 {
+            // The lock was taken and its head went to sleep: let it announce itself again. (From a
+            // lock that was free, the unlocker has seen the bit, and wakes.)
             wake_head::<M>(&raw const self.word);
         }
-        false
+        taken
+    }
+
+    /// [`take`](Self::take) by the head: stealing may begin again.
+    fn take_as_head(&self) -> bool {
+        let old = M::acquire_swap(&self.word, LOCKED);
+        old & LOCKED == 0 || self.restore(old)
     }
 
     /// A newcomer's attempt, past the head if there is one.
-    fn steal(&self) -> Steal {
-        let word = self.word.load(Relaxed);
-        let asleep = word & (WAKING | PARKED_HEAD) != 0;
-        if asleep && self.since.load(Relaxed) & STEALS == 0 && self.overdue() {
-            Steal::Refused
-        } else if word & (LOCKED | NO_STEALING) != 0 {
-            Steal::Held // a claim by a head that is awake is over in a moment: worth a few looks
-        } else if !asleep {
-            if self.take(0) { Steal::Taken } else { Steal::Held }
-        } else if self.take(WAKING) {
-            // Count it. Nobody else writes `since` while we hold the lock, but a waiter that makes
-            // itself or another the head without the lock; then one of the two writes is lost, and
-            // the head's turn comes early or a little late.
-            let since = self.since.load(Relaxed);
-            self.since.store(since & !STEALS | (since + 1) & STEALS, Relaxed);
-            Steal::Taken
-        } else {
-            Steal::Held
-        }
+    fn steal(&self) -> bool {
+        self.word.load(Relaxed) & (LOCKED | NO_STEALING) == 0 && self.take()
     }
 
     /// Whether the head has been passed over for long enough.
     fn overdue(&self) -> bool {
-        micros::<M>().wrapping_sub(self.since.load(Relaxed) & !STEALS) > STEAL_BOUND * (STEALS + 1)
+        micros::<M>().wrapping_sub(self.since.load(Relaxed)) > STEAL_BOUND
+    }
+
+    /// Ends the stealing if it has gone on for long enough.
+    fn support_head(&self) -> bool {
+        if !self.overdue() {
+            return false;
+        }
+        for _ in 0..M::patience(CLAIMS) {
+            self.word.fetch_or(NO_STEALING, Relaxed);
+            M::pause(CLAIM_PAUSE);
+            if self.word.load(Relaxed) & NO_STEALING != 0 {
+                break;
+            }
+        }
+        true
     }
 
     #[cold]
     fn try_lock_slow(&self) -> bool {
-        match self.steal() {
-            Steal::Taken => true,
-            // A hint may outlive its head, one that gave up: a free lock must not look held.
-            Steal::Held | Steal::Refused => {
-                self.tail.load(Relaxed).is_null() && self.word.load(Relaxed) & LOCKED == 0 && self.take(0)
-            }
-        }
+        // The hint may outlive its head, one that gave up: a free lock must not look held.
+        self.steal()
+            || self.tail.load(Relaxed).is_null()
+                && self.word.load(Relaxed) & LOCKED == 0
+                && self.take_as_head()
     }
 
     #[cold]
@@ -192,18 +206,17 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
     /// by a thread that is awake.
     fn arrive(&self) -> bool {
+        if !self.tail.load(Relaxed).is_null() && self.overdue() {
+            return false; // the head may be waiting for our processor
+        }
         let mut pause = 1;
         // With a head asleep there is nobody to be polite to.
-        let mut eager = self.word.load(Relaxed) & (WAKING | PARKED_HEAD) != 0;
+        let mut eager = self.word.load(Relaxed) & PARKED_HEAD != 0;
         for _ in 0..M::patience(ARRIVAL.0) {
-            if eager || self.is_idle(ARRIVAL_IDLE) {
-                eager = false;
-                match self.steal() {
-                    Steal::Taken => return true,
-                    Steal::Refused => return false,
-                    Steal::Held => (),
-                }
+            if (eager || self.is_idle(ARRIVAL_IDLE)) && self.steal() {
+                return true;
             }
+            eager = false;
             M::pause(pause);
             pause = (pause * 2).min(ARRIVAL.1);
         }
@@ -244,6 +257,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // node of one that gave up stays likewise.
             // (Q) pairs with the walks' and the head's loads of `next`.
             unsafe { (*before).next.store(node.as_ptr(), Release) };
+            self.support_head();
             if !self.wait_for_head(node, deadline) {
                 return Outcome::Abandoned;
             }
@@ -256,6 +270,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
     fn wait_for_head(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
         let mut walks = 0;
+        // The first sleeps are short, in case the head waits for a processor that a thief has and
+        // there is nobody else to notice. (On a machine that explores every interleaving they would
+        // only hide lost wakeups.)
+        let mut alarms = if deadline.is_none() && M::patience(2) == 2 { ALARMS } else { 0 };
         loop {
             // (R) pairs with the hand-over in `leave`.
             if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
@@ -278,17 +296,23 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if late {
                 return false;
             }
+            let until = match alarms {
+                0 => deadline,
+                _ => Some(Deadline::after::<M>(u64::from(STEAL_BOUND) << MICRO)),
+            };
             while node.status.load(Relaxed) == PARKED {
-                if M::wait(&node.status, PARKED, deadline) == Wait::TimedOut {
+                if M::wait(&node.status, PARKED, until) == Wait::TimedOut {
                     break;
                 }
+            }
+            if alarms > 0 {
+                alarms = if self.support_head() { 0 } else { alarms - 1 };
             }
         }
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
     fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
-        let mut claimed = false;
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
         loop {
@@ -296,11 +320,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
             }
             let word = self.word.load(Relaxed);
-            if word & LOCKED == 0 && (claimed || self.is_idle(HEAD_IDLE)) && self.take(0) {
+            let ours = word & NO_STEALING != 0;
+            if word & LOCKED == 0 && (ours || self.is_idle(HEAD_IDLE)) && self.take_as_head() {
                 return true;
-            }
-            if word & WAKING != 0 {
-                self.word.fetch_and(!WAKING, Relaxed);
             }
             M::pause(pause);
             if pause < M::patience(HEAD_PAUSE.1) {
@@ -308,14 +330,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 continue;
             }
             if deadline.is_some_and(|d| d.passed::<M>()) {
-                if claimed {
+                if ours {
                     self.word.fetch_and(!NO_STEALING, Relaxed);
                 }
-                return self.word.load(Relaxed) & LOCKED == 0 && self.take(0);
+                return self.word.load(Relaxed) & LOCKED == 0 && self.take_as_head();
             }
-            claimed = claimed || self.overdue();
-            if claimed && self.word.load(Relaxed) & NO_STEALING == 0 {
-                self.word.fetch_or(NO_STEALING, Relaxed);
+            if !ours && self.support_head() {
                 pause = HEAD_PAUSE.0;
             }
             looks += 1;
@@ -329,10 +349,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Whether the lock is unused, and not merely between two sections of a thread that has it in
     /// its cache: to take it from there costs two cache misses and often a wakeup of the next head.
     fn is_idle(&self, (looks, pause): (u32, u32)) -> bool {
-        (0..M::patience(looks)).all(|_| {
-            M::pause(pause);
-            self.word.load(Relaxed) & LOCKED == 0
-        })
+        let is_free = || self.word.load(Relaxed) & LOCKED == 0;
+        is_free()
+            && (0..M::patience(looks)).all(|_| {
+                M::pause(pause);
+                is_free()
+            })
     }
 
     /// Sleeps until the next unlock.
@@ -390,7 +412,6 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                     return;
                 }
                 PARKED => {
-                    self.word.fetch_or(WAKING, Relaxed);
                     M::wake(status, 1);
                     return;
                 }
@@ -418,20 +439,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 }
 
-/// What became of an attempt to steal.
-enum Steal {
-    /// The lock is ours.
-    Taken,
-    /// Somebody has it.
-    Held,
-    /// It is the head's turn.
-    Refused,
-}
-
-/// Now, as `since` keeps it: microseconds of 1024 ns in the upper bits (they wrap after 4.6 minutes
-/// and are compared by difference), no steals in the lower ones.
+/// Now, as `since` keeps it: it wraps after 73 minutes, and is compared by difference.
 fn micros<M: Machine>() -> u32 {
-    ((M::now(Clock::Monotonic) >> 10) as u32).wrapping_mul(STEALS + 1)
+    (M::now(Clock::Monotonic) >> MICRO) as u32
 }
 
 /// How a queued acquisition ended, and whose the node is.
