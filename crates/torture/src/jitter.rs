@@ -1,0 +1,349 @@
+//! A machine on which a thread can be held up between any two steps of a lock.
+//!
+//! [`Jitter`] is the native machine, with a small random delay before its operations: mostly none,
+//! sometimes a few spins, now and then a yield or a sleep. Two instructions between which a real
+//! thread is preempted once in a million times are a millisecond apart here once in a while, so
+//! races show in seconds. The native machine is tortured as well: this one does not run what the
+//! compiler makes of the lock in production.
+//!
+//! It can also break one of its promises ([`Flaw`]), which a lock that relies on the promise must
+//! turn into something that the torture notices.
+
+use latchwork::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Numbers for the promises that a [`Jitter`] can break.
+pub struct Flaw;
+
+impl Flaw {
+    /// None.
+    pub const NONE: u8 = 0;
+    /// One wake in four wakes nobody.
+    pub const DROPPED_WAKE: u8 = 1;
+    /// `wait` compares the word and goes to sleep in two steps.
+    pub const SLEEPS_UNSEEN: u8 = 2;
+    /// A load of a slot in the table of visible readers sees nobody.
+    pub const BLIND_SCAN: u8 = 3;
+    /// A thread's queue node is handed out again at once, whoever still looks at it.
+    pub const NODE_REUSED: u8 = 4;
+}
+
+/// The native machine, with delays, and the promise `FLAW` broken.
+#[derive(Copy, Clone, Debug)]
+pub struct Jitter<const FLAW: u8 = { Flaw::NONE }>;
+
+thread_local! {
+    /// State of the delays; 0 for threads that do not take part.
+    static CHANCE: Cell<u64> = const { Cell::new(0) };
+    /// When it is set, whoever spins sleeps for ever.
+    static ABANDONED: Cell<Option<&'static AtomicBool>> = const { Cell::new(None) };
+}
+
+/// The calling thread is delayed from now on, and gives up spinning once `abandoned` is set: the
+/// threads of a stuck lock must not take the processor away from those that come after.
+pub(crate) fn take_part(seed: u64, abandoned: &'static AtomicBool) {
+    CHANCE.set(seed | 1);
+    ABANDONED.set(Some(abandoned));
+}
+
+fn chance() -> u64 {
+    let mut x = CHANCE.get();
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    CHANCE.set(x);
+    x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+}
+
+/// Between two steps.
+#[inline(never)]
+fn shake() {
+    let x = chance();
+    if x == 0 {
+        return; // not one of ours
+    }
+    if x.is_multiple_of(16384) {
+        std::thread::sleep(Duration::from_micros(20 + x % 128));
+    } else if x.is_multiple_of(512) {
+        std::thread::yield_now();
+    } else if x.is_multiple_of(16) {
+        Native::pause(x as u32 / 16 % 64);
+    }
+}
+
+fn leave_if_abandoned() {
+    if ABANDONED.get().is_some_and(|abandoned| abandoned.load(Ordering::Relaxed)) {
+        loop {
+            // SAFETY: sleeps until a signal; no memory is involved.
+            unsafe { libc::pause() };
+        }
+    }
+}
+
+/// A word of the native machine, with a delay before each access.
+#[repr(transparent)]
+pub struct Shaken<A>(A);
+
+impl<T: Copy, A: Word<T>> Word<T> for Shaken<A> {
+    fn new(value: T) -> Self {
+        Shaken(A::new(value))
+    }
+    fn load(&self, order: Ordering) -> T {
+        shake();
+        self.0.load(order)
+    }
+    fn store(&self, value: T, order: Ordering) {
+        shake();
+        self.0.store(value, order);
+    }
+    fn swap(&self, value: T, order: Ordering) -> T {
+        shake();
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(&self, current: T, new: T, ok: Ordering, err: Ordering) -> Result<T, T> {
+        shake();
+        self.0.compare_exchange(current, new, ok, err)
+    }
+}
+
+impl<T: Copy, A: Arith<T>> Arith<T> for Shaken<A> {
+    fn fetch_add(&self, value: T, order: Ordering) -> T {
+        shake();
+        self.0.fetch_add(value, order)
+    }
+    fn fetch_sub(&self, value: T, order: Ordering) -> T {
+        shake();
+        self.0.fetch_sub(value, order)
+    }
+    fn fetch_or(&self, value: T, order: Ordering) -> T {
+        shake();
+        self.0.fetch_or(value, order)
+    }
+    fn fetch_and(&self, value: T, order: Ordering) -> T {
+        shake();
+        self.0.fetch_and(value, order)
+    }
+}
+
+/// A pointer-sized word: what the table of visible readers is made of.
+#[repr(transparent)]
+pub struct Slot<const FLAW: u8>(Shaken<AtomicUsize>);
+
+impl<const FLAW: u8> Word<usize> for Slot<FLAW> {
+    fn new(value: usize) -> Self {
+        Slot(Shaken::new(value))
+    }
+    fn load(&self, order: Ordering) -> usize {
+        // Shaken less: a scan reads thousands of them.
+        let value = self.0.0.load(order);
+        if FLAW == Flaw::BLIND_SCAN { 0 } else { value }
+    }
+    fn store(&self, value: usize, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn swap(&self, value: usize, order: Ordering) -> usize {
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: usize,
+        new: usize,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<usize, usize> {
+        self.0.compare_exchange(current, new, ok, err)
+    }
+}
+
+impl<const FLAW: u8> Arith<usize> for Slot<FLAW> {
+    fn fetch_add(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_add(value, order)
+    }
+    fn fetch_sub(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_sub(value, order)
+    }
+    fn fetch_or(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_or(value, order)
+    }
+    fn fetch_and(&self, value: usize, order: Ordering) -> usize {
+        self.0.fetch_and(value, order)
+    }
+}
+
+// SAFETY: with FLAW none, every operation is the native machine's, which keeps the promises; delays
+// before them change nothing. With another flaw it is unsafe on purpose, and what a lock over it
+// protects is only accessed volatilely. Nodes have the same layout on both machines: `QNode` is
+// `repr(C)`, and `Shaken` is transparent.
+unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
+    type U8 = Shaken<AtomicU8>;
+    type U32 = Shaken<AtomicU32>;
+    type U64 = Shaken<AtomicU64>;
+    type Usize = Slot<FLAW>;
+    type Ptr<T: Send + Sync + 'static> = Shaken<AtomicPtr<T>>;
+
+    fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        loop {
+            if let Some(value) = Self::spin_for(word, order, 64, &mut done) {
+                return value;
+            }
+            Self::yield_now();
+        }
+    }
+
+    fn spin_for<T: Copy, W: Word<T>>(
+        word: &W,
+        order: Ordering,
+        spins: u32,
+        mut done: impl FnMut(T) -> bool,
+    ) -> Option<T> {
+        leave_if_abandoned();
+        for _ in 0..spins {
+            let value = word.load(order);
+            if done(value) {
+                return Some(value);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    fn pause(spins: u32) {
+        leave_if_abandoned();
+        Native::pause(spins);
+    }
+
+    fn yield_now() {
+        leave_if_abandoned();
+        Native::yield_now();
+    }
+
+    fn wait(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Wait {
+        shake();
+        let word = &word.0;
+        if FLAW == Flaw::SLEEPS_UNSEEN {
+            if word.load(Ordering::Relaxed) != expected {
+                return Wait::Woken;
+            }
+            // The gap that the futex does not have. Wide enough that somebody falls in.
+            if chance().is_multiple_of(2) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            return Native::wait(word, word.load(Ordering::Relaxed), deadline);
+        }
+        Native::wait(word, expected, deadline)
+    }
+
+    fn wake(word: *const Self::U32, count: u32) -> usize {
+        shake();
+        if FLAW == Flaw::DROPPED_WAKE && chance().is_multiple_of(4) {
+            return 0;
+        }
+        Native::wake(word.cast(), count)
+    }
+
+    fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
+        shake();
+        Native::requeue(from.cast(), expected, &to.0);
+    }
+
+    fn light_fence() {
+        Native::light_fence();
+    }
+
+    fn heavy_fence() -> bool {
+        shake();
+        Native::heavy_fence()
+    }
+
+    fn acquire_swap(word: &Self::U32, value: u32) -> u32 {
+        shake();
+        Native::acquire_swap(&word.0, value)
+    }
+
+    fn release_dec(word: &Self::U32) -> bool {
+        shake();
+        Native::release_dec(&word.0)
+    }
+
+    fn now(clock: Clock) -> u64 {
+        Native::now(clock)
+    }
+
+    fn thread_id() -> usize {
+        Native::thread_id()
+    }
+
+    // Two nodes, whatever the machine has, so that queues are shuffled; threads change theirs with
+    // the processor, as they do on a real one.
+    fn numa_node() -> u32 {
+        // SAFETY: no arguments, no memory.
+        (unsafe { libc::sched_getcpu() }) as u32 % 2
+    }
+
+    fn numa_nodes() -> u32 {
+        2
+    }
+
+    fn acquire_node() -> &'static QNode<Self> {
+        thread_local! {
+            static OWN: Cell<Option<&'static QNode<Native>>> = const { Cell::new(None) };
+        }
+        let node = if FLAW == Flaw::NODE_REUSED {
+            OWN.get().unwrap_or_else(|| {
+                let node = Native::acquire_node();
+                OWN.set(Some(node));
+                node
+            })
+        } else {
+            Native::acquire_node()
+        };
+        // SAFETY: the layouts are the same, see above.
+        unsafe { &*core::ptr::from_ref(node).cast::<QNode<Self>>() }
+    }
+
+    unsafe fn release_node(node: &'static QNode<Self>) {
+        shake();
+        if FLAW != Flaw::NODE_REUSED {
+            // SAFETY: it came from `Native::acquire_node`; the rest is forwarded from the caller.
+            unsafe { Native::release_node(&*core::ptr::from_ref(node).cast::<QNode<Native>>()) };
+        }
+    }
+
+    fn visible_readers() -> &'static [Self::Usize] {
+        let table = Native::visible_readers();
+        // SAFETY: `Slot` and `Shaken` are transparent around the native word.
+        unsafe { std::slice::from_raw_parts(table.as_ptr().cast(), table.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork::mutex::RawMutex;
+    use latchwork::mutex::shfl::RawShfl;
+
+    const _: () = assert!(size_of::<QNode<Jitter>>() == size_of::<QNode<Native>>());
+    const _: () = assert!(size_of::<RawShfl<Jitter>>() == size_of::<RawShfl<Native>>());
+
+    #[test]
+    fn its_flaws_are_where_they_are_said_to_be() {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let slot = Slot::<{ Flaw::BLIND_SCAN }>::new(7);
+        assert_eq!(slot.load(Ordering::SeqCst), 0);
+        assert_eq!(Slot::<{ Flaw::NONE }>::new(7).load(Ordering::SeqCst), 7);
+
+        type Reuses = Jitter<{ Flaw::NODE_REUSED }>;
+        assert!(std::ptr::eq(Reuses::acquire_node(), Reuses::acquire_node()));
+        assert!(!std::ptr::eq(<Jitter>::acquire_node(), <Jitter>::acquire_node()));
+
+        take_part(1, &NEVER);
+        let lock = RawShfl::<Jitter>::new_in();
+        lock.lock();
+        assert!(lock.try_lock().is_none());
+        // SAFETY: acquired above.
+        unsafe { lock.unlock(()) };
+        assert!(!lock.is_locked());
+    }
+}

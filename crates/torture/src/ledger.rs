@@ -1,0 +1,311 @@
+//! Exclusion, lost updates, torn reads: books that only a lock keeps right.
+
+use crate::lock::{Access, Lock, Token, Way, words};
+use crate::run::Subject;
+use crate::worker::{Count, Crew, Doing, Worker};
+use latchwork::machine::{Deadline, Machine, Native};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// What a lock protects. All of it is plain data.
+#[repr(C, align(64))]
+struct Page {
+    /// Who writes, as a place plus one; 0 outside of write sections.
+    writer: u64,
+    /// Write sections so far.
+    version: u64,
+    /// What belongs to the version, over more than one cache line.
+    payload: [u64; 12],
+}
+
+/// A lock and its page.
+pub(crate) struct Book<L> {
+    lock: L,
+    page: UnsafeCell<Page>,
+    /// Write sections by place.
+    by_place: Vec<UnsafeCell<u64>>,
+    readers: AtomicU32,
+}
+
+// SAFETY: the page is only used by the lock's holders, through volatile accesses; whether the lock
+// keeps them apart is what is being tested.
+unsafe impl<L: Sync> Sync for Book<L> {}
+
+/// The subject: one book or several, and how they are used.
+pub struct Ledger<L> {
+    books: Vec<Book<L>>,
+    /// One access in so many is a write.
+    writes: u64,
+    /// Most readers that were inside one book at a time.
+    pub(crate) company: Arc<AtomicU64>,
+    handed_over: AtomicU64,
+}
+
+fn payload(version: u64, index: usize) -> u64 {
+    (version + index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl<L: Lock> Ledger<L> {
+    /// `books` books for `places` threads; one access in `writes` is a write, if there are readers.
+    pub fn new(books: usize, places: usize, writes: u64) -> Self {
+        let book = || Book {
+            lock: L::new(),
+            page: UnsafeCell::new(Page {
+                writer: 0,
+                version: 0,
+                payload: std::array::from_fn(|index| payload(0, index)),
+            }),
+            by_place: (0..places).map(|_| UnsafeCell::new(0)).collect(),
+            readers: AtomicU32::new(0),
+        };
+        Ledger {
+            books: (0..books).map(|_| book()).collect(),
+            writes,
+            company: Arc::default(),
+            handed_over: AtomicU64::new(0),
+        }
+    }
+
+    /// Where the most readers seen together will be found.
+    pub fn company(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.company)
+    }
+
+    fn section(&self, book: &Book<L>, access: Access, worker: &mut Worker) -> Result<(), String> {
+        // The count of readers is atomic, and its fences could hide what the lock fails to order.
+        let counted = L::READERS && worker.random.once_in(2);
+        match access {
+            Access::Read => {
+                if counted {
+                    let readers = book.readers.fetch_add(1, Relaxed) + 1;
+                    if u64::from(readers) > self.company.load(Relaxed) {
+                        self.company.fetch_max(u64::from(readers), Relaxed);
+                    }
+                }
+                let result = book.read(worker);
+                if counted {
+                    book.readers.fetch_sub(1, Relaxed);
+                }
+                result
+            }
+            Access::Write => {
+                book.write(worker)?;
+                match book.readers.load(Relaxed) {
+                    readers if counted && readers > 0 => {
+                        Err(format!("a writer was inside with {readers} readers"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl<L: Lock> Book<L> {
+    /// One of the page's words.
+    fn word(&self, index: usize) -> *mut u64 {
+        // SAFETY: the page is 14 words in a row.
+        unsafe { self.page.get().cast::<u64>().add(index) }
+    }
+
+    fn get(&self, index: usize) -> u64 {
+        // SAFETY: inside the page; see `Book`.
+        unsafe { self.word(index).read_volatile() }
+    }
+
+    fn set(&self, index: usize, value: u64) {
+        // SAFETY: as above.
+        unsafe { self.word(index).write_volatile(value) };
+    }
+
+    /// What a place has written.
+    fn own(&self, place: usize) -> u64 {
+        // SAFETY: plain data; see `Book`.
+        unsafe { self.by_place[place].get().read_volatile() }
+    }
+
+    fn check(&self, version: u64, who: &str) -> Result<(), String> {
+        for index in 0..12 {
+            let seen = self.get(2 + index);
+            if seen != payload(version, index) {
+                return Err(format!(
+                    "{who} saw a torn write: word {index} of version {version} is {seen:#x}, not {:#x}",
+                    payload(version, index)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, worker: &mut Worker) -> Result<(), String> {
+        let writer = self.get(0);
+        let version = self.get(1);
+        if writer != 0 {
+            return Err(format!("a reader was inside with a writer (place {})", writer - 1));
+        }
+        self.check(version, "a reader")?;
+        worker.dwell();
+        let (writer, after) = (self.get(0), self.get(1));
+        if writer != 0 || after != version {
+            return Err(format!("a writer came in on a reader: version {version} became {after}"));
+        }
+        self.check(version, "a reader")
+    }
+
+    fn write(&self, worker: &mut Worker) -> Result<(), String> {
+        let me = worker.place() as u64 + 1;
+        let writer = self.get(0);
+        if writer != 0 {
+            return Err(format!("two writers were inside at a time (places {} and {})", writer - 1, me - 1));
+        }
+        self.set(0, me);
+        let version = self.get(1);
+        self.check(version, "a writer")?;
+        for index in 0..6 {
+            self.set(2 + index, payload(version + 1, index));
+        }
+        worker.dwell();
+        for index in 6..12 {
+            self.set(2 + index, payload(version + 1, index));
+        }
+        self.set(1, version + 1);
+        let own = self.own(worker.place()) + 1;
+        // SAFETY: as in `own`.
+        unsafe { self.by_place[worker.place()].get().write_volatile(own) };
+        let writer = self.get(0);
+        if writer != me || self.get(1) != version + 1 {
+            return Err(format!(
+                "two writers were inside at a time (place {} came in on {})",
+                writer,
+                me - 1
+            ));
+        }
+        self.set(0, 0);
+        Ok(())
+    }
+}
+
+impl<L: Lock> Ledger<L> {
+    /// A whole acquisition of book `index`; with the lock held, `also` happens.
+    fn visit(self: &Arc<Self>, worker: &mut Worker, index: usize, also: Option<usize>) -> Result<(), String> {
+        let book = &self.books[index];
+        let access =
+            if L::READERS && !worker.random.once_in(self.writes) { Access::Read } else { Access::Write };
+        let way = worker.way();
+        let Some(token) = worker.acquire(&book.lock, access, way) else { return Ok(()) };
+        let mut result = self.section(book, access, worker);
+        if access == Access::Write && !(book.lock.is_locked() && book.lock.is_write_locked()) {
+            result = result.and(Err("the lock of a holder says that it is free".to_owned()));
+        }
+        if let Some(next) = also {
+            // In order of index, so this cannot deadlock.
+            result = result.and(self.visit(worker, next, None));
+            worker.doing(if access == Access::Read { Doing::Reads } else { Doing::Writes });
+        }
+        if access == Access::Write && worker.random.once_in(512) {
+            self.hand_over(worker, index, token);
+        } else {
+            // SAFETY: acquired above.
+            unsafe { worker.release(&book.lock, token) };
+        }
+        result
+    }
+
+    /// Lets another thread release. Only what one thread holds alone: a reader's token may belong to
+    /// its thread.
+    fn hand_over(self: &Arc<Self>, worker: &mut Worker, index: usize, token: Token) {
+        worker.count(Count::HandedOver);
+        worker.doing(Doing::Elsewhere);
+        let this = Arc::clone(self);
+        worker.errand(move || {
+            let book = &this.books[index];
+            Native::pause(100);
+            this.handed_over.fetch_add(1, Relaxed);
+            // SAFETY: acquired by the other thread, which has given the token away.
+            unsafe { book.lock.release(token) };
+        });
+    }
+}
+
+impl<L: Lock> Subject for Ledger<L> {
+    fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
+        let count = self.books.len();
+        let index = worker.random.below(count as u64) as usize;
+        let also = (index + 1 < count && worker.random.once_in(8)).then_some(index + 1);
+        self.visit(worker, index, also)
+    }
+
+    fn balance(&self, crew: &Crew) -> Result<(), String> {
+        let mut versions = 0;
+        for book in &self.books {
+            versions += book.get(1);
+            book.check(book.get(1), "whoever looked in the end")?;
+            if book.lock.is_locked() {
+                return Err("the lock is held when everybody has left".to_owned());
+            }
+            match book.lock.acquire(Access::Write, Way::Try) {
+                // SAFETY: acquired just now.
+                Some(token) => unsafe { book.lock.release(token) },
+                None => return Err("the lock cannot be taken when everybody has left".to_owned()),
+            }
+        }
+        let writes = crew.total(Count::Writes);
+        if versions != writes {
+            return Err(format!("updates were lost: {writes} write sections left {versions} versions"));
+        }
+        for (place, post) in crew.posts().iter().enumerate() {
+            let own: u64 = self.books.iter().map(|book| book.own(place)).sum();
+            if own != post.get(Count::Writes) {
+                let writes = post.get(Count::Writes);
+                return Err(format!("updates were lost: {writes} writes of place {place} left {own} marks"));
+            }
+        }
+        let (given, done) = (crew.total(Count::HandedOver), self.handed_over.load(Relaxed));
+        if given != done {
+            return Err(format!("{given} locks were handed over and {done} released"));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        let line = |(index, book): (usize, &Book<L>)| {
+            let held = match (book.lock.is_write_locked(), book.lock.is_locked()) {
+                (true, _) => "held by a writer",
+                (false, true) => "held",
+                (false, false) => "free",
+            };
+            let mark = book.get(0);
+            let writer = if mark == 0 { "nobody".into() } else { format!("place {}", mark - 1) };
+            let memory = words(&book.lock);
+            format!("lock {index} {held}, {writer} is marked as writing; memory: {memory}")
+        };
+        self.books.iter().enumerate().map(line).collect()
+    }
+
+    fn works_in_child() -> bool {
+        let lock = Arc::new(Ledger::<L>::new(1, 1, 2));
+        let book = &lock.books[0];
+        let soon = || Way::Until(Deadline::after::<L::Machine>(200_000));
+        let Some(token) = book.lock.acquire(Access::Write, Way::Try) else { return false };
+        if [Way::Try, soon()].into_iter().any(|way| book.lock.acquire(Access::Write, way).is_some()) {
+            return false;
+        }
+        // SAFETY: acquired above.
+        unsafe { book.lock.release(token) };
+        // With threads of its own.
+        let mark = || {
+            for _ in 0..50 {
+                let Some(token) = book.lock.acquire(Access::Write, Way::Wait) else { return };
+                book.set(1, book.get(1) + 1);
+                // SAFETY: acquired above.
+                unsafe { book.lock.release(token) };
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(mark);
+            mark();
+        });
+        book.get(1) == 100 && !book.lock.is_locked()
+    }
+}

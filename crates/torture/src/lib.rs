@@ -1,0 +1,42 @@
+//! Torture for locks: threads that do to them what a bad day in production does.
+//!
+//! [`of_mutex`] and [`of_rwlock`] make the [`Scenario`]s of a lock, [`registered`] those of one of
+//! the library's; [`torture`] runs them in turn, in short rounds, until the time is over or the lock
+//! has failed. Between rounds everybody must be able to leave: a wakeup that was lost early, and
+//! that the traffic of others has hidden since, shows there.
+//!
+//! | scenario | what is checked |
+//! |---|---|
+//! | manners | what a lock promises a single thread |
+//! | exclusion | plain data that only the lock keeps right: [`ledger`] |
+//! | condition | the condition variable over a mutex: [`market`] |
+//! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
+//!
+//! Each on the native machine, and on one that holds threads up between any two steps ([`jitter`]).
+//! Meanwhile threads exit and are replaced, are interrupted and moved between processors ([`chaos`]),
+//! and the process forks.
+//!
+//! A check that cannot fail is worth nothing: [`twins`] are locks that are broken on purpose, each of
+//! which must be caught.
+//!
+//! It is a crate of its own, and not a module of the workloads, so that the library's own stress test
+//! can use it without what measuring needs.
+
+pub mod arena;
+pub mod chaos;
+pub mod jitter;
+pub mod ledger;
+pub mod lock;
+pub mod manners;
+pub mod market;
+pub mod random;
+mod report;
+pub mod reuse;
+pub mod run;
+mod scenario;
+pub mod twins;
+pub mod worker;
+
+pub use report::{Progress, Report, Totals};
+pub use run::{Bounds, Failure};
+pub use scenario::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};

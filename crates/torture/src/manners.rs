@@ -1,0 +1,86 @@
+//! What a lock promises to one thread, without chance: tries that must fail and tries that must not,
+//! readers in company, deadlines, and what it says about itself.
+
+use crate::lock::{Access, Lock, Token, Way, words};
+use crate::run::Subject;
+use crate::worker::{Crew, Worker};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The subject. Each operation makes a lock of its own.
+pub struct Manners<L>(PhantomData<fn() -> L>);
+
+impl<L> Manners<L> {
+    /// It has no state.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Manners(PhantomData)
+    }
+}
+
+fn expect<L: Lock>(lock: &L, what: &str, condition: bool) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(format!("{what} (memory: {})", words(lock))) }
+}
+
+fn take<L: Lock>(worker: &mut Worker, lock: &L, access: Access, way: Way) -> Result<Token, String> {
+    let token = worker.acquire(lock, access, way);
+    token.ok_or_else(|| format!("{way:?} for {access:?} of a lock that nothing speaks against fails"))
+}
+
+fn refuse<L: Lock>(worker: &mut Worker, lock: &L, access: Access) -> Result<(), String> {
+    for way in [Way::Try, Way::Until(worker.deadline())] {
+        let token = worker.acquire(lock, access, way);
+        expect(lock, "the lock was given to two who exclude each other", token.is_none())?;
+    }
+    Ok(())
+}
+
+impl<L: Lock> Subject for Manners<L> {
+    fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
+        let lock = &L::new();
+        expect(lock, "a new lock says that it is held", !lock.is_locked() && !lock.is_write_locked())?;
+        // Some locks serve readers another way once they have seen a few.
+        for _ in 0..if L::READERS { worker.random.pick(&[0, 40]) } else { 0 } {
+            let token = take(worker, lock, Access::Read, Way::Wait)?;
+            // SAFETY: acquired just now.
+            unsafe { worker.release(lock, token) };
+        }
+        for _ in 0..3 {
+            let way = worker.way();
+            let token = take(worker, lock, Access::Write, way)?;
+            expect(lock, "a held lock says that it is free", lock.is_locked() && lock.is_write_locked())?;
+            refuse(worker, lock, Access::Write)?;
+            if L::READERS {
+                refuse(worker, lock, Access::Read)?;
+            }
+            // SAFETY: acquired just now.
+            unsafe { worker.release(lock, token) };
+            expect(lock, "a released lock says that it is held", !lock.is_locked())?;
+            if !L::READERS {
+                continue;
+            }
+            let way = worker.way();
+            let first = take(worker, lock, Access::Read, way)?;
+            refuse(worker, lock, Access::Write)?;
+            let way = worker.way();
+            let second = take(worker, lock, Access::Read, way)?;
+            let says = lock.is_locked() && !lock.is_write_locked();
+            expect(lock, "a lock with readers says that it is free, or written", says)?;
+            // SAFETY: acquired just now.
+            unsafe { worker.release(lock, first) };
+            refuse(worker, lock, Access::Write)?;
+            // SAFETY: acquired just now.
+            unsafe { worker.release(lock, second) };
+            expect(lock, "a released lock says that it is held", !lock.is_locked())?;
+        }
+        Ok(())
+    }
+
+    fn balance(&self, _crew: &Crew) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        vec!["each thread has a lock of its own".to_owned()]
+    }
+}

@@ -1,0 +1,227 @@
+//! Memory reuse: a lock that is destroyed, and its memory used again, as soon as the last one has
+//! released it.
+//!
+//! That is what a reference count inside an object does which its own lock guards: the last one to
+//! take a reference away frees the object after its release has returned, while the others may not
+//! have returned from theirs yet. The memory is a page in an [`Arena`], so every late access is
+//! noticed; or it is made into a new lock at once, which a late access damages.
+
+use crate::arena::Arena;
+use crate::lock::{Access, Lock, Way, words};
+use crate::run::Subject;
+use crate::worker::{Count, Crew, Doing, Worker};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+
+/// What is on a page.
+#[repr(C)]
+struct Object<L> {
+    lock: L,
+    /// References left. Plain data under the lock, like the rest.
+    references: u64,
+    /// Who writes; 0 outside of write sections.
+    writer: u64,
+    changes: u64,
+    changes_again: u64,
+}
+
+/// A reference to an object.
+struct Reference<L>(*mut Object<L>);
+
+impl<L> Clone for Reference<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<L> Copy for Reference<L> {}
+
+// SAFETY: the object is only used under its lock, until the last reference is gone.
+unsafe impl<L> Send for Reference<L> {}
+
+/// The subject.
+pub struct Reuse<L> {
+    arena: Arena,
+    /// References that nobody is using.
+    idle: Mutex<Vec<Reference<L>>>,
+    made: AtomicU64,
+    readers_destroy: bool,
+}
+
+/// Whether a reader that comes last may destroy such a lock. Not with the phase-fair locks: their
+/// writers let the readers in first and the next writer second, so their release is not over when a
+/// reader gets in. (The same exception stands in the library's loom suite.)
+pub fn last_reader_may_destroy<L: Lock>() -> bool {
+    !L::INFO.name.contains("pf-")
+}
+
+/// References to an object at first.
+const REFERENCES: u64 = 3;
+
+impl<L: Lock> Reuse<L> {
+    /// For `threads` threads. `readers_destroy`: sometimes it is a reader that comes last.
+    pub fn new(threads: usize, readers_destroy: bool) -> Self {
+        const { assert!(size_of::<Object<L>>() <= 4096) };
+        let objects = threads / REFERENCES as usize + 1;
+        let this = Reuse {
+            arena: Arena::new(4 * objects + 64),
+            idle: Mutex::default(),
+            made: AtomicU64::new(0),
+            readers_destroy,
+        };
+        for _ in 0..objects {
+            this.make(this.arena.allocate());
+        }
+        this
+    }
+
+    /// A new object in `page`.
+    fn make(&self, page: *mut u8) {
+        let object: *mut Object<L> = page.cast();
+        // SAFETY: the page is large enough, aligned, and the caller's.
+        unsafe {
+            object.write(Object {
+                lock: L::new(),
+                references: REFERENCES,
+                writer: 0,
+                changes: 0,
+                changes_again: 0,
+            });
+        }
+        self.made.fetch_add(1, Relaxed);
+        self.idle.lock().unwrap().extend([Reference(object); REFERENCES as usize]);
+    }
+
+    /// The last reference is gone, and the release has returned.
+    fn destroy(&self, object: Reference<L>, worker: &mut Worker) {
+        worker.count(Count::Destroyed);
+        let page: *mut u8 = object.0.cast();
+        if worker.random.once_in(4) {
+            // SAFETY: nobody has a reference any more.
+            unsafe { page.write_bytes(0, size_of::<Object<L>>()) };
+            self.make(page);
+        } else {
+            // SAFETY: as above.
+            unsafe { self.arena.free(page) };
+            self.make(self.arena.allocate());
+        }
+    }
+
+    /// A section. With `leave` it takes the caller's reference away. Returns how many were left.
+    fn section(
+        &self,
+        object: Reference<L>,
+        worker: &mut Worker,
+        access: Access,
+        leave: bool,
+    ) -> Result<Option<u64>, String> {
+        let object = object.0;
+        // SAFETY: the caller has a reference, so the object lives; the lock is the part of it that
+        // may be used without holding the lock.
+        let lock = unsafe { &(*object).lock };
+        let way = if leave { Way::Wait } else { worker.way() };
+        let Some(token) = worker.acquire(lock, access, way) else { return Ok(None) };
+        let me = worker.place() as u64 + 1;
+        // SAFETY: the lock is held; volatile, because whether that means anything is the question.
+        let result = unsafe {
+            let field = |which: *mut u64| which.read_volatile();
+            let writer = &raw mut (*object).writer;
+            let (changes, again) = (&raw mut (*object).changes, &raw mut (*object).changes_again);
+            let before = field(writer);
+            let equal = field(changes) == field(again);
+            let mut inside = before;
+            if access == Access::Write {
+                writer.write_volatile(me);
+                changes.write_volatile(field(changes) + 1);
+                worker.dwell();
+                again.write_volatile(field(again) + 1);
+                inside = field(writer);
+                writer.write_volatile(0);
+            }
+            let references = &raw mut (*object).references;
+            if leave {
+                references.write_volatile(field(references).wrapping_sub(1));
+            }
+            let wrong = before != 0 || !equal || access == Access::Write && inside != me;
+            let left = field(references);
+            if wrong || left > REFERENCES {
+                Err(format!("a holder was not alone: writer {before}, then {inside}; {left} references"))
+            } else {
+                Ok(Some(left))
+            }
+        };
+        // SAFETY: acquired above.
+        unsafe { worker.release(lock, token) };
+        result
+    }
+
+    /// Gives the caller's reference up; the last one destroys the object.
+    fn leave(&self, object: Reference<L>, worker: &mut Worker) -> Result<(), String> {
+        if L::READERS && self.readers_destroy && worker.random.once_in(2) {
+            // A reader that finds itself the last one, because the others wrote that they left.
+            for _ in 0..64 {
+                if self.section(object, worker, Access::Read, false)? == Some(1) {
+                    self.destroy(object, worker);
+                    return Ok(());
+                }
+                worker.rest();
+            }
+        }
+        if self.section(object, worker, Access::Write, true)? == Some(0) {
+            self.destroy(object, worker);
+        }
+        Ok(())
+    }
+}
+
+impl<L: Lock> Subject for Reuse<L> {
+    fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
+        let object = {
+            let mut idle = self.idle.lock().unwrap();
+            if idle.is_empty() {
+                return Ok(()); // the others have them all
+            }
+            let index = worker.random.below(idle.len() as u64) as usize;
+            idle.swap_remove(index)
+        };
+        for _ in 0..worker.random.below(4) {
+            let read = L::READERS && worker.random.once_in(2);
+            self.section(object, worker, if read { Access::Read } else { Access::Write }, false)?;
+        }
+        self.leave(object, worker)?;
+        worker.doing(Doing::Elsewhere);
+        Ok(())
+    }
+
+    fn balance(&self, crew: &Crew) -> Result<(), String> {
+        let idle = self.idle.lock().unwrap();
+        for object in idle.iter() {
+            // SAFETY: a reference that nobody is using; so the object lives, and all have left.
+            let (lock, references) = unsafe { (&(*object.0).lock, (*object.0).references) };
+            let have = idle.iter().filter(|other| other.0 == object.0).count() as u64;
+            if lock.is_locked() || references != have {
+                return Err(format!(
+                    "a lock whose holders have all left is {}; it counts {references} references of {have}",
+                    if lock.is_locked() { "held" } else { "free" }
+                ));
+            }
+        }
+        let (made, destroyed) = (self.made.load(Relaxed), crew.total(Count::Destroyed));
+        let live: std::collections::HashSet<_> = idle.iter().map(|object| object.0.addr()).collect();
+        if made != destroyed + live.len() as u64 {
+            return Err(format!("{made} locks made, {destroyed} destroyed, {} left", live.len()));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        // References in use are not listed anywhere; their pages are those that are not free.
+        let line = |page: *mut u8| {
+            let object: *mut Object<L> = page.cast();
+            // SAFETY: a page in use holds an object.
+            let lock = unsafe { &(*object).lock };
+            let held = if lock.is_locked() { "held" } else { "free" };
+            format!("lock {object:p} {held}; memory: {}", words(lock))
+        };
+        self.arena.used().into_iter().map(line).collect()
+    }
+}

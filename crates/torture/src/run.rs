@@ -1,0 +1,193 @@
+//! One run: threads that come and go, somebody who disturbs them, and somebody who watches.
+
+use crate::chaos::{self, Disturbances};
+use crate::worker::{Crew, Worker, spawn};
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// What threads do to a lock.
+pub trait Subject: Send + Sync + Sized + 'static {
+    /// One operation. `Err` says what was seen that must not be.
+    fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String>;
+
+    /// Called again and again once the run is over, until everybody has left: wakes those who wait
+    /// for others that will not come any more.
+    fn send_home(&self, _crew: &Crew) {}
+
+    /// The books, when everybody has left.
+    fn balance(&self, crew: &Crew) -> Result<(), String>;
+
+    /// What there is to say about a lock that stands still: its memory, above all.
+    fn describe(&self) -> Vec<String>;
+
+    /// Called in the child of a fork, which has only the calling thread, while others go on in the
+    /// parent. `false`: a fresh lock does not work there.
+    fn works_in_child() -> bool {
+        true
+    }
+}
+
+/// How long, with how many, and when to give up.
+#[derive(Copy, Clone, Debug)]
+pub struct Bounds {
+    /// Threads that use the lock at a time.
+    pub threads: usize,
+    /// How long they do.
+    pub time: Duration,
+    /// Standing still for this long counts as stuck. Time in which this process as a whole does not
+    /// run does not count. Generous, for locks that must work: a strict FIFO lock among many threads
+    /// waits for each of them to be scheduled.
+    pub patience: Duration,
+    /// Where all chance comes from. Threads are real, so the same seed does not give the same run.
+    pub seed: u64,
+    /// What happens to the threads meanwhile.
+    pub disturb: bool,
+}
+
+/// Why a lock failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody made progress for too long.
+    Stuck {
+        /// For how long nobody did.
+        seconds: u64,
+        /// The lock's memory, and what each thread does.
+        state: Vec<String>,
+    },
+    /// Something was seen that a lock exists to prevent.
+    Broken(String),
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Stuck { seconds, state } => {
+                write!(f, "stuck: no operation ended in {seconds} s")?;
+                state.iter().try_for_each(|line| write!(f, "\n  {line}"))
+            }
+            Failure::Broken(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Time in which nothing was seen to happen. A pause in which the watcher did not run either (a
+/// stopped process, a suspended machine) counts as one look.
+struct Standstill {
+    looked: Instant,
+    total: Duration,
+}
+
+impl Standstill {
+    const LOOK: Duration = Duration::from_millis(5);
+
+    fn new() -> Self {
+        Standstill { looked: Instant::now(), total: Duration::ZERO }
+    }
+
+    fn look(&mut self, progress: bool) -> Duration {
+        let passed = self.looked.elapsed();
+        self.looked = Instant::now();
+        self.total = if progress { Duration::ZERO } else { self.total + passed.min(10 * Self::LOOK) };
+        self.total
+    }
+}
+
+/// What a run leaves behind.
+pub struct Outcome {
+    /// The counts of its threads.
+    pub crew: Arc<Crew>,
+    /// What was done to them.
+    pub disturbances: Disturbances,
+    /// Readers seen inside at a time, at most.
+    pub readers_at_once: u64,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+}
+
+/// Lets threads loose on `subject`, until the time is over or `cancelled` is set.
+///
+/// The threads are not scoped: those of a stuck lock stay behind, and keep what they use alive.
+pub fn run<S: Subject>(subject: S, bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    let subject = Arc::new(subject);
+    let crew = Arc::new(Crew::new(bounds.threads, bounds.seed));
+    for place in 0..bounds.threads {
+        crew.alive.fetch_add(1, Relaxed);
+        live(Arc::clone(&subject), Arc::clone(&crew), place);
+    }
+    let disturber = bounds.disturb.then(|| {
+        let crew = Arc::clone(&crew);
+        let child = chaos::in_child(S::works_in_child, bounds.patience);
+        std::thread::spawn(move || chaos::disturb(&crew, child))
+    });
+    let failure = watch(&*subject, &crew, bounds, cancelled);
+    if failure.is_some() {
+        crew.abandoned.store(true, Relaxed);
+    }
+    crew.stop.store(true, Relaxed);
+    let disturbances = disturber.map(|thread| thread.join().expect("it does not panic")).unwrap_or_default();
+    let failure = failure
+        .or_else(|| crew.failure().map(Failure::Broken)) // in the last moment
+        .or_else(|| subject.balance(&crew).err().map(Failure::Broken));
+    Outcome { crew, disturbances, readers_at_once: 0, failure }
+}
+
+fn watch<S: Subject>(subject: &S, crew: &Crew, bounds: Bounds, cancelled: &AtomicBool) -> Option<Failure> {
+    let start = Instant::now();
+    let mut standstill = Standstill::new();
+    let mut last = (0, 0);
+    loop {
+        std::thread::sleep(Standstill::LOOK);
+        if start.elapsed() >= bounds.time || cancelled.load(Relaxed) {
+            crew.stop.store(true, Relaxed);
+        }
+        let now = (crew.total(crate::worker::Count::Operations), crew.alive());
+        if now.1 == 0 {
+            return crew.failure().map(Failure::Broken);
+        }
+        let still = standstill.look(now != last);
+        last = now;
+        if crew.is_over() {
+            subject.send_home(crew);
+        }
+        match crew.failure() {
+            // A broken lock may not let everybody go.
+            Some(what) if still > Duration::from_millis(500) => return Some(Failure::Broken(what)),
+            None if still > bounds.patience => {
+                let mut state = subject.describe();
+                state.extend(crew.dump());
+                return Some(Failure::Stuck { seconds: still.as_secs(), state });
+            }
+            _ => (),
+        }
+    }
+}
+
+/// A life: some operations, then a new thread in this one's place.
+fn live<S: Subject>(subject: Arc<S>, crew: Arc<Crew>, place: usize) {
+    spawn(move || {
+        let mut worker = Worker::new(Arc::clone(&crew), place);
+        let most = worker.random.pick(&[20, 2000, 2000, 2000]);
+        let operations = 1 + worker.random.below(most);
+        for _ in 0..operations {
+            if crew.is_over() {
+                break;
+            }
+            if let Err(what) = subject.operate(&mut worker) {
+                crew.fail(what);
+            }
+            worker.count(crate::worker::Count::Operations);
+            worker.rest();
+        }
+        if crew.is_over() {
+            worker.leave();
+            drop((worker, subject));
+            // (A) what this thread did happens before the books are looked at.
+            crew.alive.fetch_sub(1, Release);
+        } else {
+            worker.count(crate::worker::Count::Replaced);
+            live(subject, crew, place);
+        }
+    });
+}

@@ -1,0 +1,204 @@
+//! The things that are done to a lock, and their order.
+
+use crate::jitter::Jitter;
+use crate::ledger::Ledger;
+use crate::lock::{Exclusive, Lock, Shared};
+use crate::manners::Manners;
+use crate::market::Market;
+use crate::random::Random;
+use crate::report::{Failed, Progress, Report};
+use crate::reuse::{Reuse, last_reader_may_destroy};
+use crate::run::{Bounds, Failure, Outcome, run};
+use latchwork::machine::{Machine, Native};
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{self, Kind, Visitor};
+use latchwork::rwlock::RawRwLock;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// One thing that is done to one lock.
+pub struct Scenario {
+    /// Which.
+    pub name: &'static str,
+    /// The machine that the lock runs on.
+    pub machine: &'static str,
+    run: Run,
+}
+
+type Run = fn(Bounds, &AtomicBool) -> Outcome;
+
+/// For how long, with how many, and with what chance.
+#[derive(Copy, Clone, Debug)]
+pub struct Settings {
+    /// Threads that use the lock at a time.
+    pub threads: usize,
+    /// All rounds together.
+    pub time: Duration,
+    /// A round at most.
+    pub round: Duration,
+    /// See [`Bounds::patience`].
+    pub patience: Duration,
+    /// Where all chance comes from.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Threads if nothing else is said: more than processors, and enough to queue.
+    pub fn default_threads() -> usize {
+        let processors = std::thread::available_parallelism().map_or(2, |n| n.get());
+        (4 * processors).clamp(8, 256)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            threads: Self::default_threads(),
+            time: Duration::from_secs(10),
+            round: Duration::from_secs(1),
+            patience: Duration::from_secs(30),
+            seed: 1,
+        }
+    }
+}
+
+pub(crate) fn manners<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Manners::<L>::new(), Bounds { disturb: false, ..bounds }, cancelled)
+}
+
+pub(crate) fn exclusion<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    let mut random = Random::new(bounds.seed);
+    let ledger = Ledger::<L>::new(random.pick(&[1, 1, 3]), bounds.threads, random.pick(&[2, 8, 64]));
+    let company = ledger.company();
+    let mut outcome = run(ledger, bounds, cancelled);
+    outcome.readers_at_once = company.load(Relaxed);
+    outcome
+}
+
+pub(crate) fn condition<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    let mut random = Random::new(bounds.seed);
+    run(Market::<L>::new(bounds.threads, random.pick(&[1, 2, 5]), random.once_in(2)), bounds, cancelled)
+}
+
+pub(crate) fn reuse<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Reuse::<L>::new(bounds.threads, last_reader_may_destroy::<L>()), bounds, cancelled)
+}
+
+/// [`reuse`], whatever the lock promises.
+pub(crate) fn reuse_by_readers<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Reuse::<L>::new(bounds.threads, true), bounds, cancelled)
+}
+
+impl Scenario {
+    pub(crate) fn new(name: &'static str, machine: &'static str, run: Run) -> Self {
+        Scenario { name, machine, run }
+    }
+}
+
+fn machine<M: Machine>() -> &'static str {
+    if std::any::TypeId::of::<M>() == std::any::TypeId::of::<Native>() { "native" } else { "jitter" }
+}
+
+/// What is done to a mutex, on its machine.
+pub fn of_mutex<L: RawMutex>() -> Vec<Scenario> {
+    let machine = machine::<L::Machine>();
+    vec![
+        Scenario::new("manners", machine, manners::<Exclusive<L>>),
+        Scenario::new("exclusion", machine, exclusion::<Exclusive<L>>),
+        Scenario::new("condition", machine, condition::<Exclusive<L>>),
+        Scenario::new("reuse", machine, reuse::<Exclusive<L>>),
+    ]
+}
+
+/// What is done to a reader-writer lock, on its machine.
+pub fn of_rwlock<R: RawRwLock>() -> Vec<Scenario> {
+    let machine = machine::<R::Machine>();
+    vec![
+        Scenario::new("manners", machine, manners::<Shared<R>>),
+        Scenario::new("exclusion", machine, exclusion::<Shared<R>>),
+        Scenario::new("reuse", machine, reuse::<Shared<R>>),
+    ]
+}
+
+/// What is done to the lock `name` of the library, on both machines; nothing if there is no such lock.
+pub fn registered(kind: Kind, name: &str) -> Vec<Scenario> {
+    struct Find<'a> {
+        kind: Kind,
+        name: &'a str,
+        found: Vec<Scenario>,
+    }
+    impl<M: Machine> Visitor<M> for Find<'_> {
+        fn mutex<L: RawMutex<Machine = M>>(&mut self) {
+            if self.kind == Kind::Mutex && L::INFO.name == self.name {
+                self.found.extend(of_mutex::<L>());
+            }
+        }
+        fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {
+            if self.kind == Kind::RwLock && R::INFO.name == self.name {
+                self.found.extend(of_rwlock::<R>());
+            }
+        }
+    }
+    let mut find = Find { kind, name, found: Vec::new() };
+    registry::visit::<Native>(&mut find);
+    registry::visit::<Jitter>(&mut find);
+    find.found
+}
+
+/// Runs the scenarios in turn until the time is over, the lock has failed, or `cancelled` is set.
+/// `tell` is called before each round.
+pub fn torture(
+    scenarios: &[Scenario],
+    settings: Settings,
+    cancelled: &AtomicBool,
+    mut tell: impl FnMut(Progress),
+) -> Report {
+    let start = Instant::now();
+    let mut seeds = Random::new(settings.seed);
+    let mut report = Report::default();
+    // Every scenario has its turn, however short the time.
+    let round = (settings.time / scenarios.len().max(1) as u32).min(settings.round);
+    for (index, scenario) in scenarios.iter().cycle().enumerate() {
+        let elapsed = start.elapsed();
+        let all_had_their_turn = index >= scenarios.len();
+        if cancelled.load(Relaxed) || all_had_their_turn && elapsed + round / 2 > settings.time {
+            break;
+        }
+        tell(Progress {
+            scenario: scenario.name.to_owned(),
+            machine: scenario.machine.to_owned(),
+            seconds: elapsed.as_secs_f64(),
+            operations: report.totals.operations,
+        });
+        let bounds = Bounds {
+            threads: settings.threads,
+            // Manners are not a matter of time.
+            time: if scenario.name == "manners" { round.min(Duration::from_millis(100)) } else { round },
+            patience: settings.patience,
+            seed: seeds.number(),
+            // A signal may wake who was forgotten, so half of the rounds are without.
+            disturb: (scenario.machine == "native") == (index / scenarios.len()).is_multiple_of(2),
+        };
+        let outcome = (scenario.run)(bounds, cancelled);
+        report.totals.add(&outcome);
+        if let Some(failure) = outcome.failure {
+            let (what, state) = match failure {
+                Failure::Broken(what) => (what, Vec::new()),
+                Failure::Stuck { seconds, state } => {
+                    (format!("it stands still: no operation ended in {seconds} s"), state)
+                }
+            };
+            report.failed = Some(Failed {
+                scenario: scenario.name.to_owned(),
+                machine: scenario.machine.to_owned(),
+                round_seed: bounds.seed,
+                what,
+                state,
+            });
+            break;
+        }
+        report.rounds += 1;
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    report
+}

@@ -1,0 +1,181 @@
+//! Locks that are broken on purpose, each in a way that a real one could be. The torture must catch
+//! every one of them.
+//!
+//! Some are real locks on a machine that breaks a promise ([`Flaw`]), the others are small locks with
+//! one mistake in them.
+
+mod mutexes;
+mod rwlocks;
+
+use crate::jitter::{Flaw, Jitter};
+use crate::lock::{Exclusive, Shared};
+use crate::report::{Failed, Report};
+use crate::scenario::{Scenario, Settings, condition, exclusion, manners, reuse, reuse_by_readers, torture};
+use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
+use latchwork::rwlock::{bravo::RawBravo, pf_q::RawPfQ, pf_t::RawPfT};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A broken lock, and how it is caught.
+pub struct Twin {
+    /// Its name.
+    pub name: &'static str,
+    /// What is broken.
+    pub mistake: &'static str,
+    /// What the failure must say, one of these.
+    pub symptoms: &'static [&'static str],
+    scenario: Scenario,
+}
+
+/// Two were inside, whichever check saw it first.
+const NOT_ALONE: &[&str] = &[
+    "two writers were inside",
+    "a torn write",
+    "came in on a reader",
+    "was inside with",
+    "updates were lost",
+];
+/// Somebody waits for ever.
+const STUCK: &[&str] = &["stands still", "in the child is stuck"];
+
+/// All of them.
+pub fn all() -> Vec<Twin> {
+    let twin = |name, mistake, symptoms, scenario| Twin { name, mistake, symptoms, scenario };
+    type Drops = Jitter<{ Flaw::DROPPED_WAKE }>;
+    type Sleeps = Jitter<{ Flaw::SLEEPS_UNSEEN }>;
+    type Blind = Jitter<{ Flaw::BLIND_SCAN }>;
+    type Reuses = Jitter<{ Flaw::NODE_REUSED }>;
+    vec![
+        twin(
+            "check-then-act",
+            "sees that the lock is free, and takes it a moment later",
+            NOT_ALONE,
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<mutexes::ChecksThenActs>>),
+        ),
+        twin(
+            "early-unlock",
+            "hands the lock on before the section is over",
+            NOT_ALONE,
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<mutexes::UnlocksEarly>>),
+        ),
+        twin(
+            "greedy-try",
+            "a try that comes at the deadline takes the lock from its holder",
+            &["given to two", "two writers were inside"],
+            Scenario::new("manners", "jitter", manners::<Exclusive<mutexes::GivesInAtTheDeadline>>),
+        ),
+        twin(
+            "dropped-wake",
+            "shfl on a machine where one wake in four wakes nobody",
+            STUCK,
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<RawShfl<Drops>>>),
+        ),
+        twin(
+            "dropped-notification",
+            "a condition variable on a machine where one wake in four wakes nobody",
+            STUCK,
+            Scenario::new("condition", "jitter", condition::<Exclusive<RawTtas<Drops>>>),
+        ),
+        twin(
+            "sleeps-unseen",
+            "a condition variable on a machine that compares and goes to sleep in two steps",
+            STUCK,
+            Scenario::new("condition", "jitter", condition::<Exclusive<RawTtas<Sleeps>>>),
+        ),
+        twin(
+            "node-reused",
+            "clh with a thread that reuses its own node, not its predecessor's",
+            // Its successor may also be let in twice.
+            &["stands still", "two writers were inside", "a torn write", "says that it is free"],
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<RawClh<Reuses>>>),
+        ),
+        twin(
+            "abandoned-node",
+            "a queue lock whose timed waiters leave their nodes in the queue",
+            &["stands still", "two writers were inside", "a torn write", "the lock is held when"],
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<mutexes::LeavesItsNode>>),
+        ),
+        twin(
+            "late-touch",
+            "counts its releases in the lock, after the release",
+            &["use after free"],
+            Scenario::new("reuse", "jitter", reuse::<Exclusive<mutexes::TouchesLate>>),
+        ),
+        // Two real locks, used as they must not be: see `last_reader_may_destroy`.
+        twin(
+            "pf-t-freed-by-reader",
+            "pf-t, destroyed by a reader that comes last while the writer before it is still releasing",
+            &["use after free"],
+            Scenario::new("reuse", "jitter", reuse_by_readers::<Shared<RawPfT<Jitter>>>),
+        ),
+        twin(
+            "pf-q-freed-by-reader",
+            "pf-q, likewise",
+            &["use after free"],
+            Scenario::new("reuse", "jitter", reuse_by_readers::<Shared<RawPfQ<Jitter>>>),
+        ),
+        twin(
+            "blind-revocation",
+            "bravo whose writer scans the table and sees nobody",
+            NOT_ALONE,
+            Scenario::new("exclusion", "jitter", exclusion::<Shared<RawBravo<Blind, RawPfT<Blind>>>>),
+        ),
+        twin(
+            "uncounted-reader",
+            "of two readers that come at once, one is counted",
+            // With too few counted, the last one counts below zero, and no writer comes in any more.
+            &["stands still", "came in on a reader", "a torn write", "was inside with", "says that it is"],
+            Scenario::new("exclusion", "jitter", exclusion::<Shared<rwlocks::MiscountsReaders>>),
+        ),
+        twin(
+            "torn-downgrade",
+            "lets readers in while its writer is still writing",
+            NOT_ALONE,
+            Scenario::new("exclusion", "jitter", exclusion::<Shared<rwlocks::LetsReadersInEarly>>),
+        ),
+    ]
+}
+
+/// What became of a twin.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Caught, for the right reason.
+    Caught(Failed),
+    /// Failed in a way that its mistake does not explain.
+    Otherwise(Failed),
+    /// Not caught in time.
+    Missed(Report),
+}
+
+impl Twin {
+    /// Tortures it, in short rounds, until it is caught or `time` is over.
+    pub fn check(&self, seed: u64, time: Duration) -> Verdict {
+        let settings = Settings {
+            threads: 8,
+            time,
+            round: Duration::from_millis(150),
+            patience: Duration::from_millis(1500),
+            seed,
+        };
+        let never = AtomicBool::new(false);
+        let report = torture(std::slice::from_ref(&self.scenario), settings, &never, |_| ());
+        match report.failed {
+            Some(failed) if self.symptoms.iter().any(|symptom| failed.what.contains(symptom)) => {
+                Verdict::Caught(failed)
+            }
+            Some(failed) => Verdict::Otherwise(failed),
+            None => Verdict::Missed(report),
+        }
+    }
+}
+
+pub(crate) const INFO: Info = Info {
+    name: "broken",
+    summary: "broken on purpose",
+    atomics: 0,
+    waiter_bytes: 0,
+    holder_bytes: 0,
+    fairness: "none",
+    blocking: false,
+    source: "none",
+};

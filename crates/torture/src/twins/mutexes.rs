@@ -1,0 +1,208 @@
+//! Mutexes with one mistake in each.
+
+use super::INFO;
+use crate::jitter::Jitter;
+use latchwork::machine::{Arith, Deadline, Machine, QNode, Word};
+use latchwork::mutex::{Info, RawMutex, ticket::RawTicket};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::Ordering::*;
+
+type M = Jitter;
+type U32 = <M as Machine>::U32;
+
+/// Sees that the lock is free, and takes it a moment later.
+pub struct ChecksThenActs(U32);
+
+// SAFETY: none, like all here: it is broken on purpose. What it protects is accessed volatilely.
+unsafe impl RawMutex for ChecksThenActs {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        ChecksThenActs(U32::new(0))
+    }
+    fn lock(&self) {
+        while self.try_lock().is_none() {
+            M::yield_now();
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        if self.0.load(Acquire) != 0 {
+            return None;
+        }
+        self.0.store(1, Relaxed);
+        Some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.0.store(0, Release);
+    }
+    fn is_locked(&self) -> bool {
+        true
+    }
+}
+
+/// Hands the lock on before the section is over.
+pub struct UnlocksEarly(RawTicket<M>);
+
+// SAFETY: as above.
+unsafe impl RawMutex for UnlocksEarly {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        UnlocksEarly(RawTicket::new_in())
+    }
+    fn lock(&self) {
+        self.0.lock();
+        // SAFETY: acquired just now.
+        unsafe { self.0.unlock(()) };
+    }
+    fn try_lock(&self) -> Option<()> {
+        self.0.try_lock()?;
+        // SAFETY: acquired just now.
+        unsafe { self.0.unlock(()) };
+        Some(())
+    }
+    unsafe fn unlock(&self, (): ()) {}
+    fn is_locked(&self) -> bool {
+        true
+    }
+}
+
+/// Reports a deadline that has passed as success.
+pub struct GivesInAtTheDeadline(RawTicket<M>);
+
+// SAFETY: as above.
+unsafe impl RawMutex for GivesInAtTheDeadline {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        GivesInAtTheDeadline(RawTicket::new_in())
+    }
+    fn lock(&self) {
+        self.0.lock();
+    }
+    fn try_lock(&self) -> Option<()> {
+        self.0.try_lock()
+    }
+    fn lock_until(&self, deadline: Deadline) -> Option<()> {
+        while self.0.try_lock().is_none() && !deadline.passed::<M>() {
+            M::yield_now();
+        }
+        Some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        // SAFETY: forwarded from the caller.
+        unsafe { self.0.unlock(()) };
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+/// Counts its releases in the lock, which by then may be gone.
+pub struct TouchesLate {
+    word: U32,
+    releases: U32,
+}
+
+// SAFETY: as above.
+unsafe impl RawMutex for TouchesLate {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        TouchesLate { word: U32::new(0), releases: U32::new(0) }
+    }
+    fn lock(&self) {
+        while self.try_lock().is_none() {
+            M::yield_now();
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        (self.word.load(Relaxed) == 0 && self.word.swap(1, Acquire) == 0).then_some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.word.store(0, Release);
+        self.releases.fetch_add(1, Relaxed);
+    }
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != 0
+    }
+}
+
+/// An MCS lock with deadlines: a waiter that gives up takes its node home, while its predecessor still
+/// has it for the next in line.
+pub struct LeavesItsNode {
+    tail: <M as Machine>::Ptr<QNode<M>>,
+}
+
+const WAITING: u32 = 0;
+const GRANTED: u32 = 1;
+
+impl LeavesItsNode {
+    fn queue(&self, deadline: Option<Deadline>) -> Option<NonNull<QNode<M>>> {
+        let node = M::acquire_node();
+        node.next.store(null_mut(), Relaxed);
+        node.status.store(WAITING, Relaxed);
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if !before.is_null() {
+            // SAFETY: nodes are never unmapped.
+            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            while M::spin_for(&node.status, Acquire, 64, |status| status == GRANTED).is_none() {
+                if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                    // SAFETY: the mistake.
+                    unsafe { M::release_node(node) };
+                    return None;
+                }
+                M::yield_now();
+            }
+        }
+        Some(NonNull::from(node))
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RawMutex for LeavesItsNode {
+    type Machine = M;
+    type Token = NonNull<QNode<M>>;
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        LeavesItsNode { tail: Word::new(null_mut()) }
+    }
+    fn lock(&self) -> Self::Token {
+        self.queue(None).expect("without a deadline it waits")
+    }
+    fn try_lock(&self) -> Option<Self::Token> {
+        self.tail.load(Relaxed).is_null().then(|| self.lock())
+    }
+    fn lock_until(&self, deadline: Deadline) -> Option<Self::Token> {
+        self.queue(Some(deadline))
+    }
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: the holder's node, which is never unmapped.
+        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let mut next = node.next.load(Acquire);
+        if next.is_null() {
+            if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
+                // SAFETY: nobody else knows it.
+                unsafe { M::release_node(node) };
+                return;
+            }
+            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+        }
+        // SAFETY: nodes are never unmapped.
+        unsafe { (*next).status.store(GRANTED, Release) };
+        // SAFETY: the successor has linked itself.
+        unsafe { M::release_node(node) };
+    }
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}
