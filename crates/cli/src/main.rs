@@ -7,12 +7,14 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
+mod bench;
 mod compare;
 mod demo;
 mod failure;
 mod library;
 mod list;
 mod names;
+mod output;
 mod program;
 mod run;
 
@@ -24,6 +26,7 @@ Examples:
   latchwork compare -- ./server --bench      which lock serves this program best?
   latchwork run --mutex shfl -- ./server     run it under that lock
   latchwork list                             every lock there is
+  latchwork bench rwbench                    locks against each other in a paper's workload
 
 No rebuild is needed: a preloaded library takes over the program's pthread calls. The C library's own
 locks, the baseline of every comparison, are called glibc.";
@@ -47,6 +50,9 @@ enum Command {
     /// Measure a program under several locks, and say which one serves it best
     #[command(after_help = compare::HELP)]
     Compare(compare::Options),
+    /// Measure a workload on this machine, under several locks
+    #[command(after_help = bench::HELP)]
+    Bench(bench::Options),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
@@ -75,6 +81,7 @@ fn command() -> i32 {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
         Command::Compare(options) => compare::compare(&options),
+        Command::Bench(options) => bench::bench(&options),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {

@@ -106,6 +106,11 @@ fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     (score(best) > 0.75).then_some(best)
 }
 
+/// `: did you mean NAME?`, or nothing if no name is near.
+pub fn did_you_mean(name: &str, names: &[&str]) -> String {
+    nearest(name, names).map(|near| format!(": did you mean {near}?")).unwrap_or_default()
+}
+
 /// Names from a comma-separated option; `all` stands for every registered one. Doubled names count
 /// once.
 pub fn list(kind: Kind, names: &[String]) -> Result<Vec<String>> {

@@ -38,7 +38,13 @@ fn table_has_a_line_for_every_lock() {
 
 #[test]
 fn help_has_examples() {
-    for arguments in [&["--help"][..], &["list", "--help"], &["run", "--help"], &["compare", "--help"]] {
+    for arguments in [
+        &["--help"][..],
+        &["list", "--help"],
+        &["run", "--help"],
+        &["compare", "--help"],
+        &["bench", "--help"],
+    ] {
         let output = output(arguments);
         assert!(output.status.success());
         assert!(stdout(&output).contains("Examples:\n  latchwork "), "{arguments:?}");

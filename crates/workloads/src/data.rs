@@ -26,13 +26,6 @@ impl<T> Deref for Page<T> {
     }
 }
 
-impl<T> Page<T> {
-    /// Where it is, for [`Stage::place`](crate::stage::Stage::place).
-    pub fn range(&self) -> (*const u8, usize) {
-        (std::ptr::from_ref(self).cast(), size_of::<Self>())
-    }
-}
-
 /// A number that a lock guards. Its accesses are plain loads and stores: nothing but the lock makes
 /// [`add`](Cell::add) right.
 pub struct Cell<M: Machine>(M::U64);

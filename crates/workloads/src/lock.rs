@@ -20,6 +20,9 @@ pub trait Lock: Send + Sync + Sized + 'static {
     where
         Self: 'a;
 
+    /// Whether readers can be inside together.
+    const SHARED: bool;
+
     /// An unlocked lock.
     fn new() -> Self;
     /// Acquires for reading.
@@ -55,6 +58,7 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     type Machine = L::Machine;
     type Read<'a> = Held<'a, L>;
     type Write<'a> = Held<'a, L>;
+    const SHARED: bool = false;
 
     fn new() -> Self {
         Exclusive(L::new_in())
@@ -108,6 +112,7 @@ impl<R: RawRwLock> Lock for Shared<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    const SHARED: bool = true;
 
     fn new() -> Self {
         Shared(R::new_in())

@@ -79,6 +79,7 @@ impl<R: RawRwLock> Lock for PrivateBravo<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    const SHARED: bool = true;
 
     fn new() -> Self {
         let readers = (0..SLOTS).map(|_| Word::new(0)).collect();

@@ -55,11 +55,27 @@ pub trait Stage: Sync + Sized {
     /// How many threads of the machine can run at a time.
     fn cpus(&self) -> usize;
 
-    /// Before the run: asks for the memory from `start`, which is aligned to pages, to be at `home`.
-    fn place(&self, start: *const u8, bytes: usize, home: Home) -> Result<(), String>;
+    /// Called by thread 0 as it begins: puts the memory of `object`, whole pages, at `home`.
+    fn place<T>(&self, object: &T, home: Home) -> Result<(), String>;
 
-    /// Told of each acquisition, by the thread that has the lock now.
-    fn acquired(&self) {}
+    /// Told by a thread that it is about to acquire lock number `lock` of the workload. Only of
+    /// acquisitions that exclude all others, here and below.
+    #[inline(always)]
+    fn acquiring(lock: usize) {
+        let _ = lock;
+    }
+
+    /// Told by a thread that it has the lock.
+    #[inline(always)]
+    fn acquired(lock: usize) {
+        let _ = lock;
+    }
+
+    /// Told by a thread that it is about to release the lock.
+    #[inline(always)]
+    fn released(lock: usize) {
+        let _ = lock;
+    }
 
     /// A seed for the threads' random numbers.
     fn seed(&self) -> u64;

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use latchwork::machine::Machine;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::marker::PhantomData;
 
 /// The longest wait that is told from longer ones: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -49,6 +50,24 @@ pub(crate) struct Tally {
     pub apart: bool,
     pub waits: Histogram<u64>,
     pub failure: Option<String>,
+}
+
+/// Holds a lock; dropping it tells the stage and releases the lock.
+pub struct Section<S: Stage, G> {
+    /// Dropped after [`Section::drop`] has run.
+    _held: G,
+    /// The lock's number, if the stage is told.
+    mark: Option<usize>,
+    stage: PhantomData<S>,
+}
+
+impl<S: Stage, G> Drop for Section<S, G> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(number) = self.mark {
+            S::released(number);
+        }
+    }
 }
 
 /// One thread of a workload.
@@ -140,20 +159,39 @@ impl<'a, S: Stage> Thread<'a, S> {
 
     /// Acquires for reading; some of the waits are measured.
     #[inline]
-    pub fn read<'l, L: Lock<Machine = S::Machine>>(&mut self, lock: &'l L) -> L::Read<'l> {
-        let since = self.before();
+    pub fn read<'l, L: Lock<Machine = S::Machine>>(&mut self, lock: &'l L) -> Section<S, L::Read<'l>> {
+        self.read_number(0, lock)
+    }
+
+    /// Same, for lock `number` of a workload that has several.
+    #[inline]
+    pub fn read_number<'l, L: Lock<Machine = S::Machine>>(
+        &mut self,
+        number: usize,
+        lock: &'l L,
+    ) -> Section<S, L::Read<'l>> {
+        let mark = (!L::SHARED).then_some(number);
+        let since = self.before(mark);
         let held = lock.read();
-        self.after(since);
-        held
+        self.after(mark, since, held)
     }
 
     /// Acquires for writing; some of the waits are measured.
     #[inline]
-    pub fn write<'l, L: Lock<Machine = S::Machine>>(&mut self, lock: &'l L) -> L::Write<'l> {
-        let since = self.before();
+    pub fn write<'l, L: Lock<Machine = S::Machine>>(&mut self, lock: &'l L) -> Section<S, L::Write<'l>> {
+        self.write_number(0, lock)
+    }
+
+    /// Same, for lock `number` of a workload that has several.
+    #[inline]
+    pub fn write_number<'l, L: Lock<Machine = S::Machine>>(
+        &mut self,
+        number: usize,
+        lock: &'l L,
+    ) -> Section<S, L::Write<'l>> {
+        let since = self.before(Some(number));
         let held = lock.write();
-        self.after(since);
-        held
+        self.after(Some(number), since, held)
     }
 
     /// Tries until it has the lock; adds the tries that failed to `failed`. The time that this takes
@@ -162,14 +200,13 @@ impl<'a, S: Stage> Thread<'a, S> {
         &mut self,
         lock: &'l L,
         failed: &mut u64,
-    ) -> L::Write<'l> {
-        let since = self.before();
+    ) -> Section<S, L::Write<'l>> {
+        let since = self.before(Some(0));
         let mut tries = 0u64;
         loop {
             if let Some(held) = lock.try_write() {
                 *failed += tries;
-                self.after(since);
-                return held;
+                return self.after(Some(0), since, held);
             }
             tries += 1;
             // The holder may be waiting for our processor.
@@ -180,7 +217,10 @@ impl<'a, S: Stage> Thread<'a, S> {
     }
 
     #[inline]
-    fn before(&mut self) -> Option<u64> {
+    fn before(&mut self, mark: Option<usize>) -> Option<u64> {
+        if let Some(number) = mark {
+            S::acquiring(number);
+        }
         if S::FREE_CLOCK {
             return Some(S::now());
         }
@@ -189,11 +229,14 @@ impl<'a, S: Stage> Thread<'a, S> {
     }
 
     #[inline]
-    fn after(&mut self, since: Option<u64>) {
-        self.stage.acquired();
+    fn after<G>(&mut self, mark: Option<usize>, since: Option<u64>, held: G) -> Section<S, G> {
+        if let Some(number) = mark {
+            S::acquired(number);
+        }
         if let Some(since) = since {
             self.sample(since);
         }
+        Section { _held: held, mark, stage: PhantomData }
     }
 
     fn sample(&mut self, since: u64) {

@@ -66,14 +66,13 @@ impl Topology {
         Some(order.swap_remove(index))
     }
 
-    /// Moves the pages from `start` to `home`.
-    pub(crate) fn place(
-        &self,
-        start: *const u8,
-        bytes: usize,
-        home: Home,
-        placement: Placement,
-    ) -> Result<(), String> {
+    /// NUMA nodes.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Moves the pages of `object` to `home`.
+    pub(crate) fn place<T>(&self, object: &T, home: Home, placement: Placement) -> Result<(), String> {
         // Thread 0 runs on the first node, unless the scheduler decides.
         let node = match (home, placement) {
             (Home::Local, Placement::Free) => return Ok(()),
@@ -88,7 +87,7 @@ impl Topology {
             }
             (Home::Remote, _) => self.nodes[self.nodes.len() - 1].0,
         };
-        bind(start, bytes, node)
+        bind(std::ptr::from_ref(object).cast(), size_of::<T>(), node)
     }
 }
 
@@ -175,11 +174,8 @@ mod tests {
     fn a_remote_home_needs_another_node() {
         let one = Topology { nodes: vec![(0, vec![0])] };
         let page = crate::data::Page(0u8);
-        let (start, bytes) = page.range();
-        assert!(
-            one.place(start, bytes, Home::Remote, Placement::FirstFill).unwrap_err().contains("two NUMA")
-        );
-        assert!(one.place(start, bytes, Home::Local, Placement::FirstFill).is_ok());
+        assert!(one.place(&page, Home::Remote, Placement::FirstFill).unwrap_err().contains("two NUMA"));
+        assert!(one.place(&page, Home::Local, Placement::FirstFill).is_ok());
     }
 
     #[test]

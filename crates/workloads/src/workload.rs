@@ -41,6 +41,8 @@ pub struct Info {
     pub parameters: &'static [Parameter],
     /// How many threads unless the user says.
     pub threads: Threads,
+    /// Whether the paper's figure has a logarithmic axis of threads.
+    pub log_threads: bool,
 }
 
 /// Which locks a workload is for.

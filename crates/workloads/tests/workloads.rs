@@ -96,6 +96,7 @@ impl Lock for Open {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = ();
+    const SHARED: bool = true;
     fn new() -> Self {
         Open
     }
@@ -113,6 +114,7 @@ impl Lock for BlindReaders {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = <Exclusive<RawTas<Native>> as Lock>::Write<'a>;
+    const SHARED: bool = true;
     fn new() -> Self {
         BlindReaders(Exclusive::new())
     }

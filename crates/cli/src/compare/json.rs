@@ -4,12 +4,10 @@ use super::candidates::{Candidate, Measure};
 use super::machine::Machine;
 use super::stats::{self, Better, Verdict};
 use super::{Plan, Results};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::output;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -171,29 +169,7 @@ fn end(output: &str) -> &str {
     &output[start..]
 }
 
-/// Whether [`write()`] has a chance: minutes of measuring must not end in "permission denied".
-pub fn check(path: &Path) -> Result<()> {
-    if path == Path::new("-") {
-        return Ok(());
-    }
-    let fail = |why: String| Err(Failure::usage(format!("--json {}: {why}", path.display())));
-    if path.is_dir() {
-        return fail("is a directory".into());
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let writable = if path.exists() { path } else { parent };
-    let Ok(name) = CString::new(writable.as_os_str().as_bytes()) else {
-        return fail("has a zero byte".into());
-    };
-    // SAFETY: a terminated string.
-    if unsafe { libc::access(name.as_ptr(), libc::W_OK) } != 0 {
-        return fail(format!("cannot be written: {}", std::io::Error::last_os_error()));
-    }
-    Ok(())
-}
-
 /// Writes the document.
 pub fn write(path: &Path, plan: &Plan, results: &Results) -> Result<()> {
-    fs::write(path, text(plan, results))
-        .map_err(|error| Failure::new(format!("--json {}: {error}", path.display())))
+    output::write("--json", path, &text(plan, results))
 }

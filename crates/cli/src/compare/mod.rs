@@ -4,14 +4,14 @@
 mod candidates;
 mod child;
 mod json;
-mod machine;
+pub mod machine;
 mod report;
-mod signals;
-mod stats;
+pub mod signals;
+pub mod stats;
 
 use crate::failure::{Failure, Result};
 use crate::run;
-use crate::{demo, library, program};
+use crate::{demo, library, output, program};
 use candidates::{Candidate, Failed, Measured};
 use child::{End, Launch};
 use clap::Args;
@@ -167,7 +167,7 @@ pub fn compare(options: &Options) -> Result<i32> {
     let choices = candidates::choose(&options.mutex, &options.rwlock)?;
     let plan = plan(options)?;
     if let Some(path) = options.json.as_deref() {
-        json::check(path)?;
+        output::check("--json", path)?;
     }
     let results = measure(&plan, choices.into_iter().map(Candidate::new).collect())?;
 
@@ -300,7 +300,7 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
 
 /// The order of a round: each starts with another candidate, and two in four run backwards, so that
 /// nobody always follows the same one.
-fn order(round: usize, count: usize) -> Vec<usize> {
+pub fn order(round: usize, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left(round % count);
     if round / 2 % 2 == 1 {

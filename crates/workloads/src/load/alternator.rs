@@ -29,6 +29,7 @@ impl Workload for Alternator {
         locks: Locks::RwLock,
         parameters: &[],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(_: &Settings) -> Self {

@@ -83,6 +83,7 @@ impl Workload for Barrier {
             help: "average computation between barriers",
         }],
         threads: Threads::UpToCpus,
+        log_threads: false,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -49,6 +49,7 @@ impl Workload for Counter {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: false,
     };
 
     fn new(settings: &Settings) -> Self {
@@ -62,9 +63,12 @@ impl Workload for Counter {
         threads: usize,
     ) -> Result<Measured, String> {
         let shared: Box<Page<Shared<S, L>>> = Box::new(Page(Shared { lock: L::new(), count: Cell::new(0) }));
-        let (start, bytes) = shared.range();
-        stage.place(start, bytes, self.home)?;
         let measured = measure::run(stage, threads, &|thread| {
+            if thread.index == 0
+                && let Err(why) = stage.place(&*shared, self.home)
+            {
+                thread.fail(|| why);
+            }
             while thread.running() {
                 let held = thread.write(&shared.lock);
                 shared.count.add(1);

@@ -131,6 +131,7 @@ impl Workload for HashTable {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: false,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -48,6 +48,7 @@ impl Workload for Interference {
             },
         ],
         threads: Threads::Exactly(64),
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {
@@ -66,8 +67,8 @@ impl Workload for Interference {
         let pool: Box<[Line<L>]> = (0..self.locks).map(|_| Line(L::new())).collect();
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {
-                let lock = &pool[thread.below(self.locks as u64) as usize];
-                let held = thread.read(&**lock);
+                let number = thread.below(self.locks as u64) as usize;
+                let held = thread.read_number(number, &*pool[number]);
                 thread.work(self.hold);
                 drop(held);
                 thread.done();

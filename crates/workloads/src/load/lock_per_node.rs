@@ -49,6 +49,7 @@ impl Workload for LockPerNode {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: false,
     };
 
     fn new(settings: &Settings) -> Self {
@@ -64,8 +65,9 @@ impl Workload for LockPerNode {
         let nodes: Box<[_]> = (0..self.nodes).map(new).collect();
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {
-                let node = &nodes[thread.below(self.nodes as u64) as usize];
-                let held = thread.write(&node.lock);
+                let number = thread.below(self.nodes as u64) as usize;
+                let node = &nodes[number];
+                let held = thread.write_number(number, &node.lock);
                 node.changes.add(1);
                 drop(held);
                 thread.done();

@@ -46,6 +46,7 @@ impl Workload for LockTorture {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -34,6 +34,7 @@ impl Workload for Mmap {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {

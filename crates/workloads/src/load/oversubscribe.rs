@@ -40,6 +40,7 @@ impl Workload for Oversubscribe {
             },
         ],
         threads: Threads::PerCpu(&[1, 2, 4, 8, 16]),
+        log_threads: false,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -54,6 +54,7 @@ impl Workload for PageFault {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {

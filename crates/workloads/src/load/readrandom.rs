@@ -61,6 +61,7 @@ impl Workload for ReadRandom {
             help: "average time of the read itself",
         }],
         threads: Threads::UpToCpus,
+        log_threads: false,
     };
 
     fn new(settings: &Settings) -> Self {

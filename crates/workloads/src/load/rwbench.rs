@@ -55,6 +55,7 @@ impl Workload for RwBench {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {

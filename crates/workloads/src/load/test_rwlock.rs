@@ -47,6 +47,7 @@ impl Workload for TestRwLock {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {

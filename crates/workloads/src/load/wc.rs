@@ -54,6 +54,7 @@ impl Workload for Wc {
             },
         ],
         threads: Threads::UpToCpus,
+        log_threads: true,
     };
 
     fn new(settings: &Settings) -> Self {

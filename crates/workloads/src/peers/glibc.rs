@@ -51,6 +51,7 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = Held<'a>;
     type Write<'a> = Held<'a>;
+    const SHARED: bool = false;
 
     fn new() -> Self {
         Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
@@ -76,6 +77,7 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = HeldRw<'a>;
     type Write<'a> = HeldRw<'a>;
+    const SHARED: bool = true;
 
     fn new() -> Self {
         RwLock(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))

@@ -11,6 +11,7 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
+    const SHARED: bool = false;
 
     fn new() -> Self {
         Mutex(std::sync::Mutex::new(()))
@@ -36,6 +37,7 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
+    const SHARED: bool = true;
 
     fn new() -> Self {
         RwLock(std::sync::RwLock::new(()))

@@ -1,0 +1,45 @@
+//! The options that `bench` and `simulate` share.
+
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to measure, and where to write it.
+#[derive(Args)]
+pub struct Common {
+    /// The workload; `--list` shows all of them
+    #[arg(value_name = "WORKLOAD", required_unless_present = "list")]
+    pub workload: Option<String>,
+    /// Show all workloads, or everything about WORKLOAD and the locks for it
+    #[arg(long)]
+    pub list: bool,
+    /// Locks to compare, or `all` [default: a handful of well-known ones]
+    #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
+    pub locks: Vec<String>,
+    /// Thread counts: 1,2,4 or 1..72 (evenly spread on a logarithmic scale) or 1..72:8 (steps of 8)
+    #[arg(long, value_name = "LIST")]
+    pub threads: Option<String>,
+    /// Set a parameter of the workload; several values make a point of each
+    #[arg(long, value_name = "NAME=A,B,..")]
+    pub set: Vec<String>,
+    /// How often to measure each point
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write every number of every run here (- for standard output, in place of the table)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw the curves into this SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// Reads a number of seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds above 0, 3600 at most".into()),
+    }
+}

@@ -1,0 +1,111 @@
+//! `latchwork bench`.
+
+mod common;
+
+use common::{output, scratch, stderr, stdout};
+
+/// As short as can be.
+fn bench(arguments: &[&str]) -> std::process::Output {
+    let short = ["--seconds", "0.01", "--runs", "2"];
+    output(&[&["bench"], arguments, &short[..]].concat())
+}
+
+#[test]
+fn the_table_has_a_line_for_every_lock_and_thread_count() {
+    let output = bench(&["counter", "--locks", "mcs,shfl,glibc,std,parking_lot", "--threads", "1,2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for lock in ["mcs", "shfl", "glibc", "std", "parking_lot"] {
+        // With or without the number of threads in front of it, and never in the sentences below.
+        let named =
+            |line: &&str| line.split_whitespace().take(2).any(|word| word == lock) && line.contains('%');
+        let lines = text.lines().filter(named);
+        assert_eq!(lines.count(), 2, "{lock} in\n{text}");
+    }
+    assert!(text.contains("With 2 threads: "), "{text}");
+}
+
+#[test]
+fn json_and_plot_hold_every_point() {
+    let folder = scratch("bench-files");
+    let (json, plot) = (folder.join("out.json"), folder.join("out.svg"));
+    let files = ["--json", json.to_str().unwrap(), "--plot", plot.to_str().unwrap()];
+    let what = ["rwbench", "--locks", "pf-q,bravo-pf-q", "--threads", "1,2", "--set", "writes=1/2,1/1000"];
+    let output = bench(&[&what[..], &files].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 8);
+    for point in points {
+        assert_eq!(point["runs"].as_array().unwrap().len(), 2);
+        assert!(point["failure"].is_null());
+        assert!(point["ops_per_s"]["median"].as_f64().unwrap() > 0.0);
+        assert!((0.5..=1.0).contains(&point["fairness"].as_f64().unwrap()));
+        assert_eq!(
+            point["runs"][0]["per_thread"].as_array().unwrap().len() as u64,
+            point["threads"].as_u64().unwrap()
+        );
+    }
+    assert_eq!(points[7]["settings"]["writes"], "1/1000");
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("bravo-pf-q") && svg.contains("writes=1/1000"));
+}
+
+#[test]
+fn json_on_stdout_takes_the_table_s_place() {
+    let output = bench(&["alternator", "--locks", "pf-t", "--threads", "1", "--json", "-"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["workload"], "alternator");
+    assert_eq!(document["command"], "bench");
+}
+
+#[test]
+fn every_workload_can_be_listed_and_run() {
+    let text = stdout(&output(&["bench", "--list"]));
+    for info in latchwork_workloads::registry::all() {
+        assert!(
+            text.lines().any(|line| line.contains(info.name) && line.contains(info.source)),
+            "{}",
+            info.name
+        );
+        let detail = stdout(&output(&["bench", info.name, "--list"]));
+        assert!(info.parameters.iter().all(|parameter| detail.contains(parameter.help)), "{detail}");
+        let lock = if info.locks.includes(latchwork::registry::Kind::Mutex) { "shfl" } else { "pf-t" };
+        let run = bench(&[info.name, "--locks", lock, "--threads", "2"]);
+        assert!(run.status.success(), "{}: {}", info.name, stderr(&run));
+    }
+}
+
+#[test]
+fn bad_input_is_one_line_and_status_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["bench", "cuonter"], "did you mean counter?"),
+        (&["bench", "counter", "--locks", "mcz"], "did you mean mcs?"),
+        (&["bench", "counter", "--locks", "pf-q"], "pf-q is a reader-writer lock"),
+        (&["bench", "counter", "--threads", "0"], "at least one"),
+        (&["bench", "counter", "--threads", "1..1000000"], "too many"),
+        (&["bench", "counter", "--threads", "many"], "not a number"),
+        (&["bench", "rwbench", "--set", "write=1/2"], "did you mean writes?"),
+        (&["bench", "rwbench", "--set", "writes=3"], "a fraction"),
+        (&["bench", "counter", "--json", "/no/such/folder/x"], "--json"),
+        (&["bench", "counter", "--plot", "/"], "is a directory"),
+    ];
+    for (arguments, words) in cases {
+        let output = output(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = stderr(&output);
+        assert!(text.contains(words) && text.trim_end().lines().count() == 1, "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty());
+    }
+    for arguments in
+        [&["bench"][..], &["bench", "counter", "--seconds", "0"], &["bench", "counter", "--runs", "0"]]
+    {
+        assert_eq!(output(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_library_s_name_stands_for_the_kind_that_is_needed() {
+    let run = bench(&["alternator", "--locks", "glibc,parking_lot", "--threads", "1"]);
+    assert!(stdout(&run).contains("glibc-rw") && stdout(&run).contains("parking_lot-rw"));
+}
