@@ -152,6 +152,16 @@ unsafe impl Machine for Sim {
         }
     }
 
+    /// The line's number and the offset in it: addresses differ from run to run.
+    fn identity(address: usize) -> usize {
+        current().map_or(address, |sim| {
+            sim.with(|s| {
+                let line = s.lines.number(address, s.node(s.running), s.topology.nodes);
+                (line as usize + 1) * 64 + address % 64
+            })
+        })
+    }
+
     fn numa_node() -> u32 {
         current().map_or(0, |sim| sim.with(|s| u32::from(s.node(s.running))))
     }

@@ -69,8 +69,8 @@ pub struct Options {
     pub adversary: Option<Adversary>,
     /// Simulated nanoseconds after which the run is given up.
     pub limit_ns: u64,
-    /// Names of objects, for messages.
-    pub(crate) labels: Vec<(usize, usize, String)>,
+    /// Names of objects for messages: address, size, name. See [`label`](Options::label).
+    pub labels: Vec<(usize, usize, String)>,
 }
 
 impl Default for Options {

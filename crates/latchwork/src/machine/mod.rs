@@ -191,6 +191,14 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A number that no other live thread has; never 0.
     fn thread_id() -> usize;
 
+    /// What stands for the object at `address` where an algorithm hashes it, or publishes it to be
+    /// compared: the address, unless the machine has names that are the same in every run. Distinct
+    /// for distinct addresses, with the same low six bits, and never 0.
+    #[inline(always)]
+    fn identity(address: usize) -> usize {
+        address
+    }
+
     /// The NUMA node that the caller runs on, right now.
     fn numa_node() -> u32;
 

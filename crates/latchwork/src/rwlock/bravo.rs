@@ -186,7 +186,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
     /// What a reader writes into its slot. Never 0.
     #[inline]
     fn address(&self) -> usize {
-        core::ptr::from_ref(self).addr()
+        M::identity(core::ptr::from_ref(self).addr())
     }
 
     /// The caller's slot for this lock.

@@ -1,0 +1,208 @@
+//! Locks that are broken on purpose.
+
+use latchwork::machine::{Arith, Deadline, Machine, Word};
+use latchwork::mutex::{Info, RawMutex};
+use latchwork::rwlock::RawRwLock;
+use latchwork_sim::{Sim, U32};
+use std::sync::atomic::Ordering::*;
+
+const INFO: Info = Info {
+    name: "broken",
+    summary: "broken on purpose",
+    atomics: 1,
+    waiter_bytes: 0,
+    holder_bytes: 0,
+    fairness: "none",
+    blocking: false,
+    source: "none",
+};
+
+/// Looks, and then takes, in two steps.
+pub struct TestThenSet(U32);
+
+// SAFETY: not safe at all; that is what the test is about. Nothing but plain counters relies on it.
+unsafe impl RawMutex for TestThenSet {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        TestThenSet(U32::new(0))
+    }
+    fn lock(&self) {
+        Sim::spin_until(&self.0, Acquire, |word| word == 0);
+        self.0.store(1, Relaxed);
+    }
+    fn try_lock(&self) -> Option<()> {
+        (self.0.swap(1, Acquire) == 0).then_some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.0.store(0, Release);
+    }
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+}
+
+/// A futex mutex that wakes nobody.
+pub struct DropsWakes(U32);
+
+// SAFETY: excludes; but waiters sleep for ever.
+unsafe impl RawMutex for DropsWakes {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        DropsWakes(U32::new(0))
+    }
+    fn lock(&self) {
+        while self.0.swap(1, Acquire) != 0 {
+            Sim::wait(&self.0, 1, None);
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        (self.0.swap(1, Acquire) == 0).then_some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.0.store(0, Release);
+    }
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+}
+
+/// A ticket lock whose every tenth unlock does not serve the next.
+pub struct ForgetsToGrant {
+    next: U32,
+    serving: U32,
+}
+
+// SAFETY: excludes; but waiters spin for ever.
+unsafe impl RawMutex for ForgetsToGrant {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        ForgetsToGrant { next: U32::new(0), serving: U32::new(0) }
+    }
+    fn lock(&self) {
+        let ticket = self.next.fetch_add(1, Relaxed);
+        Sim::spin_until(&self.serving, Acquire, |serving| serving == ticket);
+    }
+    fn try_lock(&self) -> Option<()> {
+        None
+    }
+    unsafe fn unlock(&self, (): ()) {
+        let serving = self.serving.load(Relaxed);
+        if serving % 10 != 9 {
+            self.serving.store(serving + 1, Release);
+        }
+    }
+    fn is_locked(&self) -> bool {
+        self.serving.load(Relaxed) != self.next.load(Relaxed)
+    }
+}
+
+/// A test-and-set lock that stays locked, with waiters that try, pause and never look at a clock.
+pub struct ForgetsToClear(U32);
+
+// SAFETY: excludes all too well.
+unsafe impl RawMutex for ForgetsToClear {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        ForgetsToClear(U32::new(0))
+    }
+    fn lock(&self) {
+        while self.0.swap(1, Acquire) != 0 {
+            Sim::pause(8);
+            Sim::yield_now();
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        None
+    }
+    fn lock_until(&self, _: Deadline) -> Option<()> {
+        None
+    }
+    unsafe fn unlock(&self, (): ()) {}
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+}
+
+/// A ticket lock whose timed waiters leave without their turn being passed on.
+pub struct LeavesItsTicket(ForgetsToGrant);
+
+// SAFETY: excludes; but a waiter that gave up is served for ever.
+unsafe impl RawMutex for LeavesItsTicket {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        LeavesItsTicket(ForgetsToGrant::new_in())
+    }
+    fn lock(&self) {
+        self.0.lock();
+    }
+    fn try_lock(&self) -> Option<()> {
+        None
+    }
+    fn lock_until(&self, _: Deadline) -> Option<()> {
+        let ticket = self.0.next.fetch_add(1, Relaxed);
+        Sim::spin_for(&self.0.serving, Acquire, 20, |serving| serving == ticket).map(drop)
+    }
+    unsafe fn unlock(&self, (): ()) {
+        let serving = self.0.serving.load(Relaxed);
+        self.0.serving.store(serving + 1, Release);
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+/// Writers wait for the readers that they see, and then for no more.
+pub struct OverlooksReaders {
+    readers: U32,
+    writer: U32,
+}
+
+// SAFETY: not safe at all; nothing but plain counters relies on it.
+unsafe impl RawRwLock for OverlooksReaders {
+    type Machine = Sim;
+    type Read = ();
+    type Write = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        OverlooksReaders { readers: U32::new(0), writer: U32::new(0) }
+    }
+    fn read(&self) {
+        // It should announce itself first, and look then.
+        Sim::spin_until(&self.writer, Acquire, |writer| writer == 0);
+        self.readers.fetch_add(1, Acquire);
+    }
+    fn try_read(&self) -> Option<()> {
+        None
+    }
+    unsafe fn unlock_read(&self, (): ()) {
+        self.readers.fetch_sub(1, Release);
+    }
+    fn write(&self) {
+        while self.writer.swap(1, Acquire) != 0 {
+            Sim::pause(4);
+        }
+        Sim::spin_until(&self.readers, Acquire, |readers| readers == 0);
+    }
+    fn try_write(&self) -> Option<()> {
+        None
+    }
+    unsafe fn unlock_write(&self, (): ()) {
+        self.writer.store(0, Release);
+    }
+    fn is_locked(&self) -> bool {
+        self.readers.load(Relaxed) != 0
+    }
+    fn is_write_locked(&self) -> bool {
+        self.writer.load(Relaxed) != 0
+    }
+}

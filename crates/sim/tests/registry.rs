@@ -1,0 +1,132 @@
+//! Every lock of the registry in the simulator: exclusion and progress, on a quiet machine, with more
+//! threads than processors, and with threads stopped at random; and broken locks, which the same checks
+//! must catch.
+//!
+//! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=100` tries more seeds.
+
+mod broken;
+mod checks;
+
+use checks::{Outcome, Scene, mutex, rwlock, scenes};
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{Visitor, visit};
+use latchwork::rwlock::RawRwLock;
+use latchwork_sim::{Error, Sim};
+
+fn wanted(name: &str) -> bool {
+    std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))
+}
+
+/// Runs one lock in every scene, twice in the first: the trace must be the same.
+fn all_scenes(name: &str, check: impl Fn(&Scene) -> Result<Outcome, Error>) {
+    if !wanted(name) {
+        return;
+    }
+    let mut covered = 0;
+    for (i, scene) in scenes().iter().enumerate() {
+        let run = || check(scene).unwrap_or_else(|error| panic!("{name}, {scene}: {error}"));
+        let outcome = run();
+        covered += u32::from(outcome.covered);
+        if i % 4 == 0 {
+            assert_eq!(outcome.report.trace_hash, run().report.trace_hash, "{name}, {scene}: the trace differs");
+        }
+    }
+    assert!(covered > 0, "{name}: no timed acquisition gave up, or no readers shared it: nothing was tested");
+}
+
+#[test]
+fn every_mutex() {
+    struct Each;
+    impl Visitor<Sim> for Each {
+        fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
+            all_scenes(L::INFO.name, mutex::<L>);
+        }
+    }
+    visit(&mut Each);
+}
+
+#[test]
+fn every_rwlock() {
+    struct Each;
+    impl Visitor<Sim> for Each {
+        fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
+            all_scenes(R::INFO.name, rwlock::<R>);
+        }
+    }
+    visit(&mut Each);
+}
+
+/// The first failure of a broken lock.
+fn failure(check: impl Fn(&Scene) -> Result<Outcome, Error>) -> Error {
+    scenes().iter().find_map(|scene| check(scene).err()).expect("a broken lock passed every check")
+}
+
+#[test]
+fn a_lock_that_does_not_exclude_is_caught() {
+    let error = failure(mutex::<broken::TestThenSet>);
+    assert!(error.to_string().starts_with("two holders at once"), "{error}");
+}
+
+#[test]
+fn a_lost_wakeup_is_caught_at_once_and_named() {
+    let error = failure(mutex::<broken::DropsWakes>);
+    let Error::Deadlock { waits, .. } = &error else { panic!("{error}") };
+    assert!(waits.iter().all(|wait| wait.contains("sleeps on lock")), "{error}");
+}
+
+#[test]
+fn a_dropped_grant_is_caught_at_once_and_named() {
+    let error = failure(mutex::<broken::ForgetsToGrant>);
+    let Error::Deadlock { waits, .. } = &error else { panic!("{error}") };
+    assert!(waits.iter().all(|wait| wait.contains("spins on lock+4")), "{error}");
+}
+
+#[test]
+fn going_round_in_circles_is_caught() {
+    let error = failure(mutex::<broken::ForgetsToClear>);
+    assert!(matches!(error, Error::Deadlock { .. }), "{error}");
+}
+
+#[test]
+fn a_torn_queue_of_timed_waiters_is_caught() {
+    // Whoever gives up takes its ticket with it, and nobody serves the next.
+    let error = failure(mutex::<broken::LeavesItsTicket>);
+    assert!(matches!(error, Error::Deadlock { .. }), "{error}");
+}
+
+#[test]
+fn readers_that_a_writer_overlooks_are_caught() {
+    let error = failure(rwlock::<broken::OverlooksReaders>);
+    assert!(error.to_string().contains("a writer"), "{error}");
+}
+
+/// What [`traces_are_the_same_in_every_process`] runs in another process.
+#[test]
+#[ignore = "a part of another test"]
+fn print_traces() {
+    struct Each;
+    impl Visitor<Sim> for Each {
+        fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
+            println!("trace {} {:x}", L::INFO.name, mutex::<L>(&scenes()[2]).unwrap().report.trace_hash);
+        }
+        fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
+            println!("trace {} {:x}", R::INFO.name, rwlock::<R>(&scenes()[2]).unwrap().report.trace_hash);
+        }
+    }
+    visit(&mut Each);
+}
+
+#[test]
+fn traces_are_the_same_in_every_process() {
+    let traces = || {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "print_traces", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().filter(|line| line.starts_with("trace ")).map(String::from).collect::<Vec<_>>()
+    };
+    let first = traces();
+    assert!(first.len() > 10, "{first:?}");
+    assert_eq!(first, traces());
+}
