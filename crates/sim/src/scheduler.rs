@@ -120,8 +120,10 @@ impl State {
     fn reset_attention(&mut self, id: u32) {
         let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
         let slice_end = if cpu.queue.is_empty() { NEVER } else { cpu.slice_end };
+        // A thread that is alone would never come back to the loop over the events.
+        let limit = self.limit;
         let thread = self.thread(id);
-        thread.attention = if thread.interrupted > 0 { 0 } else { thread.strike.min(slice_end) };
+        thread.attention = if thread.interrupted > 0 { 0 } else { thread.strike.min(slice_end).min(limit) };
     }
 
     /// A thread waits for a processor.

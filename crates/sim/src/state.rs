@@ -167,6 +167,8 @@ pub(crate) struct State {
     pub(crate) topology: Topology,
     pub(crate) costs: Costs,
     pub(crate) options: Options,
+    /// The first time that is past `Options::limit_ns`.
+    pub(crate) limit: Time,
     pub(crate) events: Events,
     pub(crate) lines: Lines,
     pub(crate) threads: Vec<Thread>,
@@ -195,6 +197,7 @@ impl State {
         let mut state = State {
             costs: Costs::new(profile),
             options: options.clone(),
+            limit: options.limit_ns.saturating_mul(NS).saturating_add(1),
             events: Events::default(),
             lines: Lines::new(profile, options.home),
             threads: Vec::with_capacity(threads),
@@ -267,7 +270,7 @@ impl State {
             let Some((now, number, event)) = self.events.next() else {
                 return Action::Fail(self.deadlock());
             };
-            if now > self.options.limit_ns.saturating_mul(NS) {
+            if now >= self.limit {
                 return Action::Fail(Error::TimeLimit {
                     limit_ns: self.options.limit_ns,
                     waits: self.waits(),

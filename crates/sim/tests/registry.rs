@@ -28,7 +28,11 @@ fn all_scenes(name: &str, check: impl Fn(&Scene) -> Result<Outcome, Error>) {
         let outcome = run();
         covered += u32::from(outcome.covered);
         if i % 4 == 0 {
-            assert_eq!(outcome.report.trace_hash, run().report.trace_hash, "{name}, {scene}: the trace differs");
+            assert_eq!(
+                outcome.report.trace_hash,
+                run().report.trace_hash,
+                "{name}, {scene}: the trace differs"
+            );
         }
     }
     assert!(covered > 0, "{name}: no timed acquisition gave up, or no readers shared it: nothing was tested");

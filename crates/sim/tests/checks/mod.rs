@@ -4,7 +4,8 @@ use latchwork::machine::{Arith, Deadline, Word};
 use latchwork::mutex::RawMutex;
 use latchwork::rwlock::RawRwLock;
 use latchwork_sim::{
-    Adversary, Error, Options, Profile, Report, Sim, U64, acquired, acquiring, fail, released, run, thread, work,
+    Adversary, Error, Options, Profile, Report, Sim, U64, acquired, acquiring, fail, released, run, thread,
+    work,
 };
 use std::cell::Cell;
 use std::fmt;
@@ -31,9 +32,8 @@ pub fn scenes() -> Vec<Scene> {
     let seeds = std::env::var("LATCHWORK_SIM_SEEDS").map_or(2, |n| n.parse().expect("a number of seeds"));
     (1..=seeds)
         .flat_map(|seed| {
-            [(("2x4"), 8, false), ("2x2", 12, false), ("4x3", 12, true), ("2x2", 10, true)].map(
-                |(machine, threads, adversary)| Scene { machine, threads, rounds: 25, adversary, seed },
-            )
+            [(("2x4"), 8, false), ("2x2", 12, false), ("4x3", 12, true), ("2x2", 10, true)]
+                .map(|(machine, threads, adversary)| Scene { machine, threads, rounds: 25, adversary, seed })
         })
         .collect()
 }
@@ -105,7 +105,9 @@ pub fn mutex<L: RawMutex<Machine = Sim>>(scene: &Scene) -> Result<Outcome, Error
         }
         work(50 + mix(round) % 300);
     })?;
-    let check = |holds: bool, what: String| if holds { Ok(()) } else { Err(Error::Failed { at_ns: 0, message: what }) };
+    let check = |holds: bool, what: String| {
+        if holds { Ok(()) } else { Err(Error::Failed { at_ns: 0, message: what }) }
+    };
     check(data.0.fetch_add(0, Relaxed) == done.get(), "an update was lost".into())?;
     check(report.acquisitions == done.get(), "acquisitions were not counted".into())?;
     let least = scene.threads as u64 * scene.rounds / 2;
@@ -161,7 +163,9 @@ pub fn rwlock<R: RawRwLock<Machine = Sim>>(scene: &Scene) -> Result<Outcome, Err
         }
         work(50 + mix(round) % 100);
     })?;
-    let check = |holds: bool, what: &str| if holds { Ok(()) } else { Err(Error::Failed { at_ns: 0, message: what.into() }) };
+    let check = |holds: bool, what: &str| {
+        if holds { Ok(()) } else { Err(Error::Failed { at_ns: 0, message: what.into() }) }
+    };
     check(data.0.0.fetch_add(0, Relaxed) == writes.get(), "an update was lost")?;
     check(!lock.0.is_locked() && !lock.0.is_write_locked(), "it looks locked when all is over")?;
     check(lock.0.try_write().is_some(), "it cannot be locked when all is over")?;

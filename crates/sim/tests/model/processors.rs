@@ -1,0 +1,178 @@
+//! Processors, sleeping and waking.
+
+use super::*;
+use latchwork::machine::{Clock, Deadline, Machine, Wait};
+use latchwork_sim::{Placement, Sim, U32, cpu};
+use std::cell::{Cell, RefCell};
+
+fn word() -> Padded<U32> {
+    Padded(U32::new(0))
+}
+
+#[test]
+fn placement() {
+    let places = |placement, threads| {
+        let places = RefCell::new(Vec::new());
+        let body = || {
+            at(100);
+            places.borrow_mut().push(cpu());
+        };
+        play(&machine((2, 1, 2, 2)), &Options { placement, ..exact() }, vec![&body; threads]);
+        places.into_inner()
+    };
+    assert_eq!(places(Placement::FirstFill, 6), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(places(Placement::RoundRobin, 6), [0, 4, 1, 5, 2, 6]);
+}
+
+#[test]
+fn threads_share_a_processor_by_the_quantum() {
+    let body = || work(1_000_000);
+    let report = play(&machine((1, 1, 1, 1)), &exact(), vec![&body, &body]);
+    // Ten quanta each, of which nine or all end in a preemption, and one in an end.
+    let switches = report.total.preemptions + 1;
+    assert_eq!(report.simulated_ns, 2_000_000 + switches * 1500);
+    assert!((18..=20).contains(&report.total.preemptions), "{}", report.total.preemptions);
+}
+
+#[test]
+fn an_idle_processor_steals() {
+    let (long, short) = (|| work(90_000), || work(10_000));
+    // Threads 0 and 2 start on processor 0, thread 1 on processor 1.
+    let report = play(&machine((1, 1, 2, 1)), &exact(), vec![&long, &short, &long]);
+    assert_eq!(report.threads[2].end_ns, 10_000 + 1500 + 90_000);
+    assert_eq!(report.simulated_ns, 10_000 + 1500 + 90_000);
+}
+
+#[test]
+fn a_spinner_makes_room_for_the_one_it_waits_for() {
+    let x = line();
+    let report = play(
+        &machine((1, 1, 1, 1)),
+        &exact(),
+        vec![&|| ignore(Sim::spin_until(&x.0, Relaxed, |value| value == 1)), &|| x.0.store(1, Relaxed)],
+    );
+    // It has looked once (80), and then 64 times; a switch, the store, and a switch back.
+    let expected = 80 + 64 * 5 + 1500 + 1 + 1500;
+    assert!((expected..expected + 100).contains(&report.simulated_ns), "{}", report.simulated_ns);
+}
+
+#[test]
+fn two_hardware_threads_slow_each_other_down() {
+    let body = || work(1000);
+    let time = |threads| play(&machine((1, 1, 1, 2)), &exact(), vec![&body; threads]).simulated_ns;
+    assert_eq!((time(1), time(2)), (1000, 1500));
+}
+
+#[test]
+fn sleeping_and_waking() {
+    let x = word();
+    let woken = Cell::new(0);
+    let report = play(
+        &machine((1, 1, 2, 1)),
+        &exact(),
+        vec![
+            &|| {
+                assert_eq!(Sim::wait(&x.0, 1, None), Wait::Woken, "another value: at once");
+                assert_eq!(Sim::wait(&x.0, 0, None), Wait::Woken);
+                woken.set(now());
+            },
+            &|| {
+                at(10_000);
+                // The system call, the bucket's lock from the other processor (50 + 10), one wake.
+                assert_eq!(timed(|| assert_eq!(Sim::wake(&raw const x.0, 7), 1)), 100 + 60 + 1000);
+                assert_eq!(Sim::wake(&raw const x.0, 7), 0);
+            },
+        ],
+    );
+    assert_eq!(woken.get(), 10_000 + 1160 + 5000);
+    let sleeper = report.threads[0];
+    assert_eq!((sleeper.sleeps, report.threads[1].wakes), (1, 1));
+    assert!((15_000..16_160).contains(&sleeper.parked_ns), "{}", sleeper.parked_ns);
+    assert!(report.parked_share() > 0.4);
+}
+
+#[test]
+fn longest_sleeper_first_and_requeue() {
+    let (x, y) = (word(), word());
+    let order = RefCell::new(Vec::new());
+    let sleeper = |start: u64| {
+        at(start);
+        Sim::wait(&x.0, 0, None);
+        order.borrow_mut().push(latchwork_sim::thread());
+    };
+    play(
+        &machine((1, 1, 4, 1)),
+        &exact(),
+        vec![&|| sleeper(3000), &|| sleeper(1000), &|| sleeper(2000), &|| {
+            at(10_000);
+            Sim::requeue(&raw const x.0, 1, &y.0); // not the value: nothing
+            Sim::requeue(&raw const x.0, 0, &y.0); // thread 1
+            assert_eq!(Sim::wake(&raw const x.0, 1), 1); // thread 2
+            at(30_000);
+            assert_eq!(Sim::wake(&raw const x.0, 9), 1); // thread 0
+            at(50_000);
+            assert_eq!(Sim::wake(&raw const y.0, 9), 1);
+        }],
+    );
+    assert_eq!(order.into_inner(), [2, 0, 1]);
+}
+
+#[test]
+fn a_deadline_ends_a_sleep() {
+    let x = word();
+    play(
+        &machine((1, 1, 2, 1)),
+        &exact(),
+        vec![&|| {
+            let deadline = Deadline { clock: Clock::Monotonic, nanos: 20_000 };
+            assert_eq!(Sim::wait(&x.0, 0, Some(deadline)), Wait::TimedOut);
+            assert_eq!(now(), 25_000);
+            assert_eq!(Sim::wait(&x.0, 0, Some(deadline)), Wait::TimedOut);
+            assert!(now() < 25_300, "it had passed already");
+            assert_eq!(Sim::wake(&raw const x.0, 9), 0);
+        }],
+    );
+}
+
+#[test]
+fn a_heavy_fence_interrupts_every_running_thread() {
+    let x = word();
+    let ends = RefCell::new(Vec::new());
+    let busy = || {
+        work(30_000);
+        x.0.load(Relaxed);
+        ends.borrow_mut().push(now());
+    };
+    let sleeper = || ignore(Sim::wait(&x.0, 0, Some(Deadline { clock: Clock::Monotonic, nanos: 90_000 })));
+    play(
+        &machine((1, 1, 4, 1)),
+        &exact(),
+        vec![
+            &|| {
+                at(10_000);
+                // The system call, the kernel's mutex (from memory), and two interrupts.
+                assert_eq!(timed(|| assert!(Sim::heavy_fence())), 100 + 90 + 1000 + 2000 + 200);
+            },
+            &busy,
+            &busy,
+            &sleeper,
+        ],
+    );
+    assert!(ends.into_inner().iter().all(|end| (32_000..32_200).contains(end)));
+}
+
+#[test]
+fn the_clock_and_pauses_take_time() {
+    play(
+        &machine((1, 1, 1, 1)),
+        &exact(),
+        vec![&|| {
+            work(500);
+            assert_eq!(Sim::now(Clock::Monotonic), 520);
+            assert_eq!(timed(|| Sim::pause(10)), 40);
+            assert_eq!(timed(Sim::yield_now), 100, "nobody else is there");
+            assert_eq!(timed(Sim::light_fence), 0);
+            assert_eq!((Sim::thread_id(), Sim::numa_node(), Sim::numa_nodes()), (1, 0, 1));
+        }],
+    );
+}

@@ -1,0 +1,223 @@
+//! Runs as a whole: what they report, and how they end.
+
+use super::*;
+use latchwork::machine::Machine;
+use latchwork::mutex::{RawMutex, mcs::RawMcs, shfl::RawShfl};
+use latchwork_sim::{Error, Home, Sim, U32, acquired, acquiring, fail, released};
+
+/// A closed loop over one lock.
+fn contend<L: RawMutex<Machine = Sim>>(threads: usize, rounds: u64, options: &Options) -> Report {
+    let lock = Padded(L::new_in());
+    let data = line();
+    let body = || {
+        for _ in 0..rounds {
+            acquiring();
+            let token = lock.0.lock();
+            acquired(0);
+            rmw(&data);
+            work(20);
+            released(0);
+            // SAFETY: acquired above.
+            unsafe { lock.0.unlock(token) };
+            work(100);
+        }
+    };
+    play(&machine((2, 1, 8, 1)), options, vec![&body; threads])
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let hash = |seed| contend::<RawMcs<Sim>>(16, 50, &Options { seed, ..Options::default() }).trace_hash;
+    assert_eq!(hash(1), hash(1));
+    assert_ne!(hash(1), hash(2));
+}
+
+#[test]
+fn the_reference_trace() {
+    // It changes when the model does: put the new one here, knowing that all results change with it.
+    let report = contend::<RawMcs<Sim>>(4, 10, &Options::default());
+    assert_eq!(format!("{:016x}", report.trace_hash), "a5c727d06f5227f4");
+}
+
+#[test]
+fn several_simulations_at_once() {
+    let alone = contend::<RawShfl<Sim>>(12, 40, &Options::default()).trace_hash;
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| contend::<RawShfl<Sim>>(12, 40, &Options::default()).trace_hash))
+            .collect();
+        for run in runs {
+            assert_eq!(run.join().unwrap(), alone);
+        }
+    });
+}
+
+#[test]
+fn what_a_report_says() {
+    let report = contend::<RawMcs<Sim>>(16, 50, &Options::default());
+    assert_eq!(report.acquisitions, 16 * 50);
+    assert!(report.handovers > 700 && report.handovers <= report.acquisitions);
+    assert!((0.05..0.95).contains(&report.remote_handover_fraction()));
+    assert_eq!(report.waits.len(), report.acquisitions);
+    assert!(report.wait_quantile(0.5) <= report.wait_quantile(0.99));
+    assert!(report.wait_quantile(0.99) <= report.longest_wait());
+    assert!(report.wait_quantile(0.5) > 16 * 70, "sixteen sections of at least 70 ns");
+    // The lock word's swap and exchange, the data, the successor's link, the grant.
+    let misses = report.total.misses as f64 / report.acquisitions as f64;
+    assert!((3.0..8.0).contains(&misses), "{misses}");
+    assert_eq!(report.critical_wakeups, 0);
+    let sum: u64 = report.threads.iter().map(|thread| thread.misses).sum();
+    assert_eq!(sum, report.total.misses);
+}
+
+#[test]
+fn wakeups_on_the_critical_path() {
+    // Thread 1 sleeps until the lock is free, and takes it then.
+    let word = Padded(U32::new(1));
+    let report = play(
+        &machine((1, 1, 2, 1)),
+        &exact(),
+        vec![
+            &|| {
+                acquired(0);
+                at(10_000);
+                released(0);
+                word.0.store(0, Relaxed);
+                Sim::wake(&raw const word.0, 1);
+            },
+            &|| {
+                acquiring();
+                while word.0.load(Relaxed) != 0 {
+                    Sim::wait(&word.0, 1, None);
+                }
+                acquired(0);
+                released(0);
+            },
+        ],
+    );
+    assert_eq!((report.critical_wakeups, report.handovers, report.remote_handovers), (1, 1, 0));
+    assert!(report.longest_wait() > 15_000);
+}
+
+#[test]
+fn the_home_of_memory() {
+    for (home, cost) in [(Home::FirstTouch, 80), (Home::Node(0), 80), (Home::Node(1), 150)] {
+        let x = line();
+        play(&machine((2, 1, 2, 1)), &Options { home, ..exact() }, vec![&|| assert_eq!(load(&x), cost)]);
+    }
+    let lines: Vec<Line> = (0..4).map(|_| line()).collect();
+    play(
+        &machine((2, 1, 2, 1)),
+        &Options { home: Home::Interleave, ..exact() },
+        vec![&|| {
+            assert_eq!(lines.iter().map(load).collect::<Vec<_>>(), [80, 150, 80, 150]);
+        }],
+    );
+}
+
+fn error(options: &Options, bodies: Vec<&dyn Fn()>) -> Error {
+    let bodies = bodies.into_iter().map(|body| Box::new(body) as Box<dyn FnOnce()>).collect();
+    run(&machine((1, 1, 2, 1)), options, bodies).unwrap_err()
+}
+
+#[test]
+fn too_many_threads_and_none() {
+    let nothing = || ();
+    let Error::Usage(message) = error(&exact(), vec![&nothing; 1025]) else { panic!() };
+    assert_eq!(message, "1025 threads: at most 1024 can be simulated");
+    assert!(matches!(error(&exact(), vec![]), Error::Usage(_)));
+    play(&machine((1, 1, 2, 1)), &exact(), vec![&nothing; 1024]);
+}
+
+#[test]
+fn a_deadlock_says_who_waits_for_what() {
+    let (flag, word) = (Padded((0u32, U32::new(0))), Padded(U32::new(0)));
+    let mut options = exact();
+    options.label(&flag, "flag");
+    options.label(&word, "word");
+    let error = error(
+        &options,
+        vec![&|| ignore(Sim::spin_until(&flag.0.1, Relaxed, |f| f != 0)), &|| {
+            acquired(0);
+            Sim::wait(&word.0, 0, None);
+        }],
+    );
+    let Error::Deadlock { at_ns, waits } = &error else { panic!("{error}") };
+    assert!(*at_ns < 1000, "{error}");
+    let offset = std::mem::offset_of!((u32, U32), 1);
+    let flag = if offset == 0 { "flag".into() } else { format!("flag+{offset}") };
+    assert_eq!(waits[0], format!("thread 0 on CPU 0 spins on {flag}"));
+    assert_eq!(waits[1], "thread 1 on CPU 1 sleeps on word, holding a lock");
+}
+
+#[test]
+fn a_deadlock_of_spinners_that_share_a_processor() {
+    let x = line();
+    let spinner = || ignore(Sim::spin_until(&x.0, Relaxed, |value| value != 0));
+    assert!(matches!(error(&exact(), vec![&spinner; 7]), Error::Deadlock { .. }));
+}
+
+#[test]
+fn a_time_limit() {
+    let options = Options { limit_ns: 1_000_000, ..exact() };
+    let error = error(
+        &options,
+        vec![&|| loop {
+            work(1000);
+        }],
+    );
+    assert!(matches!(error, Error::TimeLimit { limit_ns: 1_000_000, .. }), "{error}");
+}
+
+#[test]
+fn a_body_can_fail_and_the_next_run_is_not_disturbed() {
+    let before = contend::<RawShfl<Sim>>(8, 20, &Options::default()).trace_hash;
+    let other = || work(1_000_000);
+    let error = error(
+        &exact(),
+        vec![&other, &|| {
+            work(70);
+            fail("no luck");
+        }],
+    );
+    assert_eq!(error, Error::Failed { at_ns: 70, message: "no luck".into() });
+    assert_eq!(contend::<RawShfl<Sim>>(8, 20, &Options::default()).trace_hash, before);
+}
+
+#[test]
+fn a_panic_is_passed_on() {
+    let run = std::panic::catch_unwind(|| {
+        let other = || work(1_000_000);
+        play(
+            &machine((1, 1, 2, 1)),
+            &exact(),
+            vec![&other, &|| {
+                work(70);
+                panic!("on purpose");
+            }],
+        )
+    });
+    assert_eq!(run.unwrap_err().downcast_ref::<&str>(), Some(&"on purpose"));
+}
+
+#[test]
+fn a_thousand_threads_on_512_processors() {
+    let report = contend_on("8x64");
+    assert_eq!(report.acquisitions, 1024 * 3);
+}
+
+fn contend_on(machine: &str) -> Report {
+    let lock = Padded(RawShfl::<Sim>::new_in());
+    let body = || {
+        for _ in 0..3 {
+            lock.0.lock();
+            acquired(0);
+            work(20);
+            released(0);
+            // SAFETY: acquired above.
+            unsafe { lock.0.unlock(()) };
+            work(1000);
+        }
+    };
+    play(&Profile::find(machine).unwrap(), &Options::default(), vec![&body; 1024])
+}
