@@ -30,7 +30,7 @@ unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
             if mutex::acquire_fast::<Favourite>(&*m) {
                 return 0;
             }
-            return mutex::contended::<Favourite, false>(&*m, mutex::Patience::Forever);
+            return mutex::acquire_contended::<Favourite>(m);
         }
         TABLE.mutex_lock.get()(m)
     }

@@ -173,7 +173,7 @@ unsafe fn mend<L: RawMutex<Machine = Native>>(m: &Mutex, kind: u32) {
 
 /// How long a caller is willing to wait.
 #[derive(Copy, Clone)]
-pub(crate) enum Patience {
+enum Patience {
     Forever,
     None,
     Until(Clock, *const timespec),
@@ -201,14 +201,25 @@ unsafe fn acquire<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, p
     }
 }
 
+/// The rest of an acquisition whose [`acquire_fast`] has failed.
+///
+/// # Safety
+///
+/// As there.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe extern "C" fn acquire_contended<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
+    // SAFETY: from the caller.
+    unsafe { contended::<L, false>(&*m, Patience::Forever) }
+}
+
 /// The part of an acquisition that waits, after a failed attempt.
 ///
 /// # Safety
 ///
 /// As [`acquire_fast`], and the time of `patience` is valid.
-#[cold]
 #[inline(never)]
-pub(crate) unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
+unsafe fn contended<L: RawMutex<Machine = Native>, const STATS: bool>(
     m: &Mutex,
     patience: Patience,
 ) -> c_int {

@@ -140,6 +140,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// whether it took the lock. A thread that does nothing but lock and unlock loads the word long
     /// before its last decrement is out of the store buffer, so this is no rare case there.
     #[cold]
+    #[inline(never)]
     fn restore(&self, dropped: u32) -> bool {
         if dropped & NO_STEALING != 0 {
             self.word.fetch_or(NO_STEALING, Relaxed);

@@ -143,12 +143,12 @@ fn print_tables(figures: &Figures, locks: &[&str], options: &Options) {
                 base,
             );
         }
-        for own in ["latchwork ShflMutex", "std::sync::Mutex", "parking_lot::Mutex"] {
+        for own in ["pthread_self, twice", "latchwork ShflMutex", "std::sync::Mutex", "parking_lot::Mutex"] {
             row(own, get("uncontended", "glibc", &format!("/{key}/{own}")), base);
         }
     }
     println!(
-        "\n### Contended, no think time (million lock+unlock per second; ratio to glibc; longest wait; fairness)\n"
+        "\n### Contended, no think time (million lock+unlock per second; ratio to glibc's median, and its range; longest wait; fairness)\n"
     );
     print!("| threads |");
     locks.iter().for_each(|lock| print!(" {lock} |"));
@@ -159,12 +159,15 @@ fn print_tables(figures: &Figures, locks: &[&str], options: &Options) {
         print!("| {threads} |");
         for lock in locks {
             let speed = get(&what, lock, "/operations_per_second");
+            let (low, high) = range(speed);
             let (_, longest) = range(get(&what, lock, "/longest_wait_ms"));
             let fairness = median(get(&what, lock, "/fairness_factor"));
             print!(
-                " {:.1} ({:.2}x), {longest:.1} ms, {fairness:.2} |",
+                " {:.1} ({:.2}x, {:.2} .. {:.2}), {longest:.1} ms, {fairness:.2} |",
                 median(speed) / 1e6,
-                median(speed) / base
+                median(speed) / base,
+                low / base,
+                high / base
             );
         }
         println!();

@@ -45,6 +45,18 @@ fn pthread(pairs: u32) -> f64 {
     })
 }
 
+/// What a pair of calls into a library costs, atomic instructions or not.
+#[inline(never)]
+fn empty_calls(pairs: u32) -> f64 {
+    time(pairs, || {
+        // SAFETY: it returns a register.
+        unsafe {
+            black_box(libc::pthread_self());
+            black_box(libc::pthread_self());
+        }
+    })
+}
+
 #[inline(never)]
 fn shfl(pairs: u32) -> f64 {
     static MUTEX: ShflMutex<u64> = ShflMutex::new(0);
@@ -69,8 +81,9 @@ fn parking_lot(pairs: u32) -> f64 {
 /// A lock's name and its measurement: nanoseconds per pair, over so many pairs.
 type Lock = (&'static str, fn(u32) -> f64);
 
-const LOCKS: [Lock; 4] = [
+const LOCKS: [Lock; 5] = [
     ("pthread_mutex", pthread),
+    ("pthread_self, twice", empty_calls),
     ("latchwork ShflMutex", shfl),
     ("std::sync::Mutex", std_mutex),
     ("parking_lot::Mutex", parking_lot),
@@ -117,6 +130,6 @@ fn print(when: &str, figures: &[Vec<f64>]) {
     println!("ns per lock+unlock, {when}:");
     for ((name, _), figures) in LOCKS.iter().zip(figures) {
         let (low, high) = range(figures);
-        println!("  {name:22} {:6.2}  [{low:.2} .. {high:.2}]", median(figures));
+        println!("  {name:25} {:6.2}  [{low:.2} .. {high:.2}]", median(figures));
     }
 }
