@@ -17,6 +17,7 @@ mod names;
 mod output;
 mod program;
 mod run;
+mod torture;
 
 use clap::{Parser, Subcommand};
 
@@ -27,6 +28,7 @@ Examples:
   latchwork run --mutex shfl -- ./server     run it under that lock
   latchwork list                             every lock there is
   latchwork bench rwbench                    locks against each other in a paper's workload
+  latchwork torture                          is every lock right, on this machine?
 
 No rebuild is needed: a preloaded library takes over the program's pthread calls. The C library's own
 locks, the baseline of every comparison, are called glibc.";
@@ -53,9 +55,15 @@ enum Command {
     /// Measure a workload on this machine, under several locks
     #[command(after_help = bench::HELP)]
     Bench(bench::Options),
+    /// Do to locks what a bad day in production does, and say which of them fail
+    #[command(after_help = torture::HELP)]
+    Torture(torture::Options),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
+    /// The process in which `torture` tortures one lock
+    #[command(hide = true)]
+    TortureOne(torture::One),
 }
 
 fn run_help() -> String {
@@ -82,6 +90,8 @@ fn command() -> i32 {
         Command::Run(options) => run::run(&options).map(|never| match never {}),
         Command::Compare(options) => compare::compare(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Torture(options) => torture::torture(&options),
+        Command::TortureOne(options) => torture::one(&options).map(|()| 0),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {

@@ -44,6 +44,7 @@ fn help_has_examples() {
         &["run", "--help"],
         &["compare", "--help"],
         &["bench", "--help"],
+        &["torture", "--help"],
     ] {
         let output = output(arguments);
         assert!(output.status.success());

@@ -37,6 +37,6 @@ mod scenario;
 pub mod twins;
 pub mod worker;
 
-pub use report::{Progress, Report, Totals};
+pub use report::{Failed, Progress, Report, Totals};
 pub use run::{Bounds, Failure};
 pub use scenario::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};

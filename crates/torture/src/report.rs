@@ -86,6 +86,9 @@ pub struct Report {
     pub rounds: u64,
     /// How long it took.
     pub seconds: f64,
+    /// Of this, how long the process did not run at all (stopped, or the machine was suspended).
+    /// Waits that were going on then look longer than they were.
+    pub away_s: f64,
     /// What was done.
     pub totals: Totals,
     /// Why it ended early, if it did.

@@ -77,18 +77,25 @@ impl Display for Failure {
 struct Standstill {
     looked: Instant,
     total: Duration,
+    /// Time in which the watcher did not run.
+    away: Duration,
 }
 
 impl Standstill {
     const LOOK: Duration = Duration::from_millis(5);
+    /// A look that takes this long was not taken at all.
+    const AWAY: Duration = Duration::from_secs(1);
 
     fn new() -> Self {
-        Standstill { looked: Instant::now(), total: Duration::ZERO }
+        Standstill { looked: Instant::now(), total: Duration::ZERO, away: Duration::ZERO }
     }
 
     fn look(&mut self, progress: bool) -> Duration {
         let passed = self.looked.elapsed();
         self.looked = Instant::now();
+        if passed > Self::AWAY {
+            self.away += passed;
+        }
         self.total = if progress { Duration::ZERO } else { self.total + passed.min(10 * Self::LOOK) };
         self.total
     }
@@ -100,6 +107,8 @@ pub struct Outcome {
     pub crew: Arc<Crew>,
     /// What was done to them.
     pub disturbances: Disturbances,
+    /// How long the process did not run.
+    pub away: Duration,
     /// Readers seen inside at a time, at most.
     pub readers_at_once: u64,
     /// Why it failed, if it did.
@@ -121,7 +130,8 @@ pub fn run<S: Subject>(subject: S, bounds: Bounds, cancelled: &AtomicBool) -> Ou
         let child = chaos::in_child(S::works_in_child, bounds.patience);
         std::thread::spawn(move || chaos::disturb(&crew, child))
     });
-    let failure = watch(&*subject, &crew, bounds, cancelled);
+    let mut standstill = Standstill::new();
+    let failure = watch(&*subject, &crew, bounds, cancelled, &mut standstill);
     if failure.is_some() {
         crew.abandoned.store(true, Relaxed);
     }
@@ -130,12 +140,17 @@ pub fn run<S: Subject>(subject: S, bounds: Bounds, cancelled: &AtomicBool) -> Ou
     let failure = failure
         .or_else(|| crew.failure().map(Failure::Broken)) // in the last moment
         .or_else(|| subject.balance(&crew).err().map(Failure::Broken));
-    Outcome { crew, disturbances, readers_at_once: 0, failure }
+    Outcome { crew, disturbances, away: standstill.away, readers_at_once: 0, failure }
 }
 
-fn watch<S: Subject>(subject: &S, crew: &Crew, bounds: Bounds, cancelled: &AtomicBool) -> Option<Failure> {
+fn watch<S: Subject>(
+    subject: &S,
+    crew: &Crew,
+    bounds: Bounds,
+    cancelled: &AtomicBool,
+    standstill: &mut Standstill,
+) -> Option<Failure> {
     let start = Instant::now();
-    let mut standstill = Standstill::new();
     let mut last = (0, 0);
     loop {
         std::thread::sleep(Standstill::LOOK);

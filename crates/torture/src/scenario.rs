@@ -181,6 +181,7 @@ pub fn torture(
         };
         let outcome = (scenario.run)(bounds, cancelled);
         report.totals.add(&outcome);
+        report.away_s += outcome.away.as_secs_f64();
         if let Some(failure) = outcome.failure {
             let (what, state) = match failure {
                 Failure::Broken(what) => (what, Vec::new()),

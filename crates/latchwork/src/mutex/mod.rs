@@ -75,6 +75,13 @@ pub struct Info {
 /// A mutual-exclusion lock over machine [`Machine`](RawMutex::Machine). All-zero bytes are an
 /// unlocked lock.
 ///
+/// A token may be given to another thread, which then releases.
+///
+/// In the child of a `fork`, a lock that another thread held or waited for is lost: it must not even
+/// be released there. Locks that are made in the child work, at an address where none was in use.
+/// The same goes for [`RawRwLock`](crate::rwlock::RawRwLock), but there a read is released by the
+/// thread that acquired it.
+///
 /// # Safety
 ///
 /// At most one token is outstanding, acquire and release order memory accordingly, and

@@ -38,6 +38,9 @@ const NOT_ALONE: &[&str] = &[
 /// Somebody waits for ever.
 const STUCK: &[&str] = &["stands still", "in the child is stuck"];
 
+/// The memory was freed, or already part of a new lock.
+const LATE: &[&str] = &["use after free", "stands still", "was not alone", "whose holders have all left"];
+
 /// All of them.
 pub fn all() -> Vec<Twin> {
     let twin = |name, mistake, symptoms, scenario| Twin { name, mistake, symptoms, scenario };
@@ -98,20 +101,20 @@ pub fn all() -> Vec<Twin> {
         twin(
             "late-touch",
             "counts its releases in the lock, after the release",
-            &["use after free"],
+            LATE,
             Scenario::new("reuse", "jitter", reuse::<Exclusive<mutexes::TouchesLate>>),
         ),
         // Two real locks, used as they must not be: see `last_reader_may_destroy`.
         twin(
             "pf-t-freed-by-reader",
             "pf-t, destroyed by a reader that comes last while the writer before it is still releasing",
-            &["use after free"],
+            LATE,
             Scenario::new("reuse", "jitter", reuse_by_readers::<Shared<RawPfT<Jitter>>>),
         ),
         twin(
             "pf-q-freed-by-reader",
             "pf-q, likewise",
-            &["use after free"],
+            LATE,
             Scenario::new("reuse", "jitter", reuse_by_readers::<Shared<RawPfQ<Jitter>>>),
         ),
         twin(
