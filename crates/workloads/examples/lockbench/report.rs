@@ -147,31 +147,33 @@ fn print_tables(figures: &Figures, locks: &[&str], options: &Options) {
             row(own, get("uncontended", "glibc", &format!("/{key}/{own}")), base);
         }
     }
-    println!(
-        "\n### Contended, no think time (million lock+unlock per second; ratio to glibc's median, and its range; longest wait; fairness)\n"
-    );
-    print!("| threads |");
-    locks.iter().for_each(|lock| print!(" {lock} |"));
-    println!("\n|---|{}", "---|".repeat(locks.len()));
-    for threads in &options.threads {
-        let what = format!("{threads} threads");
-        let base = median(get(&what, "glibc", "/operations_per_second"));
-        print!("| {threads} |");
-        for lock in locks {
-            let speed = get(&what, lock, "/operations_per_second");
-            let (low, high) = range(speed);
-            let (_, longest) = range(get(&what, lock, "/longest_wait_ms"));
-            let fairness = median(get(&what, lock, "/fairness_factor"));
-            print!(
-                " {:.1} ({:.2}x, {:.2} .. {:.2}), {longest:.1} ms, {fairness:.2} |",
-                median(speed) / 1e6,
-                median(speed) / base,
-                low / base,
-                high / base
-            );
+    let table = |title: &str, cell: &dyn Fn(&str, &str) -> String| {
+        println!("\n### {title}\n\n| threads | {} |", locks.join(" | "));
+        println!("|---|{}", "---|".repeat(locks.len()));
+        for threads in &options.threads {
+            let what = format!("{threads} threads");
+            let cells: Vec<String> = locks.iter().map(|lock| cell(&what, lock)).collect();
+            println!("| {threads} | {} |", cells.join(" | "));
         }
-        println!();
-    }
+    };
+    table(
+        "Contended, no think time: million lock+unlock per second (ratio to glibc's median: median, range)",
+        &|what, lock| {
+            let base = median(get(what, "glibc", "/operations_per_second"));
+            let speed = get(what, lock, "/operations_per_second");
+            let (low, high) = range(speed);
+            let ratio = |speed: f64| speed / base;
+            let [middle, low, high] = [median(speed), low, high].map(ratio);
+            format!("{:.2} ({middle:.3}x, {low:.3} .. {high:.3})", median(speed) / 1e6)
+        },
+    );
+    table("The same: longest wait of all rounds (ms)", &|what, lock| {
+        format!("{:.1}", range(get(what, lock, "/longest_wait_ms")).1)
+    });
+    table(
+        "The same: fairness factor (share of the better half of the threads; 0.5 is even)",
+        &|what, lock| format!("{:.2}", median(get(what, lock, "/fairness_factor"))),
+    );
     println!(
         "\n### Processor time of 8 waiters behind a lock held for 2 seconds (percent of one CPU)\n\n| lock | median | range |\n|---|---|---|"
     );
