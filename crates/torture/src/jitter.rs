@@ -73,6 +73,16 @@ fn shake() {
     }
 }
 
+/// Before a step that is a system call anyway, and rare: there are few of them, and much depends on
+/// what happens in between.
+fn shake_well() {
+    shake();
+    let x = chance();
+    if x != 0 && x.is_multiple_of(32) {
+        std::thread::sleep(Duration::from_micros(x / 32 % 512));
+    }
+}
+
 fn leave_if_abandoned() {
     if ABANDONED.get().is_some_and(|abandoned| abandoned.load(Ordering::Relaxed)) {
         loop {
@@ -220,7 +230,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     }
 
     fn wait(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Wait {
-        shake();
+        shake_well();
         let word = &word.0;
         if FLAW == Flaw::SLEEPS_UNSEEN {
             if word.load(Ordering::Relaxed) != expected {
@@ -236,7 +246,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     }
 
     fn wake(word: *const Self::U32, count: u32) -> usize {
-        shake();
+        shake_well();
         if FLAW == Flaw::DROPPED_WAKE && chance().is_multiple_of(4) {
             return 0;
         }
@@ -244,7 +254,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     }
 
     fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
-        shake();
+        shake_well();
         Native::requeue(from.cast(), expected, &to.0);
     }
 
@@ -253,7 +263,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     }
 
     fn heavy_fence() -> bool {
-        shake();
+        shake_well();
         Native::heavy_fence()
     }
 

@@ -32,11 +32,21 @@ pub(crate) struct Book<L> {
 // keeps them apart is what is being tested.
 unsafe impl<L: Sync> Sync for Book<L> {}
 
+/// How the books are used.
+#[derive(Copy, Clone, Debug)]
+pub struct Habits {
+    /// How many there are.
+    pub books: usize,
+    /// One access in so many is a write, if there are readers.
+    pub writes: u64,
+    /// Almost everybody has a deadline, and sections are long enough for most to give up.
+    pub impatient: bool,
+}
+
 /// The subject: one book or several, and how they are used.
 pub struct Ledger<L> {
     books: Vec<Book<L>>,
-    /// One access in so many is a write.
-    writes: u64,
+    habits: Habits,
     /// Most readers that were inside one book at a time.
     pub(crate) company: Arc<AtomicU64>,
     handed_over: AtomicU64,
@@ -47,8 +57,8 @@ fn payload(version: u64, index: usize) -> u64 {
 }
 
 impl<L: Lock> Ledger<L> {
-    /// `books` books for `places` threads; one access in `writes` is a write, if there are readers.
-    pub fn new(books: usize, places: usize, writes: u64) -> Self {
+    /// For `places` threads.
+    pub fn new(places: usize, habits: Habits) -> Self {
         let book = || Book {
             lock: L::new(),
             page: UnsafeCell::new(Page {
@@ -60,8 +70,8 @@ impl<L: Lock> Ledger<L> {
             readers: AtomicU32::new(0),
         };
         Ledger {
-            books: (0..books).map(|_| book()).collect(),
-            writes,
+            books: (0..habits.books).map(|_| book()).collect(),
+            habits,
             company: Arc::default(),
             handed_over: AtomicU64::new(0),
         }
@@ -190,11 +200,17 @@ impl<L: Lock> Ledger<L> {
     /// A whole acquisition of book `index`; with the lock held, `also` happens.
     fn visit(self: &Arc<Self>, worker: &mut Worker, index: usize, also: Option<usize>) -> Result<(), String> {
         let book = &self.books[index];
-        let access =
-            if L::READERS && !worker.random.once_in(self.writes) { Access::Read } else { Access::Write };
-        let way = worker.way();
+        let access = if L::READERS && !worker.random.once_in(self.habits.writes) {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let way = if self.habits.impatient { worker.impatient_way() } else { worker.way() };
         let Some(token) = worker.acquire(&book.lock, access, way) else { return Ok(()) };
         let mut result = self.section(book, access, worker);
+        if self.habits.impatient && worker.random.once_in(8) {
+            Native::pause(2000);
+        }
         if access == Access::Write && !(book.lock.is_locked() && book.lock.is_write_locked()) {
             result = result.and(Err("the lock of a holder says that it is free".to_owned()));
         }
@@ -284,7 +300,7 @@ impl<L: Lock> Subject for Ledger<L> {
     }
 
     fn works_in_child() -> bool {
-        let lock = Arc::new(Ledger::<L>::new(1, 1, 2));
+        let lock = Arc::new(Ledger::<L>::new(1, Habits { books: 1, writes: 2, impatient: false }));
         let book = &lock.books[0];
         let soon = || Way::Until(Deadline::after::<L::Machine>(200_000));
         let Some(token) = book.lock.acquire(Access::Write, Way::Try) else { return false };

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | manners | what a lock promises a single thread |
 //! | exclusion | plain data that only the lock keeps right: [`ledger`] |
+//! | abandonment | the same, where almost everybody gives up waiting |
 //! | condition | the condition variable over a mutex: [`market`] |
 //! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
 //!

@@ -1,7 +1,7 @@
 //! The things that are done to a lock, and their order.
 
 use crate::jitter::Jitter;
-use crate::ledger::Ledger;
+use crate::ledger::{Habits, Ledger};
 use crate::lock::{Exclusive, Lock, Shared};
 use crate::manners::Manners;
 use crate::market::Market;
@@ -67,8 +67,17 @@ pub(crate) fn manners<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcom
 }
 
 pub(crate) fn exclusion<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    ledger::<L>(bounds, cancelled, false)
+}
+
+pub(crate) fn abandonment<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    ledger::<L>(bounds, cancelled, true)
+}
+
+fn ledger<L: Lock>(bounds: Bounds, cancelled: &AtomicBool, impatient: bool) -> Outcome {
     let mut random = Random::new(bounds.seed);
-    let ledger = Ledger::<L>::new(random.pick(&[1, 1, 3]), bounds.threads, random.pick(&[2, 8, 64]));
+    let habits = Habits { books: random.pick(&[1, 1, 3]), writes: random.pick(&[2, 8, 64]), impatient };
+    let ledger = Ledger::<L>::new(bounds.threads, habits);
     let company = ledger.company();
     let mut outcome = run(ledger, bounds, cancelled);
     outcome.readers_at_once = company.load(Relaxed);
@@ -105,6 +114,7 @@ pub fn of_mutex<L: RawMutex>() -> Vec<Scenario> {
     vec![
         Scenario::new("manners", machine, manners::<Exclusive<L>>),
         Scenario::new("exclusion", machine, exclusion::<Exclusive<L>>),
+        Scenario::new("abandonment", machine, abandonment::<Exclusive<L>>),
         Scenario::new("condition", machine, condition::<Exclusive<L>>),
         Scenario::new("reuse", machine, reuse::<Exclusive<L>>),
     ]
@@ -116,6 +126,7 @@ pub fn of_rwlock<R: RawRwLock>() -> Vec<Scenario> {
     vec![
         Scenario::new("manners", machine, manners::<Shared<R>>),
         Scenario::new("exclusion", machine, exclusion::<Shared<R>>),
+        Scenario::new("abandonment", machine, abandonment::<Shared<R>>),
         Scenario::new("reuse", machine, reuse::<Shared<R>>),
     ]
 }

@@ -402,6 +402,11 @@ impl Worker {
         }
     }
 
+    /// A way to acquire for one who will rather give up.
+    pub fn impatient_way(&mut self) -> Way {
+        if self.random.once_in(8) { self.way() } else { Way::Until(self.deadline()) }
+    }
+
     /// Some have passed, most pass while queued, some are far.
     pub fn deadline(&mut self) -> latchwork::machine::Deadline {
         let nanos = match self.random.below(8) {

@@ -10,7 +10,9 @@ mod rwlocks;
 use crate::jitter::{Flaw, Jitter};
 use crate::lock::{Exclusive, Shared};
 use crate::report::{Failed, Report};
-use crate::scenario::{Scenario, Settings, condition, exclusion, manners, reuse, reuse_by_readers, torture};
+use crate::scenario::{
+    Scenario, Settings, abandonment, condition, exclusion, manners, reuse, reuse_by_readers, torture,
+};
 use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
 use latchwork::rwlock::{bravo::RawBravo, pf_q::RawPfQ, pf_t::RawPfT};
 use std::sync::atomic::AtomicBool;
@@ -96,7 +98,7 @@ pub fn all() -> Vec<Twin> {
             "abandoned-node",
             "a queue lock whose timed waiters leave their nodes in the queue",
             &["stands still", "two writers were inside", "a torn write", "the lock is held when"],
-            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<mutexes::LeavesItsNode>>),
+            Scenario::new("abandonment", "jitter", abandonment::<Exclusive<mutexes::LeavesItsNode>>),
         ),
         twin(
             "late-touch",
