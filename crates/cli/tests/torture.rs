@@ -4,7 +4,7 @@ mod common;
 
 use common::{latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -128,23 +128,41 @@ fn bad_input_is_refused_in_one_line() {
     }
 }
 
-#[test]
-fn ctrl_c_ends_it_with_the_results_so_far() {
-    let mut child = latchwork()
-        .args(["torture", "--lock", "tas,mcs", "--seconds", "600", "--json", "-"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Until the process that tortures exists.
+/// A run, and the process in it that tortures the first lock.
+fn start(arguments: &[&str]) -> (Child, i32) {
+    let child =
+        latchwork().arg("torture").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let torturer = loop {
         let list = std::fs::read_to_string(&children).unwrap();
         if let Some(first) = list.split_whitespace().next() {
-            break first.to_owned();
+            break first.parse().unwrap();
         }
         std::thread::sleep(Duration::from_millis(10));
     };
     std::thread::sleep(Duration::from_millis(500));
+    (child, torturer)
+}
+
+#[test]
+fn a_process_that_dies_is_a_failure_of_its_lock_and_the_others_go_on() {
+    let (child, torturer) = start(&["--lock", "tas,mcs", "--seconds", "2", "--json", "-"]);
+    // SAFETY: a signal to a process of this test.
+    unsafe { libc::kill(torturer, libc::SIGKILL) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("tas failed: its process died of signal 9"), "{said}");
+    assert!(said.contains("again: latchwork torture --lock tas --seconds 2"), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ok: Vec<_> = json["locks"].as_array().unwrap().iter().map(|lock| lock["ok"].clone()).collect();
+    assert_eq!(ok, [false, true]);
+}
+
+#[test]
+fn ctrl_c_ends_it_with_the_results_so_far() {
+    let (mut child, torturer) = start(&["--lock", "tas,mcs", "--seconds", "600", "--json", "-"]);
     // SAFETY: a signal to our own child, which has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let mut text = String::new();

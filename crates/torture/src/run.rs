@@ -206,3 +206,23 @@ fn live<S: Subject>(subject: Arc<S>, crew: Arc<Crew>, place: usize) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_the_whole_process_is_not_a_standstill() {
+        let mut standstill = Standstill::new();
+        let earlier =
+            Instant::now().checked_sub(Duration::from_secs(120)).expect("the machine is older than that");
+        standstill.looked = earlier;
+        let still = standstill.look(false);
+        assert!(still <= 10 * Standstill::LOOK, "{still:?}");
+        assert!(standstill.away >= Duration::from_secs(120));
+        standstill.looked = Instant::now() - Duration::from_millis(20);
+        let more = standstill.look(false);
+        assert!(more > still, "standing still does not add up");
+        assert_eq!(standstill.look(true), Duration::ZERO);
+    }
+}
