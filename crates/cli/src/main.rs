@@ -17,6 +17,7 @@ mod names;
 mod output;
 mod program;
 mod run;
+mod simulate;
 mod torture;
 
 use clap::{Parser, Subcommand};
@@ -55,6 +56,9 @@ enum Command {
     /// Measure a workload on this machine, under several locks
     #[command(after_help = bench::HELP)]
     Bench(bench::Options),
+    /// Measure a workload on a machine that you do not have, under several locks
+    #[command(after_help = simulate::HELP)]
+    Simulate(simulate::Options),
     /// Do to locks what a bad day in production does, and say which of them fail
     #[command(after_help = torture::HELP)]
     Torture(torture::Options),
@@ -90,6 +94,7 @@ fn command() -> i32 {
         Command::Run(options) => run::run(&options).map(|never| match never {}),
         Command::Compare(options) => compare::compare(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::TortureOne(options) => torture::one(&options).map(|()| 0),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),

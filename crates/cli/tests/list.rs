@@ -43,6 +43,7 @@ fn help_has_examples() {
         &["list", "--help"],
         &["run", "--help"],
         &["compare", "--help"],
+        &["simulate", "--help"],
         &["bench", "--help"],
         &["torture", "--help"],
     ] {

@@ -43,6 +43,8 @@ pub struct Info {
     pub threads: Threads,
     /// Whether the paper's figure has a logarithmic axis of threads.
     pub log_threads: bool,
+    /// Microseconds of simulated time that show it.
+    pub simulated_us: u64,
 }
 
 /// Which locks a workload is for.

@@ -30,6 +30,7 @@ impl Workload for Alternator {
         parameters: &[],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 5_000,
     };
 
     fn new(_: &Settings) -> Self {

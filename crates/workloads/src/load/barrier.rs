@@ -84,6 +84,7 @@ impl Workload for Barrier {
         }],
         threads: Threads::UpToCpus,
         log_threads: false,
+        simulated_us: 10_000,
     };
 
     fn new(settings: &Settings) -> Self {

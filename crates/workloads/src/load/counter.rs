@@ -50,6 +50,7 @@ impl Workload for Counter {
         ],
         threads: Threads::UpToCpus,
         log_threads: false,
+        simulated_us: 10_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -132,6 +132,7 @@ impl Workload for HashTable {
         ],
         threads: Threads::UpToCpus,
         log_threads: false,
+        simulated_us: 20_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -49,6 +49,7 @@ impl Workload for Interference {
         ],
         threads: Threads::Exactly(64),
         log_threads: true,
+        simulated_us: 2_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -50,6 +50,7 @@ impl Workload for LockPerNode {
         ],
         threads: Threads::UpToCpus,
         log_threads: false,
+        simulated_us: 2_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -47,6 +47,7 @@ impl Workload for LockTorture {
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 20_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -35,6 +35,7 @@ impl Workload for Mmap {
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 20_000,
     };
 
     fn new(settings: &Settings) -> Self {

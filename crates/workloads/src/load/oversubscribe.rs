@@ -41,6 +41,7 @@ impl Workload for Oversubscribe {
         ],
         threads: Threads::PerCpu(&[1, 2, 4, 8, 16]),
         log_threads: false,
+        simulated_us: 40_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -55,6 +55,7 @@ impl Workload for PageFault {
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 20_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -62,6 +62,7 @@ impl Workload for ReadRandom {
         }],
         threads: Threads::UpToCpus,
         log_threads: false,
+        simulated_us: 10_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -56,6 +56,7 @@ impl Workload for RwBench {
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 50_000,
     };
 
     fn new(settings: &Settings) -> Self {

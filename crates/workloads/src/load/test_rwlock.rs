@@ -48,6 +48,7 @@ impl Workload for TestRwLock {
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 20_000,
     };
 
     fn new(settings: &Settings) -> Self {

@@ -55,6 +55,7 @@ impl Workload for WrMem {
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
+        simulated_us: 10_000,
     };
 
     fn new(settings: &Settings) -> Self {

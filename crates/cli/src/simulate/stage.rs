@@ -1,0 +1,105 @@
+//! The simulated machine as a place for workloads.
+
+use super::How;
+use latchwork_sim::{Report, Sim};
+use latchwork_workloads::measure::Measured;
+use latchwork_workloads::stage::{Home, Phase, Stage};
+use std::sync::Mutex;
+
+/// One simulation. For one run.
+pub struct Simulated<'a> {
+    how: &'a How,
+    seed: u64,
+    report: Mutex<Option<Report>>,
+}
+
+impl<'a> Simulated<'a> {
+    /// To be run this way.
+    pub fn new(how: &'a How, seed: u64) -> Self {
+        Simulated { how, seed, report: Mutex::new(None) }
+    }
+
+    /// Adds the simulator's own figures to what the workload measured.
+    pub fn explain(self, measured: Measured) -> Measured {
+        let Some(report) = self.report.into_inner().expect("nobody panics with it") else {
+            return measured;
+        };
+        // The simulator counts from the start, as `total` does.
+        let per = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        let operations = measured.total;
+        let (total, acquisitions) = (&report.total, report.acquisitions);
+        measured
+            .with("remote", per(report.remote_handovers, report.handovers))
+            .with("misses/op", per(total.misses, operations))
+            .with("atomics/op", per(total.atomics, operations))
+            .with("late wakes", per(report.critical_wakeups, acquisitions))
+            .with("parked", report.parked_share())
+    }
+}
+
+impl Stage for Simulated<'_> {
+    type Machine = Sim;
+    const FREE_CLOCK: bool = true;
+
+    fn run(&self, threads: usize, body: &(dyn Fn(usize) + Sync)) -> Result<(), String> {
+        let bodies = (0..threads).map(|index| Box::new(move || body(index)) as Box<dyn FnOnce()>).collect();
+        let mut options = self.how.options.clone();
+        options.seed = self.seed;
+        // Threads end soon after the time is over, unless a lock keeps them.
+        options.limit_ns = 100 * (self.how.measured_ns + self.how.warm_up_ns) + 100_000_000;
+        let report =
+            latchwork_sim::run(&self.how.profile, &options, bodies).map_err(|error| error.to_string())?;
+        *self.report.lock().expect("nobody panics with it") = Some(report);
+        Ok(())
+    }
+
+    fn phase(&self) -> Phase {
+        match latchwork_sim::now() {
+            now if now < self.how.warm_up_ns => Phase::WarmUp,
+            now if now < self.how.warm_up_ns + self.how.measured_ns => Phase::Measuring,
+            _ => Phase::Over,
+        }
+    }
+
+    fn measured_ns(&self) -> u64 {
+        self.how.measured_ns
+    }
+
+    fn work(ns: u64) {
+        latchwork_sim::work(ns);
+    }
+
+    fn now() -> u64 {
+        latchwork_sim::now()
+    }
+
+    fn cpus(&self) -> usize {
+        self.how.profile.cpus()
+    }
+
+    fn place<T>(&self, object: &T, home: Home) -> Result<(), String> {
+        let node = match home {
+            Home::Local => 0,
+            // In a cube of sockets, the one that differs in every bit.
+            Home::Remote => self.how.profile.topology.sockets - 1,
+        };
+        latchwork_sim::set_home(object, node);
+        Ok(())
+    }
+
+    fn acquiring(_: usize) {
+        latchwork_sim::acquiring();
+    }
+
+    fn acquired(lock: usize) {
+        latchwork_sim::acquired(lock);
+    }
+
+    fn released(lock: usize) {
+        latchwork_sim::released(lock);
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+}
