@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod bench;
+mod calibrate;
 mod compare;
 mod demo;
 mod failure;
@@ -62,6 +63,9 @@ enum Command {
     /// Do to locks what a bad day in production does, and say which of them fail
     #[command(after_help = torture::HELP)]
     Torture(torture::Options),
+    /// Measure what this machine's cache lines and system calls cost, for the simulator
+    #[command(after_help = calibrate::HELP)]
+    Calibrate(calibrate::Options),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
@@ -97,6 +101,7 @@ fn command() -> i32 {
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::TortureOne(options) => torture::one(&options).map(|()| 0),
+        Command::Calibrate(options) => calibrate::calibrate(&options),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {

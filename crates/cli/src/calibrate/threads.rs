@@ -1,0 +1,97 @@
+//! Threads on chosen CPUs.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc;
+
+/// Runs `f` on a thread of its own on that CPU.
+pub fn on<R: Send>(cpu: usize, f: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            pin(cpu);
+            f()
+        });
+        thread.join().expect("measuring does not panic")
+    })
+}
+
+/// Binds the calling thread to a CPU. If the CPU has gone offline, the thread stays where it is.
+pub fn pin(cpu: usize) {
+    // SAFETY: an all-zero set is a valid one, the number is below its size, and the call gets its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+type Task<'a> = &'a (dyn Fn() + Sync);
+
+/// A thread on another CPU that does what it is told.
+pub struct Helper {
+    tasks: std::sync::Mutex<mpsc::Sender<Task<'static>>>,
+    done: AtomicUsize,
+    begun: AtomicUsize,
+    told: AtomicUsize,
+}
+
+impl Helper {
+    /// Calls `f` with a helper on `cpu`.
+    pub fn with<R>(cpu: usize, f: impl FnOnce(&Helper) -> R) -> R {
+        let (tasks, inbox) = mpsc::channel::<Task<'static>>();
+        let helper = Helper {
+            tasks: std::sync::Mutex::new(tasks),
+            done: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        };
+        let over = AtomicBool::new(false);
+        let (shared, end) = (&helper, &over);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                pin(cpu);
+                // It looks for work instead of sleeping, so that its caches stay what they are.
+                while !end.load(Acquire) {
+                    match inbox.try_recv() {
+                        Ok(task) => {
+                            shared.begun.fetch_add(1, Release);
+                            task();
+                            shared.done.fetch_add(1, Release);
+                        }
+                        Err(_) => std::thread::yield_now(),
+                    }
+                }
+            });
+            let result = f(&helper);
+            over.store(true, Release);
+            result
+        })
+    }
+
+    fn tell(&self, task: Task<'_>) {
+        // SAFETY: only the lifetime changes; `run` and `while_running` return only when the task has ended.
+        let task: Task<'static> = unsafe { std::mem::transmute(task) };
+        self.told.fetch_add(1, Relaxed);
+        let _ = self.tasks.lock().expect("no one panics with it").send(task);
+    }
+
+    fn await_count(&self, count: &AtomicUsize) {
+        while count.load(Acquire) != self.told.load(Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Has the helper do `task`, and waits for the end.
+    pub fn run(&self, task: Task<'_>) {
+        self.tell(task);
+        self.await_count(&self.done);
+    }
+
+    /// Does `f` while the helper is doing `task`, which `f` has to end.
+    pub fn while_running<R>(&self, task: Task<'_>, f: impl FnOnce() -> R) -> R {
+        self.tell(task);
+        self.await_count(&self.begun);
+        let result = f();
+        self.await_count(&self.done);
+        result
+    }
+}
