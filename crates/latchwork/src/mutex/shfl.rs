@@ -35,7 +35,8 @@
 //! |---|---|---|
 //! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
 //! | SPINNING | spins; will be head soon | as WAITING |
-//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock; ABANDONED (itself) |
+//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock |
+//! | PARKED_TIMED | sleeps until a deadline | SPINNING, READY, with a wake; ABANDONED (itself) |
 //! | READY | is the head | |
 //! | ABANDONED | gave up; its owner has left | READY, and released |
 //!
@@ -60,6 +61,7 @@ const READY: u32 = 1;
 const PARKED: u32 = 2;
 const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
+const PARKED_TIMED: u32 = 5;
 
 /// Binary logarithm of nanoseconds in a microsecond, nearly.
 const MICRO: u32 = 10;
@@ -288,7 +290,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             walks = 0;
             let status = node.status.load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
-            let next = if late { ABANDONED } else { PARKED };
+            let next = match deadline {
+                None => PARKED,
+                Some(_) if late => ABANDONED,
+                Some(_) => PARKED_TIMED,
+            };
             // (R) as above, if it fails because we have become the head. Release: (D) pairs with
             // the swap in `leave` that finds ABANDONED and takes the node over.
             if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
@@ -301,8 +307,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 0 => deadline,
                 _ => Some(Deadline::after::<M>(u64::from(STEAL_BOUND) << MICRO)),
             };
-            while node.status.load(Relaxed) == PARKED {
-                if M::wait(&node.status, PARKED, until) == Wait::TimedOut {
+            while node.status.load(Relaxed) == next {
+                if M::wait(&node.status, next, until) == Wait::TimedOut {
                     break;
                 }
             }
@@ -412,7 +418,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                     self.word.fetch_or(PARKED_HEAD, Relaxed);
                     return;
                 }
-                PARKED => {
+                // Not moved: it may give up as the head too, and its node be another lock's by then.
+                PARKED | PARKED_TIMED => {
                     M::wake(status, 1);
                     return;
                 }
@@ -428,15 +435,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if wakes == 0 {
                 return;
             }
-            if waiter.status.compare_exchange(PARKED, SPINNING, Relaxed, Relaxed).is_ok() {
-                M::wake(&raw const waiter.status, 1);
-                wakes -= 1;
-            } else if waiter.status.compare_exchange(WAITING, SPINNING, Relaxed, Relaxed).is_ok() {
+            let from = waiter.status.load(Relaxed);
+            if matches!(from, WAITING | PARKED | PARKED_TIMED)
+                && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
+            {
+                if from != WAITING {
+                    M::wake(&raw const waiter.status, 1);
+                }
                 wakes -= 1;
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, P>(&self.tail, node, stop, grouped, abandoned);
+        shuffle::<M, P>(node, stop, grouped, abandoned);
     }
 }
 

@@ -18,7 +18,7 @@
 //!
 //! A timed acquisition polls outside the queue, and may be passed over.
 
-use super::shuffle::{NumaPolicy, Policy, may_shuffle, shuffle};
+use super::shuffle::{NumaPolicy, Policy, hand_on, may_shuffle, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -32,7 +32,7 @@ const WAITING: u32 = 0;
 const READY: u32 = 1;
 
 /// Looks at one word before the waiter looks at the rest of its duties again.
-const LOOKS: u32 = 512;
+const LOOKS: u32 = 64;
 
 /// ShflLock, non-blocking. See the [module documentation](self).
 pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
@@ -87,33 +87,35 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             unsafe { (*before).next.store(node.as_ptr(), Release) };
             self.wait_for_head(&node);
         }
-        loop {
-            if may_shuffle::<M, P>(&node, true) {
-                let free = || self.word.load(Relaxed) == FREE;
-                shuffle::<M, P>(&self.tail, &node, free, |_| (), |_| false);
+        // The head does not walk: that would be on the way from one holder to the next.
+        let mut shuffler = may_shuffle::<M, P>(&node, true);
+        while !self.try_word() {
+            let next = node.next.load(Acquire); // (Q)
+            if shuffler && !next.is_null() {
+                // SAFETY: it stands behind us, so it cannot leave before we do.
+                hand_on(unsafe { &*next });
+                shuffler = false;
             }
-            match M::spin_for(&self.word, Relaxed, LOOKS, |word| word == FREE) {
-                Some(_) if self.try_word() => break,
-                Some(_) => (),
-                None => M::yield_now(),
+            if M::spin_for(&self.word, Relaxed, LOOKS, |word| word == FREE).is_none() {
+                M::yield_now();
             }
         }
-        self.leave(&node);
+        self.leave(&node, shuffler);
     }
 
     fn wait_for_head(&self, node: &QNode<M>) {
         // (R) pairs with the hand-over in `leave`. Between looks, see whether we are the shuffler.
+        let head = || node.status.load(Relaxed) == READY;
         while M::spin_for(&node.status, Acquire, LOOKS, |status| status == READY).is_none() {
             M::yield_now();
             if may_shuffle::<M, P>(node, false) {
-                let head = || node.status.load(Relaxed) == READY;
-                shuffle::<M, P>(&self.tail, node, head, |_| (), |_| false);
+                shuffle::<M, P>(node, head, |_| (), |_| false);
             }
         }
     }
 
     /// Leaves the queue, holding the lock.
-    fn leave(&self, node: &QNode<M>) {
+    fn leave(&self, node: &QNode<M>, shuffler: bool) {
         let mut next = node.next.load(Acquire); // (Q)
         if next.is_null() {
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
@@ -125,8 +127,12 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         // SAFETY: a waiter's node stays at least until it is READY.
-        // (R) the queue as our walks left it.
-        unsafe { (*next).status.store(READY, Release) };
+        let next = unsafe { &*next };
+        if shuffler {
+            hand_on(next);
+        }
+        // (R) the queue as the walks left it.
+        next.status.store(READY, Release);
     }
 }
 

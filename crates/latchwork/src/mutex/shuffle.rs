@@ -13,7 +13,8 @@
 //!    the last of the run. The waiters between two shufflers are all grouped, so no second head
 //!    with `batch` 0 can appear before the run has passed.
 //! 3. *Only the head starts shuffling.* By the same rule.
-//! 4. *A shuffler may pass the role to one of its successors.* The last waiter of its run.
+//! 4. *A shuffler may pass the role to one of its successors.* To the last waiter of its run; a head
+//!    that will have the lock before it gets anywhere, to the next waiter ([`hand_on`]).
 //!
 //! The last waiter of the queue is never moved, because arrivals link themselves behind it. Waiters
 //! behind the shuffler cannot leave meanwhile, because the queue is left only at the head; those
@@ -83,6 +84,11 @@ pub(crate) fn may_shuffle<M: Machine, P: Policy>(node: &QNode<M>, head: bool) ->
     P::applies::<M>() && (node.shuffler.load(Acquire) != 0 || head && node.batch.load(Relaxed) == 0)
 }
 
+/// Makes `next` the shuffler, in the place of one that stands in front of it and will not walk any more.
+pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
+    next.shuffler.store(1, Release); // (S)
+}
+
 /// One walk of the shuffler `node`.
 ///
 /// `stop` is asked after each waiter and ends the walk: the lock is free, or the shuffler has
@@ -92,7 +98,6 @@ pub(crate) fn may_shuffle<M: Machine, P: Policy>(node: &QNode<M>, head: bool) ->
 /// Links are plain words: (Q) an arrival's link is a release store that the walk's loads acquire;
 /// everything behind the shuffler is written by the shuffler alone.
 pub(crate) fn shuffle<M: Machine, P: Policy>(
-    tail: &M::Ptr<QNode<M>>,
     node: &QNode<M>,
     mut stop: impl FnMut() -> bool,
     mut grouped: impl FnMut(&QNode<M>),
@@ -106,14 +111,15 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
         return;
     }
     let mut last = node; // end of the run
-    let mut before = match node.resume.swap(null_mut(), Relaxed) {
+    let mut before = match node.resume.load(Relaxed) {
         resume if resume.is_null() => node,
         // SAFETY: it stands behind us, so it cannot leave before we do.
         resume => unsafe { &*resume },
     };
+    node.resume.store(null_mut(), Relaxed);
     while batch < BATCH_QUOTA {
         let current = before.next.load(Acquire); // (Q)
-        if current.is_null() || current == tail.load(Relaxed) {
+        if current.is_null() {
             break;
         }
         // SAFETY: it stands behind us, so it cannot leave before we do.

@@ -493,7 +493,7 @@ impl<M: Machine> RawShflRw<M> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, NumaPolicy>(&self.tail, node, stop, grouped, abandoned);
+        shuffle::<M, NumaPolicy>(node, stop, grouped, abandoned);
     }
 }
 
