@@ -14,12 +14,7 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
     }
     let workload = &plan.workload;
     writeln!(text, "{}: {}\n{header}\n", workload.name, workload.summary).expect("a String");
-    for settings in 0..plan.settings.len() {
-        if plan.settings.len() > 1 {
-            writeln!(text, "{}", varied(plan, settings)).expect("a String");
-        }
-        writeln!(text, "{}\n", table(plan, results, settings)).expect("a String");
-    }
+    writeln!(text, "{}\n", table(plan, results).trim_fmt()).expect("a String");
     writeln!(
         text,
         "op: {}. Medians of {} run{}; +-: distance of the quartiles. fair: share of the better half of the\n\
@@ -40,25 +35,38 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
     text
 }
 
-fn table(plan: &Plan, results: &Results, settings: usize) -> Table {
+fn table(plan: &Plan, results: &Results) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let extras = results.extras();
-    let heads = ["threads", "lock", "op/s", "+-", "fair", "p50", "p99", "max"];
-    let heads = heads.into_iter().chain(extras.iter().copied());
-    table.set_header(heads.clone());
-    for (index, threads) in plan.threads.iter().enumerate() {
-        for (lock, candidate) in plan.locks.iter().enumerate() {
-            let point = results.at(Place { settings, threads: index, lock });
-            let mut row =
-                vec![if lock == 0 { threads.to_string() } else { String::new() }, candidate.name.to_owned()];
-            row.extend(figures(point, &extras));
-            table.add_row(row);
+    // A column for the settings, if there is more than one.
+    let several = plan.settings.len() > 1;
+    let mut heads = vec!["threads", "lock", "op/s", "+-", "fair", "p50", "p99", "max"];
+    heads.extend(&extras);
+    if several {
+        heads.insert(0, "settings");
+    }
+    for settings in 0..plan.settings.len() {
+        for (index, threads) in plan.threads.iter().enumerate() {
+            for (lock, candidate) in plan.locks.iter().enumerate() {
+                let point = results.at(Place { settings, threads: index, lock });
+                let mut row = Vec::new();
+                if several {
+                    // On every line: that is what grep wants.
+                    row.push(varied(plan, settings));
+                }
+                row.push(threads.to_string());
+                row.push(candidate.name.to_owned());
+                row.extend(figures(point, &extras));
+                table.add_row(row);
+            }
         }
     }
-    for column in (0..heads.count()).filter(|column| *column != 1) {
+    let words = if several { [0, 2] } else { [1, 1] };
+    for column in (0..heads.len()).filter(|column| !words.contains(column)) {
         table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
     }
+    table.set_header(heads);
     table
 }
 

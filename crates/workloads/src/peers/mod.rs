@@ -7,12 +7,14 @@ use crate::registry::{ByName, Candidate, Locks, Origin, Point};
 use latchwork::machine::Native;
 use latchwork::registry::Kind;
 
+#[cfg(any(feature = "ck", feature = "absl", feature = "nsync"))]
+mod foreign;
 mod glibc;
 mod parking_lot;
 mod std;
 
 /// Shows every peer to `visitor`. A mutex is called as its library, a reader-writer lock as its
-/// library with `-rw`.
+/// library with `-rw`; Concurrency Kit has several of both.
 pub fn visit(visitor: &mut impl Locks<Native>) {
     let mutex = |name| Candidate { name, kind: Kind::Mutex, blocking: true, origin: Origin::Peer };
     let rwlock = |name| Candidate { name, kind: Kind::RwLock, blocking: true, origin: Origin::Peer };
@@ -22,6 +24,24 @@ pub fn visit(visitor: &mut impl Locks<Native>) {
     visitor.lock::<std::RwLock>(rwlock("std-rw"));
     visitor.lock::<parking_lot::Mutex>(mutex("parking_lot"));
     visitor.lock::<parking_lot::RwLock>(rwlock("parking_lot-rw"));
+    #[cfg(feature = "absl")]
+    {
+        visitor.lock::<foreign::Foreign<foreign::AbslMutex>>(mutex("absl"));
+        visitor.lock::<foreign::Foreign<foreign::AbslRw>>(rwlock("absl-rw"));
+    }
+    #[cfg(feature = "nsync")]
+    {
+        visitor.lock::<foreign::Foreign<foreign::NsyncMutex>>(mutex("nsync"));
+        visitor.lock::<foreign::Foreign<foreign::NsyncRw>>(rwlock("nsync-rw"));
+    }
+    #[cfg(feature = "ck")]
+    {
+        let spins = |candidate| Candidate { blocking: false, ..candidate };
+        visitor.lock::<foreign::Foreign<foreign::CkTicket>>(spins(mutex("ck-ticket")));
+        visitor.lock::<foreign::Foreign<foreign::CkMcs>>(spins(mutex("ck-mcs")));
+        visitor.lock::<foreign::Foreign<foreign::CkPf>>(spins(rwlock("ck-pf")));
+        visitor.lock::<foreign::Foreign<foreign::CkRw>>(spins(rwlock("ck-rw")));
+    }
 }
 
 /// All locks that run on this machine.
