@@ -173,6 +173,7 @@ impl Costs {
         let clean = ladder(&lines.cluster, &lines.socket, &lines.hop, &lines.two_hops);
         let local = ps(&lines.dram_local);
         let remote = or(&lines.dram_remote, local);
+        let second_hop = clean[Distance::TwoHops as usize].saturating_sub(clean[Distance::Hop as usize]);
         let short = ps(&lines.read_occupancy);
         let far = |distance: Distance| {
             ((clean[distance as usize] as f64 * lines.read_occupancy_remote.value) as Time).max(short)
@@ -187,16 +188,8 @@ impl Costs {
                 &lines.hop_modified,
                 &lines.two_hops_modified,
             ),
-            // Two hops cost what the second hop costs more, between caches.
-            dram: [
-                local,
-                local,
-                local,
-                remote,
-                remote
-                    + (clean[Distance::TwoHops as usize]
-                        - clean[Distance::Hop as usize].min(clean[Distance::TwoHops as usize])),
-            ],
+            // Two hops cost what the second hop costs more between caches.
+            dram: [local, local, local, remote, remote + second_hop],
             third_party: ps(&lines.third_party),
             home_at_reader: ps(&lines.home_at_reader),
             per_sharer: ps(&lines.per_sharer),

@@ -62,9 +62,12 @@ pub struct Options {
     pub arbitration: Arbitration,
     /// Where memory is.
     pub home: Home,
-    /// Threads start spread over this many nanoseconds: closed loops keep the order in which they
-    /// started, and all at once is an order that no real run has.
-    pub spread_ns: u64,
+    /// Threads start spread over this many nanoseconds; `None` is a microsecond for each thread.
+    ///
+    /// Closed loops around a fair lock keep the order in which their threads first arrived. If they
+    /// all arrive at once, near ones win, and the lock stays among neighbours for ever after: an order
+    /// that no real run has.
+    pub spread_ns: Option<u64>,
     /// Random preemption.
     pub adversary: Option<Adversary>,
     /// Simulated nanoseconds after which the run is given up.
@@ -80,7 +83,7 @@ impl Default for Options {
             placement: Placement::default(),
             arbitration: Arbitration::default(),
             home: Home::default(),
-            spread_ns: 2000,
+            spread_ns: None,
             adversary: None,
             limit_ns: 60_000_000_000,
             labels: Vec::new(),

@@ -215,8 +215,9 @@ impl State {
             rng: Rng::new(rng.next()),
             topology,
         };
+        let spread = options.spread_ns.unwrap_or(1000 * threads as u64).saturating_mul(NS);
         for thread in 0..threads {
-            let start = rng.below(options.spread_ns * NS + 1);
+            let start = rng.below(spread.saturating_add(1));
             let strike = state.next_strike(start);
             state.threads.push(Thread::new(start, strike));
             state.threads[thread].cpu = state.place(thread) as u32;

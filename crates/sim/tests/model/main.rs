@@ -32,7 +32,7 @@ pub fn machine((sockets, clusters, cores, smt): (usize, usize, usize, usize)) ->
 
 /// Nothing random: all start at once, first come, first served.
 pub fn exact() -> Options {
-    Options { spread_ns: 0, arbitration: Arbitration::Fifo, ..Options::default() }
+    Options { spread_ns: Some(0), arbitration: Arbitration::Fifo, ..Options::default() }
 }
 
 /// Runs one body per thread; thread `i` starts on processor `i`.
