@@ -1,0 +1,94 @@
+//! docs/workloads.md is made from the registry: `LATCHWORK_WRITE_DOCS=1 cargo test -p
+//! latchwork-workloads --test docs` writes it.
+
+use latchwork_workloads::registry;
+use latchwork_workloads::workload::Threads;
+use std::fmt::Write;
+
+const HEAD: &str = "\
+# Workloads
+
+What `latchwork bench` runs on this machine and `latchwork simulate` on a simulated one. Each is written
+once, over any lock and any machine (`crates/workloads/src/load`, one file each, whose header says what
+was taken from the paper and what differs). All that threads share under a lock are words of the machine,
+so that the simulator sees and charges every access; a unit of work is computation without memory.
+
+Every run checks its workload's own invariant at the end (counts that only the lock keeps right, chains of
+the hash table, mappings of the address space); a lock that breaks it is reported as failed, not fast.
+
+To add one: a file with a type that implements `Workload`, and a line in `registry.rs`; then
+`LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs` writes this page anew.
+
+## How it is measured
+
+Threads start spread over 10 microseconds, since threads that start in step keep that order in every fair
+queue, and warm up before anything counts. An operation counts if it began and ended within the measured
+time. Each thread has a random number generator of its own (xoshiro256++), seeded from `--seed` and its
+number.
+
+Fairness is the factor of the ShflLock paper: the operations of the better half of the threads over all
+operations, 0.5 where all are equal. Threads with a role of their own (the one writer of `test-rwlock`) are
+left out of it.
+
+Waits are times from asking for the lock to having it. In the simulator, where looking at the clock is
+free, each acquisition is timed. On a real machine one in 1 to 256 is, such that a thread looks at the
+clock about every 5 microseconds, and each sample counts for the acquisitions since the one before; `max`
+is the longest of the samples, not of all.
+
+";
+
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    page += "## The table\n\n| workload | locks | source | what it shows |\n|---|---|---|---|\n";
+    for info in registry::all() {
+        writeln!(page, "| [{0}](#{0}) | {1} | {2} | {3} |", info.name, info.locks, info.source, info.shows)
+            .unwrap();
+    }
+    for info in registry::all() {
+        let threads = match info.threads {
+            Threads::UpToCpus => "from one to one for each CPU".to_owned(),
+            Threads::PerCpu(factors) => {
+                let factors: Vec<_> = factors.iter().map(usize::to_string).collect();
+                format!("{} for each CPU", factors.join(", "))
+            }
+            Threads::Exactly(count) => count.to_string(),
+        };
+        write!(
+            page,
+            "\n## {}\n\n{}. An operation: {}. Unless said otherwise, threads: {}; simulated time: {} ms.\n",
+            info.name,
+            capital(info.summary),
+            info.operation,
+            threads,
+            info.simulated_us as f64 / 1000.0,
+        )
+        .unwrap();
+        if !info.parameters.is_empty() {
+            page += "\n| parameter | default | meaning | values |\n|---|---|---|---|\n";
+        }
+        for parameter in info.parameters {
+            let (name, default, help, values) =
+                (parameter.name, parameter.default, parameter.help, &parameter.values);
+            writeln!(page, "| `{name}` | {default} | {help} | {values} |").unwrap();
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_is_that_of_the_registry() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");
+    if std::env::var_os("LATCHWORK_WRITE_DOCS").is_some() {
+        std::fs::write(path, page()).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        written == page(),
+        "docs/workloads.md is out of date: LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs"
+    );
+}
