@@ -117,11 +117,8 @@ unsafe extern "C" fn child() {
         set_favourite();
     }
     stats::after_fork();
-    // BRAVO's table names readers that are gone; ours are entered again below.
-    for slot in Native::visible_readers() {
-        if slot.load(Relaxed) != 0 {
-            slot.store(0, Relaxed);
-        }
-    }
+    // BRAVO's tables name readers that are gone; ours are entered again below.
+    // SAFETY: as above.
+    unsafe { Native::forget_readers() };
     holds::after_fork(RENEW_READ.get());
 }

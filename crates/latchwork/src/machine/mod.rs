@@ -19,9 +19,11 @@ use core::sync::atomic::Ordering;
 
 pub mod native;
 mod qnode;
+mod row;
 
 pub use native::Native;
 pub use qnode::QNode;
+pub use row::{ROW_SLOTS, ReaderRow};
 
 /// A shared memory cell of one of the machine's word sizes.
 pub trait Word<T: Copy>: Sized + Send + Sync + 'static {
@@ -168,6 +170,9 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     #[must_use]
     fn heavy_fence() -> bool;
 
+    /// Readies the asymmetric fences, if that is still to be done, so that the light one is light.
+    fn prepare_fences() {}
+
     /// Exchange on a lock word by a thread that may be the only one of its process: a machine may
     /// then do without an atomic instruction. Ordering: acquire.
     fn acquire_swap(word: &Self::U32, value: u32) -> u32;
@@ -219,4 +224,23 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
     /// two of slots, each null (0) or the address of a lock.
     fn visible_readers() -> &'static [Self::Usize];
+
+    /// The calling thread's own row of slots. A machine without rows has none, and a lock that
+    /// wants one does without what it is for.
+    #[inline]
+    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+        None
+    }
+
+    /// The newest row; all others are linked behind it. A row is linked before its owner gets it.
+    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+        None
+    }
+
+    /// Sleeps for about `nanos` nanoseconds: for a waiter that nobody wakes, because those it waits
+    /// for are not to look for waiters. May return at once.
+    fn doze(nanos: u64) {
+        let _ = nanos;
+        Self::yield_now();
+    }
 }

@@ -4,97 +4,81 @@
 //! section 3 and listing 1; the one-word encoding of bias and inhibition is from the notes of the
 //! extended version on arXiv.
 //!
-//! While the lock is *biased*, a reader does not touch it: it writes the lock's address into one
-//! slot of a process-wide table, chosen by a hash of lock and thread, and looks at the bias once
-//! more. A writer takes the underlying lock, and if that is biased, *revokes*: it clears the bias,
-//! scans the table, and waits for each reader that it finds there. Readers that find no bias, or
-//! their slot taken, use the underlying lock; one that does may set the bias, unless a revocation
-//! was recent: after a revocation that took time t, the bias stays off for N t, so that revoking
-//! costs writers at most one part in N + 1.
+//! While the lock is *biased*, a reader does not touch it: it writes the lock's address into a slot
+//! that writers know of, and looks at the bias once more. A writer takes the underlying lock, and
+//! if that is biased, *revokes*: it clears the bias, scans the slots, and waits for each reader that
+//! it finds there. Readers that find no bias, or no slot, use the underlying lock; one that does may
+//! set the bias, unless a revocation was recent.
 //!
-//! State of `bias`, one 32-bit word:
-//!
-//! | value | meaning | who leaves it |
-//! |---|---|---|
-//! | 0 to WARM_UP - 1 | off; so many slow reads since the lock was made | each slow reader, to the next; the last to BIASED |
-//! | BIASED | on | a writer, to 0 and then to a time, holding the underlying lock for writing |
-//! | a time T (28 bits, units of 4.096 microseconds) and a count (4 bits) | off until T | each slow reader, counting down; the one at 0 looks at the clock, and goes to BIASED after T, else starts the count again |
-//!
-//! Only a holder of the underlying read lock sets the bias, so no writer is past its revocation
-//! when it appears. All slow readers change the word by compare-and-exchange: a plain store of the
-//! next count could undo the bias that another has just set, with readers in the table already.
-//! The count is there because the clock costs more than the rest of a slow read.
-//!
-//! Times wrap after 18 minutes: inhibition lasts 68 seconds at most, and a time farther ahead than
-//! that has passed. (Should a lock go without slow reads until its T looks ahead again, it stays
-//! unbiased for another 68 seconds at worst.)
+//! The parts are parameters: where a reader publishes ([`publish`]: [`Hashed`], the paper's table,
+//! or [`Owned`], a row of slots per thread, with which a fast read has no atomic
+//! read-modify-write), and when the lock is biased ([`bias`]: [`Guard`], the paper's).
 //!
 //! Where it differs from the paper:
-//! - A lock starts unbiased and gets its first bias after WARM_UP slow reads, not one. Programs
-//!   make locks that are read once or twice in their lives (OpenSSL, tens of thousands a second),
-//!   and a first write that scans 4096 slots would undo the "primum non nocere".
+//! - A lock starts unbiased and gets its first bias after some slow reads, not one: see [`bias`].
 //! - `try_write` never waits for a reader. The paper's revokes like `write`, and would wait in the
 //!   table for a reader that a try must not wait for; here it clears the bias, scans, and gives up
 //!   at the first reader that it meets. A timed write gives up at its deadline. Both then put the
 //!   bias back before they release the underlying lock: the next writer must scan again.
+//! - A revoking writer spins briefly and then sleeps in naps, from [`NAPS`].0 to [`NAPS`].1, each a
+//!   quarter of what it has waited: readers leave with a plain store, and do not look for writers.
+//!   So behind a long read it wakes up late by a quarter of the wait, and at most a millisecond.
 //!
-//! Size: the underlying lock and 4 bytes: 20 over `pf-t`, 28 used of 32 over `pf-q` (offset 28 to
-//! 32 is padding that no operation writes). Per process 4096 slots, 32 KiB. A holder has its slot,
-//! or what the underlying lock has. Atomics per uncontended pair: fast read 1 (compare-and-exchange;
-//! leaving is a store); slow read one more than the underlying lock's while the bias is off; write
-//! those of the underlying lock, one more if it revokes.
+//! Size: the underlying lock and 4 bytes: 20 over `pf-t` and `shfl-rw`, 28 used of 32 over `pf-q`
+//! (offset 28 to 32 is padding that no operation writes). Per process 4096 slots, 32 KiB, or 128 bytes
+//! per thread. A holder has its slot, or what the underlying lock has. Atomics per uncontended pair:
+//! fast read 1 (compare-and-exchange; leaving is a store), [`Owned`] 0; slow read as the underlying
+//! lock's; write likewise, one more if it revokes.
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
-//! revoking writer waits for the readers in the table, which none can enter any more.
-//! Re-entry: a thread that reads again while it is in the table finds its own slot taken and uses
-//! the underlying lock; with a writer waiting that blocks as the underlying lock does.
+//! revoking writer waits for the readers in their slots, which none can enter any more.
+//! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
+//! that blocks as the underlying lock does.
+//! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
 use super::{ConstNew, Info, RawRwLock, Token};
 use crate::machine::{Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// The slow-down guard (listing 1, `N`).
-const N: u64 = 9;
-/// Slow reads before a new lock is biased for the first time (`tests/loom` does as many).
-const WARM_UP: u32 = 16;
-/// The bias is on.
-const BIASED: u32 = WARM_UP;
-/// Nanoseconds per unit of time, as a shift.
-const TICK: u32 = 12;
-/// The longest inhibition in units of time: 68 seconds.
-const LONGEST: u32 = 1 << 24;
-/// The bits below the time: slow reads until the next look at the clock.
-const COUNT_BITS: u32 = 4;
-/// All of them.
-const COUNT: u32 = (1 << COUNT_BITS) - 1;
+pub mod bias;
+pub mod publish;
+
+use bias::{BIASED, FIRST, Guard, WARM_UP, When};
+use publish::{Hashed, Owned, Publish};
+
+/// Looks at a slot before a revoking writer sleeps for the first time, and between naps.
+const LOOKS: (u32, u32) = (2048, 64);
+/// The shortest and the longest nap in nanoseconds.
+const NAPS: (u64, u64) = (50_000, 1_000_000);
+
+/// BRAVO with a row of slots per thread over `R`.
+pub type Rows<M, R> = RawBravo<M, R, Owned>;
 
 /// BRAVO over the lock `R`. See the [module documentation](self).
 #[repr(C)]
-pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>> {
+pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard> {
     lock: R,
     bias: M::U32,
+    parts: PhantomData<(P, W)>,
 }
 
-impl<R: ConstNew> RawBravo<Native, R> {
+impl<R: ConstNew, P, W> RawBravo<Native, R, P, W> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
-        RawBravo { lock: R::NEW, bias: AtomicU32::new(0) }
+        RawBravo { lock: R::NEW, bias: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
-impl<R: ConstNew> Default for RawBravo<Native, R> {
+impl<R: ConstNew, P, W> Default for RawBravo<Native, R, P, W> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<R: ConstNew> ConstNew for RawBravo<Native, R> {
+impl<R: ConstNew, P: Publish<Native>, W: When> ConstNew for RawBravo<Native, R, P, W> {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
 }
-
-/// The first time that is not another state, whatever its count.
-const FIRST_TIME: u32 = (BIASED >> COUNT_BITS) + 1;
 
 /// How a reader got in.
 pub enum ReadToken<S: 'static, T> {
@@ -139,29 +123,6 @@ impl<S, T: Token> Token for ReadToken<S, T> {
     }
 }
 
-/// Mix32 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
-/// with the constants of its implementation in Java 8.
-#[inline]
-fn mix32(z: u64) -> u32 {
-    let z = (z ^ (z >> 33)).wrapping_mul(0x62a9_d9ed_7997_05f5);
-    ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
-}
-
-/// The bias word for a revocation that began at `start` and ended `now` (nanoseconds).
-fn inhibit(start: u64, now: u64) -> u32 {
-    let nanos = now.saturating_sub(start).saturating_mul(N);
-    let ticks = (nanos >> TICK).min(u64::from(LONGEST) - 1) as u32 + 1;
-    let until = ((now >> TICK) as u32).wrapping_add(ticks) << COUNT_BITS | COUNT;
-    // The lowest values have other meanings; a few microseconds more every 18 minutes.
-    until.max(FIRST_TIME << COUNT_BITS | COUNT)
-}
-
-/// Whether the bias, off by `bias`, may be set at time `now`.
-fn expired(bias: u32, now: u64) -> bool {
-    let ahead = (bias & !COUNT).wrapping_sub(((now >> TICK) as u32) << COUNT_BITS) >> COUNT_BITS;
-    ahead == 0 || ahead > LONGEST + FIRST_TIME
-}
-
 /// How long a revoking writer waits for readers in the table.
 enum Patience {
     None,
@@ -169,13 +130,14 @@ enum Patience {
     Endless,
 }
 
-impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, R, P, W> {
     /// Bytes of the lock that are ever written; what follows is padding.
     pub const USED_BYTES: usize = core::mem::offset_of!(Self, bias) + size_of::<M::U32>();
 
     /// An unlocked lock that is biased from the start: for a lock that is known to be mostly read.
     pub fn new_biased_in() -> Self {
-        RawBravo { lock: R::new_in(), bias: M::U32::new(BIASED) }
+        P::prepare();
+        RawBravo { lock: R::new_in(), bias: M::U32::new(BIASED), parts: PhantomData }
     }
 
     /// Whether readers use the table, a moment ago.
@@ -189,31 +151,14 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
         M::identity(core::ptr::from_ref(self).addr())
     }
 
-    /// The caller's slot for this lock.
-    #[inline]
-    fn slot(&self) -> &'static M::Usize {
-        let table = M::visible_readers();
-        // Both are addresses with the same zero bits below and the same bits above; rotating one
-        // keeps neighbouring locks and neighbouring threads from cancelling out.
-        let key = (self.address() as u64).wrapping_add((M::thread_id() as u64).rotate_left(32));
-        &table[mix32(key) as usize & (table.len() - 1)]
-    }
-
     /// Listing 1, lines 12 to 22.
-    #[inline]
+    #[inline(always)]
     fn read_fast(&self) -> Option<&'static M::Usize> {
         if self.bias.load(Relaxed) != BIASED {
             return None;
         }
-        let slot = self.slot();
-        // (B) Dekker pair with `revoke`: we write the slot and then read the bias, the writer
-        // writes the bias and then reads the slot, all four sequentially consistent, so at least
-        // one sees the other. A compare-and-exchange is a full fence already on x86.
-        // (D) Acquire: the slot's last user has left before us, see `leave`.
-        if slot.compare_exchange(0, self.address(), SeqCst, Relaxed).is_err() {
-            return None;
-        }
-        // (A) Acquire: pairs with the store in `after_slow_read`, which comes after the last writer.
+        let slot = P::publish(self.address())?; // (B)
+        // (A) Acquire: pairs with the store in `step`, which comes after the last writer.
         if self.bias.load(SeqCst) == BIASED {
             return Some(slot);
         }
@@ -241,23 +186,25 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
     #[inline]
     fn after_slow_read(&self) {
         // No writer is about: the value is the last writer's, or a reader's since.
-        self.step(self.bias.load(Relaxed));
+        let bias = self.bias.load(Relaxed);
+        if bias < WARM_UP || bias != BIASED && bias::sampled::<M>() {
+            self.step(bias);
+        }
     }
 
     /// Takes the bias from `bias` one step on.
-    #[inline]
+    #[cold]
     fn step(&self, bias: u32) {
         let next = if bias < WARM_UP {
             bias + 1
-        } else if bias == BIASED {
-            return;
-        } else if bias & COUNT != 0 {
-            bias - 1
-        } else if expired(bias, M::now(Clock::Monotonic)) {
+        } else if bias != BIASED && W::may_return::<M>(bias) {
             BIASED
         } else {
-            bias | COUNT
+            return;
         };
+        if next == BIASED {
+            P::prepare();
+        }
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
         let _ = self.bias.compare_exchange(bias, next, Release, Relaxed);
@@ -277,8 +224,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
         let start = M::now(Clock::Monotonic);
         // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
         self.bias.store(0, SeqCst);
-        let empty = M::visible_readers().iter().all(|slot| self.await_slot(slot, &patience));
-        let bias = if empty { inhibit(start, M::now(Clock::Monotonic)) } else { BIASED };
+        P::fence();
+        let empty = P::all(|slot| self.await_slot(slot, &patience));
+        let bias = if empty { W::revoked(start, M::now(Clock::Monotonic)).max(FIRST) } else { BIASED };
         // (A) Release matters when the bias is put back: fast readers come after the writers that
         // we came after.
         self.bias.store(bias, Release);
@@ -288,31 +236,30 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
     /// Waits until `slot` does not hold this lock. Returns whether it came to that.
     #[inline]
     fn await_slot(&self, slot: &M::Usize, patience: &Patience) -> bool {
-        /// Looks at a slot between two looks at the clock.
-        const LOOKS: u32 = 256;
-        let me = self.address();
         // (B) as above; (C) Acquire: pairs with `leave`.
-        if slot.load(SeqCst) != me {
-            return true;
-        }
-        match *patience {
-            Patience::None => false,
-            Patience::Endless => {
-                // (C) as above.
-                M::spin_until(slot, Acquire, |reader| reader != me);
-                true
+        slot.load(SeqCst) != self.address() || self.await_reader(slot, patience)
+    }
+
+    #[cold]
+    fn await_reader(&self, slot: &M::Usize, patience: &Patience) -> bool {
+        let me = self.address();
+        let (mut looks, mut nap) = (LOOKS.0, NAPS.0);
+        loop {
+            let left = match *patience {
+                Patience::None => return false,
+                Patience::Until(Deadline { clock, nanos }) => nanos.saturating_sub(M::now(clock)),
+                Patience::Endless => u64::MAX,
+            };
+            // (C) as above.
+            if M::spin_for(slot, Acquire, looks, |reader| reader != me).is_some() {
+                return true;
             }
-            Patience::Until(deadline) => loop {
-                let late = deadline.passed::<M>();
-                // (C) as above.
-                if M::spin_for(slot, Acquire, LOOKS, |reader| reader != me).is_some() {
-                    return true;
-                }
-                if late {
-                    return false;
-                }
-                M::yield_now();
-            },
+            if left == 0 {
+                return false;
+            }
+            M::doze(nap.min(left));
+            nap = (nap + nap / 4).min(NAPS.1);
+            looks = LOOKS.1;
         }
     }
 
@@ -328,18 +275,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>> RawBravo<M, R> {
     }
 }
 
-/// `"bravo-"` and the name of the lock below, as constants.
-struct Described<R>(PhantomData<R>);
+/// Name and summary, from those of the parts, as constants.
+struct Described<M, R, P>(PhantomData<(M, R, P)>);
 
-impl<R: RawRwLock> Described<R> {
-    const NAME: &'static str = text(&Self::NAME_BYTES, 6 + R::INFO.name.len());
-    const NAME_BYTES: [u8; TEXT] = join("bravo-", R::INFO.name);
-    const SUMMARY: &'static str = text(&Self::SUMMARY_BYTES, 32 + R::INFO.summary.len());
-    const SUMMARY_BYTES: [u8; TEXT] = join("biased locking for readers over ", R::INFO.summary);
+impl<M: Machine, R: RawRwLock, P: Publish<M>> Described<M, R, P> {
+    const NAME: &'static str = text(&Self::NAME_BYTES, P::PREFIX.len() + R::INFO.name.len());
+    const NAME_BYTES: [u8; TEXT] = join(P::PREFIX, R::INFO.name);
+    const SUMMARY: &'static str = text(&Self::SUMMARY_BYTES, P::SUMMARY.len() + R::INFO.summary.len());
+    const SUMMARY_BYTES: [u8; TEXT] = join(P::SUMMARY, R::INFO.summary);
 }
 
 /// Room for the longest composed text.
-const TEXT: usize = 128;
+const TEXT: usize = 160;
 
 const fn join(first: &str, second: &str) -> [u8; TEXT] {
     let mut bytes = [0; TEXT];
@@ -359,23 +306,25 @@ const fn text(bytes: &'static [u8; TEXT], length: usize) -> &'static str {
 // SAFETY: a reader holds the underlying lock, which excludes writers, or was in the table when a
 // writer came and is waited for (B); if it came later it does not enter. (A) and (C) order the
 // sections of fast readers and writers, the underlying lock all others.
-unsafe impl<M: Machine, R: RawRwLock<Machine = M>> RawRwLock for RawBravo<M, R> {
+unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRwLock
+    for RawBravo<M, R, P, W>
+{
     type Machine = M;
     type Read = ReadToken<M::Usize, R::Read>;
     type Write = R::Write;
     const INFO: Info = Info {
-        name: Described::<R>::NAME,
-        summary: Described::<R>::SUMMARY,
-        atomics: 1,
+        name: Described::<M, R, P>::NAME,
+        summary: Described::<M, R, P>::SUMMARY,
+        atomics: P::ATOMICS,
         waiter_bytes: R::INFO.waiter_bytes,
         holder_bytes: R::INFO.holder_bytes,
         fairness: "as the lock below; a writer also waits for the readers in the table",
         blocking: R::INFO.blocking,
-        source: "Dice and Kogan 2019, listing 1",
+        source: P::SOURCE,
     };
 
     fn new_in() -> Self {
-        RawBravo { lock: R::new_in(), bias: M::U32::new(0) }
+        RawBravo { lock: R::new_in(), bias: M::U32::new(0), parts: PhantomData }
     }
 
     #[inline]
@@ -440,7 +389,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>> RawRwLock for RawBravo<M, R> 
 
     fn is_locked(&self) -> bool {
         let me = self.address();
-        self.lock.is_locked() || M::visible_readers().iter().any(|slot| slot.load(Relaxed) == me)
+        self.lock.is_locked() || !P::all(|slot| slot.load(Relaxed) != me)
     }
 
     fn is_write_locked(&self) -> bool {
@@ -449,207 +398,4 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>> RawRwLock for RawBravo<M, R> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::pf_t::RawPfT;
-    use super::*;
-    use core::sync::atomic::{AtomicBool, AtomicUsize};
-
-    type Lock = RawBravo<Native, RawPfT<Native>>;
-    type Read = <Lock as RawRwLock>::Read;
-
-    const _: () = assert!(size_of::<Lock>() == 20 && Lock::USED_BYTES == 20);
-
-    fn biased() -> Lock {
-        let lock = Lock::new_biased_in();
-        assert!(lock.is_biased());
-        lock
-    }
-
-    /// Reads through the table. Another test's lock may have the slot for a moment.
-    fn read_fast(lock: &Lock) -> (Read, &'static AtomicUsize) {
-        loop {
-            match lock.read() {
-                token @ ReadToken::Fast(slot) => return (token, slot),
-                // SAFETY: the token is from the acquisition above.
-                token => unsafe { lock.unlock_read(token) },
-            }
-            assert!(lock.is_biased());
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn readers_bias_a_new_lock_after_a_while() {
-        let lock = Lock::new();
-        for _ in 0..WARM_UP {
-            assert!(!lock.is_biased());
-            let token = lock.read();
-            assert!(matches!(token, ReadToken::Slow(())));
-            // SAFETY: the token is from the acquisition above.
-            unsafe { lock.unlock_read(token) };
-        }
-        assert!(lock.is_biased());
-    }
-
-    #[test]
-    fn a_reader_of_a_biased_lock_is_in_the_table_and_not_in_the_lock() {
-        let lock = biased();
-        let (token, slot) = read_fast(&lock);
-        assert_eq!(slot.load(Relaxed), lock.address());
-        assert!(core::ptr::eq(slot, lock.slot()));
-        assert!(Native::visible_readers().iter().any(|entry| core::ptr::eq(entry, slot)));
-        assert!(!lock.lock.is_locked() && lock.is_locked());
-        // SAFETY: the token is from the acquisition above.
-        unsafe { lock.unlock_read(token) };
-        assert_ne!(slot.load(Relaxed), lock.address());
-        assert!(!lock.is_locked());
-    }
-
-    #[test]
-    fn a_reader_whose_slot_is_taken_uses_the_lock() {
-        let lock = biased();
-        let (first, slot) = read_fast(&lock);
-        // The same thread hashes to the same slot.
-        for again in [lock.read(), lock.try_read().unwrap()] {
-            assert!(matches!(again, ReadToken::Slow(())));
-            assert!(lock.lock.is_locked());
-            // SAFETY: the token is from an acquisition above.
-            unsafe { lock.unlock_read(again) };
-        }
-        assert_eq!(slot.load(Relaxed), lock.address(), "the wrong acquisition was released");
-        assert!(!lock.lock.is_locked());
-        // SAFETY: the token is from the acquisition above.
-        unsafe { lock.unlock_read(first) };
-    }
-
-    #[test]
-    fn a_writer_revokes_and_waits_for_readers_in_the_table() {
-        let lock = &biased();
-        let wrote = &AtomicBool::new(false);
-        let (token, _) = read_fast(lock);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                lock.write();
-                wrote.store(true, Relaxed);
-                // SAFETY: acquired above.
-                unsafe { lock.unlock_write(()) };
-            });
-            while lock.is_biased() {
-                std::thread::yield_now();
-            }
-            // The bias is off, so newcomers queue up behind the writer in the underlying lock.
-            assert!(lock.try_read().is_none());
-            assert!(!wrote.load(Relaxed), "a writer did not wait for a reader in the table");
-            // SAFETY: the token is from the acquisition above.
-            unsafe { lock.unlock_read(token) };
-        });
-        assert!(wrote.load(Relaxed));
-        assert!(!lock.is_biased());
-        assert!(lock.bias.load(Relaxed) > BIASED, "no inhibition after a revocation");
-        assert!(!lock.is_locked());
-    }
-
-    #[test]
-    fn a_writer_that_gives_up_restores_the_bias() {
-        let lock = biased();
-        let (token, _) = read_fast(&lock);
-        assert!(lock.try_write().is_none());
-        assert!(lock.is_biased());
-        assert!(lock.write_until(Deadline::after::<Native>(1_000_000)).is_none());
-        assert!(lock.is_biased() && !lock.lock.is_locked());
-        // SAFETY: the token is from the acquisition above.
-        unsafe { lock.unlock_read(token) };
-        assert!(lock.try_write().is_some());
-        assert!(!lock.is_biased());
-    }
-
-    #[test]
-    fn a_slow_reader_restores_the_bias_when_the_time_has_come() {
-        let lock = Lock::new();
-        let now = Native::now(Clock::Monotonic);
-        // Enough that one of them looks at the clock.
-        let read = || {
-            for _ in 0..=COUNT {
-                // SAFETY: the token is from the acquisition in the same expression.
-                unsafe { lock.unlock_read(lock.read()) };
-            }
-            lock.is_biased()
-        };
-        lock.bias.store(inhibit(0, now), Relaxed);
-        assert!(!read() && !read(), "set while inhibited");
-        lock.bias.store(inhibit(now - 2_000_000, now - 1_900_000), Relaxed);
-        assert!(read(), "not set after the inhibition");
-    }
-
-    /// A slow reader that is late with its count must not undo the bias: the next writer would not
-    /// look for the readers in the table.
-    #[test]
-    fn late_counts_do_not_undo_the_bias() {
-        let lock = Lock::new_biased_in();
-        let now = Native::now(Clock::Monotonic);
-        for late in [0, WARM_UP - 1, inhibit(0, now), inhibit(0, now) & !COUNT] {
-            lock.step(late);
-            assert!(lock.is_biased());
-        }
-    }
-
-    #[test]
-    fn inhibition_lasts_n_times_the_revocation() {
-        let tick = 1 << TICK;
-        for base in [1u64 << 45, (1 << 40) - 500_000, (1 << 40) - 1, (1 << 40) - 4 * tick, (1 << 40) + tick] {
-            for took in [0, 3_000, 5_000_000] {
-                let (end, inhibition) = (base + took, N * took);
-                let until = inhibit(base, end);
-                assert!(until & !COUNT > BIASED, "a time that means something else");
-                assert!(!expired(until, end));
-                assert!(!expired(until, (end + inhibition).saturating_sub(tick)));
-                assert!(expired(until, end + inhibition + 4 * tick));
-                assert!(!expired(until & !COUNT, end), "depends on the count");
-            }
-        }
-        // An hour's revocation inhibits for 68 seconds; time far ahead is time past.
-        let hour = 3_600_000_000_000;
-        let until = inhibit(0, hour);
-        assert!(!expired(until, hour + 60_000_000_000) && expired(until, hour + 70_000_000_000));
-        assert!(expired(until, hour - 100_000_000_000));
-    }
-
-    #[test]
-    fn tokens_survive_as_words() {
-        let lock = biased();
-        let (token, slot) = read_fast(&lock);
-        let word = token.into_word();
-        assert!(word & 1 == 1);
-        // SAFETY: the word is a token's.
-        let token = unsafe { Read::from_word(word) };
-        assert!(matches!(token, ReadToken::Fast(back) if core::ptr::eq(back, slot)));
-        // SAFETY: the token is from the acquisition above.
-        unsafe { lock.unlock_read(token) };
-        assert!(!lock.is_locked());
-        // SAFETY: the word is a token's.
-        assert!(matches!(unsafe { Read::from_word(Read::Slow(()).into_word()) }, ReadToken::Slow(())));
-    }
-
-    #[test]
-    fn it_is_described_after_the_lock_below() {
-        assert_eq!(Lock::INFO.name, "bravo-pf-t");
-        assert!(Lock::INFO.summary.ends_with(RawPfT::<Native>::INFO.summary));
-    }
-
-    #[test]
-    fn the_hash_spreads_neighbours() {
-        let table = Native::visible_readers().len();
-        let mut used = std::vec![false; table];
-        // As many pairs as a quarter of the table: 16 threads, 64 locks in a row.
-        for thread in 0..16u64 {
-            for lock in 0..64u64 {
-                let key = (0x7f00_1234_5000 + lock * 64)
-                    .wrapping_add((0x7f00_8000_0000u64 + thread * 0x80_1000).rotate_left(32));
-                used[mix32(key) as usize & (table - 1)] = true;
-            }
-        }
-        // Random throws would fill 906 of 4096.
-        let filled = used.iter().filter(|used| **used).count();
-        assert!(filled > 850, "{filled}");
-    }
-}
+mod tests;

@@ -21,11 +21,13 @@
 //!   deadlock. There are no spurious wake-ups: they would hide lost ones.
 //! - **Time** stands still until the model's clock thread lets it jump past every deadline at once,
 //!   at a point that loom chooses: every deadline passes early, late and in between.
+//! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions
+//!   as in production; those of threads that exit are reused when they are empty.
 //! - **Queue nodes** are reused by the thread that released them, last in, first out; one that is
 //!   released while somebody may still write to it is reported, and so is a leak.
 
 use super::words::{Cell, UsizeCell};
-use latchwork::machine::{Clock, Deadline, Machine, QNode, Wait, Word};
+use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
 use loom::sync::Mutex;
 use loom::sync::atomic::{self, Ordering, fence};
 use loom::thread;
@@ -47,6 +49,12 @@ pub enum Mistake {
     NoSeqCst,
     /// `heavy_fence` does nothing.
     NoHeavyFence,
+    /// `light_fence` does nothing.
+    NoLightFence,
+    /// A thread's row of slots is linked when it is used for the second time.
+    LateRow,
+    /// A thread that exits gives its row away although something is in it.
+    RowTooEarly,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
     /// `wake` wakes nobody.
@@ -101,6 +109,7 @@ pub struct State {
     free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
     nodes_out: StdCell<isize>,
     readers: *mut [UsizeCell],
+    rows: Rows,
     /// Per thread: a sequentially consistent store since the last fence.
     fences_owed: RefCell<Vec<bool>>,
     /// How often each thread has spun.
@@ -120,6 +129,7 @@ impl State {
             free_nodes: RefCell::new(vec![Vec::new(); threads]),
             nodes_out: StdCell::new(0),
             readers: Box::into_raw(readers),
+            rows: Rows::new(threads),
             fences_owed: RefCell::new(vec![false; threads]),
             spins: RefCell::new(vec![0; threads]),
         }
@@ -128,6 +138,13 @@ impl State {
     pub fn is_reader_slot(&self, word: *const UsizeCell) -> bool {
         let slots = self.readers as *mut UsizeCell;
         (slots.cast_const()..slots.wrapping_add(self.readers.len()).cast_const()).contains(&word)
+    }
+
+    pub fn is_row_slot(&self, word: *const UsizeCell) -> bool {
+        self.rows.all.borrow().iter().any(|row| {
+            // SAFETY: rows live until the end of the execution.
+            unsafe { (**row).slots.as_ptr_range().contains(&word) }
+        })
     }
 
     fn bucket(&self, word: usize) -> Rc<Bucket> {
@@ -154,7 +171,96 @@ impl State {
         }
         // SAFETY: leaked in `new`; the threads that used it are gone.
         drop(unsafe { Box::from_raw(self.readers) });
+        for row in self.rows.all.borrow_mut().drain(..) {
+            // SAFETY: leaked in `Rows::own`; the threads that used it are gone.
+            let row = unsafe { Box::from_raw(row) };
+            assert!(row.is_empty(), "a reader is still in its row");
+        }
     }
+}
+
+/// The threads' rows of slots.
+struct Rows {
+    newest: atomic::AtomicPtr<ReaderRow<Loom>>,
+    /// Per thread: its row, once it has one.
+    own: RefCell<Vec<*mut ReaderRow<Loom>>>,
+    /// Per thread: whether that is linked.
+    linked: RefCell<Vec<bool>>,
+    all: RefCell<Vec<*mut ReaderRow<Loom>>>,
+    /// Rows of threads that have exited.
+    left: RefCell<Vec<*mut ReaderRow<Loom>>>,
+}
+
+impl Rows {
+    fn new(threads: usize) -> Self {
+        Rows {
+            newest: atomic::AtomicPtr::new(std::ptr::null_mut()),
+            own: RefCell::new(vec![std::ptr::null_mut(); threads]),
+            linked: RefCell::new(vec![false; threads]),
+            all: RefCell::default(),
+            left: RefCell::default(),
+        }
+    }
+
+    /// The running thread's row: its own, or one that was left behind, or a new one.
+    fn own(&self, mistake: Mistake) -> &'static ReaderRow<Loom> {
+        let me = thread_number();
+        let mut row = self.own.borrow()[me];
+        if row.is_null() {
+            // SAFETY: rows live until the end of the execution.
+            let usable =
+                |row: *mut ReaderRow<Loom>| unsafe { mistake == Mistake::RowTooEarly || (*row).is_empty() };
+            let left = self.left.borrow().clone();
+            let found = left.iter().position(|row| usable(*row));
+            // Another thread may have been faster while this one looked.
+            let reused = found.and_then(|i| {
+                let mut now = self.left.borrow_mut();
+                now.iter().position(|row| *row == left[i]).map(|i| now.remove(i))
+            });
+            row = reused.unwrap_or_else(|| {
+                let row = Box::into_raw(Box::new(ReaderRow::new()));
+                self.all.borrow_mut().push(row);
+                row
+            });
+            self.own.borrow_mut()[me] = row;
+            self.linked.borrow_mut()[me] = reused.is_some();
+            if mistake == Mistake::LateRow {
+                // SAFETY: as above.
+                return unsafe { &*row };
+            }
+        }
+        if !std::mem::replace(&mut self.linked.borrow_mut()[me], true) {
+            self.link(row);
+        }
+        // SAFETY: as above.
+        unsafe { &*row }
+    }
+
+    fn link(&self, row: *mut ReaderRow<Loom>) {
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: as above.
+            unsafe { (*row).next.store(newest, Ordering::Relaxed) };
+            match self.newest.compare_exchange(newest, row, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// The running thread exits: what is in its row stays there.
+    fn leave(&self) {
+        let row = std::mem::replace(&mut self.own.borrow_mut()[thread_number()], std::ptr::null_mut());
+        if !row.is_null() && self.linked.borrow()[thread_number()] {
+            self.left.borrow_mut().push(row);
+        }
+    }
+}
+
+/// Ends the life of the running thread as far as its row of slots is concerned; what it does then,
+/// another thread does.
+pub fn exit_thread() {
+    shared_state().rows.leave();
 }
 
 std::thread_local! {
@@ -508,6 +614,9 @@ unsafe impl Machine for Loom {
 
     #[track_caller]
     fn light_fence() {
+        if mistake() == Mistake::NoLightFence {
+            return;
+        }
         drop(shared_state().instructions[thread_number()].lock());
     }
 
@@ -586,5 +695,15 @@ unsafe impl Machine for Loom {
     fn visible_readers() -> &'static [Self::Usize] {
         // SAFETY: leaked in `State::new`; freed at the end of the execution only.
         state(|s| unsafe { &*s.readers })
+    }
+
+    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+        let state = shared_state();
+        Some(state.rows.own(state.mistake))
+    }
+
+    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+        // SAFETY: leaked in `Rows::own`; freed at the end of the execution only.
+        unsafe { shared_state().rows.newest.load(Ordering::Acquire).as_ref() }
     }
 }

@@ -1,6 +1,6 @@
 //! Clients of the reader-writer locks.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, exit_thread};
 use latchwork::registry::{self, Visitor};
 use latchwork::rwlock::RawRwLock;
 use loom::cell::UnsafeCell;
@@ -159,11 +159,24 @@ fn is_bravo<R: RawRwLock>() -> bool {
     R::INFO.name.starts_with("bravo-")
 }
 
-/// A reader and a writer, fresh and warm: every interleaving.
+/// BRAVO with a row of slots per thread.
+fn has_rows<R: RawRwLock>() -> bool {
+    R::INFO.name.starts_with("bravo-2d-")
+}
+
+/// BRAVO with one table.
+fn has_table<R: RawRwLock>() -> bool {
+    is_bravo::<R>() && !has_rows::<R>()
+}
+
+/// A reader and a writer, fresh and warm: every interleaving; of those with rows of slots, which the
+/// reader's first use of its row makes many, those with up to 3 preemptions.
 #[test]
 fn reader_and_writer() {
     for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
-    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R if !has_rows::<R>() || deep() => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(3).check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(3).check((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
 }
 
 /// Twice each; up to 4 preemptions, or 3 where waiters also go to sleep.
@@ -190,12 +203,12 @@ fn readers_in_company() {
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
     ));
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(3).with_reader_slots(1).check(
+    for_each_rwlock!(R if has_table::<R>() => Model::new(3).with_reader_slots(1).check(
         (Shared::<R>::new, warm::<R>),
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
     ));
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(3).with_reader_slots(4).check(
+    for_each_rwlock!(R if has_table::<R>() => Model::new(3).with_reader_slots(4).check(
         (Shared::<R>::new, warm::<R>),
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
@@ -221,7 +234,7 @@ fn revocation_from_two_readers() {
         &[reads, reads, writes],
         free_after::<R, 1>
     ));
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_reader_slots(2).check(
+    for_each_rwlock!(R if has_table::<R>() => Model::new(2).with_reader_slots(2).check(
         (Shared::<R>::new, warm::<R>),
         &[reads, reads, writes],
         free_after::<R, 1>
@@ -239,10 +252,11 @@ fn reader_and_two_writers() {
 }
 
 /// Two readers that count up to the bias; one goes on and uses it when the other may still be
-/// counting. And a writer; at most 1 preemption.
+/// counting. And a writer; at most 1 preemption. The steps are the same over a lock whose waiters
+/// sleep, which takes too long for every day.
 #[test]
 fn bias_appears() {
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(1).check(
+    for_each_rwlock!(R if is_bravo::<R>() && (!R::INFO.blocking || deep()) => Model::new(1).check(
         (Shared::<R>::new, nearly_warm::<R>),
         &[reads_thrice, reads, writes],
         free_after::<R, 1>
@@ -264,7 +278,7 @@ fn bias_comes_back() {
 #[test]
 fn attempts() {
     for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[tries_read, writes], works_after));
-    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, tries_write], works_after));
+    for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[reads, tries_write], works_after));
     for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[writes, tries_write], works_after));
     for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[tries_read, tries_write], works_after));
 }
@@ -374,10 +388,15 @@ fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
     unsafe { shared.lock.unlock_write(token) };
 }
 
+/// As many preemptions as it takes, and 3 with rows of slots.
+fn thorough<R: RawRwLock>() -> Model {
+    if has_rows::<R>() && !deep() { Model::new(3) } else { Model::exhaustive() }
+}
+
 /// A writer that comes last may destroy the lock as soon as it has released it; every interleaving.
 #[test]
 fn destroyed_by_the_last_writer() {
-    for_each_rwlock!(R => Model::exhaustive().check(
+    for_each_rwlock!(R => thorough::<R>().check(
         (mortal::<R>, warm_mortal::<R>),
         &[reads_before_the_end::<R>, writes_and_destroys::<R>],
         |_| ()
@@ -395,7 +414,7 @@ fn destroyed_by_the_last_writer() {
 /// outside of it (as `Arc` does). Every interleaving.
 #[test]
 fn destroyed_by_the_last_reader() {
-    for_each_rwlock!(R if !R::INFO.name.contains("pf-") => Model::exhaustive().check(
+    for_each_rwlock!(R if !R::INFO.name.contains("pf-") => thorough::<R>().check(
         (mortal::<R>, warm_mortal::<R>),
         &[reads_and_destroys::<R>, writes_before_the_end::<R>],
         |_| ()
@@ -439,7 +458,7 @@ fn finds_blind_revocation() {
 /// miss the other.
 #[test]
 fn finds_missing_fence_of_revocation() {
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2)
+    for_each_rwlock!(R if has_table::<R>() => Model::new(2)
         .with_mistake(Mistake::NoSeqCst)
         .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
 }
@@ -484,4 +503,58 @@ fn finds_torn_decrement() {
     for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
         .with_mistake(Mistake::TornDecrement)
         .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
+}
+
+/// Two threads that have not read yet get rows while a writer scans: they are seen, or see that the
+/// bias is off. At most 1 preemption (more of them with one such thread, above).
+#[test]
+fn growth_against_a_scan() {
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(1).check(
+        (Shared::<R>::new, warm::<R>),
+        &[writes, reads, reads],
+        free_after::<R, 1>
+    ));
+}
+
+/// Seeded: a reader does not order its slot before its second look at the bias.
+#[test]
+fn finds_publication_without_a_fence() {
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
+        .with_mistake(Mistake::NoLightFence)
+        .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+}
+
+/// Seeded: a revoking writer does without the heavy fence.
+#[test]
+fn finds_revocation_without_a_fence() {
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
+        .with_mistake(Mistake::NoHeavyFence)
+        .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+}
+
+/// Seeded: a new row is used before it is linked.
+#[test]
+fn finds_row_that_is_linked_late() {
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
+        .with_mistake(Mistake::LateRow)
+        .check_fails((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
+}
+
+/// Reads in a thread that exits meanwhile; another thread, which may get its row, reads as well and
+/// then leaves for the one that is gone.
+fn reads_and_exits<R: RawRwLock>(shared: &Shared<R>) {
+    let token = shared.lock.read();
+    exit_thread();
+    tries_read(shared);
+    shared.finish_read(token);
+}
+
+/// A thread exits with its slot in use; up to 3 preemptions.
+#[test]
+fn exit_with_a_slot_in_use() {
+    for_each_rwlock!(R if has_rows::<R>() => Model::new(3).check(
+        (Shared::<R>::new, warm::<R>),
+        &[writes, reads_and_exits],
+        free_after::<R, 1>
+    ));
 }

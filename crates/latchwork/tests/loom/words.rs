@@ -153,7 +153,8 @@ impl Word<usize> for UsizeCell {
     #[track_caller]
     fn load(&self, order: Ordering) -> usize {
         let value = self.0.load(order);
-        let blind = mistake() == Mistake::BlindScan && state(|s| s.is_reader_slot(self));
+        let blind =
+            mistake() == Mistake::BlindScan && state(|s| s.is_reader_slot(self) || s.is_row_slot(self));
         if blind { 0 } else { value }
     }
     #[track_caller]

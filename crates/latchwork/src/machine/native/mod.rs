@@ -8,9 +8,10 @@
 mod fence;
 mod futex;
 mod pool;
+mod rows;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Machine, QNode, Wait, Word};
+use super::{Arith, Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -36,6 +37,22 @@ impl Native {
     pub fn init() {
         fence::init();
         pool::init();
+        rows::init();
+    }
+
+    /// Forgets all fast readers (BRAVO's), in the table and in the threads' rows.
+    ///
+    /// # Safety
+    ///
+    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read
+    /// it here, and locks that the forking thread itself reads are acquired anew.
+    pub unsafe fn forget_readers() {
+        for slot in Self::visible_readers() {
+            if slot.load(Ordering::Relaxed) != 0 {
+                slot.store(0, Ordering::Relaxed);
+            }
+        }
+        rows::after_fork();
     }
 
     /// Whether the cheap side of the asymmetric fences is in use (the kernel has `membarrier` and
@@ -209,6 +226,10 @@ unsafe impl Machine for Native {
         fence::heavy()
     }
 
+    fn prepare_fences() {
+        fence::init();
+    }
+
     #[inline(always)]
     fn acquire_swap(word: &AtomicU32, value: u32) -> u32 {
         if thread::is_single() {
@@ -258,6 +279,20 @@ unsafe impl Machine for Native {
     #[inline(always)]
     fn visible_readers() -> &'static [AtomicUsize] {
         &TABLE.0
+    }
+
+    #[inline(always)]
+    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+        Some(rows::own())
+    }
+
+    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+        rows::newest()
+    }
+
+    fn doze(nanos: u64) {
+        let nobody = AtomicU32::new(0);
+        futex::wait(&nobody, 0, Some(Deadline::after::<Self>(nanos)));
     }
 }
 

@@ -1,0 +1,71 @@
+//! The row of slots in which one thread says what it reads.
+
+use super::{Machine, Word};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::Acquire;
+
+/// Slots in a row: with the link to the next row they fill one cache line, so that a writer looks
+/// at one line per thread.
+pub const ROW_SLOTS: usize = 7;
+
+/// A thread's row (BRAVO-2D). Only its owner puts something into a slot, and only into one that is
+/// empty; whoever holds what a slot stands for may empty it. Rows live in type-stable memory and
+/// stay linked for ever; one whose owner has exited gets another owner when it is empty.
+#[repr(C, align(128))]
+pub struct ReaderRow<M: Machine> {
+    /// Each 0 or the address of a lock that the owner reads.
+    pub slots: [M::Usize; ROW_SLOTS],
+    /// The row that was made before this one.
+    pub next: M::Ptr<ReaderRow<M>>,
+    /// For the machine: whether somebody owns it.
+    pub taken: M::U32,
+    /// For the owner: acquisitions that did not use the row.
+    pub slow_reads: M::U32,
+}
+
+impl<M: Machine> ReaderRow<M> {
+    /// An empty row.
+    pub fn new() -> Self {
+        ReaderRow {
+            slots: core::array::from_fn(|_| M::Usize::new(0)),
+            next: M::Ptr::new(null_mut()),
+            taken: M::U32::new(0),
+            slow_reads: M::U32::new(0),
+        }
+    }
+
+    /// The row's address, as it is stored in links.
+    pub fn as_ptr(&self) -> *mut Self {
+        core::ptr::from_ref(self).cast_mut()
+    }
+
+    /// Whether no slot is in use.
+    pub fn is_empty(&self) -> bool {
+        // Acquire: whoever gets the row comes after those who emptied its slots.
+        self.slots.iter().all(|slot| slot.load(Acquire) == 0)
+    }
+
+    /// Calls `each` with every slot of this row and those linked behind it, until it says `false`.
+    /// Returns whether it never did.
+    pub fn all_slots(&self, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool
+    where
+        Self: 'static,
+    {
+        let mut row = self.as_ptr();
+        while !row.is_null() {
+            // SAFETY: rows are never unmapped.
+            let this: &'static Self = unsafe { &*row };
+            if !this.slots.iter().all(&mut each) {
+                return false;
+            }
+            row = this.next.load(Acquire); // pairs with the machine's linking
+        }
+        true
+    }
+}
+
+impl<M: Machine> Default for ReaderRow<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

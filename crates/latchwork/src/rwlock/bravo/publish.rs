@@ -1,0 +1,129 @@
+//! Where a BRAVO reader says that it reads.
+
+use crate::machine::{Deadline, Machine, Word};
+use core::sync::atomic::Ordering::*;
+
+/// The slots that readers use instead of the lock, and the fences that go with them.
+pub trait Publish<M: Machine>: Send + Sync + 'static {
+    /// How the names of its locks begin.
+    const PREFIX: &'static str;
+    /// How their summaries begin.
+    const SUMMARY: &'static str;
+    /// Atomic read-modify-writes of a fast read.
+    const ATOMICS: u32;
+    /// Paper and section.
+    const SOURCE: &'static str;
+
+    /// Writes `lock` into a slot that is empty. What the caller then reads of the bias is ordered after
+    /// this with respect to [`fence`](Publish::fence). `None`: there is no slot to be had.
+    ///
+    /// Release, and after acquiring the slot's last user: a writer of *another* lock may read this where
+    /// it would have read that user's leaving.
+    fn publish(lock: usize) -> Option<&'static M::Usize>;
+
+    /// Comes between a writer's store to the bias, which is sequentially consistent, and its scan.
+    fn fence();
+
+    /// Calls `each` with every slot until it says `false`; whether it never did.
+    fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool;
+
+    /// Called before a bias is set.
+    fn prepare() {}
+}
+
+/// One table for the process; a reader's slot is a hash of thread and lock (listing 1). Readers that
+/// collide use the underlying lock.
+#[derive(Debug)]
+pub struct Hashed;
+
+/// Mix32 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
+/// with the constants of its implementation in Java 8.
+#[inline]
+pub(super) fn mix32(z: u64) -> u32 {
+    let z = (z ^ (z >> 33)).wrapping_mul(0x62a9_d9ed_7997_05f5);
+    ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
+}
+
+impl Hashed {
+    /// The caller's slot for `lock`.
+    #[inline]
+    pub(super) fn slot<M: Machine>(lock: usize) -> &'static M::Usize {
+        let table = M::visible_readers();
+        // Both are addresses with the same zero bits below and the same bits above; rotating one
+        // keeps neighbouring locks and neighbouring threads from cancelling out.
+        let key = (lock as u64).wrapping_add((M::thread_id() as u64).rotate_left(32));
+        &table[mix32(key) as usize & (table.len() - 1)]
+    }
+}
+
+impl<M: Machine> Publish<M> for Hashed {
+    const PREFIX: &'static str = "bravo-";
+    const SUMMARY: &'static str = "biased locking for readers over ";
+    const ATOMICS: u32 = 1;
+    const SOURCE: &'static str = "Dice and Kogan 2019, listing 1";
+
+    #[inline]
+    fn publish(lock: usize) -> Option<&'static M::Usize> {
+        let slot = Self::slot::<M>(lock);
+        // (B) Dekker pair with the writer: we write the slot and then read the bias, the writer
+        // writes the bias and then reads the slot, all four sequentially consistent, so at least
+        // one sees the other. A compare-and-exchange is a full fence already on x86.
+        slot.compare_exchange(0, lock, SeqCst, Relaxed).is_ok().then_some(slot)
+    }
+
+    fn fence() {} // (B) the accesses themselves
+
+    #[inline]
+    fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+        M::visible_readers().iter().all(each)
+    }
+}
+
+/// A row of slots per thread (BRAVO-2D, section 3, with rows owned by threads instead of processors).
+/// Nobody else fills the slots of a row, so publication is a plain store, and only the light half of an
+/// asymmetric fence; the writer pays for the heavy half. It looks at one cache line per thread instead
+/// of 512. A reader that has its row full uses the underlying lock. Rows come and go with threads: see
+/// [`Machine::reader_row`].
+#[derive(Debug)]
+pub struct Owned;
+
+/// What a writer waits when the heavy fence was refused (a filter was installed after the process had
+/// it granted), in nanoseconds: a store is visible to other processors long before.
+const UNFENCED_WAIT: u64 = 10_000_000;
+
+impl<M: Machine> Publish<M> for Owned {
+    const PREFIX: &'static str = "bravo-2d-";
+    const SUMMARY: &'static str = "biased locking, a row of slots per thread, over ";
+    const ATOMICS: u32 = 0;
+    const SOURCE: &'static str = "Dice and Kogan 2019, section 3 (BRAVO-2D)";
+
+    #[inline(always)]
+    fn publish(lock: usize) -> Option<&'static M::Usize> {
+        // Most threads read one lock at a time. Acquire: another thread may have emptied it.
+        let slot = M::reader_row()?.slots.iter().find(|slot| slot.load(Acquire) == 0)?;
+        slot.store(lock, Release);
+        // (B) Dekker pair with the writer's heavy fence: before that, our store is seen by its scan;
+        // after it, our next look sees its store to the bias.
+        M::light_fence();
+        Some(slot)
+    }
+
+    fn fence() {
+        // (B) A row that this does not show was linked later, so its readers see the bias off.
+        if !M::heavy_fence() {
+            let end = Deadline::after::<M>(UNFENCED_WAIT);
+            while !end.passed::<M>() {
+                M::doze(UNFENCED_WAIT);
+            }
+        }
+    }
+
+    #[inline]
+    fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+        M::reader_rows().is_none_or(|newest| newest.all_slots(each))
+    }
+
+    fn prepare() {
+        M::prepare_fences();
+    }
+}

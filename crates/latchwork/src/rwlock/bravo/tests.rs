@@ -1,0 +1,279 @@
+use super::super::pf_t::RawPfT;
+use super::bias::{Bernoulli, TICK, expired};
+use super::publish::mix32;
+use super::*;
+use crate::machine::ROW_SLOTS;
+use crate::rwlock::shfl_rw::RawShflRw;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+
+type Lock = RawBravo<Native, RawPfT<Native>>;
+type Read = <Lock as RawRwLock>::Read;
+
+/// A row of slots per thread.
+type RowLock = Rows<Native, RawShflRw<Native>>;
+
+const _: () = assert!(size_of::<Lock>() == 20 && Lock::USED_BYTES == 20);
+const _: () = assert!(RowLock::USED_BYTES == 20 && size_of::<RowLock>() == 24);
+
+/// The paper's N.
+const N: u64 = 9;
+
+fn inhibit(start: u64, now: u64) -> u32 {
+    <Guard as When>::revoked(start, now)
+}
+
+fn biased() -> Lock {
+    let lock = Lock::new_biased_in();
+    assert!(lock.is_biased());
+    lock
+}
+
+/// Reads through the table. Another test's lock may have the slot for a moment.
+fn read_fast(lock: &Lock) -> (Read, &'static AtomicUsize) {
+    loop {
+        match lock.read() {
+            token @ ReadToken::Fast(slot) => return (token, slot),
+            // SAFETY: the token is from the acquisition above.
+            token => unsafe { lock.unlock_read(token) },
+        }
+        assert!(lock.is_biased());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn readers_bias_a_new_lock_after_a_while() {
+    let lock = Lock::new();
+    for _ in 0..WARM_UP {
+        assert!(!lock.is_biased());
+        let token = lock.read();
+        assert!(matches!(token, ReadToken::Slow(())));
+        // SAFETY: the token is from the acquisition above.
+        unsafe { lock.unlock_read(token) };
+    }
+    assert!(lock.is_biased());
+}
+
+#[test]
+fn a_reader_of_a_biased_lock_is_in_the_table_and_not_in_the_lock() {
+    let lock = biased();
+    let (token, slot) = read_fast(&lock);
+    assert_eq!(slot.load(Relaxed), lock.address());
+    assert!(core::ptr::eq(slot, Hashed::slot::<Native>(lock.address())));
+    assert!(Native::visible_readers().iter().any(|entry| core::ptr::eq(entry, slot)));
+    assert!(!lock.lock.is_locked() && lock.is_locked());
+    // SAFETY: the token is from the acquisition above.
+    unsafe { lock.unlock_read(token) };
+    assert_ne!(slot.load(Relaxed), lock.address());
+    assert!(!lock.is_locked());
+}
+
+#[test]
+fn a_reader_whose_slot_is_taken_uses_the_lock() {
+    let lock = biased();
+    let (first, slot) = read_fast(&lock);
+    // The same thread hashes to the same slot.
+    for again in [lock.read(), lock.try_read().unwrap()] {
+        assert!(matches!(again, ReadToken::Slow(())));
+        assert!(lock.lock.is_locked());
+        // SAFETY: the token is from an acquisition above.
+        unsafe { lock.unlock_read(again) };
+    }
+    assert_eq!(slot.load(Relaxed), lock.address(), "the wrong acquisition was released");
+    assert!(!lock.lock.is_locked());
+    // SAFETY: the token is from the acquisition above.
+    unsafe { lock.unlock_read(first) };
+}
+
+#[test]
+fn a_writer_revokes_and_waits_for_readers_in_the_table() {
+    let lock = &biased();
+    let wrote = &AtomicBool::new(false);
+    let (token, _) = read_fast(lock);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.write();
+            wrote.store(true, Relaxed);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        while lock.is_biased() {
+            std::thread::yield_now();
+        }
+        // The bias is off, so newcomers queue up behind the writer in the underlying lock.
+        assert!(lock.try_read().is_none());
+        assert!(!wrote.load(Relaxed), "a writer did not wait for a reader in the table");
+        // SAFETY: the token is from the acquisition above.
+        unsafe { lock.unlock_read(token) };
+    });
+    assert!(wrote.load(Relaxed));
+    assert!(!lock.is_biased());
+    assert!(lock.bias.load(Relaxed) > BIASED, "no inhibition after a revocation");
+    assert!(!lock.is_locked());
+}
+
+#[test]
+fn a_writer_that_gives_up_restores_the_bias() {
+    let lock = biased();
+    let (token, _) = read_fast(&lock);
+    assert!(lock.try_write().is_none());
+    assert!(lock.is_biased());
+    assert!(lock.write_until(Deadline::after::<Native>(1_000_000)).is_none());
+    assert!(lock.is_biased() && !lock.lock.is_locked());
+    // SAFETY: the token is from the acquisition above.
+    unsafe { lock.unlock_read(token) };
+    assert!(lock.try_write().is_some());
+    assert!(!lock.is_biased());
+}
+
+#[test]
+fn a_slow_reader_restores_the_bias_when_the_time_has_come() {
+    let lock = Lock::new();
+    let now = Native::now(Clock::Monotonic);
+    // Enough that one of them looks at the clock.
+    let read = || {
+        for _ in 0..WARM_UP {
+            // SAFETY: the token is from the acquisition in the same expression.
+            unsafe { lock.unlock_read(lock.read()) };
+        }
+        lock.is_biased()
+    };
+    lock.bias.store(inhibit(0, now), Relaxed);
+    assert!(!read() && !read(), "set while inhibited");
+    lock.bias.store(inhibit(now - 2_000_000, now - 1_900_000), Relaxed);
+    assert!(read(), "not set after the inhibition");
+}
+
+/// A slow reader that is late with its count must not undo the bias: the next writer would not
+/// look for the readers in the table.
+#[test]
+fn late_counts_do_not_undo_the_bias() {
+    let lock = Lock::new_biased_in();
+    let now = Native::now(Clock::Monotonic);
+    for late in [0, WARM_UP - 1, inhibit(0, now), inhibit(now, now)] {
+        lock.step(late);
+        assert!(lock.is_biased());
+    }
+}
+
+#[test]
+fn inhibition_lasts_n_times_the_revocation() {
+    let tick = 1 << TICK;
+    for base in [1u64 << 45, (1 << 44) - 500_000, (1 << 44) - 1, (1 << 44) - 4 * tick, (1 << 44) + tick] {
+        for took in [0, 3_000, 5_000_000] {
+            let (end, inhibition) = (base + took, N * took);
+            let until = inhibit(base, end);
+            assert!(until > BIASED, "a time that means something else");
+            assert!(!expired(until, end));
+            assert!(!expired(until, (end + inhibition).saturating_sub(tick)));
+            assert!(expired(until, end + inhibition + (4 + u64::from(FIRST)) * tick));
+        }
+    }
+    // An hour's revocation inhibits for 68 seconds; time far ahead is time past.
+    let hour = 3_600_000_000_000;
+    let until = inhibit(0, hour);
+    assert!(!expired(until, hour + 60_000_000_000) && expired(until, hour + 70_000_000_000));
+    assert!(expired(until, hour - 100_000_000_000));
+}
+
+#[test]
+fn tokens_survive_as_words() {
+    let lock = biased();
+    let (token, slot) = read_fast(&lock);
+    let word = token.into_word();
+    assert!(word & 1 == 1);
+    // SAFETY: the word is a token's.
+    let token = unsafe { Read::from_word(word) };
+    assert!(matches!(token, ReadToken::Fast(back) if core::ptr::eq(back, slot)));
+    // SAFETY: the token is from the acquisition above.
+    unsafe { lock.unlock_read(token) };
+    assert!(!lock.is_locked());
+    // SAFETY: the word is a token's.
+    assert!(matches!(unsafe { Read::from_word(Read::Slow(()).into_word()) }, ReadToken::Slow(())));
+}
+
+#[test]
+fn it_is_described_after_the_lock_below() {
+    assert_eq!(Lock::INFO.name, "bravo-pf-t");
+    assert_eq!(RowLock::INFO.name, "bravo-2d-shfl-rw");
+    assert!(Lock::INFO.summary.ends_with(RawPfT::<Native>::INFO.summary));
+}
+
+#[test]
+fn the_hash_spreads_neighbours() {
+    let table = Native::visible_readers().len();
+    let mut used = std::vec![false; table];
+    // As many pairs as a quarter of the table: 16 threads, 64 locks in a row.
+    for thread in 0..16u64 {
+        for lock in 0..64u64 {
+            let key = (0x7f00_1234_5000 + lock * 64)
+                .wrapping_add((0x7f00_8000_0000u64 + thread * 0x80_1000).rotate_left(32));
+            used[mix32(key) as usize & (table - 1)] = true;
+        }
+    }
+    // Random throws would fill 906 of 4096.
+    let filled = used.iter().filter(|used| **used).count();
+    assert!(filled > 850, "{filled}");
+}
+
+/// As many locks as a row has slots are read through it, by a thread that reads one again too; the
+/// rest through the lock.
+#[test]
+fn a_thread_reads_through_its_row() {
+    let locks: [RowLock; 3] = core::array::from_fn(|_| RowLock::new_biased_in());
+    let before = Native::reader_row().unwrap().slots.iter().filter(|slot| slot.load(Relaxed) != 0).count();
+    assert_eq!(before, 0);
+    let tokens: std::vec::Vec<_> = (0..ROW_SLOTS).map(|i| (i % 3, locks[i % 3].read())).collect();
+    assert!(tokens.iter().all(|(_, token)| matches!(token, ReadToken::Fast(_))));
+    assert!(locks.iter().all(|lock| !lock.lock.is_locked() && lock.is_locked()));
+    let further = locks[0].try_read().unwrap();
+    assert!(matches!(further, ReadToken::Slow(())) && locks[0].lock.is_locked());
+    // SAFETY: the token is from the acquisition above.
+    unsafe { locks[0].unlock_read(further) };
+    for (i, token) in tokens {
+        assert!(locks[i].try_write().is_none());
+        // Also by another thread.
+        let word = token.into_word();
+        std::thread::scope(|scope| {
+            // SAFETY: the word is that of the token above, which nobody else uses.
+            scope.spawn(|| unsafe { locks[i].unlock_read(<RowLock as RawRwLock>::Read::from_word(word)) });
+        });
+    }
+    assert!(locks.iter().all(|lock| !lock.is_locked()));
+    assert!(Native::reader_row().unwrap().is_empty());
+}
+
+/// A reader that has exited without leaving is waited for, in a nap, until somebody leaves for it.
+#[test]
+fn a_writer_waits_for_a_reader_whose_thread_is_gone() {
+    let lock = &RowLock::new_biased_in();
+    let word = std::thread::scope(|scope| scope.spawn(|| lock.read().into_word()).join().unwrap());
+    assert!(lock.is_biased() && lock.try_write().is_none());
+    assert!(lock.write_until(Deadline::after::<Native>(3_000_000)).is_none());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        while lock.is_biased() {
+            std::thread::yield_now();
+        }
+        assert!(!writer.is_finished());
+        // SAFETY: the word is a token's that nobody else uses.
+        unsafe { lock.unlock_read(<RowLock as RawRwLock>::Read::from_word(word)) };
+    });
+    assert!(!lock.is_locked());
+}
+
+/// Without a guard the bias comes back soon, whatever its revocation cost.
+#[test]
+fn a_trial_brings_the_bias_back() {
+    let lock = RawBravo::<Native, RawShflRw<Native>, Owned, Bernoulli>::new_biased_in();
+    lock.bias.store(<Bernoulli as When>::revoked(0, u64::MAX), Relaxed);
+    for _ in 0..100_000 {
+        // SAFETY: the token is from the acquisition in the same expression.
+        unsafe { lock.unlock_read(lock.read()) };
+    }
+    assert!(lock.is_biased());
+}
