@@ -20,7 +20,7 @@ use crate::table::{REAL, Slot};
 use crate::{holds, place, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use latchwork::machine::{Machine, Native};
+use latchwork::machine::Native;
 use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
 /// The word of a normal object that needs nothing done: the current generation in the high half,

@@ -53,8 +53,6 @@ pub enum Mistake {
     NoLightFence,
     /// A thread's row of slots is linked when it is used for the second time.
     LateRow,
-    /// A thread that exits gives its row away although something is in it.
-    RowTooEarly,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
     /// `wake` wakes nobody.
@@ -207,11 +205,9 @@ impl Rows {
         let me = thread_number();
         let mut row = self.own.borrow()[me];
         if row.is_null() {
-            // SAFETY: rows live until the end of the execution.
-            let usable =
-                |row: *mut ReaderRow<Loom>| unsafe { mistake == Mistake::RowTooEarly || (*row).is_empty() };
             let left = self.left.borrow().clone();
-            let found = left.iter().position(|row| usable(*row));
+            // SAFETY: rows live until the end of the execution.
+            let found = left.iter().position(|row| unsafe { (**row).is_empty() });
             // Another thread may have been faster while this one looked.
             let reused = found.and_then(|i| {
                 let mut now = self.left.borrow_mut();
