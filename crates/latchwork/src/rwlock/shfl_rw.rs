@@ -69,6 +69,7 @@ const READY: u32 = 1;
 const PARKED: u32 = 2;
 const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
+const PARKED_TIMED: u32 = 5;
 
 /// Microseconds (of 1024 ns) for which newcomers may pass a head.
 pub const STEAL_BOUND: u32 = 500;
@@ -333,7 +334,11 @@ impl<M: Machine> RawShflRw<M> {
             walks = 0;
             let status = node.status.load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
-            let next = if late { ABANDONED } else { PARKED };
+            let next = match deadline {
+                None => PARKED,
+                Some(_) if late => ABANDONED,
+                Some(_) => PARKED_TIMED,
+            };
             // (R) as above, if it fails because we have become the head. Release: (D) pairs with
             // the swap in `leave` that finds ABANDONED and takes the node over.
             if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
@@ -342,8 +347,8 @@ impl<M: Machine> RawShflRw<M> {
             if late {
                 return false;
             }
-            while node.status.load(Relaxed) == PARKED {
-                if M::wait(&node.status, PARKED, deadline) == Wait::TimedOut {
+            while node.status.load(Relaxed) == next {
+                if M::wait(&node.status, next, deadline) == Wait::TimedOut {
                     break;
                 }
             }
@@ -468,7 +473,9 @@ impl<M: Machine> RawShflRw<M> {
                     self.word.fetch_or(PARKED_HEAD, Relaxed);
                     return;
                 }
-                PARKED => {
+                // The second is not moved: it may give up as the head too, and its node be another
+                // lock's by then.
+                PARKED | PARKED_TIMED => {
                     self.word.fetch_or(WAKING, Relaxed);
                     M::wake(status, 1);
                     return;
@@ -485,10 +492,13 @@ impl<M: Machine> RawShflRw<M> {
             if wakes == 0 {
                 return;
             }
-            if waiter.status.compare_exchange(PARKED, SPINNING, Relaxed, Relaxed).is_ok() {
-                M::wake(&raw const waiter.status, 1);
-                wakes -= 1;
-            } else if waiter.status.compare_exchange(WAITING, SPINNING, Relaxed, Relaxed).is_ok() {
+            let from = waiter.status.load(Relaxed);
+            if matches!(from, WAITING | PARKED | PARKED_TIMED)
+                && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
+            {
+                if from != WAITING {
+                    M::wake(&raw const waiter.status, 1);
+                }
                 wakes -= 1;
             }
         };
