@@ -20,8 +20,8 @@
 //! A check that cannot fail is worth nothing: [`twins`] are locks that are broken on purpose, each of
 //! which must be caught.
 //!
-//! It is a crate of its own, and not a module of the workloads, so that the library's own stress test
-//! can use it without what measuring needs.
+//! It is a crate of its own, and not a module of the workloads, because it shares nothing with them:
+//! whoever tests a lock builds it without what measuring needs.
 
 pub mod arena;
 pub mod chaos;

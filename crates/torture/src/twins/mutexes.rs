@@ -2,10 +2,10 @@
 
 use super::INFO;
 use crate::jitter::Jitter;
-use latchwork::machine::{Arith, Deadline, Machine, QNode, Word};
+use latchwork::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use latchwork::mutex::{Info, RawMutex, ticket::RawTicket};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 type M = Jitter;
 type U32 = <M as Machine>::U32;
@@ -38,12 +38,44 @@ unsafe impl RawMutex for ChecksThenActs {
         self.0.store(0, Release);
     }
     fn is_locked(&self) -> bool {
-        true
+        self.0.load(Relaxed) != 0
+    }
+}
+
+/// Waiters sleep, and nobody wakes them. On the native machine.
+pub struct ForgetsToWake(AtomicU32);
+
+// SAFETY: as above. Exclusion holds; it is progress that is broken.
+unsafe impl RawMutex for ForgetsToWake {
+    type Machine = Native;
+    type Token = ();
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        ForgetsToWake(AtomicU32::new(0))
+    }
+    fn lock(&self) {
+        while self.0.swap(1, Acquire) != 0 {
+            Native::wait(&self.0, 1, None);
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        (self.0.swap(1, Acquire) == 0).then_some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.0.store(0, Release);
+    }
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) != 0
     }
 }
 
 /// Hands the lock on before the section is over.
-pub struct UnlocksEarly(RawTicket<M>);
+pub struct UnlocksEarly {
+    lock: RawTicket<M>,
+    /// It knows what it should be.
+    inside: U32,
+}
 
 // SAFETY: as above.
 unsafe impl RawMutex for UnlocksEarly {
@@ -52,22 +84,26 @@ unsafe impl RawMutex for UnlocksEarly {
     const INFO: Info = INFO;
 
     fn new_in() -> Self {
-        UnlocksEarly(RawTicket::new_in())
+        UnlocksEarly { lock: RawTicket::new_in(), inside: U32::new(0) }
     }
     fn lock(&self) {
-        self.0.lock();
+        self.lock.lock();
         // SAFETY: acquired just now.
-        unsafe { self.0.unlock(()) };
+        unsafe { self.lock.unlock(()) };
+        self.inside.fetch_add(1, Relaxed);
     }
     fn try_lock(&self) -> Option<()> {
-        self.0.try_lock()?;
+        self.lock.try_lock()?;
         // SAFETY: acquired just now.
-        unsafe { self.0.unlock(()) };
+        unsafe { self.lock.unlock(()) };
+        self.inside.fetch_add(1, Relaxed);
         Some(())
     }
-    unsafe fn unlock(&self, (): ()) {}
+    unsafe fn unlock(&self, (): ()) {
+        self.inside.fetch_sub(1, Relaxed);
+    }
     fn is_locked(&self) -> bool {
-        true
+        self.inside.load(Relaxed) != 0
     }
 }
 
@@ -136,8 +172,8 @@ unsafe impl RawMutex for TouchesLate {
     }
 }
 
-/// An MCS lock with deadlines: a waiter that gives up takes its node home, while its predecessor still
-/// has it for the next in line.
+/// An MCS lock with deadlines: a waiter that gives up leaves its node in the queue, and its predecessor
+/// hands the lock to it.
 pub struct LeavesItsNode {
     tail: <M as Machine>::Ptr<QNode<M>>,
 }
@@ -156,9 +192,7 @@ impl LeavesItsNode {
             unsafe { (*before).next.store(node.as_ptr(), Release) };
             while M::spin_for(&node.status, Acquire, 64, |status| status == GRANTED).is_none() {
                 if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
-                    // SAFETY: the mistake.
-                    unsafe { M::release_node(node) };
-                    return None;
+                    return None; // not given back, lest it damage the pool that all locks share
                 }
                 M::yield_now();
             }

@@ -144,9 +144,9 @@ unsafe impl RawRwLock for LetsReadersInEarly {
         self.busy.store(0, SeqCst);
     }
     fn is_locked(&self) -> bool {
-        true
+        self.is_write_locked() || self.counted.readers.load(Relaxed) != 0
     }
     fn is_write_locked(&self) -> bool {
-        true
+        self.busy.load(Relaxed) != 0
     }
 }

@@ -1,12 +1,12 @@
-//! Every algorithm on real threads, under `latchwork-torture`: more threads than cores, coming and
-//! going, with short and sleeping sections, attempts and deadlines mixed in. What loom cannot do: the
-//! machine's real memory, the kernel's futex and `membarrier`, and time.
+//! Every algorithm of the library on real threads: more of them than cores, coming and going, with
+//! short and sleeping sections, attempts and deadlines mixed in. What loom cannot do: the machine's
+//! real memory, the kernel's futex and `membarrier`, and time.
 //!
 //! Each lock runs for about a second, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
 //! lock only (or several, separated by commas). A lock that stands still is named on stderr, and the
 //! process ends. `latchwork torture` does the same at length.
 
-#[path = "example/futex.rs"]
+#[path = "../../latchwork/tests/example/futex.rs"]
 mod example;
 
 use example::RawFutex;
