@@ -9,7 +9,7 @@
 //! It can also break one of its promises ([`Flaw`]), which a lock that relies on the promise must
 //! turn into something that the torture notices.
 
-use latchwork::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
+use latchwork::machine::{Arith, Clock, Deadline, Machine, Native, QNode, ReaderRow, Wait, Word};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -184,8 +184,8 @@ impl<const FLAW: u8> Arith<usize> for Slot<FLAW> {
 
 // SAFETY: with FLAW none, every operation is the native machine's, which keeps the promises; delays
 // before them change nothing. With another flaw it is unsafe on purpose, and what a lock over it
-// protects is only accessed volatilely. Nodes have the same layout on both machines: `QNode` is
-// `repr(C)`, and `Shaken` is transparent.
+// protects is only accessed volatilely. Nodes and rows have the same layout on both machines: they are
+// `repr(C)`, and `Shaken` and `Slot` are transparent.
 unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     type U8 = Shaken<AtomicU8>;
     type U32 = Shaken<AtomicU32>;
@@ -267,6 +267,10 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         Native::heavy_fence()
     }
 
+    fn prepare_fences() {
+        Native::prepare_fences();
+    }
+
     fn acquire_swap(word: &Self::U32, value: u32) -> u32 {
         shake();
         Native::acquire_swap(&word.0, value)
@@ -326,6 +330,24 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         // SAFETY: `Slot` and `Shaken` are transparent around the native word.
         unsafe { std::slice::from_raw_parts(table.as_ptr().cast(), table.len()) }
     }
+
+    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+        Native::reader_row().map(same_row)
+    }
+
+    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+        Native::reader_rows().map(same_row)
+    }
+
+    fn doze(nanos: u64) {
+        leave_if_abandoned();
+        Native::doze(nanos);
+    }
+}
+
+fn same_row<const FLAW: u8>(row: &'static ReaderRow<Native>) -> &'static ReaderRow<Jitter<FLAW>> {
+    // SAFETY: `ReaderRow` is `repr(C)`, and `Slot` and `Shaken` are transparent around native words.
+    unsafe { &*core::ptr::from_ref(row).cast() }
 }
 
 #[cfg(test)]
@@ -335,6 +357,7 @@ mod tests {
     use latchwork::mutex::shfl::RawShfl;
 
     const _: () = assert!(size_of::<QNode<Jitter>>() == size_of::<QNode<Native>>());
+    const _: () = assert!(size_of::<ReaderRow<Jitter>>() == size_of::<ReaderRow<Native>>());
     const _: () = assert!(size_of::<RawShfl<Jitter>>() == size_of::<RawShfl<Native>>());
 
     #[test]
