@@ -6,6 +6,9 @@
 //! the order of simulated time: **the simulated memory is sequentially consistent**. (What a weaker
 //! order would break is loom's to find.)
 //!
+//! A store to a line that is free goes on at once (it is in the store buffer); one to a busy line waits
+//! for its turn, as its place in the order is not known before.
+//!
 //! - *Who is next* at a busy line is [`Arbitration`]'s choice.
 //! - *Spinners* stand in the line's list and cost no events until a write wakes them all; each comes
 //!   back after a random part of a spin loop's turn, so in random order, pays for its new look, and
@@ -88,7 +91,6 @@ impl State {
     /// Asks for a line. `true`: served, and the thread's clock stands at the end of its service.
     #[inline]
     fn request(&mut self, id: u32, line: u32, kind: Kind, now: Time) -> bool {
-        self.note_operation(id);
         let who = self.requester(id);
         if let Some(service) = self.lines.hit(line, &who, kind, now) {
             self.finish(id, line, kind, now, service);

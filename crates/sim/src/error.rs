@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Error {
     /// The input is wrong: an unknown machine, a broken profile, too many threads. One line.
     Usage(String),
+    /// The operating system has not given what a simulation needs.
+    Resources(String),
     /// No thread can ever go on. One entry for each thread that has not finished: what it waits for.
     Deadlock {
         /// Simulated nanoseconds until then.
@@ -43,7 +45,7 @@ impl fmt::Display for Error {
             }
         };
         match self {
-            Error::Usage(message) => f.write_str(message),
+            Error::Usage(message) | Error::Resources(message) => f.write_str(message),
             Error::Deadlock { at_ns, waits } => {
                 write!(f, "deadlock after {at_ns} ns of simulated time")?;
                 list(f, waits)

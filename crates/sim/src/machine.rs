@@ -78,6 +78,7 @@ unsafe impl Machine for Sim {
             sim.with(|s| {
                 let pause = s.costs.pause;
                 s.me().time += pause * u64::from(spins);
+                s.note_attempt();
             });
         }
     }

@@ -189,7 +189,7 @@ impl Profile {
     /// `latchwork calibrate` has written), a shorthand such as `8x24` or `2x18x2` (sockets x cores
     /// x hardware threads, with the costs of `profiles/generic.toml`), or a TOML file.
     pub fn find(machine: &str) -> Result<Profile, Error> {
-        if let Some(profile) = built_in().find(|profile| profile.name == machine) {
+        if let Some(profile) = built_in().find(|profile| profile.name.eq_ignore_ascii_case(machine)) {
             return Ok(profile);
         }
         if machine == THIS_MACHINE {
@@ -384,12 +384,13 @@ fn shorthand(text: &str) -> Option<Shape> {
 fn unknown(machine: &str) -> String {
     let mut names = Profile::names();
     names.push(THIS_MACHINE.into());
-    let near = names
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(&machine.to_lowercase(), name), name))
-        .min()
-        .filter(|(distance, name)| distance * 2 < name.len());
-    let hint = near.map_or(String::new(), |(_, name)| format!(" (did you mean {name}?)"));
+    let typed = machine.to_lowercase();
+    let distance = |name: &String| strsim::damerau_levenshtein(&typed, name);
+    let near = names.iter().find(|name| typed.len() > 1 && name.starts_with(&typed)).or_else(|| {
+        let nearest = names.iter().min_by_key(|name| distance(name));
+        nearest.filter(|name| distance(name) * 2 < name.len())
+    });
+    let hint = near.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
     format!(
         "unknown machine {machine}{hint}: known are {}, a shorthand such as 8x24 (sockets x cores), or a .toml file",
         names.join(", ")
@@ -429,12 +430,14 @@ mod tests {
         let big = Profile::find("8x24").unwrap();
         assert_eq!((big.cpus(), big.topology.links), (192, Links::Cube));
         let small = Profile::find("2x18x2").unwrap();
+        assert_eq!(Profile::find("X5-2").unwrap().name, "x5-2");
         assert_eq!((small.cpus(), small.topology.links), (72, Links::Full));
     }
 
     #[test]
     fn bad_input_gets_one_clear_line() {
         assert!(message("x5_2").contains("did you mean x5-2?"));
+        assert!(message("epyc").contains("did you mean epyc-7742?"));
         assert!(message("cray").contains("known are x5-2, x5-4"));
         assert!(message("8x65").contains("520 CPUs: at most 512"));
         assert!(message("99999999999x99999999999").contains("at most 512"));

@@ -88,9 +88,8 @@ pub(crate) fn end() {
     });
 }
 
-pub(crate) fn take_stack() -> DefaultStack {
-    with(|r| r.stacks.pop())
-        .unwrap_or_else(|| DefaultStack::new(STACK).expect("no address space for another stack"))
+pub(crate) fn take_stack() -> std::io::Result<DefaultStack> {
+    with(|r| r.stacks.pop()).map_or_else(|| DefaultStack::new(STACK), Ok)
 }
 
 pub(crate) fn give_stack(stack: DefaultStack) {

@@ -224,7 +224,7 @@ impl State {
         self.thread(id).pending = Pending::Nothing;
         let syscall = self.costs.syscall;
         self.thread(id).time += syscall;
-        self.note_operation(id);
+        self.note_attempt();
         if self.cpus[self.threads[id as usize].cpu as usize].queue.is_empty() {
             return true;
         }
@@ -264,6 +264,7 @@ impl State {
     /// The running thread computes for `time`. `true`: done; `false`: suspend.
     pub(crate) fn compute(&mut self, time: Time) -> bool {
         let id = self.running;
+        self.me().idle.1 = 0;
         let busy = |cpu: usize| match self.cpus[cpu].current {
             NONE => false,
             other => self.threads[other as usize].phase == Phase::Running,

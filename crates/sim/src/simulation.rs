@@ -77,11 +77,11 @@ pub(crate) fn access(address: usize, kind: Kind) {
     }
 }
 
-/// Something in memory has changed.
+/// A write has changed something in memory, or not.
 #[inline]
-pub(crate) fn changed() {
+pub(crate) fn changed(something: bool) {
     if let Some(sim) = current() {
-        sim.with(|s| s.version += 1);
+        sim.with(|s| if something { s.version += 1 } else { s.note_attempt() });
     }
 }
 
@@ -115,7 +115,12 @@ pub fn run(
     }
     resources::begin();
     let simulation = Simulation { state: UnsafeCell::new(State::new(profile, options, bodies.len())) };
-    let mut coroutines: Vec<Body> = bodies.into_iter().map(|body| coroutine(&simulation, body)).collect();
+    let mut coroutines = Vec::with_capacity(bodies.len());
+    for body in bodies {
+        let stack = resources::take_stack()
+            .map_err(|error| Error::Resources(format!("no stack for another thread: {error}")))?;
+        coroutines.push(coroutine(&simulation, stack, body));
+    }
     let result = drive(&simulation, &mut coroutines);
     for mut coroutine in coroutines {
         if coroutine.started() && !coroutine.done() {
@@ -139,7 +144,7 @@ pub fn run(
     }
 }
 
-fn coroutine<'a>(simulation: &Simulation, body: Box<dyn FnOnce() + 'a>) -> Body {
+fn coroutine<'a>(simulation: &Simulation, stack: DefaultStack, body: Box<dyn FnOnce() + 'a>) -> Body {
     let simulation: *const Simulation = simulation;
     let run = move |yielder: &Yielder, ()| {
         // SAFETY: coroutines are only resumed by `drive`, which borrows the simulation.
@@ -148,7 +153,7 @@ fn coroutine<'a>(simulation: &Simulation, body: Box<dyn FnOnce() + 'a>) -> Body 
     };
     // SAFETY: what `body` borrows outlives `run`, which resumes the coroutine, and drops or resets it
     // before it returns.
-    unsafe { Coroutine::with_stack_unchecked(resources::take_stack(), run) }
+    unsafe { Coroutine::with_stack_unchecked(stack, run) }
 }
 
 /// Why the loop ended early.
@@ -191,7 +196,10 @@ fn drive(simulation: &Simulation, coroutines: &mut [Body]) -> Result<(), Stop> {
             Action::Look(id, look) => {
                 // SAFETY: the predicate is on the stack of a coroutine that is suspended until it has
                 // been satisfied or given up.
-                let done = unsafe { (*look)() };
+                let done = match catch_unwind(AssertUnwindSafe(|| unsafe { (*look)() })) {
+                    Ok(done) => done,
+                    Err(payload) => return Err(Stop::Panic(payload)),
+                };
                 simulation.with(|s| s.looked(id, done).unwrap_or_else(|| s.step()))
             }
         };

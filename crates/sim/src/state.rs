@@ -66,7 +66,7 @@ pub(crate) struct Thread {
     pub(crate) timer: u32,
     /// It can only go on if another thread writes or wakes.
     pub(crate) dormant: bool,
-    /// Operations since anything in memory changed, and which change that was.
+    /// Attempts since anything in memory changed, and which change that was.
     pub(crate) idle: (u64, u32),
     /// How its sleep ended.
     pub(crate) outcome: Wait,
@@ -159,8 +159,9 @@ pub(crate) enum Action {
     Fail(Error),
 }
 
-/// Operations without any change in memory after which a thread counts as going round in circles.
-const IN_CIRCLES: u32 = 50_000;
+/// Pauses, yields and attempts without any change in memory after which a thread counts as going round in
+/// circles.
+const IN_CIRCLES: u32 = 10_000;
 
 /// The state of a simulation.
 pub(crate) struct State {
@@ -333,11 +334,13 @@ impl State {
         Error::Deadlock { at_ns: now / NS, waits: self.waits() }
     }
 
-    /// Notices threads that go round in circles: they look, try and pause, and nothing changes.
+    /// The running thread has paused, yielded, or tried something in vain. Notices threads that go
+    /// round in circles: all do nothing else, and nothing changes. Plain loads do not count (a long scan
+    /// is no circle), and looking at the clock and computing start the count again.
     #[inline]
-    pub(crate) fn note_operation(&mut self, id: u32) {
+    pub(crate) fn note_attempt(&mut self) {
         let version = self.version;
-        let thread = self.thread(id);
+        let thread = self.me();
         if thread.idle.0 != version {
             thread.idle = (version, 0);
             return;
@@ -356,6 +359,7 @@ impl State {
         });
         if stuck.count() == self.unfinished && self.failure.is_none() {
             self.failure = Some(self.deadlock());
+            self.me().attention = 0; // back to the loop over the events
         }
     }
 

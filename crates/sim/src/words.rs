@@ -37,9 +37,7 @@ macro_rules! word {
                 let old = self.0.load(Relaxed);
                 let new = with(old);
                 self.0.store(new, Relaxed);
-                if new != old {
-                    changed();
-                }
+                changed(new != old);
                 old
             }
         }
@@ -56,9 +54,7 @@ macro_rules! word {
             #[inline]
             fn store(&self, value: $t, order: Ordering) {
                 access(address(self), store_kind(order));
-                if self.0.load(Relaxed) != value {
-                    changed();
-                }
+                changed(self.0.load(Relaxed) != value);
                 self.0.store(value, Relaxed);
             }
             #[inline]
@@ -129,7 +125,7 @@ impl U32 {
         access(address(self), Kind::Update);
         let left = self.0.load(Relaxed).wrapping_sub(1);
         self.0.store(left, Relaxed);
-        changed();
+        changed(true);
         (left as i32) < 0
     }
 }

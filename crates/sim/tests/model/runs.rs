@@ -158,6 +158,33 @@ fn a_deadlock_of_spinners_that_share_a_processor() {
 }
 
 #[test]
+fn a_long_scan_is_no_deadlock() {
+    let words: Vec<Line> = (0..64).map(|_| line()).collect();
+    let scan = || (0..1000).for_each(|_| words.iter().for_each(|word| ignore(load(word))));
+    let report = play(&machine((1, 1, 2, 1)), &exact(), vec![&scan, &scan]);
+    assert_eq!(report.total.accesses, 2 * 64_000);
+}
+
+#[test]
+fn a_predicate_that_panics() {
+    let x = line();
+    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        play(
+            &machine((1, 1, 2, 1)),
+            &exact(),
+            vec![
+                &|| {
+                    work(100);
+                    store(&x);
+                },
+                &|| ignore(Sim::spin_until(&x.0, Relaxed, |value| value != 0 && panic!("on purpose"))),
+            ],
+        )
+    }));
+    assert_eq!(run.unwrap_err().downcast_ref::<&str>(), Some(&"on purpose"));
+}
+
+#[test]
 fn a_time_limit() {
     let options = Options { limit_ns: 1_000_000, ..exact() };
     let error = error(
