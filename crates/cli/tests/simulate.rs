@@ -18,12 +18,14 @@ fn rate(point: &Value) -> f64 {
 }
 
 #[test]
-fn every_workload_runs_under_every_lock() {
+fn every_workload_runs_under_every_lock_and_is_the_same_twice() {
     for info in latchwork_workloads::registry::all() {
         // The debug build has its limits.
         let small: &[&str] = if info.name == "lock-per-node" { &["--set", "nodes=500"] } else { &[] };
         let what = [info.name, "--machine", "2x4", "--locks", "all", "--threads", "5"];
         let document = simulate(&[&what[..], small].concat());
+        // Whatever address the system gave to the process and its memory.
+        assert!(document["points"] == simulate(&[&what[..], small].concat())["points"], "{}", info.name);
         let mut expected = 0;
         latchwork::registry::for_each(|entry| expected += usize::from(info.locks.includes(entry.kind)));
         let points = document["points"].as_array().unwrap();

@@ -6,6 +6,7 @@
 //!
 //! 32 KiB a lock: not one to use.
 
+use crate::data::Array;
 use crate::lock::Lock;
 use latchwork::machine::{Clock, Machine, Word};
 use latchwork::rwlock::RawRwLock;
@@ -21,7 +22,7 @@ pub struct PrivateBravo<R: RawRwLock> {
     lock: R,
     biased: <R::Machine as Machine>::U32,
     inhibited_until: <R::Machine as Machine>::U64,
-    readers: Box<[<R::Machine as Machine>::Usize]>,
+    readers: Array<<R::Machine as Machine>::Usize>,
 }
 
 impl<R: RawRwLock> PrivateBravo<R> {
@@ -37,7 +38,7 @@ impl<R: RawRwLock> PrivateBravo<R> {
         let start = R::Machine::now(Clock::Monotonic);
         // (A) pairs with (B): either the reader sees no bias, or we see the reader.
         self.biased.swap(0, SeqCst);
-        for slot in &self.readers {
+        for slot in self.readers.iter() {
             if slot.load(SeqCst) != 0 {
                 R::Machine::spin_until(slot, Acquire, |reader| reader == 0);
             }
@@ -82,7 +83,7 @@ impl<R: RawRwLock> Lock for PrivateBravo<R> {
     const SHARED: bool = true;
 
     fn new() -> Self {
-        let readers = (0..SLOTS).map(|_| Word::new(0)).collect();
+        let readers = Array::new(SLOTS, || Word::new(0));
         PrivateBravo { lock: R::new_in(), biased: Word::new(0), inhibited_until: Word::new(0), readers }
     }
 

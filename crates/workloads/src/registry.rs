@@ -133,6 +133,10 @@ impl Point<'_> {
         }
         impl<S: Stage, L: Lock<Machine = S::Machine>> Visitor for Find<'_, S, L> {
             fn workload<W: Workload>(&mut self) {
+                // A constant: what cannot be is not compiled.
+                if const { !W::INFO.locks.allows(L::SHARED) } {
+                    return;
+                }
                 if W::INFO.name == self.point.workload {
                     let workload = W::new(self.point.settings);
                     self.result = Some(workload.run::<S, L>(self.stage, self.point.threads));

@@ -61,9 +61,14 @@ pub enum Locks {
 impl Locks {
     /// Whether a lock of this kind is among them.
     pub fn includes(self, kind: Kind) -> bool {
+        self.allows(kind == Kind::RwLock)
+    }
+
+    /// Whether a lock is among them that lets readers in together, or one that does not.
+    pub const fn allows(self, shared: bool) -> bool {
         match self {
-            Locks::Mutex => kind == Kind::Mutex,
-            Locks::RwLock => kind == Kind::RwLock,
+            Locks::Mutex => !shared,
+            Locks::RwLock => shared,
             Locks::Both => true,
         }
     }

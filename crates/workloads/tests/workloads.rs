@@ -89,14 +89,14 @@ fn what_is_not_there_is_said() {
     assert!(point.run_named(&stage(1, Placement::Free), "shfl", Kind::Mutex).is_err());
 }
 
-/// Lets everybody in.
-struct Open;
+/// Lets everybody in, as a mutex or as a reader-writer lock.
+struct Open<const SHARED: bool>;
 
-impl Lock for Open {
+impl<const SHARED: bool> Lock for Open<SHARED> {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = ();
-    const SHARED: bool = true;
+    const SHARED: bool = SHARED;
     fn new() -> Self {
         Open
     }
@@ -153,14 +153,14 @@ fn must_catch<L: Lock<Machine = Native>>(workload: &str, set: &[(&str, &str)]) {
 
 #[test]
 fn a_lock_that_excludes_nobody_is_caught() {
-    must_catch::<Open>("counter", &[]);
-    must_catch::<Open>("oversubscribe", &[]);
-    must_catch::<Open>("hash-table", &[("writes", "1"), ("keys", "4")]);
-    must_catch::<Open>("readrandom", &[]);
-    must_catch::<Open>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
-    must_catch::<Open>("locktorture", &[("writers", "4")]);
-    must_catch::<Open>("rwbench", &[("writes", "1/2")]);
-    must_catch::<Open>("mmap", &[("hold", "0ns"), ("gap", "0ns")]);
+    must_catch::<Open<false>>("counter", &[]);
+    must_catch::<Open<false>>("oversubscribe", &[]);
+    must_catch::<Open<false>>("hash-table", &[("writes", "1"), ("keys", "4")]);
+    must_catch::<Open<false>>("readrandom", &[]);
+    must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
+    must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
+    must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
+    must_catch::<Open<true>>("mmap", &[("hold", "0ns"), ("gap", "0ns")]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Each thread has a mapping of its own (as in will-it-scale), found through a tree of two levels
 //! that all share. Mapping and unmapping are writes, a page fault is a read.
 
-use crate::data::{Cell, Line, cells};
+use crate::data::{Array, Cell, Line, cells};
 use crate::lock::Lock;
 use crate::stage::Stage;
 use crate::thread::Thread;
@@ -19,7 +19,7 @@ pub(super) struct AddressSpace<M: Machine, L> {
     totals: Line<[Cell<M>; 2]>,
     /// Pages of each thread's mapping; 0 is none.
     inner: Box<[Line<Cell<M>>]>,
-    leaves: Box<[Cell<M>]>,
+    leaves: Array<Cell<M>>,
 }
 
 impl<M: Machine, L: Lock<Machine = M>> AddressSpace<M, L> {

@@ -8,7 +8,7 @@
 //! is there. The table is small: in the paper's runs of 30 seconds any table is in the caches, in a
 //! simulated millisecond only a small one is.
 
-use crate::data::{Cell, Line, cells};
+use crate::data::{Array, Cell, Line, cells};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
@@ -25,9 +25,9 @@ pub struct HashTable {
 
 struct Table<M: Machine> {
     /// The first key of each chain, plus one; 0 ends a chain.
-    heads: Box<[Cell<M>]>,
+    heads: Array<Cell<M>>,
     /// Each key's successor, likewise, and how often it was inserted or removed.
-    nodes: Box<[(Cell<M>, Cell<M>)]>,
+    nodes: Array<[Cell<M>; 2]>,
     /// Keys in the table.
     count: Cell<M>,
 }
@@ -35,7 +35,7 @@ struct Table<M: Machine> {
 impl<M: Machine> Table<M> {
     /// With every other key.
     fn new(keys: usize, buckets: usize) -> Self {
-        let nodes = (0..keys).map(|_| (Cell::new(0), Cell::new(0))).collect();
+        let nodes = Array::new(keys, || [Cell::new(0), Cell::new(0)]);
         let table = Table { heads: cells(buckets), nodes, count: Cell::new(0) };
         for key in (0..keys).step_by(2) {
             table.toggle(key);
@@ -55,7 +55,7 @@ impl<M: Machine> Table<M> {
             if found == key {
                 return Ok(true);
             }
-            at = self.nodes[found].0.get();
+            at = self.nodes[found][0].get();
         }
         Err(format!("the chain of bucket {bucket} has no end"))
     }
@@ -67,25 +67,25 @@ impl<M: Machine> Table<M> {
         // Bounded, so that even a broken lock lets us come to an end.
         for _ in 0..=self.nodes.len() {
             let Some(found) = (link.get() as usize).checked_sub(1) else { break };
-            let next = &self.nodes[found].0;
+            let next = &self.nodes[found][0];
             if found == key {
                 link.set(next.get());
-                self.nodes[key].1.add(1);
+                self.nodes[key][1].add(1);
                 self.count.set(self.count.get().wrapping_sub(1));
                 return;
             }
             link = next;
         }
-        self.nodes[key].0.set(head.get());
+        self.nodes[key][0].set(head.get());
         head.set(key as u64 + 1);
-        self.nodes[key].1.add(1);
+        self.nodes[key][1].add(1);
         self.count.add(1);
     }
 
     /// Writes made, if the table is consistent.
     fn check(&self) -> Result<u64, String> {
         let (mut present, mut toggles) = (0, 0);
-        for (key, (_, toggled)) in self.nodes.iter().enumerate() {
+        for (key, [_, toggled]) in self.nodes.iter().enumerate() {
             let here = self.contains(key)?;
             // An odd number of writes leaves the key in.
             if here != (toggled.get() % 2 == 1) {

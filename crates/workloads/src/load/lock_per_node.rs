@@ -7,7 +7,7 @@
 //! Threads change random nodes, each under its own lock. There is hardly any contention: what counts
 //! is how much memory the locks take, and so how many nodes the caches hold.
 
-use crate::data::Cell;
+use crate::data::{Array, Cell};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
@@ -62,8 +62,8 @@ impl Workload for LockPerNode {
         stage: &S,
         threads: usize,
     ) -> Result<Measured, String> {
-        let new = |_| Node::<S::Machine, L> { lock: L::new(), changes: Cell::new(0) };
-        let nodes: Box<[_]> = (0..self.nodes).map(new).collect();
+        let new = || Node::<S::Machine, L> { lock: L::new(), changes: Cell::new(0) };
+        let nodes = Array::new(self.nodes, new);
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {
                 let number = thread.below(self.nodes as u64) as usize;

@@ -6,7 +6,7 @@
 //! there, so that the result can be checked.
 
 use super::address_space::AddressSpace;
-use crate::data::{Cell, Line, cells};
+use crate::data::{Array, Cell, Line, cells};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
@@ -40,9 +40,9 @@ struct Job<M: Machine, L> {
     /// Tasks handed out.
     next: Line<M::U64>,
     /// Each thread's counts of each word, one thread's after the other's.
-    tables: Box<[Cell<M>]>,
+    tables: Array<Cell<M>>,
     /// The result.
-    counts: Box<[Cell<M>]>,
+    counts: Array<Cell<M>>,
     arrived: Line<M::U64>,
     /// How often all have met.
     met: Line<M::U64>,
@@ -156,11 +156,12 @@ impl MapReduce {
         let from = thread.index * VOCABULARY / threads;
         let to = (thread.index + 1) * VOCABULARY / threads;
         for word in from..to {
-            for table in job.tables.chunks(VOCABULARY) {
-                let count = table[word].get();
+            for thread in 0..threads {
+                let cell = &job.tables[thread * VOCABULARY + word];
+                let count = cell.get();
                 if count > 0 {
                     job.counts[word].add(count);
-                    table[word].set(0);
+                    cell.set(0);
                 }
             }
         }
