@@ -2,7 +2,7 @@
 
 use crate::events::NS;
 use crate::lines::Kind;
-use crate::simulation::{access, current, inside, spin};
+use crate::simulation::{access, await_tears, current, inside, spin};
 use crate::words::{Ptr, U8, U32, U64, Usize};
 use crate::{futex, resources};
 use latchwork::machine::{Clock, Deadline, Machine, QNode, Wait, Word};
@@ -115,6 +115,7 @@ unsafe impl Machine for Sim {
                 s.me().time += syscall;
             });
             access(MEMBARRIER, Kind::Rmw);
+            await_tears(sim);
             sim.with(|s| s.membarrier());
         }
         true

@@ -85,6 +85,25 @@ pub(crate) fn changed(something: bool) {
     }
 }
 
+/// With an adversary, now and then: lets others run between the two halves of an instruction that is not
+/// atomic.
+#[inline]
+pub(crate) fn tear() {
+    if let Some(sim) = current()
+        && sim.with(State::begin_tear)
+    {
+        sim.suspend();
+        sim.with(|s| s.me().torn = false);
+    }
+}
+
+/// Waits until no thread is in the middle of an instruction: an interrupt falls between two.
+pub(crate) fn await_tears(sim: &Simulation) {
+    while sim.with(State::await_tear) {
+        sim.suspend();
+    }
+}
+
 /// Runs `bodies`, each as a thread of the simulated machine (number `i` is thread `i`), until all have
 /// returned.
 ///

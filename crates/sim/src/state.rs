@@ -47,6 +47,8 @@ pub(crate) struct Thread {
     pub(crate) drained: Time,
     /// From when on the scheduler wants to see it (see `scheduler.rs`).
     pub(crate) attention: Time,
+    /// It is in the middle of an instruction, and others see that.
+    pub(crate) torn: bool,
     /// Interrupts that it has to serve.
     pub(crate) interrupted: Time,
     /// When the adversary strikes.
@@ -92,6 +94,7 @@ impl Thread {
             cpu: 0,
             drained: 0,
             attention: NEVER,
+            torn: false,
             interrupted: 0,
             strike,
             pending: Pending::Nothing,

@@ -5,7 +5,7 @@
 //! simulation one thread runs at a time.
 
 use crate::lines::Kind;
-use crate::simulation::{access, changed};
+use crate::simulation::{access, changed, tear};
 use latchwork::machine::{Arith, Word};
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -118,12 +118,13 @@ arith!(U64, u64);
 arith!(Usize, usize);
 
 impl U32 {
-    /// `Machine::release_dec`: a decrement that is not atomic on the real machine. Here it is one
-    /// access, and not interrupted: a heavy fence comes before or after it.
+    /// `Machine::release_dec`: a load and a store. With an adversary, other threads' writes come in
+    /// between, and are lost; but a heavy fence never does.
     #[inline]
     pub(crate) fn release_dec(&self) -> bool {
         access(address(self), Kind::Update);
         let left = self.0.load(Relaxed).wrapping_sub(1);
+        tear();
         self.0.store(left, Relaxed);
         changed(true);
         (left as i32) < 0

@@ -70,6 +70,51 @@ unsafe impl RawMutex for DropsWakes {
     }
 }
 
+/// A lock whose unlock is the decrement that is not atomic: right with the heavy fence between announcing
+/// oneself and looking again, wrong without.
+pub struct Parks<const FENCE: bool>(U32);
+
+const LOCKED: u32 = 1;
+const PARKED: u32 = 1 << 31;
+
+// SAFETY: excludes; without the fence a waiter may sleep for ever.
+unsafe impl<const FENCE: bool> RawMutex for Parks<FENCE> {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        Parks(U32::new(0))
+    }
+    fn lock(&self) {
+        // Whoever has slept takes the lock with PARKED: others may still sleep.
+        let mut take = LOCKED;
+        while self.0.swap(take, Acquire) & LOCKED != 0 {
+            take = LOCKED | PARKED;
+            if self.0.fetch_or(PARKED, Relaxed) & LOCKED == 0 {
+                continue;
+            }
+            if FENCE {
+                assert!(Sim::heavy_fence());
+            }
+            if self.0.load(Relaxed) == LOCKED | PARKED {
+                Sim::wait(&self.0, LOCKED | PARKED, None);
+            }
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        self.0.compare_exchange(0, LOCKED, Acquire, Relaxed).ok().map(drop)
+    }
+    unsafe fn unlock(&self, (): ()) {
+        if Sim::release_dec(&self.0) {
+            self.0.fetch_and(!PARKED, Relaxed);
+            Sim::wake(&raw const self.0, u32::MAX);
+        }
+    }
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) & LOCKED != 0
+    }
+}
+
 /// A ticket lock whose every tenth unlock does not serve the next.
 pub struct ForgetsToGrant {
     next: U32,

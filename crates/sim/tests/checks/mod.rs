@@ -51,6 +51,11 @@ pub struct Outcome {
 struct Padded<T>(T);
 
 impl Scene {
+    /// A crowd, and threads stopped at random.
+    pub fn stormy(seed: u64) -> Scene {
+        Scene { machine: "2x3", threads: 6, rounds: 25, adversary: true, seed }
+    }
+
     fn run<L>(&self, lock: &Padded<L>, body: &dyn Fn(u64)) -> Result<Report, Error> {
         let mut options = Options { seed: self.seed, limit_ns: 2_000_000_000, ..Options::default() };
         options.label(&lock.0, "lock");

@@ -176,3 +176,40 @@ fn the_clock_and_pauses_take_time() {
         }],
     );
 }
+
+#[test]
+fn the_adversary_stops_holders_and_others() {
+    use latchwork_sim::{Adversary, acquired, released};
+    let only =
+        Adversary { every_ns: u64::MAX / 1_000_000, holder: 0.0, stop_ns: 10_000, spurious: 0.0, torn: 0.0 };
+    let stops = |adversary| {
+        let body = || {
+            for _ in 0..10 {
+                acquired(0);
+                work(2000);
+                released(0);
+                work(2000);
+            }
+        };
+        let options = Options { adversary: Some(adversary), ..exact() };
+        play(&machine((1, 1, 1, 1)), &options, vec![&body]).total.preemptions
+    };
+    assert_eq!(stops(only), 0);
+    assert_eq!(stops(Adversary { holder: 1.0, ..only }), 10, "once in each section");
+    let some = stops(Adversary { every_ns: 2000, ..only });
+    assert!((8..40).contains(&some), "{some} stops in 40 microseconds, one in 2 on average");
+}
+
+#[test]
+fn waits_that_return_for_no_reason() {
+    use latchwork_sim::Adversary;
+    let x = word();
+    let adversary = Some(Adversary { spurious: 1.0, ..Adversary::default() });
+    play(
+        &machine((1, 1, 1, 1)),
+        &Options { adversary, ..exact() },
+        vec![&|| {
+            assert_eq!(Sim::wait(&x.0, 0, None), Wait::Woken);
+        }],
+    );
+}
