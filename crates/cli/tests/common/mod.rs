@@ -3,12 +3,22 @@
 // Each test file is a program of its own, and none uses all of this.
 #![allow(dead_code)]
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The command that was just built.
+/// The command that was just built. Ctrl-C ends it, also where the tests run in the background of a
+/// shell that ignores it.
 pub fn latchwork() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_latchwork"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_latchwork"));
+    let heed = || {
+        // SAFETY: may be called between fork and exec.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure calls nothing else.
+    unsafe { command.pre_exec(heed) };
+    command
 }
 
 /// A run of it.
