@@ -44,7 +44,7 @@
 //! uncontended pair: 1. In a process without a second thread: 0.
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 1024 in a row.
 
-use super::shuffle::{NumaPolicy, Policy, may_shuffle, shuffle};
+use super::shuffle::{NumaPolicy, Policy, is_shuffler, may_start, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
 use core::marker::PhantomData;
@@ -282,7 +282,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
                 return true;
             }
-            if walks < M::patience(WALKS) && may_shuffle::<M, P>(node, false) {
+            if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
                 walks += 1;
                 self.shuffle(node, || node.status.load(Relaxed) == READY);
                 continue;
@@ -323,7 +323,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
         loop {
-            if may_shuffle::<M, P>(node, true) {
+            if may_start::<M, P>(node) {
                 self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
             }
             let word = self.word.load(Relaxed);
@@ -446,7 +446,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, P>(node, stop, grouped, abandoned);
+        shuffle::<M, P>(node, false, stop, grouped, abandoned);
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Lock: `word` FREE -> HELD (a swap by a stealer or the head) -> FREE (a store by the holder);
 //! `no_stealing` 0 -> 1 (who finds the queue empty) -> 0 (who leaves it empty).
+//! `shuffling` 0 -> 1 (a head) -> 0 (the shuffler, after a full batch or with nobody behind it).
 //! Node: WAITING -> READY, by the previous head.
 //! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 1.
 //! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer can pass
@@ -18,7 +19,7 @@
 //!
 //! A timed acquisition polls outside the queue, and may be passed over.
 
-use super::shuffle::{NumaPolicy, Policy, hand_on, may_shuffle, shuffle};
+use super::shuffle::{NumaPolicy, Policy, hand_on, is_shuffler, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -38,6 +39,8 @@ const LOOKS: u32 = 64;
 pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
     word: M::U32,
     no_stealing: M::U8,
+    /// Whether there is a shuffler.
+    shuffling: M::U8,
     tail: M::Ptr<QNode<M>>,
     policy: PhantomData<P>,
 }
@@ -48,6 +51,7 @@ impl<P> RawShflSpin<Native, P> {
         RawShflSpin {
             word: AtomicU32::new(FREE),
             no_stealing: AtomicU8::new(0),
+            shuffling: AtomicU8::new(0),
             tail: AtomicPtr::new(null_mut()),
             policy: PhantomData,
         }
@@ -88,7 +92,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             self.wait_for_head(&node);
         }
         // The head does not walk: that would be on the way from one holder to the next.
-        let mut shuffler = may_shuffle::<M, P>(&node, true);
+        let mut shuffler = is_shuffler::<M, P>(&node) || self.may_start();
         while !self.try_word() {
             let next = node.next.load(Acquire); // (Q)
             if shuffler && !next.is_null() {
@@ -103,13 +107,30 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         self.leave(&node, shuffler);
     }
 
+    /// Whether the head may start shuffling: then it is, or makes another, the shuffler.
+    fn may_start(&self) -> bool {
+        // (T) pairs with the end of shuffling in `wait_for_head`.
+        let may = P::applies::<M>() && self.shuffling.load(Acquire) == 0;
+        if may {
+            self.shuffling.store(1, Relaxed);
+        }
+        may
+    }
+
     fn wait_for_head(&self, node: &QNode<M>) {
-        // (R) pairs with the hand-over in `leave`. Between looks, see whether we are the shuffler.
         let head = || node.status.load(Relaxed) == READY;
-        while M::spin_for(&node.status, Acquire, LOOKS, |status| status == READY).is_none() {
-            M::yield_now();
-            if may_shuffle::<M, P>(node, false) {
-                shuffle::<M, P>(node, head, |_| (), |_| false);
+        let mut idle = true;
+        loop {
+            // (R) pairs with the hand-over in `leave`.
+            match M::spin_for(&node.status, Acquire, LOOKS, |status| {
+                status == READY || idle && node.shuffler.load(Relaxed) != 0
+            }) {
+                Some(READY) => return,
+                Some(_) => idle = false, // called; later walks after each so many looks
+                None => M::yield_now(),
+            }
+            if is_shuffler::<M, P>(node) && !shuffle::<M, P>(node, true, head, |_| (), |_| false) {
+                self.shuffling.store(0, Release); // (T) our walk is over before another starts
             }
         }
     }
@@ -118,6 +139,9 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     fn leave(&self, node: &QNode<M>, shuffler: bool) {
         let mut next = node.next.load(Acquire); // (Q)
         if next.is_null() {
+            if shuffler {
+                self.shuffling.store(0, Relaxed); // (C) known to the next head, if the queue is empty
+            }
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
                 // A newcomer that queued since has set it, or is about to: then it stays cleared
                 // for one round, and somebody may steal once more.
@@ -129,6 +153,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         // SAFETY: a waiter's node stays at least until it is READY.
         let next = unsafe { &*next };
         if shuffler {
+            self.shuffling.store(1, Relaxed);
             hand_on(next);
         }
         // (R) the queue as the walks left it.
@@ -155,6 +180,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
         RawShflSpin {
             word: M::U32::new(FREE),
             no_stealing: M::U8::new(0),
+            shuffling: M::U8::new(0),
             tail: M::Ptr::new(null_mut()),
             policy: PhantomData,
         }

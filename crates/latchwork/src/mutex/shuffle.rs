@@ -8,10 +8,10 @@
 //!
 //! 1. *The successor of the lock holder keeps its position.* A walk starts behind the shuffler, and
 //!    the shuffler is the head of the queue or stands behind it.
-//! 2. *There is one shuffler.* A head whose `batch` is 0 starts; whoever a shuffler has grouped has
-//!    a nonzero `batch` and walks only if its `shuffler` flag is set, and that is set on one waiter,
-//!    the last of the run. The waiters between two shufflers are all grouped, so no second head
-//!    with `batch` 0 can appear before the run has passed.
+//! 2. *There is one shuffler.* The `shuffler` flag is set on one waiter at most, and handed from one to
+//!    another behind it. A head starts if it knows that there is no other; [`may_start`] is the paper's
+//!    way to know: its `batch` is 0, while whoever a shuffler has grouped has a nonzero one, and the
+//!    waiters between two shufflers are all grouped. (Non-blocking ShflLock keeps a flag in the lock.)
 //! 3. *Only the head starts shuffling.* By the same rule.
 //! 4. *A shuffler may pass the role to one of its successors.* To the last waiter of its run; a head
 //!    that will have the lock before it gets anywhere, to the next waiter ([`hand_on`]).
@@ -78,10 +78,15 @@ impl Policy for NoPolicy {
     }
 }
 
-/// Whether the head may start, or a waiter was told to go on.
-pub(crate) fn may_shuffle<M: Machine, P: Policy>(node: &QNode<M>, head: bool) -> bool {
+/// Whether `node` was told to go on.
+pub(crate) fn is_shuffler<M: Machine, P: Policy>(node: &QNode<M>) -> bool {
     // (S) pairs with the hand-on at the end of `shuffle`.
-    P::applies::<M>() && (node.shuffler.load(Acquire) != 0 || head && node.batch.load(Relaxed) == 0)
+    P::applies::<M>() && node.shuffler.load(Acquire) != 0
+}
+
+/// Whether `node` was told to go on or may, as the head, start.
+pub(crate) fn may_start<M: Machine, P: Policy>(node: &QNode<M>) -> bool {
+    is_shuffler::<M, P>(node) || P::applies::<M>() && node.batch.load(Relaxed) == 0
 }
 
 /// Makes `next` the shuffler, in the place of one that stands in front of it and will not walk any more.
@@ -92,24 +97,30 @@ pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
 /// One walk of the shuffler `node`.
 ///
 /// `stop` is asked after each waiter and ends the walk: the lock is free, or the shuffler has
-/// become the head. `grouped` is called with each waiter that joined the run. `abandoned` says
+/// become the head. If it has grouped nobody by then, and `deep` says so, the role goes to the waiter
+/// that the walk has reached: it has more time. (Then the rule of [`may_start`] does not hold.)
+/// Returns whether there still is a shuffler: there is none after [`BATCH_QUOTA`].
+///
+/// `grouped` is called with each waiter that joined the run. `abandoned` says
 /// whether a waiter has given up, in which case its node is taken out and released here.
 ///
 /// Links are plain words: (Q) an arrival's link is a release store that the walk's loads acquire;
 /// everything behind the shuffler is written by the shuffler alone.
 pub(crate) fn shuffle<M: Machine, P: Policy>(
     node: &QNode<M>,
+    deep: bool,
     mut stop: impl FnMut() -> bool,
     mut grouped: impl FnMut(&QNode<M>),
     abandoned: impl Fn(&QNode<M>) -> bool,
-) {
+) -> bool {
     node.shuffler.store(0, Relaxed);
     let group = node.group.load(Relaxed);
     let mut batch = node.batch.load(Relaxed).max(1);
     node.batch.store(batch, Relaxed);
     if batch >= BATCH_QUOTA {
-        return;
+        return false;
     }
+    let mut stopped = false;
     let mut last = node; // end of the run
     let mut before = match node.resume.load(Relaxed) {
         resume if resume.is_null() => node,
@@ -154,11 +165,16 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
             last = current;
         }
         if stop() {
+            stopped = true;
             break;
         }
+    }
+    if deep && stopped && core::ptr::eq(last, node) {
+        last = before;
     }
     let resume = if core::ptr::eq(before, last) { null_mut() } else { before.as_ptr() };
     last.resume.store(resume, Relaxed);
     // (S) the next shuffler sees the queue as this walk left it.
     last.shuffler.store(1, Release);
+    true
 }

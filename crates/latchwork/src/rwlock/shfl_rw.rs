@@ -51,7 +51,7 @@
 
 use super::{ConstNew, Info, RawRwLock};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
-use crate::mutex::shuffle::{NumaPolicy, Policy, may_shuffle, shuffle};
+use crate::mutex::shuffle::{NumaPolicy, Policy, is_shuffler, may_start, shuffle};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
@@ -326,7 +326,7 @@ impl<M: Machine> RawShflRw<M> {
             if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
                 return true;
             }
-            if walks < M::patience(WALKS) && may_shuffle::<M, NumaPolicy>(node, false) {
+            if walks < M::patience(WALKS) && is_shuffler::<M, NumaPolicy>(node) {
                 walks += 1;
                 self.shuffle(node, || node.status.load(Relaxed) == READY);
                 continue;
@@ -361,7 +361,7 @@ impl<M: Machine> RawShflRw<M> {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
         loop {
-            if may_shuffle::<M, NumaPolicy>(node, true) {
+            if may_start::<M, NumaPolicy>(node) {
                 self.shuffle(node, || side.may_enter(self.word.load(Relaxed)));
             }
             if self.try_head(side, claimed) {
@@ -503,7 +503,7 @@ impl<M: Machine> RawShflRw<M> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, NumaPolicy>(node, stop, grouped, abandoned);
+        shuffle::<M, NumaPolicy>(node, false, stop, grouped, abandoned);
     }
 }
 
