@@ -211,7 +211,7 @@ impl<L: Lock> Ledger<L> {
         if self.habits.impatient && worker.random.once_in(8) {
             Native::pause(2000);
         }
-        if access == Access::Write && !(book.lock.is_locked() && book.lock.is_write_locked()) {
+        if !book.lock.is_locked() || access == Access::Write && !book.lock.is_write_locked() {
             result = result.and(Err("the lock of a holder says that it is free".to_owned()));
         }
         if let Some(next) = also {

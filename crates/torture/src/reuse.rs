@@ -44,30 +44,18 @@ pub struct Reuse<L> {
     /// References that nobody is using.
     idle: Mutex<Vec<Reference<L>>>,
     made: AtomicU64,
-    readers_destroy: bool,
-}
-
-/// Whether a reader that comes last may destroy such a lock. Not with the phase-fair locks: their
-/// writers let the readers in first and the next writer second, so their release is not over when a
-/// reader gets in. (The same exception stands in the library's loom suite.)
-pub fn last_reader_may_destroy<L: Lock>() -> bool {
-    !L::INFO.name.contains("pf-")
 }
 
 /// References to an object at first.
 const REFERENCES: u64 = 3;
 
 impl<L: Lock> Reuse<L> {
-    /// For `threads` threads. `readers_destroy`: sometimes it is a reader that comes last.
-    pub fn new(threads: usize, readers_destroy: bool) -> Self {
+    /// For `threads` threads.
+    pub fn new(threads: usize) -> Self {
         const { assert!(size_of::<Object<L>>() <= 4096) };
         let objects = threads / REFERENCES as usize + 1;
-        let this = Reuse {
-            arena: Arena::new(4 * objects + 64),
-            idle: Mutex::default(),
-            made: AtomicU64::new(0),
-            readers_destroy,
-        };
+        let this =
+            Reuse { arena: Arena::new(4 * objects + 64), idle: Mutex::default(), made: AtomicU64::new(0) };
         for _ in 0..objects {
             this.make(this.arena.allocate());
         }
@@ -156,7 +144,7 @@ impl<L: Lock> Reuse<L> {
 
     /// Gives the caller's reference up; the last one destroys the object.
     fn leave(&self, object: Reference<L>, worker: &mut Worker) -> Result<(), String> {
-        if L::READERS && self.readers_destroy && worker.random.once_in(2) {
+        if L::READERS && worker.random.once_in(2) {
             // A reader that finds itself the last one, because the others wrote that they left.
             for _ in 0..64 {
                 if self.section(object, worker, Access::Read, false)? == Some(1) {

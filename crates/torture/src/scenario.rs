@@ -7,7 +7,7 @@ use crate::manners::Manners;
 use crate::market::Market;
 use crate::random::Random;
 use crate::report::{Failed, Progress, Report};
-use crate::reuse::{Reuse, last_reader_may_destroy};
+use crate::reuse::Reuse;
 use crate::run::{Bounds, Failure, Outcome, run};
 use latchwork::machine::{Machine, Native};
 use latchwork::mutex::RawMutex;
@@ -90,12 +90,7 @@ pub(crate) fn condition<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outc
 }
 
 pub(crate) fn reuse<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    run(Reuse::<L>::new(bounds.threads, last_reader_may_destroy::<L>()), bounds, cancelled)
-}
-
-/// [`reuse`], whatever the lock promises.
-pub(crate) fn reuse_by_readers<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    run(Reuse::<L>::new(bounds.threads, true), bounds, cancelled)
+    run(Reuse::<L>::new(bounds.threads), bounds, cancelled)
 }
 
 impl Scenario {

@@ -27,7 +27,10 @@
 //! - The writer wakes all blocked readers itself; in the paper it wakes one, and each the next.
 //!   With more threads than cores every link of such a chain waits for its turn on a processor.
 //! - The first writer spins on `rout` until the readers before it have left (the paper's last reader
-//!   tells it, which takes two more words). It is the only thread that spins on a shared word.
+//!   tells it, which takes two more words). It is the only thread that spins on a shared word for long.
+//! - A writer lets the next writer go first, takes the list, and clears PRESENT last, for the reason
+//!   given in `pf_t`; then it wakes the readers, whose nodes are their own. A reader that finds the
+//!   phase ended when it comes to push waits until PRESENT is clear.
 //!
 //! Nodes: a reader's is on its stack, as it is gone before `read` returns. A writer's must stay
 //! until the release, so it is from the machine's pool and is the token.
@@ -38,7 +41,7 @@
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
-use super::pf_t::{PHASE, Readers};
+use super::pf_t::{PHASE, Readers, WRITER};
 use super::{ConstNew, Info, RawRwLock};
 use crate::machine::{Machine, Native, QNode, Word};
 use crate::mutex::RawMutex;
@@ -89,10 +92,11 @@ fn tagged<M: Machine>(node: *mut QNode<M>, phase: u32) -> *mut QNode<M> {
 }
 
 impl<M: Machine> RawPfQ<M> {
-    /// Waits for the end of the writer phase `phase`, which counts the caller in.
+    /// Waits for the end of the phase of `writer`, which counts the caller in.
     #[cold]
     #[inline(never)]
-    fn wait_out(&self, phase: u32) {
+    fn wait_out(&self, writer: u32) {
+        let phase = writer & PHASE;
         let node = QNode::<M>::new();
         node.status.store(WAITING, Relaxed);
         // (F) pairs with the exchange in `end_phase`, for a phase that has ended. The value is not
@@ -100,6 +104,9 @@ impl<M: Machine> RawPfQ<M> {
         let mut list = self.blocked.load(Acquire);
         loop {
             if phase_of(list) == phase {
+                // The writer is about to leave; until it has, the lock must not go away.
+                // (A) pairs with `leave_write`, directly or through the next writer's entry.
+                M::spin_until(&self.readers.rin, Acquire, |rin| rin & WRITER != writer);
                 return;
             }
             node.next.store(node_of(list), Relaxed);
@@ -115,14 +122,15 @@ impl<M: Machine> RawPfQ<M> {
         M::spin_until(&node.status, Acquire, |status| status == GRANTED);
     }
 
-    /// Ends the caller's writer phase and wakes the readers that it blocked.
+    /// Ends the caller's writer phase and wakes the readers that it blocked. The turn is the next
+    /// writer's already, which waits until PRESENT is clear.
     #[inline]
-    fn end_phase(&self) {
-        let phase = self.readers.phase();
-        self.readers.leave_write();
+    fn end_phase(&self, phase: u32) {
         // (F) the section happens before readers that find the phase ended when they come to push.
         // (G) pairs with the pushes: every push is a read-modify-write, so this sees all nodes.
         let list = self.blocked.swap(tagged(null_mut(), phase), AcqRel);
+        // The last access to the lock: a reader that gets in may be the last one, and free it.
+        self.readers.leave_write();
         let mut node = node_of(list);
         while !node.is_null() {
             // SAFETY: a pushed node stays on its reader's stack until it is granted.
@@ -159,7 +167,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
     #[inline]
     fn read(&self) {
         if let Some(writer) = self.readers.arrive() {
-            self.wait_out(writer & PHASE);
+            self.wait_out(writer);
         }
     }
 
@@ -197,9 +205,10 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
 
     #[inline]
     unsafe fn unlock_write(&self, token: Self::Write) {
-        self.end_phase();
+        let phase = self.readers.phase();
         // SAFETY: the token is from the MCS lock's acquisition.
         unsafe { self.writers.unlock(token) };
+        self.end_phase(phase);
     }
 
     fn is_locked(&self) -> bool {
@@ -214,7 +223,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
 #[cfg(test)]
 mod tests {
     use super::super::bravo::RawBravo;
-    use super::super::pf_t::{READER, WRITER};
+    use super::super::pf_t::READER;
     use super::*;
     use core::sync::atomic::AtomicUsize;
     use std::sync::Mutex;
@@ -287,7 +296,7 @@ mod tests {
             let writer = lock.readers.arrive().expect("a writer is present");
             // SAFETY: acquired above.
             unsafe { lock.unlock_write(token) };
-            lock.wait_out(writer & PHASE);
+            lock.wait_out(writer);
             assert!(node_of(lock.blocked.load(Relaxed)).is_null());
             assert!(lock.try_write().is_none());
             // SAFETY: acquired by the two halves of `read` above.

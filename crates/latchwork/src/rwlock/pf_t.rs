@@ -22,6 +22,10 @@
 //! not end its phase before they have left. The paper takes PHASE from the ticket; here it
 //! alternates between writers that *entered*, because a try draws a ticket and may not enter.
 //!
+//! A writer gives its turn on before it clears PRESENT, which is its last access: once a reader gets
+//! in, it may be the last to use the lock, and free it. The next writer waits for the few instructions
+//! in between. (In the paper the turn comes last.)
+//!
 //! Size: 16 bytes, none per waiter or holder. Atomics per uncontended pair: read 2 (add, add);
 //! write 3 (ticket, enter, leave: the paper's byte store to leave would mix access sizes).
 //! Fairness: phase-fair; writers are FIFO among themselves. Everybody spins on a shared word.
@@ -114,8 +118,9 @@ impl<M: Machine> Readers<M> {
     /// for, as the value that `rout` will reach.
     #[inline]
     pub(super) fn enter_write(&self) -> u32 {
-        // Only the writer whose turn it is writes the writer bits, so this is not a race.
-        let bits = self.rin.load(Relaxed) & WRITER;
+        // The writer before us gives the turn on before it leaves: (A) pairs with `leave_write`.
+        // Only the writer whose turn it is writes the writer bits from then on, so this is no race.
+        let bits = M::spin_until(&self.rin, Acquire, |rin| rin & PRESENT == 0) & WRITER;
         // (E) what the writers before us wrote is visible to readers that see our phase.
         self.rin.fetch_add(Self::entered(bits).wrapping_sub(bits), Release) & !WRITER
     }
@@ -125,9 +130,10 @@ impl<M: Machine> Readers<M> {
     pub(super) fn try_enter_write(&self) -> bool {
         // (B) pairs with `depart`: all that arrived by then have left, and their sections are over.
         let rout = self.rout.load(Acquire);
-        let rin = self.rin.load(Relaxed);
+        // Acquire: (A) pairs with `leave_write` of the writer before us, if PRESENT is clear.
+        let rin = self.rin.load(Acquire);
         // (E) as in `enter_write`. The exchange fails if a reader has arrived since.
-        rin & !WRITER == rout && self.rin.compare_exchange(rin, Self::entered(rin), Release, Relaxed).is_ok()
+        rin & !PHASE == rout && self.rin.compare_exchange(rin, Self::entered(rin), Release, Relaxed).is_ok()
     }
 
     #[inline]
@@ -150,7 +156,9 @@ impl<M: Machine> Readers<M> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rin.load(Relaxed) & !WRITER == self.rout.load(Relaxed)
+        // In this order: departures that are seen are no more than the arrivals that are.
+        let rout = self.rout.load(Acquire);
+        self.rin.load(Relaxed) & !WRITER == rout
     }
 
     pub(super) fn has_writer(&self) -> bool {
@@ -258,8 +266,9 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
 
     #[inline]
     unsafe fn unlock_write(&self, (): ()) {
-        self.readers.leave_write();
+        // In this order: with the last step the lock may be gone.
         self.end_turn();
+        self.readers.leave_write();
     }
 
     fn is_locked(&self) -> bool {

@@ -10,11 +10,9 @@ mod rwlocks;
 use crate::jitter::{Flaw, Jitter};
 use crate::lock::{Exclusive, Shared};
 use crate::report::{Failed, Report};
-use crate::scenario::{
-    Scenario, Settings, abandonment, condition, exclusion, manners, reuse, reuse_by_readers, torture,
-};
+use crate::scenario::{Scenario, Settings, abandonment, condition, exclusion, manners, reuse, torture};
 use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
-use latchwork::rwlock::{bravo::RawBravo, pf_q::RawPfQ, pf_t::RawPfT};
+use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -114,19 +112,6 @@ pub fn all() -> Vec<Twin> {
             "counts its releases in the lock, after the release",
             LATE,
             Scenario::new("reuse", "jitter", reuse::<Exclusive<mutexes::TouchesLate>>),
-        ),
-        // Two real locks, used as they must not be: see `last_reader_may_destroy`.
-        twin(
-            "pf-t-freed-by-reader",
-            "pf-t, destroyed by a reader that comes last while the writer before it is still releasing",
-            LATE,
-            Scenario::new("reuse", "jitter", reuse_by_readers::<Shared<RawPfT<Jitter>>>),
-        ),
-        twin(
-            "pf-q-freed-by-reader",
-            "pf-q, likewise",
-            LATE,
-            Scenario::new("reuse", "jitter", reuse_by_readers::<Shared<RawPfQ<Jitter>>>),
         ),
         twin(
             "blind-revocation",
