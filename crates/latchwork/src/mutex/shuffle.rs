@@ -9,12 +9,12 @@
 //! 1. *The successor of the lock holder keeps its position.* A walk starts behind the shuffler, and
 //!    the shuffler is the head of the queue or stands behind it.
 //! 2. *There is one shuffler.* The `shuffler` flag is set on one waiter at most, and handed from one to
-//!    another behind it. A head starts if it knows that there is no other; [`may_start`] is the paper's
+//!    another behind it. A head starts if it knows that there is no other; `may_start` is the paper's
 //!    way to know: its `batch` is 0, while whoever a shuffler has grouped has a nonzero one, and the
 //!    waiters between two shufflers are all grouped. (Non-blocking ShflLock keeps a flag in the lock.)
 //! 3. *Only the head starts shuffling.* By the same rule.
 //! 4. *A shuffler may pass the role to one of its successors.* To the last waiter of its run; a head
-//!    that will have the lock before it gets anywhere, to the next waiter ([`hand_on`]).
+//!    that will have the lock before it gets anywhere, to the next waiter (`hand_on`).
 //!
 //! The last waiter of the queue is never moved, because arrivals link themselves behind it. Waiters
 //! behind the shuffler cannot leave meanwhile, because the queue is left only at the head; those
@@ -98,7 +98,7 @@ pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
 ///
 /// `stop` is asked after each waiter and ends the walk: the lock is free, or the shuffler has
 /// become the head. If it has grouped nobody by then, and `deep` says so, the role goes to the waiter
-/// that the walk has reached: it has more time. (Then the rule of [`may_start`] does not hold.)
+/// that the walk has reached: it has more time. (Then the rule of `may_start` does not hold.)
 /// Returns whether there still is a shuffler: there is none after [`BATCH_QUOTA`].
 ///
 /// `grouped` is called with each waiter that joined the run. `abandoned` says

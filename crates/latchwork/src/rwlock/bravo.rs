@@ -20,7 +20,7 @@
 //!   table for a reader that a try must not wait for; here it clears the bias, scans, and gives up
 //!   at the first reader that it meets. A timed write gives up at its deadline. Both then put the
 //!   bias back before they release the underlying lock: the next writer must scan again.
-//! - A revoking writer spins briefly and then sleeps in naps, from [`NAPS`].0 to [`NAPS`].1, each a
+//! - A revoking writer spins briefly and then sleeps in naps, from `NAPS`.0 to `NAPS`.1, each a
 //!   quarter of what it has waited: readers leave with a plain store, and do not look for writers.
 //!   So behind a long read it wakes up late by a quarter of the wait, and at most a millisecond.
 //!

@@ -33,7 +33,7 @@ const SAMPLE: u32 = 16;
 /// When a bias that was revoked comes back.
 pub trait When: Send + Sync + 'static {
     /// What the word holds after a revocation that began at `start` and ended `now` (nanoseconds):
-    /// at least [`FIRST`].
+    /// at least `FIRST`.
     fn revoked(start: u64, now: u64) -> u32;
 
     /// Whether the lock may be biased again. Asked at one in so many slow reads.
