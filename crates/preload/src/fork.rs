@@ -20,7 +20,7 @@ use crate::table::{REAL, Slot};
 use crate::{holds, place, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use latchwork::machine::Native;
+use latchwork::machine::{Machine, Native, ROW_SLOTS};
 use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
 /// The word of a normal object that needs nothing done: the current generation in the high half,
@@ -88,6 +88,11 @@ pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
 pub(crate) static RENEW_READ: Slot<unsafe fn(*mut crate::abi::RwLock) -> Option<usize>> =
     Slot::new(no_rwlocks);
 
+/// Called in the child for each slot of the forking thread's own row; set likewise.
+pub(crate) static RENEW_OWN: Slot<unsafe fn(*mut crate::abi::RwLock)> = Slot::new(nothing_own);
+
+unsafe fn nothing_own(_: *mut crate::abi::RwLock) {}
+
 unsafe fn no_rwlocks(_: *mut crate::abi::RwLock) -> Option<usize> {
     None
 }
@@ -118,7 +123,13 @@ unsafe extern "C" fn child() {
     }
     stats::after_fork();
     // BRAVO's tables name readers that are gone; ours are entered again below.
+    let own: [usize; ROW_SLOTS] = Native::reader_row()
+        .map_or([0; ROW_SLOTS], |row| core::array::from_fn(|slot| row.slots[slot].load(Relaxed)));
     // SAFETY: as above.
     unsafe { Native::forget_readers() };
     holds::after_fork(RENEW_READ.get());
+    for lock in own.into_iter().filter(|lock| *lock != 0) {
+        // SAFETY: what the forking thread reads is a live object of ours.
+        unsafe { RENEW_OWN.get()(core::ptr::with_exposed_provenance_mut(lock)) };
+    }
 }

@@ -23,6 +23,12 @@ const fn fits<L, const SPACE: usize>() -> bool {
     !cfg!(feature = "out-of-place") && size_of::<L>() <= SPACE && align_of::<L>() <= 8
 }
 
+/// Whether a raw lock lies in the object, at its address.
+#[inline(always)]
+pub(crate) const fn is_in_place<L, const SPACE: usize>() -> bool {
+    fits::<L, SPACE>()
+}
+
 /// The object's raw lock, which is made if need be.
 ///
 /// # Safety

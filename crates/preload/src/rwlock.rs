@@ -4,6 +4,10 @@
 //! For every kind, a thread that reads may read again while a writer waits, because programs rely
 //! on it; it costs a look at the thread's own list of read holdings, see [`holds`].
 //!
+//! A lock that remembers by itself what a thread reads (BRAVO with a row of slots per thread) is not
+//! entered into that list, unless the thread reads again and the lock would not let it in: see
+//! [`NESTED`].
+//!
 //! Unlike glibc, a thread that reads and asks to write gets EDEADLK instead of waiting for itself.
 //!
 //! A thread that releases a lock it does not hold: if it is locked for writing, that lock is
@@ -23,8 +27,9 @@ use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 pub(crate) fn install<R: RawRwLock<Machine = Native>, const STATS: bool>() {
     stats::name_rwlock(R::INFO.name);
     fork::RENEW_READ.set(renew_read::<R>);
+    fork::RENEW_OWN.set(renew_own::<R>);
     install! {
-        rwlock_init => init::<STATS>,
+        rwlock_init => init::<R, STATS>,
         rwlock_destroy => destroy::<R, STATS>,
         rwlock_rdlock => rdlock::<R, STATS>,
         rwlock_wrlock => wrlock::<R, STATS>,
@@ -48,7 +53,52 @@ unsafe fn raw<'a, R: RawRwLock<Machine = Native>>(l: &RwLock) -> &'a R {
     unsafe { place::locate(&l.raw) }
 }
 
-unsafe extern "C" fn init<const STATS: bool>(l: *mut RwLock, attr: *const Attr) -> c_int {
+/// In place of a token: the thread reads again, by leave of an acquisition that the lock remembers. That
+/// one ends last, because what is in the list is released first.
+const NESTED: usize = usize::MAX;
+
+/// Whether the lock remembers the acquisition of `token`, and nobody else has to. (Out of place the
+/// lock's address is not the object's, by which a forked child finds what it holds.)
+#[inline(always)]
+fn remembers<R: RawRwLock<Machine = Native>>(token: &R::Read) -> bool {
+    place::is_in_place::<R, RWLOCK_SPACE>() && R::remembers(token)
+}
+
+/// Whether the lock remembers that the calling thread reads it.
+#[inline(always)]
+unsafe fn reads_own<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
+    // SAFETY: the object is live and ours.
+    place::is_in_place::<R, RWLOCK_SPACE>() && unsafe { raw::<R>(l) }.reads_own()
+}
+
+/// Ends an acquisition by the calling thread that the lock remembers.
+#[inline(always)]
+unsafe fn unlock_own<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
+    // SAFETY: the object is live and ours; tokens of such acquisitions are not kept.
+    place::is_in_place::<R, RWLOCK_SPACE>() && unsafe { raw::<R>(l).unlock_own() }
+}
+
+/// Notes a read acquisition of the calling thread.
+#[inline(always)]
+fn note<R: RawRwLock<Machine = Native>>(l: *const RwLock, token: R::Read) {
+    if !remembers::<R>(&token) {
+        holds::add(l, token.into_word());
+    }
+}
+
+/// Ends the acquisition that the list had `token` for.
+#[inline(always)]
+unsafe fn end<R: RawRwLock<Machine = Native>>(l: &RwLock, token: usize) {
+    if token != NESTED {
+        // SAFETY: the token is from the acquisition that ends.
+        unsafe { raw::<R>(l).unlock_read(R::Read::from_word(token)) };
+    }
+}
+
+unsafe extern "C" fn init<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+    attr: *const Attr,
+) -> c_int {
     // SAFETY: the caller's object and attributes, as pthread_rwlock_init wants them.
     unsafe {
         let mut shared = 0;
@@ -65,6 +115,7 @@ unsafe extern "C" fn init<const STATS: bool>(l: *mut RwLock, attr: *const Attr) 
         if holds::any() {
             holds::forget(l); // freed without being released
         }
+        while unlock_own::<R>(&*l) {}
         if STATS {
             stats::object(stats::RWLOCK);
         }
@@ -161,6 +212,24 @@ unsafe fn renew_read<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> Option<u
     }
 }
 
+/// In a forked child, for each time that the forking thread reads a lock and the lock remembered it.
+unsafe fn renew_own<R: RawRwLock<Machine = Native>>(l: *mut RwLock) {
+    if !place::is_in_place::<R, RWLOCK_SPACE>() {
+        return; // in the list, and renewed with it
+    }
+    // SAFETY: as above.
+    unsafe {
+        match holds::find(l) {
+            Some(entry) => _ = entry.again(),
+            None => {
+                if let Some(token) = renew_read::<R>(l) {
+                    holds::add(l, token);
+                }
+            }
+        }
+    }
+}
+
 /// How long a caller is willing to wait.
 #[derive(Copy, Clone)]
 enum Patience {
@@ -189,7 +258,11 @@ unsafe fn read<R: RawRwLock<Machine = Native>, const STATS: bool>(
         }
         match raw::<R>(&*l).try_read() {
             Some(token) => {
-                holds::add(l, token.into_word());
+                note::<R>(l, token);
+                0
+            }
+            None if reads_own::<R>(&*l) => {
+                holds::add(l, NESTED);
                 0
             }
             None => read_contended::<R, STATS>(l, patience),
@@ -220,7 +293,7 @@ unsafe fn read_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
         };
         match cancel::wait(deadline, || lock.read(), |deadline| lock.read_until(deadline)) {
             Some(token) => {
-                holds::add(l, token.into_word());
+                note::<R>(l, token);
                 0
             }
             None => ETIMEDOUT,
@@ -273,7 +346,10 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
         let lock = raw::<R>(&*l);
         let deadline = match patience {
             Patience::None => return EBUSY,
-            _ if (*l).owner.load(Relaxed) == Native::thread_id() || holds::find(l).is_some() => {
+            _ if (*l).owner.load(Relaxed) == Native::thread_id()
+                || holds::find(l).is_some()
+                || reads_own::<R>(&*l) =>
+            {
                 return EDEADLK;
             }
             Patience::Forever => None,
@@ -295,6 +371,18 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
 unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's object.
     unsafe {
+        // Inlined here for the usual case: the lock remembers, and the list is empty.
+        if ready(&*l) && (*l).owner.load(Relaxed) == 0 && !holds::any() && unlock_own::<R>(&*l) {
+            return 0;
+        }
+        unlock_listed::<R, STATS>(l)
+    }
+}
+
+#[inline(never)]
+unsafe fn unlock_listed<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe {
         if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return REAL.rwlock_unlock.get()(l);
         }
@@ -305,10 +393,11 @@ unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l
         match holds::find(l) {
             Some(entry) => {
                 if let Some(token) = entry.release() {
-                    raw::<R>(&*l).unlock_read(R::Read::from_word(token));
+                    end::<R>(&*l, token);
                 }
                 0
             }
+            None if unlock_own::<R>(&*l) => 0,
             None => unlock_for_another::<R>(l),
         }
     }
@@ -334,8 +423,9 @@ unsafe fn unlock_for_another<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> 
             return 0;
         }
         match holds::take_from_another(l) {
-            Some(Some(token)) => raw::<R>(&*l).unlock_read(R::Read::from_word(token)),
+            Some(Some(token)) => end::<R>(&*l, token),
             Some(None) => {}
+            None if place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(&*l).unlock_of_another() => {}
             None => return EPERM,
         }
     }
@@ -348,9 +438,9 @@ unsafe extern "C" fn rdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l
         if !STATS && ready(&*l) {
             // Inlined here for the usual case: the thread reads nothing yet.
             if !holds::any()
-                && let Some(token) = raw::<R>(&*l).try_read()
+                && let Some(token) = raw::<R>(&*l).try_read_weak()
             {
-                holds::add(l, token.into_word());
+                note::<R>(l, token);
                 return 0;
             }
         }

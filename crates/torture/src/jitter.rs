@@ -267,8 +267,8 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         Native::heavy_fence()
     }
 
-    fn prepare_fences() {
-        Native::prepare_fences();
+    fn prepare_fences() -> bool {
+        Native::prepare_fences()
     }
 
     fn acquire_swap(word: &Self::U32, value: u32) -> u32 {

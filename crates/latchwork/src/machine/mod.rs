@@ -170,8 +170,18 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     #[must_use]
     fn heavy_fence() -> bool;
 
-    /// Readies the asymmetric fences, if that is still to be done, so that the light one is light.
-    fn prepare_fences() {}
+    /// Readies the asymmetric fences, if that is still to be done. Whether
+    /// [`lightest_fence`](Machine::lightest_fence) may be used from now on.
+    fn prepare_fences() -> bool {
+        true
+    }
+
+    /// [`light_fence`](Machine::light_fence) for who knows that
+    /// [`prepare_fences`](Machine::prepare_fences) has said `true`.
+    #[inline(always)]
+    fn lightest_fence() {
+        Self::light_fence();
+    }
 
     /// Exchange on a lock word by a thread that may be the only one of its process: a machine may
     /// then do without an atomic instruction. Ordering: acquire.

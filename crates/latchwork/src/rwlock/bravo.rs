@@ -136,8 +136,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
 
     /// An unlocked lock that is biased from the start: for a lock that is known to be mostly read.
     pub fn new_biased_in() -> Self {
-        P::prepare();
-        RawBravo { lock: R::new_in(), bias: M::U32::new(BIASED), parts: PhantomData }
+        let bias = if P::prepare() { BIASED } else { 0 };
+        RawBravo { lock: R::new_in(), bias: M::U32::new(bias), parts: PhantomData }
     }
 
     /// Whether readers use the table, a moment ago.
@@ -153,11 +153,14 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
 
     /// Listing 1, lines 12 to 22.
     #[inline(always)]
-    fn read_fast(&self) -> Option<&'static M::Usize> {
+    fn read_fast(
+        &self,
+        publish: impl FnOnce(usize) -> Option<&'static M::Usize>,
+    ) -> Option<&'static M::Usize> {
         if self.bias.load(Relaxed) != BIASED {
             return None;
         }
-        let slot = P::publish(self.address())?; // (B)
+        let slot = publish(self.address())?; // (B)
         // (A) Acquire: pairs with the store in `step`, which comes after the last writer.
         if self.bias.load(SeqCst) == BIASED {
             return Some(slot);
@@ -174,11 +177,25 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         slot.store(0, Release);
     }
 
+    /// With the underlying lock, unless there is another slot to be had.
     #[inline(never)]
-    fn read_slow(&self) -> R::Read {
+    fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
+        if let Some(slot) = self.read_fast(P::publish_elsewhere) {
+            return ReadToken::Fast(slot);
+        }
         let token = self.lock.read();
         self.after_slow_read();
-        token
+        ReadToken::Slow(token)
+    }
+
+    #[inline(never)]
+    fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
+        if let Some(slot) = self.read_fast(P::publish_elsewhere) {
+            return Some(ReadToken::Fast(slot));
+        }
+        let token = self.lock.try_read()?;
+        self.after_slow_read();
+        Some(ReadToken::Slow(token))
     }
 
     /// Listing 1, lines 25 and 26; the caller holds the underlying lock for reading. Several
@@ -202,8 +219,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         } else {
             return;
         };
-        if next == BIASED {
-            P::prepare();
+        if next == BIASED && !P::prepare() {
+            return;
         }
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
@@ -329,24 +346,53 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
 
     #[inline]
     fn read(&self) -> Self::Read {
-        match self.read_fast() {
+        match self.read_fast(P::publish) {
             Some(slot) => ReadToken::Fast(slot),
-            None => ReadToken::Slow(self.read_slow()),
+            None => self.read_slow(),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_read(&self) -> Option<Self::Read> {
-        if let Some(slot) = self.read_fast() {
-            return Some(ReadToken::Fast(slot));
+        match self.read_fast(P::publish) {
+            Some(slot) => Some(ReadToken::Fast(slot)),
+            None => self.try_read_slow(),
         }
-        let token = self.lock.try_read()?;
-        self.after_slow_read();
-        Some(ReadToken::Slow(token))
+    }
+
+    #[inline(always)]
+    fn try_read_weak(&self) -> Option<Self::Read> {
+        self.read_fast(P::publish).map(ReadToken::Fast)
+    }
+
+    #[inline(always)]
+    fn remembers(token: &Self::Read) -> bool {
+        P::OWNED && matches!(token, ReadToken::Fast(_))
+    }
+
+    #[inline(always)]
+    fn reads_own(&self) -> bool {
+        P::own(self.address()).is_some()
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_own(&self) -> bool {
+        P::own(self.address()).map(Self::leave).is_some()
+    }
+
+    unsafe fn unlock_of_another(&self) -> bool {
+        let me = self.address();
+        // (C) as in `leave`; Acquire: the section was the other thread's. It fails at most if that
+        // thread leaves as well, which the caller excludes.
+        P::OWNED
+            && !P::all(|slot| {
+                slot.load(Relaxed) != me || slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()
+            })
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
-        if let Some(slot) = self.read_fast() {
+        let fast = self.read_fast(P::publish).or_else(|| self.read_fast(P::publish_elsewhere));
+        if let Some(slot) = fast {
             return Some(ReadToken::Fast(slot));
         }
         let token = self.lock.read_until(deadline)?;

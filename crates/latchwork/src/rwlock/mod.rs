@@ -48,6 +48,13 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// Acquires for reading if that is possible without waiting.
     fn try_read(&self) -> Option<Self::Read>;
 
+    /// The uncontended part of [`try_read`](RawRwLock::try_read), for callers that go on to it: it may
+    /// fail although the lock can be read.
+    #[inline(always)]
+    fn try_read_weak(&self) -> Option<Self::Read> {
+        self.try_read()
+    }
+
     /// Acquires for reading unless the deadline passes first. The default polls, outside any queue.
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
         backoff::poll::<Self::Machine, _>(deadline, || self.try_read())
@@ -59,6 +66,40 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     ///
     /// `token` came from the acquisition that this ends.
     unsafe fn unlock_read(&self, token: Self::Read);
+
+    /// Whether the lock itself remembers that the calling thread, which has just got `token`, reads:
+    /// then [`unlock_own`](RawRwLock::unlock_own) ends the acquisition as well, and an adapter that
+    /// has no room for tokens need not keep this one.
+    #[inline(always)]
+    fn remembers(_token: &Self::Read) -> bool {
+        false
+    }
+
+    /// Whether the calling thread has a read acquisition that the lock remembers.
+    #[inline(always)]
+    fn reads_own(&self) -> bool {
+        false
+    }
+
+    /// Ends a read acquisition of the calling thread that the lock remembers, if there is one. Does not
+    /// look at the lock, only at where it is.
+    ///
+    /// # Safety
+    ///
+    /// Its token is not used.
+    #[inline(always)]
+    unsafe fn unlock_own(&self) -> bool {
+        false
+    }
+
+    /// The same for whichever thread has one, and does not end it meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_own`](RawRwLock::unlock_own).
+    unsafe fn unlock_of_another(&self) -> bool {
+        false
+    }
 
     /// Acquires for writing, waiting as long as it takes.
     fn write(&self) -> Self::Write;

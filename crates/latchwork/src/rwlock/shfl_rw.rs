@@ -566,6 +566,11 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
         (self.try_read_free() || self.try_slow(Side::Read)).then_some(())
     }
 
+    #[inline(always)]
+    fn try_read_weak(&self) -> Option<()> {
+        self.try_read_free().then_some(())
+    }
+
     fn read_until(&self, deadline: Deadline) -> Option<()> {
         (self.try_read_free() || self.lock_timed(Side::Read, deadline)).then_some(())
     }

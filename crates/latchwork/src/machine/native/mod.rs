@@ -226,8 +226,14 @@ unsafe impl Machine for Native {
         fence::heavy()
     }
 
-    fn prepare_fences() {
+    fn prepare_fences() -> bool {
         fence::init();
+        fence::is_light()
+    }
+
+    #[inline(always)]
+    fn lightest_fence() {
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Where a BRAVO reader says that it reads.
 
-use crate::machine::{Deadline, Machine, Word};
+use crate::machine::{Deadline, Machine, ReaderRow, Word};
 use core::sync::atomic::Ordering::*;
 
 /// The slots that readers use instead of the lock, and the fences that go with them.
@@ -14,12 +14,18 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     /// Paper and section.
     const SOURCE: &'static str;
 
-    /// Writes `lock` into a slot that is empty. What the caller then reads of the bias is ordered after
+    /// Writes `lock` into a slot if that is empty. What the caller then reads of the bias is ordered after
     /// this with respect to [`fence`](Publish::fence). `None`: there is no slot to be had.
     ///
     /// Release, and after acquiring the slot's last user: a writer of *another* lock may read this where
     /// it would have read that user's leaving.
     fn publish(lock: usize) -> Option<&'static M::Usize>;
+
+    /// The same with another slot, when the first was in use.
+    #[inline]
+    fn publish_elsewhere(_lock: usize) -> Option<&'static M::Usize> {
+        None
+    }
 
     /// Comes between a writer's store to the bias, which is sequentially consistent, and its scan.
     fn fence();
@@ -27,8 +33,19 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     /// Calls `each` with every slot until it says `false`; whether it never did.
     fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool;
 
-    /// Called before a bias is set.
-    fn prepare() {}
+    /// The calling thread's first slot that holds `lock`, if slots belong to threads.
+    #[inline(always)]
+    fn own(_lock: usize) -> Option<&'static M::Usize> {
+        None
+    }
+
+    /// Whether slots belong to threads.
+    const OWNED: bool = false;
+
+    /// Called before a bias is set; whether it may be.
+    fn prepare() -> bool {
+        true
+    }
 }
 
 /// One table for the process; a reader's slot is a hash of thread and lock (listing 1). Readers that
@@ -82,7 +99,8 @@ impl<M: Machine> Publish<M> for Hashed {
 /// A row of slots per thread (BRAVO-2D, section 3, with rows owned by threads instead of processors).
 /// Nobody else fills the slots of a row, so publication is a plain store, and only the light half of an
 /// asymmetric fence; the writer pays for the heavy half. It looks at one cache line per thread instead
-/// of 512. A reader that has its row full uses the underlying lock. Rows come and go with threads: see
+/// of 512. A reader that has its row full uses the underlying lock, and so do all where the operating
+/// system refuses the heavy half. Rows come and go with threads: see
 /// [`Machine::reader_row`].
 #[derive(Debug)]
 pub struct Owned;
@@ -97,15 +115,16 @@ impl<M: Machine> Publish<M> for Owned {
     const ATOMICS: u32 = 0;
     const SOURCE: &'static str = "Dice and Kogan 2019, section 3 (BRAVO-2D)";
 
+    /// Most threads read one lock at a time.
     #[inline(always)]
     fn publish(lock: usize) -> Option<&'static M::Usize> {
-        // Most threads read one lock at a time. Acquire: another thread may have emptied it.
-        let slot = M::reader_row()?.slots.iter().find(|slot| slot.load(Acquire) == 0)?;
-        slot.store(lock, Release);
-        // (B) Dekker pair with the writer's heavy fence: before that, our store is seen by its scan;
-        // after it, our next look sees its store to the bias.
-        M::light_fence();
-        Some(slot)
+        let slot = &M::reader_row()?.slots[0];
+        if slot.load(Acquire) == 0 { Self::fill::<M>(slot, lock) } else { None }
+    }
+
+    fn publish_elsewhere(lock: usize) -> Option<&'static M::Usize> {
+        let mut slots = M::reader_row()?.slots.iter();
+        Self::fill::<M>(slots.find(|slot| slot.load(Acquire) == 0)?, lock)
     }
 
     fn fence() {
@@ -123,7 +142,34 @@ impl<M: Machine> Publish<M> for Owned {
         M::reader_rows().is_none_or(|newest| newest.all_slots(each))
     }
 
-    fn prepare() {
-        M::prepare_fences();
+    fn prepare() -> bool {
+        M::prepare_fences()
+    }
+
+    const OWNED: bool = true;
+
+    #[inline(always)]
+    fn own(lock: usize) -> Option<&'static M::Usize> {
+        let row = M::reader_row()?;
+        let slot = &row.slots[0];
+        if slot.load(Relaxed) == lock { Some(slot) } else { Self::further_own(row, lock) }
+    }
+}
+
+impl Owned {
+    /// Fills a slot of the calling thread that it has seen to be empty: acquire, because another thread
+    /// may have emptied it.
+    #[inline(always)]
+    fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> Option<&'static M::Usize> {
+        slot.store(lock, Release);
+        // (B) Dekker pair with the writer's heavy fence: before that, our store is seen by its scan;
+        // after it, our next look sees its store to the bias. There is no bias without `prepare`.
+        M::lightest_fence();
+        Some(slot)
+    }
+
+    #[inline(never)]
+    fn further_own<M: Machine>(row: &'static ReaderRow<M>, lock: usize) -> Option<&'static M::Usize> {
+        row.slots[1..].iter().find(|slot| slot.load(Relaxed) == lock)
     }
 }
