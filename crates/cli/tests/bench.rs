@@ -111,3 +111,30 @@ fn a_library_s_name_stands_for_the_kind_that_is_needed() {
     let run = bench(&["alternator", "--locks", "glibc,parking_lot", "--threads", "1"]);
     assert!(stdout(&run).contains("glibc-rw") && stdout(&run).contains("parking_lot-rw"));
 }
+
+/// Sends Ctrl-C's signal once the command has begun to measure, and returns what it then does.
+fn interrupt(arguments: &[&str]) -> std::process::Output {
+    let child = common::latchwork()
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    // SAFETY: our own child, which is not reaped before the wait below.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn ctrl_c_prints_what_there_is() {
+    let native =
+        ["bench", "counter", "--locks", "shfl", "--threads", "1", "--runs", "1000", "--seconds", "0.1"];
+    let simulated =
+        ["simulate", "counter", "--machine", "2x2", "--locks", "mcs", "--threads", "2", "--runs", "1000"];
+    for arguments in [&native[..], &simulated] {
+        let output = interrupt(arguments);
+        assert_eq!(output.status.code(), Some(130), "{arguments:?}");
+        assert!(stdout(&output).starts_with("Interrupted"), "{}", stdout(&output));
+    }
+}

@@ -75,6 +75,11 @@ fn a_longer_run_counts_what_it_says() {
             assert_eq!(measured.per_thread.iter().sum::<u64>(), measured.operations);
             assert!(!measured.waits.is_empty(), "{workload}: no wait was sampled");
             assert!(measured.rate() > 0.0);
+            // The samples stand for all acquisitions, of which these workloads make one an operation.
+            if workload != "wc" && measured.operations > 10_000 {
+                let share = measured.waits.len() as f64 / measured.operations as f64;
+                assert!((0.5..2.0).contains(&share), "{workload}: {share}");
+            }
         }
     }
 }

@@ -289,6 +289,7 @@ pub fn colour(name: &str) -> RGBColor {
         ("bravo-pf-q-private", (110, 110, 200)),
         ("shfl-rw", (110, 30, 160)),
         ("bravo-shfl-rw", (175, 125, 225)),
+        ("bravo-2d-shfl-rw", (215, 95, 225)),
         ("glibc", (40, 40, 40)),
         ("glibc-rw", (105, 105, 105)),
         ("std", (140, 80, 50)),
