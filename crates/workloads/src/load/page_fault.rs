@@ -2,8 +2,9 @@
 //!
 //! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 6.2 (figures 9a and b): page_fault of
 //! will-it-scale. Each thread maps a large piece of memory, writes one word into each of its pages,
-//! and unmaps it. A fault takes mmap_sem for reading for about 5 microseconds (section 6.1); the
-//! pieces are smaller than the paper's 32768 pages, so that short runs see whole rounds.
+//! and unmaps it. A fault takes mmap_sem for reading for about 5 microseconds (section 6.1).
+//! Each thread begins somewhere in its first piece, so that short runs see as many mappings as long
+//! ones.
 
 use super::address_space::AddressSpace;
 use crate::lock::Lock;
@@ -30,7 +31,7 @@ impl Workload for PageFault {
         parameters: &[
             Parameter {
                 name: "pages",
-                default: "512",
+                default: "32768",
                 values: Values::Count(1, 1 << 20),
                 help: "pages of each mapping",
             },

@@ -36,7 +36,7 @@ impl Workload for Wc {
             },
             Parameter {
                 name: "pages",
-                default: "64",
+                default: "1024",
                 values: Values::Count(1, 1 << 20),
                 help: "pages of each mapping",
             },
