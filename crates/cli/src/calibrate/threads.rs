@@ -24,6 +24,21 @@ pub fn pin(cpu: usize) {
     }
 }
 
+/// Spins for a while (a system call between two measurements would be seen in them), then yields.
+#[derive(Default)]
+struct Patience(u32);
+
+impl Patience {
+    fn wait(&mut self) {
+        self.0 += 1;
+        if self.0.is_multiple_of(2000) {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 type Task<'a> = &'a (dyn Fn() + Sync);
 
 /// A thread on another CPU that does what it is told.
@@ -50,14 +65,16 @@ impl Helper {
             scope.spawn(move || {
                 pin(cpu);
                 // It looks for work instead of sleeping, so that its caches stay what they are.
+                let mut patience = Patience::default();
                 while !end.load(Acquire) {
                     match inbox.try_recv() {
                         Ok(task) => {
+                            patience = Patience::default();
                             shared.begun.fetch_add(1, Release);
                             task();
                             shared.done.fetch_add(1, Release);
                         }
-                        Err(_) => std::thread::yield_now(),
+                        Err(_) => patience.wait(),
                     }
                 }
             });
@@ -75,8 +92,9 @@ impl Helper {
     }
 
     fn await_count(&self, count: &AtomicUsize) {
+        let mut patience = Patience::default();
         while count.load(Acquire) != self.told.load(Relaxed) {
-            std::thread::yield_now();
+            patience.wait();
         }
     }
 
