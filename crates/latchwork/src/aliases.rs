@@ -19,6 +19,17 @@ pub type ShflSpinMutex<T> = lock_api::Mutex<Api<mutex::shfl_spin::RawShflSpin<Na
 /// Mutex over [`shfl`](mutex::shfl): the one to take unless you measured something else.
 pub type ShflMutex<T> = lock_api::Mutex<Api<mutex::shfl::RawShfl<Native>>, T>;
 
+/// The reader-writer lock to take unless you measured something else: [`bravo`](rwlock::bravo) with a
+/// row of slots per thread over [`shfl_rw`](rwlock::shfl_rw).
+///
+/// Read mostly, a read costs two plain stores and no atomic read-modify-write, and readers on
+/// different processors share no cache line that anybody writes. Waiters sleep. 24 bytes beside the
+/// value.
+///
+/// A thread must not read-lock again while it holds a read guard: with a writer waiting in between both
+/// may wait for ever.
+pub type RwLock<T> = Bravo2dShflRwLock<T>;
+
 /// Reader-writer lock over [`pf_t`](rwlock::pf_t).
 pub type PfTRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::pf_t::RawPfT<Native>>, T>;
 /// Reader-writer lock over [`pf_q`](rwlock::pf_q).
@@ -31,8 +42,11 @@ pub type BravoShflRwLock<T> =
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
 pub type BravoPfTRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>>, T>;
-/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_q`](rwlock::pf_q): the one to take
-/// unless you measured something else.
+/// Reader-writer lock over [`bravo`](rwlock::bravo) with a row of slots per thread over
+/// [`shfl_rw`](rwlock::shfl_rw).
+pub type Bravo2dShflRwLock<T> =
+    lock_api::RwLock<rwlock::Api<rwlock::bravo::Rows<Native, rwlock::shfl_rw::RawShflRw<Native>>>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_q`](rwlock::pf_q).
 pub type BravoRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;
 

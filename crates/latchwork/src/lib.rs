@@ -1,10 +1,10 @@
 //! Scalable mutexes, reader-writer locks and condition variables for Linux.
 //!
 //! ```
-//! use latchwork::{BravoRwLock, ShflMutex};
+//! use latchwork::{RwLock, ShflMutex};
 //!
 //! static JOBS: ShflMutex<Vec<u32>> = ShflMutex::new(Vec::new());
-//! static LIMIT: BravoRwLock<u32> = BravoRwLock::new(100);
+//! static LIMIT: RwLock<u32> = RwLock::new(100);
 //!
 //! let limit = *LIMIT.read();
 //! JOBS.lock().push(limit);
@@ -16,7 +16,7 @@
 //! over the [`machine::Machine`] trait, so that the code that runs in production is the code that
 //! the model checker and the simulator run. [`registry`] lists them all.
 //!
-//! Which one? [`ShflMutex`] and [`BravoRwLock`] unless you measured something else; the others are
+//! Which one? [`ShflMutex`] and [`RwLock`] unless you measured something else; the others are
 //! the field's reference points, to compare with.
 #![no_std]
 

@@ -362,7 +362,12 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
 
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
-        self.read_fast(P::publish).map(ReadToken::Fast)
+        if self.bias.load(Relaxed) == BIASED {
+            return self.read_fast(P::publish).map(ReadToken::Fast);
+        }
+        let token = self.lock.try_read_weak()?;
+        self.after_slow_read();
+        Some(ReadToken::Slow(token))
     }
 
     #[inline(always)]

@@ -193,6 +193,17 @@ fn every_rwlock() {
     assert!(all.0 >= 4);
 }
 
+/// The recommended lock is small, and the right one.
+#[test]
+fn the_default() {
+    assert_eq!(size_of::<crate::RwLock<()>>(), 24);
+    static LOCK: crate::RwLock<u32> = crate::RwLock::new(1);
+    for turn in 1..=50 {
+        assert_eq!(*LOCK.read(), turn);
+        *LOCK.write() += 1;
+    }
+}
+
 #[test]
 fn in_a_static() {
     use crate::{BravoPfTRwLock, BravoRwLock, PfQRwLock, PfTRwLock};
