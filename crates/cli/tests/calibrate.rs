@@ -27,9 +27,15 @@ fn a_profile_that_the_simulator_reads() {
     let lines: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let line =
         |name: &str| lines.as_array().unwrap().iter().find(|line| line["name"] == name).unwrap().clone();
-    for name in
-        ["lines.hit", "lines.atomic", "lines.dram_local", "processor.pause", "kernel.syscall", "kernel.wake"]
-    {
+    for name in [
+        "lines.hit",
+        "lines.atomic",
+        "lines.scan",
+        "lines.dram_local",
+        "processor.pause",
+        "kernel.syscall",
+        "kernel.wake",
+    ] {
         let line = line(name);
         assert_eq!(line["measured"], true, "{line}");
         assert!(line["value"].as_f64().unwrap() > 0.0, "{line}");

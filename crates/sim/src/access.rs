@@ -43,6 +43,7 @@ impl State {
         let node = self.topology.cpus[thread.cpu as usize].node;
         let line = self.lines.number(address, node, self.topology.nodes);
         let thread = &mut self.threads[id as usize];
+        let kind = if kind == Kind::Read && thread.streams.foresee(address) { Kind::Scan } else { kind };
         thread.pending = Pending::Access { address, line, kind };
         if kind == Kind::Rmw && thread.drained > thread.time {
             thread.time = thread.drained;
@@ -224,7 +225,7 @@ impl State {
         thread.counts.accesses += 1;
         thread.counts.misses += u64::from(service.miss);
         thread.counts.remote += u64::from(service.remote);
-        if kind != Kind::Read {
+        if !kind.reads() {
             thread.counts.atomics += u64::from(kind == Kind::Rmw);
             thread.drained = thread.drained.max(service.visible);
             if self.lines.at(line).spinners != NONE {
@@ -260,6 +261,9 @@ impl State {
         let thread = self.thread(id);
         thread.look = Some(look);
         thread.give_up = give_up;
+        if let Pending::Access { kind, .. } = &mut thread.pending {
+            *kind = Kind::Read; // nobody foresees the further looks
+        }
         if let Some(action) = self.looked(id, false) {
             // It gives up at once.
             debug_assert!(matches!(action, Action::Resume(_)));

@@ -79,6 +79,7 @@ mod rng;
 mod scheduler;
 mod simulation;
 mod state;
+mod streams;
 mod topology;
 mod words;
 

@@ -18,15 +18,22 @@
 //!    fetches the other line of its 128 bytes, with probability `pair_prefetch`, which takes
 //!    exclusive ownership of that line away from whoever has it ([`Lines::fetch_pair`]). *SMT
 //!    siblings* share the core's caches: what the sibling wrote last costs `sibling`.
+//! 6. *Loads that were seen coming*: a thread that reads line after line has `scan_misses` of them under
+//!    way at once ([`Lines::scan`]); which loads those are is for `streams.rs` to say.
 //!
 //! A store goes into the store buffer: the thread goes on at once, and others see the line when
 //! the transfer is over and all its earlier stores are done. A locked instruction waits for the
 //! buffer to drain.
 
-use crate::events::{NS, Time};
+mod costs;
+mod index;
+
+use crate::events::Time;
 use crate::profile::Profile;
 use crate::rng::Rng;
-use crate::topology::{DISTANCES, Distance, Place, Topology};
+use crate::topology::{Distance, Place, Topology};
+use costs::Costs;
+use index::Index;
 
 /// No core, line or thread.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -43,6 +50,16 @@ pub(crate) enum Kind {
     Rmw,
     /// The decrement without `lock` prefix of `release_dec`: takes ownership, but is no fence.
     Update,
+    /// Load that the prefetcher has seen coming (`streams.rs`).
+    Scan,
+}
+
+impl Kind {
+    /// Whether it only reads.
+    #[inline]
+    pub(crate) fn reads(self) -> bool {
+        matches!(self, Kind::Read | Kind::Scan)
+    }
 }
 
 /// Who asks.
@@ -145,61 +162,6 @@ impl Line {
     }
 }
 
-/// The numbers of `Profile::lines`, in picoseconds, by [`Distance`].
-struct Costs {
-    hit: Time,
-    store: Time,
-    atomic: Time,
-    clean: [Time; DISTANCES],
-    modified: [Time; DISTANCES],
-    dram: [Time; DISTANCES],
-    third_party: Time,
-    home_at_reader: Time,
-    per_sharer: Time,
-    read: [Time; DISTANCES],
-    pair_prefetch: f64,
-}
-
-impl Costs {
-    fn new(profile: &Profile) -> Self {
-        let lines = &profile.lines;
-        let ps = |number: &crate::profile::Number| (number.value * NS as f64).round() as Time;
-        let or = |number: &Option<_>, nearer: Time| number.as_ref().map_or(nearer, ps);
-        let ladder = |cluster, socket, hop, two_hops| {
-            let socket = or(socket, ps(cluster));
-            let hop = or(hop, socket);
-            [ps(&lines.sibling), ps(cluster), socket, hop, or(two_hops, hop)]
-        };
-        let clean = ladder(&lines.cluster, &lines.socket, &lines.hop, &lines.two_hops);
-        let local = ps(&lines.dram_local);
-        let remote = or(&lines.dram_remote, local);
-        let second_hop = clean[Distance::TwoHops as usize].saturating_sub(clean[Distance::Hop as usize]);
-        let short = ps(&lines.read_occupancy);
-        let far = |distance: Distance| {
-            ((clean[distance as usize] as f64 * lines.read_occupancy_remote.value) as Time).max(short)
-        };
-        Costs {
-            hit: ps(&lines.hit),
-            store: ps(&lines.store),
-            atomic: ps(&lines.atomic),
-            modified: ladder(
-                &lines.cluster_modified,
-                &lines.socket_modified,
-                &lines.hop_modified,
-                &lines.two_hops_modified,
-            ),
-            // Two hops cost what the second hop costs more between caches.
-            dram: [local, local, local, remote, remote + second_hop],
-            third_party: ps(&lines.third_party),
-            home_at_reader: ps(&lines.home_at_reader),
-            per_sharer: ps(&lines.per_sharer),
-            read: [short, short, short, far(Distance::Hop), far(Distance::TwoHops)],
-            pair_prefetch: lines.pair_prefetch.value,
-            clean,
-        }
-    }
-}
-
 /// Where the memory of a line is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub enum Home {
@@ -275,6 +237,7 @@ impl Lines {
             let own = if sibling { costs.clean[Distance::Sibling as usize] } else { 0 };
             let (done, visible) = match kind {
                 Kind::Read => (now + own.max(costs.hit), 0),
+                Kind::Scan => (now + own.max(costs.scan), 0),
                 Kind::Store => (now + costs.store, (now + costs.store + own).max(who.drained)),
                 Kind::Update => {
                     let done = now + own.max(costs.hit) + costs.store;
@@ -282,7 +245,7 @@ impl Lines {
                 }
                 Kind::Rmw => (now + own + costs.atomic, now + own + costs.atomic),
             };
-            if kind != Kind::Read {
+            if !kind.reads() {
                 line.modified = true;
                 // Others' requests come after this instruction; but an owner that goes on and on does
                 // not keep those away that wait already.
@@ -291,8 +254,9 @@ impl Lines {
                 }
             }
             Some(Service { done, visible, miss: false, remote: false })
-        } else if kind == Kind::Read && line.has(core) {
-            Some(Service { done: now + costs.hit, visible: 0, miss: false, remote: false })
+        } else if kind.reads() && line.has(core) {
+            let hit = if kind == Kind::Scan { costs.scan } else { costs.hit };
+            Some(Service { done: now + hit, visible: 0, miss: false, remote: false })
         } else {
             None
         }
@@ -310,6 +274,7 @@ impl Lines {
     ) -> Service {
         let service = match kind {
             Kind::Read => self.read(topology, number, who, now),
+            Kind::Scan => self.scan(topology, number, who, now),
             _ => self.own(topology, number, who, kind, now),
         };
         self.fetch_pair(topology, number, who, now, rng);
@@ -349,6 +314,14 @@ impl Lines {
         Service { done: now + latency, visible: now + latency, miss: true, remote }
     }
 
+    /// The same for a load that was seen coming: the line itself is as busy, but the thread has been
+    /// waiting for several at once.
+    fn scan(&mut self, topology: &Topology, number: u32, who: &Requester, now: Time) -> Service {
+        let service = self.read(topology, number, who, now);
+        let share = ((service.done - now) as f64 / self.costs.scan_misses) as Time;
+        Service { done: now + share.max(self.costs.scan), ..service }
+    }
+
     /// Takes the line from everybody else.
     fn own(&mut self, topology: &Topology, number: u32, who: &Requester, kind: Kind, now: Time) -> Service {
         let line = &mut self.lines[number as usize];
@@ -386,7 +359,7 @@ impl Lines {
         line.last_cpu = who.cpu;
         let arrival = now + transfer;
         let (done, visible) = match kind {
-            Kind::Read | Kind::Update => {
+            Kind::Read | Kind::Scan | Kind::Update => {
                 (arrival + costs.hit + costs.store, (arrival + costs.hit + costs.store).max(who.drained))
             }
             Kind::Store => (now + costs.store, (arrival + costs.store).max(who.drained)),
@@ -434,19 +407,6 @@ impl Lines {
     }
 }
 
-impl Costs {
-    /// The extra leg when the line's home is where it should not be.
-    fn leg(&self, home: u16, requester: u16, supplier: u16) -> Time {
-        if requester == supplier || home == supplier {
-            0
-        } else if home == requester {
-            self.home_at_reader
-        } else {
-            self.third_party
-        }
-    }
-}
-
 /// The nearest sharer: how far, and on which node.
 fn nearest(topology: &Topology, line: &Line, core: u16, node: u16) -> (Distance, u16) {
     if line.sharer_nodes >> node & 1 != 0 {
@@ -485,58 +445,4 @@ fn by_cluster(
         .map(|other| topology.between(core, other))
         .reduce(choose)
         .unwrap_or(otherwise)
-}
-
-/// From address (in lines) to number: open addressing with linear probing.
-struct Index {
-    slots: Vec<(usize, u32)>,
-    used: usize,
-}
-
-impl Index {
-    fn new() -> Self {
-        Index { slots: vec![(0, NONE); 1024], used: 0 }
-    }
-
-    #[inline]
-    fn start(&self, key: usize) -> usize {
-        let bits = self.slots.len().trailing_zeros();
-        ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
-    }
-
-    #[inline]
-    fn find(&self, key: usize) -> Option<u32> {
-        let mut at = self.start(key);
-        loop {
-            let (found, number) = self.slots[at];
-            if number == NONE {
-                return None;
-            }
-            if found == key {
-                return Some(number);
-            }
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-    }
-
-    fn insert(&mut self, key: usize, number: u32) {
-        if self.used * 2 >= self.slots.len() {
-            let grown = vec![(0, NONE); self.slots.len() * 2];
-            for (key, number) in std::mem::replace(&mut self.slots, grown) {
-                if number != NONE {
-                    self.put(key, number);
-                }
-            }
-        }
-        self.used += 1;
-        self.put(key, number);
-    }
-
-    fn put(&mut self, key: usize, number: u32) {
-        let mut at = self.start(key);
-        while self.slots[at].1 != NONE {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        self.slots[at] = (key, number);
-    }
 }

@@ -130,6 +130,11 @@ pub struct Lines {
     pub read_occupancy_remote: Number,
     /// The probability that a miss also fetches the other line of the 128-byte pair.
     pub pair_prefetch: Number,
+    /// A load that hits in a row of loads from line to line, none of which needs the value of the one
+    /// before.
+    pub scan: Number,
+    /// How many misses of such a row are under way at once (a number).
+    pub scan_misses: Number,
 }
 
 /// What processors cost.
@@ -299,6 +304,9 @@ impl Profile {
                 return Err(format!("{field} is {}: it is a share, between 0 and 1", share.value));
             }
         }
+        if self.lines.scan_misses.value < 1.0 {
+            return Err("lines.scan_misses is a number of at least 1".into());
+        }
         if self.processor.smt_slowdown.value < 1.0 {
             return Err("processor.smt_slowdown is a factor of at least 1".into());
         }
@@ -343,6 +351,8 @@ impl Profile {
             ("lines.read_occupancy", &lines.read_occupancy),
             ("lines.read_occupancy_remote", &lines.read_occupancy_remote),
             ("lines.pair_prefetch", &lines.pair_prefetch),
+            ("lines.scan", &lines.scan),
+            ("lines.scan_misses", &lines.scan_misses),
             ("processor.pause", &processor.pause),
             ("processor.clock", &processor.clock),
             ("processor.smt_slowdown", &processor.smt_slowdown),

@@ -11,6 +11,7 @@ use crate::profile::{Number, Profile};
 use crate::report::{Counts, Marks};
 use crate::rng::Rng;
 use crate::scheduler::Cpu;
+use crate::streams::Streams;
 use crate::topology::Topology;
 use crate::{Error, Options};
 use latchwork::machine::Wait;
@@ -49,6 +50,8 @@ pub(crate) struct Thread {
     pub(crate) attention: Time,
     /// It is in the middle of an instruction, and others see that.
     pub(crate) torn: bool,
+    /// What the prefetcher knows about its loads.
+    pub(crate) streams: Streams,
     /// Interrupts that it has to serve.
     pub(crate) interrupted: Time,
     /// When the adversary strikes.
@@ -95,6 +98,7 @@ impl Thread {
             drained: 0,
             attention: NEVER,
             torn: false,
+            streams: Streams::default(),
             interrupted: 0,
             strike,
             pending: Pending::Nothing,

@@ -114,6 +114,50 @@ pub fn hit(cpu: usize) -> Sample {
     })
 }
 
+/// Words of a line.
+const WORDS: usize = 8;
+
+/// Lines one after the other, to be read from the first word to the last: by BRAVO's table of readers.
+struct Table(Vec<[AtomicUsize; WORDS]>);
+
+impl Table {
+    fn new() -> Self {
+        Table((0..4 * LINES).map(|_| [const { AtomicUsize::new(0) }; WORDS]).collect())
+    }
+
+    fn write(&self) {
+        self.0.iter().flatten().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Nanoseconds per line of a scan.
+    fn time(&self) -> f64 {
+        let start = Instant::now();
+        black_box(self.0.iter().flatten().all(|word| word.load(Relaxed) != 1));
+        start.elapsed().as_nanos() as f64 / self.0.len() as f64
+    }
+}
+
+/// A load of a scan, in the cache.
+pub fn scan(cpu: usize) -> Sample {
+    let table = Table::new();
+    on(cpu, || Sample::of(&(0..ROUNDS).map(|_| table.time() / WORDS as f64).collect::<Vec<_>>()))
+}
+
+/// What a scan takes for each line that another CPU has written, beside its further loads of `load`
+/// nanoseconds each.
+pub fn scan_line(from: usize, to: usize, load: f64) -> Vec<f64> {
+    let table = Table::new();
+    Helper::with(from, |helper| {
+        on(to, || {
+            let round = |_| {
+                helper.run(&|| table.write());
+                table.time() - load * (WORDS - 1) as f64
+            };
+            (0..ROUNDS).map(round).collect()
+        })
+    })
+}
+
 /// What one `step` takes.
 pub fn each(cpu: usize, mut step: impl FnMut() + Send) -> Sample {
     const STEPS: u32 = 1000;

@@ -68,10 +68,11 @@ struct Calibration {
 
 type Step = fn(&mut Calibration);
 
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("instructions", Calibration::instructions),
     ("memory", Calibration::memory),
     ("cache lines", Calibration::transfers),
+    ("scans", Calibration::scans),
     ("system calls", Calibration::calls),
     ("wake-ups", Calibration::wakes),
     ("the scheduler", Calibration::scheduler),
@@ -247,6 +248,8 @@ impl Calibration {
             self.number("lines.atomic", memory::atomic(cpu), "an atomic addition to an owned line");
         self.profile.processor.pause = self.number("processor.pause", memory::pause(cpu), "a spin hint");
         self.profile.processor.clock = self.number("processor.clock", memory::clock(cpu), "clock_gettime");
+        self.profile.lines.scan =
+            self.number("lines.scan", memory::scan(cpu), "a load that hits, in a row from line to line");
         match self.places.pairs(Distance::Sibling, 1).first() {
             Some((one, other)) => {
                 let sample = memory::smt_slowdown(*one, *other);
@@ -314,6 +317,23 @@ impl Calibration {
         if let Some(sample) = self.transfer(Distance::Remote, false) {
             self.profile.lines.hop = Some(self.number("lines.hop", sample, clean));
         }
+    }
+
+    /// How many transfers a scan has under way at once.
+    fn scans(&mut self) {
+        let lines = &self.profile.lines;
+        let within = (Distance::Cluster, Some(&lines.cluster_modified));
+        let beyond = (Distance::Remote, lines.hop_modified.as_ref());
+        let measured = [within, beyond].into_iter().find_map(|(distance, transfer)| {
+            Some((*self.places.pairs(distance, 1).first()?, transfer?.value))
+        });
+        let Some(((from, to), transfer)) = measured else { return };
+        let load = lines.scan.value;
+        // At best one line costs as much as one load; at worst its whole transfer.
+        let share = |time: &f64| (transfer / time.max(load)).max(1.0);
+        let values: Vec<f64> = memory::scan_line(from, to, load).iter().map(share).collect();
+        let what = "transfer of a line that another CPU has written, over the time of each in a row of them";
+        self.profile.lines.scan_misses = self.number("lines.scan_misses", Sample::of(&values), what);
     }
 
     fn calls(&mut self) {

@@ -3,6 +3,7 @@
 mod lines;
 mod processors;
 mod runs;
+mod scans;
 
 use latchwork::machine::{Arith, Word};
 use latchwork_sim::{Arbitration, Options, Profile, Report, U64, now, run, work};

@@ -1,0 +1,76 @@
+//! What lines cost, looked up once.
+
+use crate::events::{NS, Time};
+use crate::profile::Profile;
+use crate::topology::{DISTANCES, Distance};
+
+/// The numbers of `Profile::lines`, in picoseconds, by [`Distance`].
+pub(super) struct Costs {
+    pub(super) hit: Time,
+    pub(super) store: Time,
+    pub(super) atomic: Time,
+    pub(super) clean: [Time; DISTANCES],
+    pub(super) modified: [Time; DISTANCES],
+    pub(super) dram: [Time; DISTANCES],
+    pub(super) third_party: Time,
+    pub(super) home_at_reader: Time,
+    pub(super) per_sharer: Time,
+    pub(super) read: [Time; DISTANCES],
+    pub(super) pair_prefetch: f64,
+    pub(super) scan: Time,
+    pub(super) scan_misses: f64,
+}
+
+impl Costs {
+    pub(super) fn new(profile: &Profile) -> Self {
+        let lines = &profile.lines;
+        let ps = |number: &crate::profile::Number| (number.value * NS as f64).round() as Time;
+        let or = |number: &Option<_>, nearer: Time| number.as_ref().map_or(nearer, ps);
+        let ladder = |cluster, socket, hop, two_hops| {
+            let socket = or(socket, ps(cluster));
+            let hop = or(hop, socket);
+            [ps(&lines.sibling), ps(cluster), socket, hop, or(two_hops, hop)]
+        };
+        let clean = ladder(&lines.cluster, &lines.socket, &lines.hop, &lines.two_hops);
+        let local = ps(&lines.dram_local);
+        let remote = or(&lines.dram_remote, local);
+        let second_hop = clean[Distance::TwoHops as usize].saturating_sub(clean[Distance::Hop as usize]);
+        let short = ps(&lines.read_occupancy);
+        let far = |distance: Distance| {
+            ((clean[distance as usize] as f64 * lines.read_occupancy_remote.value) as Time).max(short)
+        };
+        Costs {
+            hit: ps(&lines.hit),
+            store: ps(&lines.store),
+            atomic: ps(&lines.atomic),
+            modified: ladder(
+                &lines.cluster_modified,
+                &lines.socket_modified,
+                &lines.hop_modified,
+                &lines.two_hops_modified,
+            ),
+            // Two hops cost what the second hop costs more between caches.
+            dram: [local, local, local, remote, remote + second_hop],
+            third_party: ps(&lines.third_party),
+            home_at_reader: ps(&lines.home_at_reader),
+            per_sharer: ps(&lines.per_sharer),
+            read: [short, short, short, far(Distance::Hop), far(Distance::TwoHops)],
+            pair_prefetch: lines.pair_prefetch.value,
+            scan: ps(&lines.scan),
+            scan_misses: lines.scan_misses.value,
+            clean,
+        }
+    }
+
+    /// The extra leg when the line's home is where it should not be.
+    #[inline]
+    pub(super) fn leg(&self, home: u16, requester: u16, supplier: u16) -> Time {
+        if requester == supplier || home == supplier {
+            0
+        } else if home == requester {
+            self.home_at_reader
+        } else {
+            self.third_party
+        }
+    }
+}
