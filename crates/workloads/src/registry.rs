@@ -10,6 +10,8 @@ use crate::stage::Stage;
 use crate::workload::{Info, Settings, Workload};
 use latchwork::machine::Machine;
 use latchwork::mutex::RawMutex;
+use latchwork::mutex::shfl_spin::RawShflSpin;
+use latchwork::mutex::shuffle::{NoPolicy, Partial};
 use latchwork::registry::{self, Kind};
 use latchwork::rwlock::RawRwLock;
 use latchwork::rwlock::pf_q::RawPfQ;
@@ -103,13 +105,12 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
         }
     }
     registry::visit(&mut Each(visitor));
-    let yardstick = Candidate {
-        name: PrivateBravo::<RawPfQ<M>>::NAME,
-        kind: Kind::RwLock,
-        blocking: false,
-        origin: Origin::Yardstick,
-    };
-    visitor.lock::<PrivateBravo<RawPfQ<M>>>(yardstick);
+    let yardstick = |name, kind| Candidate { name, kind, blocking: false, origin: Origin::Yardstick };
+    visitor.lock::<PrivateBravo<RawPfQ<M>>>(yardstick(PrivateBravo::<RawPfQ<M>>::NAME, Kind::RwLock));
+    // ShflLock without shuffling; with a head's walk only; without the `qlast` optimisation.
+    visitor.lock::<Exclusive<RawShflSpin<M, NoPolicy>>>(yardstick("shfl-spin-fifo", Kind::Mutex));
+    visitor.lock::<Exclusive<RawShflSpin<M, Partial<false>>>>(yardstick("shfl-spin-one", Kind::Mutex));
+    visitor.lock::<Exclusive<RawShflSpin<M, Partial<true>>>>(yardstick("shfl-spin-hand-on", Kind::Mutex));
 }
 
 /// A point to measure.

@@ -94,6 +94,10 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         // The head does not walk: that would be on the way from one holder to the next.
         let mut shuffler = is_shuffler::<M, P>(&node) || self.may_start();
         while !self.try_word() {
+            if self.no_stealing.load(Relaxed) == 0 {
+                // Our predecessor cleared it after we had set it (see `leave`).
+                self.no_stealing.store(1, Relaxed);
+            }
             let next = node.next.load(Acquire); // (Q)
             if shuffler && !next.is_null() {
                 // SAFETY: it stands behind us, so it cannot leave before we do.
@@ -143,8 +147,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 self.shuffling.store(0, Relaxed); // (C) known to the next head, if the queue is empty
             }
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
-                // A newcomer that queued since has set it, or is about to: then it stays cleared
-                // for one round, and somebody may steal once more.
+                // A newcomer that queued since may have set it: it looks again while it waits.
                 self.no_stealing.store(0, Relaxed);
                 return;
             }

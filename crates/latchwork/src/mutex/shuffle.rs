@@ -38,6 +38,10 @@ pub trait Policy: Send + Sync + 'static {
     fn group<M: Machine>() -> u32;
     /// Whether a waiter of group `waiter` should move up behind a shuffler of group `shuffler`.
     fn belongs(shuffler: u32, waiter: u32) -> bool;
+    /// Whether a shuffler makes another waiter the next one.
+    const HANDS_ON: bool = true;
+    /// Whether the next one goes on where the walk stopped (the `qlast` optimisation).
+    const RESUMES: bool = true;
 }
 
 /// Groups waiters of one NUMA node, so that the lock and its data stay in that node's caches.
@@ -57,6 +61,25 @@ impl Policy for NumaPolicy {
     fn belongs(shuffler: u32, waiter: u32) -> bool {
         shuffler == waiter
     }
+}
+
+/// [`NumaPolicy`] without all of shuffling's parts, to see what each is worth (section 6.3, "factor
+/// analysis"). Not for use.
+#[derive(Debug)]
+pub struct Partial<const HANDS_ON: bool>;
+
+impl<const HANDS_ON: bool> Policy for Partial<HANDS_ON> {
+    fn applies<M: Machine>() -> bool {
+        NumaPolicy::applies::<M>()
+    }
+    fn group<M: Machine>() -> u32 {
+        NumaPolicy::group::<M>()
+    }
+    fn belongs(shuffler: u32, waiter: u32) -> bool {
+        NumaPolicy::belongs(shuffler, waiter)
+    }
+    const HANDS_ON: bool = HANDS_ON;
+    const RESUMES: bool = false;
 }
 
 /// Leaves the queue in order of arrival.
@@ -169,10 +192,12 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
             break;
         }
     }
-    if deep && stopped && core::ptr::eq(last, node) {
+    if !P::HANDS_ON {
+        last = node;
+    } else if P::RESUMES && deep && stopped && core::ptr::eq(last, node) {
         last = before;
     }
-    let resume = if core::ptr::eq(before, last) { null_mut() } else { before.as_ptr() };
+    let resume = if !P::RESUMES || core::ptr::eq(before, last) { null_mut() } else { before.as_ptr() };
     last.resume.store(resume, Relaxed);
     // (S) the next shuffler sees the queue as this walk left it.
     last.shuffler.store(1, Release);
