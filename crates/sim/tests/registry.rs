@@ -7,7 +7,7 @@
 mod broken;
 mod checks;
 
-use checks::{Outcome, Scene, mutex, rwlock, scenes};
+use checks::{Outcome, Scene, mutex, nobody_starves, rwlock, scenes};
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
@@ -58,6 +58,31 @@ fn every_rwlock() {
         }
     }
     visit(&mut Each);
+}
+
+/// From a few threads to one for every processor: who starves whom depends on who is where.
+const CROWDS: std::ops::RangeInclusive<usize> = 37..=48;
+
+#[test]
+fn nobody_starves_who_was_promised_a_turn() {
+    struct Each;
+    impl Visitor<Sim> for Each {
+        fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
+            let promised = L::INFO.fairness != "none";
+            for threads in CROWDS.filter(|_| promised && wanted(L::INFO.name)) {
+                if let Err(error) = nobody_starves::<L>(threads) {
+                    panic!("{}, {threads} threads: {error}", L::INFO.name);
+                }
+            }
+        }
+    }
+    visit(&mut Each);
+}
+
+#[test]
+fn starving_is_caught() {
+    let error = CROWDS.clone().find_map(|threads| nobody_starves::<broken::Despairs>(threads).err());
+    assert!(error.expect("nobody starved").to_string().starts_with("not finished"));
 }
 
 /// The first failure of a broken lock.

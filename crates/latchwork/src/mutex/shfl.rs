@@ -42,9 +42,9 @@
 //!
 //! Size: 16 bytes; 64 per waiter, on its stack (timed: from the pool); none per holder. Atomics per
 //! uncontended pair: 1. In a process without a second thread: 0.
-//! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 1024 in a row.
+//! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
-use super::shuffle::{NumaPolicy, Policy, is_shuffler, may_start, shuffle};
+use super::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, is_shuffler, may_start, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
 use core::marker::PhantomData;
@@ -446,7 +446,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, P>(node, false, stop, grouped, abandoned);
+        shuffle::<M, P>(node, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
     }
 }
 

@@ -19,7 +19,7 @@
 //!
 //! A timed acquisition polls outside the queue, and may be passed over.
 
-use super::shuffle::{NumaPolicy, Policy, hand_on, is_shuffler, shuffle};
+use super::shuffle::{NumaPolicy, Policy, SPINNERS_IN_A_ROW, hand_on, is_shuffler, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -133,7 +133,9 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 Some(_) => idle = false, // called; later walks after each so many looks
                 None => M::yield_now(),
             }
-            if is_shuffler::<M, P>(node) && !shuffle::<M, P>(node, true, head, |_| (), |_| false) {
+            if is_shuffler::<M, P>(node)
+                && !shuffle::<M, P>(node, SPINNERS_IN_A_ROW, true, head, |_| (), |_| false)
+            {
                 self.shuffling.store(0, Release); // (T) our walk is over before another starts
             }
         }

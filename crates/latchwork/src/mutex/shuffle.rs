@@ -27,8 +27,12 @@ use crate::machine::{Machine, QNode, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
-/// Waiters of one group in a row before another group gets its turn (`MAX_SHUFFLES`).
-pub(super) const BATCH_QUOTA: u32 = 1024;
+/// Waiters of one group in a row before another group gets its turn (`MAX_SHUFFLES`), each of whom takes
+/// the lock at once.
+pub(crate) const SPINNERS_IN_A_ROW: u32 = 1024;
+/// The same where each may first be passed by thieves for half a millisecond. They keep the lock in one
+/// place meanwhile, so that a long run is worth little: in the simulator 16 is as fast as 1024.
+pub(crate) const SLEEPERS_IN_A_ROW: u32 = 16;
 
 /// Which waiters belong together.
 pub trait Policy: Send + Sync + 'static {
@@ -122,7 +126,7 @@ pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
 /// `stop` is asked after each waiter and ends the walk: the lock is free, or the shuffler has
 /// become the head. If it has grouped nobody by then, and `deep` says so, the role goes to the waiter
 /// that the walk has reached: it has more time. (Then the rule of `may_start` does not hold.)
-/// Returns whether there still is a shuffler: there is none after [`BATCH_QUOTA`].
+/// Returns whether there still is a shuffler: there is none after `quota` waiters in a row.
 ///
 /// `grouped` is called with each waiter that joined the run. `abandoned` says
 /// whether a waiter has given up, in which case its node is taken out and released here.
@@ -131,6 +135,7 @@ pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
 /// everything behind the shuffler is written by the shuffler alone.
 pub(crate) fn shuffle<M: Machine, P: Policy>(
     node: &QNode<M>,
+    quota: u32,
     deep: bool,
     mut stop: impl FnMut() -> bool,
     mut grouped: impl FnMut(&QNode<M>),
@@ -140,7 +145,7 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
     let group = node.group.load(Relaxed);
     let mut batch = node.batch.load(Relaxed).max(1);
     node.batch.store(batch, Relaxed);
-    if batch >= BATCH_QUOTA {
+    if batch >= quota {
         return false;
     }
     let mut stopped = false;
@@ -151,7 +156,7 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
         resume => unsafe { &*resume },
     };
     node.resume.store(null_mut(), Relaxed);
-    while batch < BATCH_QUOTA {
+    while batch < quota {
         let current = before.next.load(Acquire); // (Q)
         if current.is_null() {
             break;

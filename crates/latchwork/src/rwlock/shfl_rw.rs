@@ -51,7 +51,7 @@
 
 use super::{ConstNew, Info, RawRwLock};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
-use crate::mutex::shuffle::{NumaPolicy, Policy, is_shuffler, may_start, shuffle};
+use crate::mutex::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, is_shuffler, may_start, shuffle};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
@@ -503,7 +503,7 @@ impl<M: Machine> RawShflRw<M> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, NumaPolicy>(node, false, stop, grouped, abandoned);
+        shuffle::<M, NumaPolicy>(node, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
     }
 }
 

@@ -70,6 +70,35 @@ unsafe impl RawMutex for DropsWakes {
     }
 }
 
+/// Waits twice as long after each attempt in vain, without bound.
+pub struct Despairs(U32);
+
+// SAFETY: excludes; but who has lost often enough never tries again.
+unsafe impl RawMutex for Despairs {
+    type Machine = Sim;
+    type Token = ();
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        Despairs(U32::new(0))
+    }
+    fn lock(&self) {
+        let mut pause = 100;
+        while self.try_lock().is_none() {
+            latchwork_sim::work(pause);
+            pause *= 2;
+        }
+    }
+    fn try_lock(&self) -> Option<()> {
+        (self.0.swap(1, Acquire) == 0).then_some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.0.store(0, Release);
+    }
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+}
+
 /// A lock whose unlock is the decrement that is not atomic: right with the heavy fence between announcing
 /// oneself and looking again, wrong without.
 pub struct Parks<const FENCE: bool>(U32);

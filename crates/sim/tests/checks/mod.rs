@@ -176,3 +176,31 @@ pub fn rwlock<R: RawRwLock<Machine = Sim>>(scene: &Scene) -> Result<Outcome, Err
     check(lock.0.try_write().is_some(), "it cannot be locked when all is over")?;
     Ok(Outcome { report, covered: most.get() > 1 })
 }
+
+/// Every thread gets the mutex, however long the others go on asking for it.
+pub fn nobody_starves<L: RawMutex<Machine = Sim>>(threads: usize) -> Result<Report, Error> {
+    const TURNS: u32 = 2;
+    let (lock, behind) = (Padded(L::new_in()), Cell::new(threads));
+    let body = || {
+        work(1000 * thread() as u64);
+        let mut turns = 0;
+        while behind.get() > 0 {
+            let token = lock.0.lock();
+            work(100);
+            // SAFETY: the token is from the acquisition just before.
+            unsafe { lock.0.unlock(token) };
+            turns += 1;
+            if turns == TURNS {
+                behind.set(behind.get() - 1);
+            }
+            work(100);
+        }
+    };
+    let mut options = Options { limit_ns: 200_000_000, ..Options::default() };
+    options.label(&lock.0, "lock");
+    run(
+        &Profile::find("4x12")?,
+        &options,
+        (0..threads).map(|_| Box::new(body) as Box<dyn FnOnce()>).collect(),
+    )
+}
