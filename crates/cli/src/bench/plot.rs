@@ -69,11 +69,9 @@ fn text(plan: &Plan, results: &Results, machine: &str) -> Drawn<String> {
         )?;
         let threads =
             if axis.label == "threads" { String::new() } else { format!(", {} threads", plan.threads[0]) };
-        title.draw_text(
-            &format!("{machine}{threads}; {}", plan.workload.source),
-            &(FONT, 14).into_text_style(&title).color(&GREY),
-            (16, 38),
-        )?;
+        for (line, y) in [(format!("{machine}{threads}"), 36), (plan.workload.source.to_owned(), 54)] {
+            title.draw_text(&line, &(FONT, 14).into_text_style(&title).color(&GREY), (16, y))?;
+        }
         for (panel, area) in panels.iter().zip(charts.split_evenly((rows, columns))) {
             draw_panel(&area, panel, &axis, plan.workload.operation)?;
         }

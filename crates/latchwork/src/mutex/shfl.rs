@@ -475,7 +475,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.5 ms per queue position; FIFO per NUMA node",
+        fairness: "stealing for at most 0.5 ms per queue position; FIFO per NUMA node, 16 in a row",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
