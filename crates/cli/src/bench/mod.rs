@@ -217,7 +217,7 @@ fn measure(plan: &Plan, options: &Options) -> Result<Results> {
 }
 
 /// Threads that wait for a lock for ever cannot be ended by anything less.
-fn stuck(why: &str) -> ! {
+pub fn stuck(why: &str) -> ! {
     eprintln!("\nlatchwork: the lock that was being measured is stuck: {why}");
     std::process::exit(1)
 }

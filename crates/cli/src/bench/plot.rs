@@ -46,9 +46,11 @@ pub fn write(path: &Path, plan: &Plan, results: &Results, machine: &str) -> Resu
     output::write("--plot", path, &text)
 }
 
-type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+/// What comes of drawing.
+pub type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-fn text(plan: &Plan, results: &Results, machine: &str) -> Drawn<String> {
+/// The drawing.
+pub fn text(plan: &Plan, results: &Results, machine: &str) -> Drawn<String> {
     let (axis, panels) = panels(plan, results);
     let columns = if panels.len() > 4 { 3 } else { panels.len().clamp(1, 2) };
     let rows = panels.len().div_ceil(columns).max(1);

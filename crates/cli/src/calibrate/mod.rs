@@ -141,6 +141,16 @@ pub fn calibrate(options: &Options) -> Result<i32> {
     Ok(0)
 }
 
+/// This machine's profile, measured now and not written anywhere. `tick` hears what is being measured.
+pub fn profile(mut tick: impl FnMut(&str)) -> Result<Profile> {
+    let mut calibration = Calibration::new(&Machine::here())?;
+    for (what, step) in STEPS {
+        tick(what);
+        step(&mut calibration);
+    }
+    Ok(calibration.profile)
+}
+
 fn default_path() -> Result<PathBuf> {
     let path = this_machine_path().ok_or_else(|| {
         Failure::usage("neither XDG_CONFIG_HOME nor HOME is set: say where to write with --output FILE.toml")

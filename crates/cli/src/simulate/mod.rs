@@ -1,7 +1,7 @@
 //! `latchwork simulate`: measures a workload on a simulated machine, under several locks.
 
 mod stage;
-mod sweep;
+pub mod sweep;
 
 use crate::bench::json::About;
 use crate::bench::options::{self, Common};
@@ -90,7 +90,7 @@ fn arbitration(text: &str) -> std::result::Result<Arbitration, String> {
 }
 
 /// The locks that run on a simulated machine.
-fn candidates() -> Vec<Candidate> {
+pub fn candidates() -> Vec<Candidate> {
     struct List(Vec<Candidate>);
     impl<M: Machine> Locks<M> for List {
         fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
@@ -103,11 +103,15 @@ fn candidates() -> Vec<Candidate> {
 }
 
 /// How each point is simulated.
-struct How {
-    profile: Profile,
-    options: latchwork_sim::Options,
-    measured_ns: u64,
-    warm_up_ns: u64,
+pub struct How {
+    /// The machine.
+    pub profile: Profile,
+    /// Placement, arbitration and so on; the seed is set for each run.
+    pub options: latchwork_sim::Options,
+    /// How long it counts.
+    pub measured_ns: u64,
+    /// How long it runs before that.
+    pub warm_up_ns: u64,
 }
 
 /// Simulates, prints, and returns the exit status.
@@ -169,7 +173,8 @@ pub fn simulate(options: &Options) -> Result<i32> {
     finish(&plan, &results, common, &header, &machine, &about)
 }
 
-fn nanos(time: Duration) -> u64 {
+/// As the simulator counts.
+pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).expect("an hour at most")
 }
 

@@ -15,10 +15,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A point to simulate once.
-struct Job {
-    index: usize,
-    place: Place,
-    round: u32,
+pub struct Job {
+    /// Which of the results it is.
+    pub index: usize,
+    /// Where it is in the plan.
+    pub place: Place,
+    /// Which of its runs.
+    pub round: u32,
 }
 
 /// Simulates them all, or as many as there are until Ctrl-C.
@@ -81,7 +84,8 @@ fn jobs(plan: &Plan, results: &Results) -> Vec<Job> {
     jobs
 }
 
-fn simulate(plan: &Plan, how: &How, job: &Job) -> std::result::Result<Run, String> {
+/// Simulates one.
+pub fn simulate(plan: &Plan, how: &How, job: &Job) -> std::result::Result<Run, String> {
     let lock = &plan.locks[job.place.lock];
     let stage = Simulated::new(how, plan.seed.wrapping_add(u64::from(job.round)));
     let settings = &plan.settings[job.place.settings];
