@@ -17,6 +17,7 @@ mod list;
 mod names;
 mod output;
 mod program;
+mod reproduce;
 mod run;
 mod simulate;
 mod torture;
@@ -60,6 +61,9 @@ enum Command {
     /// Measure a workload on a machine that you do not have, under several locks
     #[command(after_help = simulate::HELP)]
     Simulate(simulate::Options),
+    /// Print the papers' claims beside what this library does on their machines, simulated
+    #[command(after_help = reproduce::HELP)]
+    Reproduce(reproduce::Options),
     /// Do to locks what a bad day in production does, and say which of them fail
     #[command(after_help = torture::HELP)]
     Torture(torture::Options),
@@ -99,6 +103,7 @@ fn command() -> i32 {
         Command::Compare(options) => compare::compare(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
+        Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::TortureOne(options) => torture::one(&options).map(|()| 0),
         Command::Calibrate(options) => calibrate::calibrate(&options),

@@ -1,0 +1,413 @@
+//! Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: sections 3, 5
+//! and 6.
+
+use super::{Claim, Experiment, Paper, at, check, experiment, of, ratio, with};
+use crate::reproduce::rule::{
+    BETTER, Bound, CLOSE, FAR_BETTER, FLAT, Figure, LINEAR, SIMILAR, Value, WORSE, gain,
+};
+use latchwork_sim::Placement;
+
+const BA: &str = "pf-q";
+const BRAVO: &str = "bravo-pf-q";
+const PAIR: &[&str] = &[BA, BRAVO];
+/// Thread counts of RWBench.
+const COUNTS: [usize; 6] = [1, 2, 8, 18, 36, 72];
+
+/// The six ratios of figure 4.
+const RATIOS: [&str; 6] =
+    ["writes=9/10", "writes=1/2", "writes=1/10", "writes=1/100", "writes=1/1000", "writes=1/10000"];
+
+const POOLS: [&str; 14] = [
+    "locks=1",
+    "locks=2",
+    "locks=4",
+    "locks=8",
+    "locks=16",
+    "locks=32",
+    "locks=64",
+    "locks=128",
+    "locks=256",
+    "locks=512",
+    "locks=1024",
+    "locks=2048",
+    "locks=4096",
+    "locks=8192",
+];
+
+pub fn experiments() -> Vec<Experiment> {
+    let mut all = vec![
+        Experiment {
+            set: &["locks=1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192"],
+            ..experiment("interference", "x5-2", "interference", &[BRAVO, "bravo-pf-q-private"], "64")
+        },
+        experiment("alternator", "x5-2", "alternator", PAIR, "1,2,8,36,72"),
+        Experiment {
+            micros: Some(5_000),
+            ..experiment("test-rwlock", "x5-2", "test-rwlock", PAIR, "1,8,35,71")
+        },
+        Experiment {
+            set: &["writes=9/10,1/2,1/10,1/100,1/1000,1/10000"],
+            micros: Some(20_000),
+            ..experiment("rwbench", "x5-2", "rwbench", &[BA, BRAVO, "pf-t", "bravo-pf-t"], "1,2,8,18,36,72")
+        },
+        Experiment {
+            set: &["writers=2", "read=200ns", "write=300ns", "chance=0"],
+            ..experiment("rocksdb-hash-table", "x5-2", "locktorture", PAIR, "4,18,36,72")
+        },
+        Experiment {
+            set: &["writers=1", "read=50us", "write=10us", "long=1ms"],
+            ..experiment("locktorture-long", "x5-4", "locktorture", PAIR, "2,16,71,143")
+        },
+        Experiment {
+            set: &["writers=0", "read=50us"],
+            ..experiment("locktorture-read-long", "x5-4", "locktorture", PAIR, "1,16,71,142")
+        },
+        Experiment {
+            set: &["writers=0", "read=5us"],
+            ..experiment("locktorture-read-short", "x5-4", "locktorture", PAIR, "1,16,71,142")
+        },
+        experiment("page-fault", "x5-4", "page-fault", PAIR, "1,16,72,142"),
+        experiment("mmap", "x5-4", "mmap", PAIR, "1,16,72,142"),
+        experiment("wc", "x5-4", "wc", PAIR, "1,16,72,142"),
+        experiment("wrmem", "x5-4", "wrmem", PAIR, "1,16,72,142"),
+    ];
+    for one in &mut all {
+        one.placement = Placement::RoundRobin;
+    }
+    all
+}
+
+fn claim(id: &'static str, place: &'static str, says: &'static str, checks: Vec<super::Check>) -> Claim {
+    Claim::new(id, Paper::Bravo, place, says, checks)
+}
+
+fn not_yet(id: &'static str, place: &'static str, says: &'static str, needs: &'static str) -> Claim {
+    Claim::not_yet(id, Paper::Bravo, place, says, needs)
+}
+
+/// BRAVO over BA, in the same experiment with as many threads.
+fn over(experiment: &'static str, threads: usize, bound: Bound) -> super::Check {
+    ratio(at(experiment, BRAVO, threads), at(experiment, BA, threads), bound)
+}
+
+fn over_with(set: &str, threads: usize, bound: Bound) -> super::Check {
+    ratio(with("rwbench", BRAVO, threads, set), with("rwbench", BA, threads, set), bound)
+}
+
+fn speedup(experiment: &'static str, lock: &'static str, threads: usize) -> super::Check {
+    let rate = |threads| Figure::Rate(at(experiment, lock, threads));
+    check(Value::Speedup(rate(threads), rate(1)), Bound::AtLeast(LINEAR))
+}
+
+pub fn claims() -> Vec<Claim> {
+    [section_3_and_4(), section_5(), rwbench(), section_6()].concat()
+}
+
+fn section_3_and_4() -> Vec<Claim> {
+    vec![
+        claim(
+            "bravo-no-harm",
+            "section 3 (primum non nocere)",
+            "... with BRAVO-A never underperforming A by any significant margin on any workload.",
+            RATIOS
+                .iter()
+                .flat_map(|set| COUNTS.map(|threads| over_with(set, threads, Bound::AtLeast(0.9))))
+                .collect(),
+        ).number("no harm"),
+        claim(
+            "bravo-bytes-added",
+            "section 5 (footprint)",
+            "The BRAVO variant adds 12 bytes.",
+            [(BRAVO, BA), ("bravo-pf-t", "pf-t"), ("bravo-shfl-rw", "shfl-rw")]
+                .map(|(more, less)| {
+                    check(
+                        Value::Difference(Figure::LockBytes(more), Figure::LockBytes(less)),
+                        Bound::AtMost(12.0),
+                    )
+                })
+                .to_vec(),
+        ).number("12"),
+        claim(
+            "bravo-bytes-ba",
+            "section 5 (footprint)",
+            "BA requires just 128 bytes; rounding up to the sector size, BRAVO-BA still yields a 128 byte lock instance.",
+            vec![
+                of(Figure::LockBytes(BA), Bound::AtMost(128.0)),
+                of(Figure::LockBytes(BRAVO), Bound::AtMost(128.0)),
+            ],
+        ).number("128"),
+        claim(
+            "bravo-bytes-pf-t",
+            "section 5",
+            "PF-T is slightly more compact having just 4 integer fields.",
+            vec![
+                of(Figure::LockBytes("pf-t"), Bound::AtMost(16.0)),
+                check(
+                    Value::Difference(Figure::LockBytes(BA), Figure::LockBytes("pf-t")),
+                    Bound::AtLeast(1.0),
+                ),
+            ],
+        ).number("4 integers"),
+    ]
+}
+
+fn section_5() -> Vec<Claim> {
+    vec![
+        claim(
+            "bravo-pf-t-similar",
+            "section 5",
+            "We found that PF-T and PF-Q offer broadly similar performance.",
+            ["writes=1/10", "writes=1/100", "writes=1/1000"]
+                .iter()
+                .flat_map(|set| {
+                    [8, 36, 72].map(|threads| {
+                        ratio(with("rwbench", "pf-t", threads, set), with("rwbench", BA, threads, set), FLAT)
+                    })
+                })
+                .collect(),
+        ).number("broadly similar"),
+        claim(
+            "bravo-interference",
+            "section 5.1, figure 1",
+            "The worst-case penalty arising from inter-thread interference (the lowest fraction value) is always \
+             under 6%.",
+            POOLS
+                .iter()
+                .map(|set| {
+                    ratio(
+                        with("interference", BRAVO, 64, set),
+                        with("interference", "bravo-pf-q-private", 64, set),
+                        Bound::AtLeast(0.94),
+                    )
+                })
+                .collect(),
+        ).number("> 0.94"),
+        claim(
+            "bravo-alternator-drop",
+            "section 5.2, figure 2",
+            "All locks experience a significant performance drop between 1 and 2 threads due to the impact of \
+             coherent communication for notification.",
+            PAIR.iter()
+                .map(|lock| {
+                    ratio(at("alternator", lock, 2), at("alternator", lock, 1), Bound::AtMost(1.0 / FAR_BETTER))
+                })
+                .collect(),
+        ).number("significant drop"),
+        claim(
+            "bravo-alternator",
+            "section 5.2, figure 2",
+            "BRAVO-BA outperforms the underlying BA by a wide margin.",
+            [8, 36, 72].map(|threads| over("alternator", threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
+        ).number("wide margin"),
+        claim(
+            "bravo-alternator-ba-degrades",
+            "section 5.2, figure 2",
+            "The performance of BA can be seen to degrade as we add threads.",
+            vec![ratio(at("alternator", BA, 72), at("alternator", BA, 2), Bound::AtMost(WORSE))],
+        ).number("degrades"),
+        claim(
+            "bravo-alternator-stable",
+            "section 5.2, figure 2",
+            "... whereas the performance of BRAVO-BA remains stable.",
+            [8, 36, 72]
+                .map(|threads| ratio(at("alternator", BRAVO, threads), at("alternator", BRAVO, 2), SIMILAR))
+                .to_vec(),
+        ).number("stable"),
+        not_yet(
+            "bravo-alternator-per-cpu",
+            "section 5.2, figure 2",
+            "BRAVO-BA is competitive with the much larger Per-CPU lock.",
+            "a per-CPU lock (brlock)",
+        ).number("competitive"),
+        claim(
+            "bravo-test-rwlock",
+            "section 5.3, figure 3",
+            "BRAVO-BA significantly outperforms BA ... at higher thread counts.",
+            [35, 71].map(|threads| over("test-rwlock", threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
+        ).number("significantly"),
+        not_yet(
+            "bravo-test-rwlock-others",
+            "section 5.3, figure 3",
+            "BRAVO-BA outperforms Cohort-RW at higher thread counts; the Per-CPU lock yields the best performance.",
+            "cohort and per-CPU reader-writer locks",
+        ).number("in order"),
+        not_yet(
+            "bravo-readwhilewriting",
+            "section 5.5, figure 5",
+            "In rocksdb readwhilewriting, BRAVO-BA always exceeds Cohort-RW and the underlying lock.",
+            "a workload with rocksdb's memtable pattern, and a cohort lock",
+        ).number("always exceeds"),
+        claim(
+            "bravo-hash-table-bench",
+            "section 5.6, figure 6",
+            "BRAVO enhances the performance of underlying locks, and shows substantial speedup at high thread \
+             counts (rocksdb's hash_table_bench: two threads write, all others look up).",
+            [36, 72].map(|threads| over("rocksdb-hash-table", threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
+        ).number("substantial"),
+    ]
+}
+
+fn rwbench() -> Vec<Claim> {
+    let closely = |set: &str| COUNTS.map(|threads| over_with(set, threads, CLOSE)).to_vec();
+    let same_rate = |lock, set: &str, bound| {
+        let rate = |threads| with("rwbench", lock, threads, set);
+        [18, 36, 72].map(|threads| ratio(rate(threads), rate(8), bound)).to_vec()
+    };
+    vec![
+        claim(
+            "bravo-rwbench-a-poor",
+            "section 5.4, figure 4a",
+            "Poor scalability over all the locks by virtue of the highly serialized write-heavy nature of the \
+             workload.",
+            PAIR.iter()
+                .map(|lock| {
+                    let rate = |threads| with("rwbench", lock, threads, RATIOS[0]);
+                    ratio(rate(72), rate(1), Bound::AtMost(FAR_BETTER))
+                })
+                .collect(),
+        ).number("poor scalability"),
+        claim(
+            "bravo-rwbench-a",
+            "section 5.4, figure 4a (9 of 10 operations write)",
+            "BRAVO-BA tracks closely to BA, providing neither benefit nor harm.",
+            closely(RATIOS[0]),
+        ).number("tracks closely"),
+        claim(
+            "bravo-rwbench-b",
+            "section 5.4, figure 4b (1 of 2)",
+            "The same behavior plays out.",
+            closely(RATIOS[1]),
+        ).number("the same"),
+        claim(
+            "bravo-rwbench-c",
+            "section 5.4, figure 4c (1 of 10)",
+            "The same behavior plays out.",
+            closely(RATIOS[2]),
+        ).number("the same"),
+        claim(
+            "bravo-rwbench-d",
+            "section 5.4, figure 4d (1 of 100)",
+            "We begin to see BRAVO-BA outperforming BA at higher thread counts.",
+            vec![over_with(RATIOS[3], 72, Bound::AtLeast(BETTER))],
+        ).number("outperforms"),
+        claim(
+            "bravo-rwbench-e",
+            "section 5.4, figure 4e (1 of 1000)",
+            "BRAVO improves performance for more read-dominated workloads: BRAVO-BA yields performance similar to \
+             that of Per-CPU, BA is flat.",
+            [36, 72].map(|threads| over_with(RATIOS[4], threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
+        ).number("improves; flat"),
+        claim(
+            "bravo-rwbench-f",
+            "section 5.4, figure 4f (1 of 10000)",
+            "Figures 4e and 4f are fairly similar.",
+            [36, 72].map(|threads| over_with(RATIOS[5], threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
+        ).number("improves; flat"),
+        claim(
+            "bravo-rwbench-flat",
+            "section 5.4, figures 4e and 4f",
+            "BA and pthread yield flat performance as the thread count increases.",
+            [same_rate(BA, RATIOS[4], FLAT), same_rate(BA, RATIOS[5], FLAT)].concat(),
+        ).number("flat"),
+        claim(
+            "bravo-rwbench-scales",
+            "abstract; section 5.4, figure 4f",
+            "BRAVO improves performance and scalability of underlying locks in read-heavy workloads.",
+            vec![
+                ratio(
+                    with("rwbench", BRAVO, 36, RATIOS[5]),
+                    with("rwbench", BRAVO, 8, RATIOS[5]),
+                    Bound::AtLeast(FAR_BETTER),
+                ),
+                ratio(
+                    with("rwbench", BRAVO, 72, RATIOS[5]),
+                    with("rwbench", BRAVO, 36, RATIOS[5]),
+                    Bound::AtLeast(1.0),
+                ),
+            ],
+        ).number("scales"),
+        not_yet(
+            "bravo-rwbench-others",
+            "section 5.4, figure 4",
+            "At 9 of 10 writes, Per-CPU fares poorly; at 1 of 1000 and less, BRAVO-BA is similar to Per-CPU, and \
+             Cohort-RW scales modestly.",
+            "cohort and per-CPU reader-writer locks",
+        ).number("in order"),
+    ]
+}
+
+fn section_6() -> Vec<Claim> {
+    let writes = |lock| Figure::Extra("writes/s", at("locktorture-long", lock, 143));
+    vec![
+        claim(
+            "bravo-locktorture-reads",
+            "section 6.1, figure 7a (1 writer; holds are a thousandth of the paper's)",
+            "Once the number of threads increases, the scalability of the stock is hampered. The BRAVO version \
+             continues to scale perfectly.",
+            vec![over("locktorture-long", 143, Bound::AtLeast(BETTER))],
+        ).number("scales perfectly"),
+        claim(
+            "bravo-locktorture-writes",
+            "section 6.1, figure 7b",
+            "When considering the number of write acquisitions, the stock version has a better result.",
+            vec![check(Value::Ratio(writes(BA), writes(BRAVO)), Bound::AtLeast(BETTER))],
+        ).number("better"),
+        claim(
+            "bravo-locktorture-linear",
+            "section 6.1, figure 8a (no writer; holds are a thousandth of the paper's)",
+            "Both versions, stock and BRAVO, increase the number of reads linearly with the number of threads.",
+            PAIR.iter()
+                .flat_map(|lock| [16, 71].map(|threads| speedup("locktorture-read-long", lock, threads)))
+                .collect(),
+        ).number("linear"),
+        claim(
+            "bravo-locktorture-short",
+            "section 6.1, figure 8b (5 us)",
+            "The stock version stops scaling once the contention on shared counter in rwsem grows.",
+            vec![
+                ratio(
+                    at("locktorture-read-short", BA, 142),
+                    at("locktorture-read-short", BA, 71),
+                    Bound::AtMost(BETTER),
+                ),
+                over("locktorture-read-short", 142, Bound::AtLeast(FAR_BETTER)),
+            ],
+        ).number("stops scaling"),
+        claim(
+            "bravo-locktorture-scales",
+            "section 6.1, figure 8b (5 us)",
+            "BRAVO avoids access to the shared counter and scales perfectly across all thread counts.",
+            [16, 71].map(|threads| speedup("locktorture-read-short", BRAVO, threads)).to_vec(),
+        ).number("scales perfectly"),
+        claim(
+            "bravo-page-fault-few",
+            "section 6.2, figure 9 a, b",
+            "In page_fault, the BRAVO version performs similarly to stock as long as the latter scales (16 threads).",
+            [1, 16].map(|threads| over("page-fault", threads, SIMILAR)).to_vec(),
+        ).number("similar"),
+        claim(
+            "bravo-page-fault-many",
+            "section 6.2, figure 9 a, b",
+            "At 142 threads, BRAVO outperforms stock by up to 93%.",
+            vec![over("page-fault", 142, gain(1.93))],
+        ).number("1.93x"),
+        claim(
+            "bravo-mmap",
+            "section 6.2, figure 9 c, d",
+            "mmap shows no significant difference in the performance of BRAVO vs. stock.",
+            [1, 16, 72, 142].map(|threads| over("mmap", threads, CLOSE)).to_vec(),
+        ).number("no difference"),
+        claim(
+            "bravo-metis-wc",
+            "section 6.3, table 1",
+            "wc at 142 threads: 143.217 s with stock, 125.160 s with BRAVO.",
+            vec![over("wc", 142, gain(143.217 / 125.160))],
+        ).number("1.14x"),
+        claim(
+            "bravo-metis-wrmem",
+            "section 6.3, table 2",
+            "wrmem at 142 threads: 58.994 s with stock, 42.544 s with BRAVO.",
+            vec![over("wrmem", 142, gain(58.994 / 42.544))],
+        ).number("1.39x"),
+    ]
+}

@@ -1,0 +1,135 @@
+//! Bueso, "Scalability Techniques for Practical Synchronization Primitives", ACM Queue 12(11), 2014:
+//! the section on cache-line contention.
+
+use super::{Check, Claim, Experiment, Paper, at, check, experiment, of, ratio, with};
+use crate::reproduce::rule::{At, BETTER, Bound, FLAT, Figure, SIMILAR, Value, WORSE, decrease, gain};
+use latchwork_sim::Placement;
+
+const MACHINE: &str = "8x15";
+/// The spin lock of Linux 3.0.
+const SPIN: &str = "ticket";
+
+pub fn experiments() -> Vec<Experiment> {
+    let locks: &[&str] = &["tas", "ttas", SPIN, "mcs"];
+    vec![
+        Experiment {
+            set: &["home=local,remote"],
+            ..experiment("counter", MACHINE, "counter", locks, "2,4,8,15,30,60,120")
+        },
+        Experiment {
+            placement: Placement::RoundRobin,
+            ..experiment("counter-spread", MACHINE, "counter", locks, "2,8,15,30,60,120")
+        },
+        Experiment {
+            placement: Placement::RoundRobin,
+            ..experiment("counter-two-sockets", "2x15", "counter", &["tas", SPIN], "30")
+        },
+    ]
+}
+
+fn claim(id: &'static str, place: &'static str, says: &'static str, checks: Vec<Check>) -> Claim {
+    Claim::new(id, Paper::Bueso, place, says, checks)
+}
+
+fn local(lock: &'static str, threads: usize) -> At {
+    with("counter", lock, threads, "home=local")
+}
+
+fn per_cpu(above: At, below: At, bound: Bound) -> Check {
+    check(Value::Ratio(Figure::PerThread(above), Figure::PerThread(below)), bound)
+}
+
+pub fn claims() -> Vec<Claim> {
+    let misses = |lock, threads| Figure::Extra("misses/op", local(lock, threads));
+    let more_misses = |lock, bound| check(Value::Ratio(misses(lock, 120), misses(lock, 15)), bound);
+    vec![
+        claim(
+            "bueso-one-socket",
+            "figure 1 (throughput per CPU)",
+            "By using all cores in a single socket, the microbenchmark throughput decreases by 91.8 percent when \
+             compared with using only two cores.",
+            vec![per_cpu(local(SPIN, 15), local(SPIN, 2), decrease(0.918))],
+        ).number("-91.8%"),
+        claim(
+            "bueso-smoothly",
+            "figure 1",
+            "Performance degrades smoothly as more cores contribute to cache-line contention.",
+            [(4, 2), (8, 4), (15, 8)]
+                .map(|(more, fewer)| per_cpu(local(SPIN, more), local(SPIN, fewer), Bound::AtMost(WORSE)))
+                .to_vec(),
+        ).number("degrades"),
+        claim(
+            "bueso-two-sockets",
+            "table 2 (throughput per CPU)",
+            "There's more than an 80 percent decrease in throughput when going from 15 to 30 cores.",
+            vec![per_cpu(local(SPIN, 30), local(SPIN, 15), decrease(0.8))],
+        ).number("-80%"),
+        claim(
+            "bueso-remote-memory",
+            "table 2",
+            "The cost of having the lock's memory location on a remote node is clearly worse when using two sockets.",
+            vec![ratio(with("counter", SPIN, 30, "home=remote"), local(SPIN, 30), Bound::AtMost(WORSE))],
+        ).number("clearly worse"),
+        claim(
+            "bueso-remote-memory-90",
+            "table 2 (throughput per CPU)",
+            "... reducing throughput by more than 90 percent when compared with a single socket.",
+            vec![per_cpu(with("counter", SPIN, 30, "home=remote"), local(SPIN, 15), decrease(0.9))],
+        ).number("-90%"),
+        claim(
+            "bueso-first-fill",
+            "cache-line contention",
+            "Cache-line contention is always better when all the contention is contained in as few sockets as \
+             possible: first fill against round robin.",
+            [8, 15, 30, 60]
+                .iter()
+                .flat_map(|threads| {
+                    ["tas", "ttas", SPIN, "mcs"].map(|lock| {
+                        ratio(local(lock, *threads), at("counter-spread", lock, *threads), Bound::AtLeast(1.0))
+                    })
+                })
+                .collect(),
+        ).number("always better"),
+        claim(
+            "bueso-probability",
+            "figure 2",
+            "The probability of inter- versus intra-cache-line contention, estimated by computing 100/num_sockets: a \
+             handover stays within one of 8 sockets in 12.5% of all cases, within one of 2 in 50%.",
+            vec![
+                of(Figure::Extra("remote", at("counter-spread", SPIN, 120)), Bound::Within(0.825, 0.925)),
+                of(Figure::Extra("remote", at("counter-two-sockets", SPIN, 30)), Bound::Within(0.45, 0.55)),
+            ],
+        ).number("12.5%, 50%"),
+        claim(
+            "bueso-unfair",
+            "cache-line contention",
+            "Busy-wait locks with CCAS or backoff expose to an irregular number of cache misses when the lock becomes \
+             contended (here: it grows with the CPUs, for tas, ttas and ticket).",
+            ["tas", "ttas", SPIN].map(|lock| more_misses(lock, Bound::AtLeast(BETTER))).to_vec(),
+        ).number("irregular"),
+        claim(
+            "bueso-scalable-lock",
+            "cache-line contention",
+            "A truly scalable lock is one that generates a constant number of cache misses per acquisition, thus \
+             avoiding the sudden performance collapse that occurs with nonscalable alternatives (MCS).",
+            vec![
+                more_misses("mcs", SIMILAR),
+                ratio(local("mcs", 120), local("mcs", 30), FLAT),
+            ],
+        ).number("constant"),
+        claim(
+            "bueso-mcs",
+            "figure 3",
+            "Throughput in the spinlock case quickly flatlines, while with the MCS lock it steadily improves by a \
+             factor of 2.4 (here: MCS against the ticket lock, 120 CPUs).",
+            vec![ratio(local("mcs", 120), local(SPIN, 120), gain(2.4))],
+        ).number("2.4x"),
+        claim(
+            "bueso-ccas",
+            "cache-line mishandling",
+            "CCAS: to do a simple read of the lock state and incur the read-modify-write CAS operation only when the \
+             lock becomes available; up to a 90 percent throughput increase (here: ttas against tas).",
+            [15, 120].map(|threads| ratio(local("ttas", threads), local("tas", threads), gain(1.9))).to_vec(),
+        ).number("1.9x"),
+    ]
+}

@@ -1,0 +1,106 @@
+//! docs/reproduction.md.
+
+use super::claims::Paper;
+use super::document::{Answer, Document};
+use super::rule::{GLOSSARY, number};
+use super::table::tightest;
+use std::fmt::Write as _;
+
+const INTRODUCTION: &str = "\
+# The papers' claims
+
+This page is printed by `latchwork reproduce --markdown docs/reproduction.md`. Each claim of the papers that
+the locks of this library can show has a rule that is stated before the run, in `crates/cli/src/reproduce/claims`.
+It *holds* if all parts of the rule are met with every seed, *does not hold* if no seed meets all of them, and is
+*not shown* otherwise. Claims about locks that do not exist here are listed and not counted. The table shows the
+part of each rule that is missed by most or met by least; `--report DIR` writes a page with all parts and the
+plots, `--json FILE` every number.
+";
+
+/// The page.
+pub fn text(document: &Document) -> String {
+    let mut text = INTRODUCTION.to_owned();
+    let seeds = document.effort.runs;
+    let first = document.effort.seed;
+    writeln!(
+        text,
+        "\n**{}** latchwork {}, {seeds} seeds from {first}. Rates are medians over the seeds.\n",
+        document.summary(),
+        env!("CARGO_PKG_VERSION")
+    )
+    .expect("a String");
+    if document.interrupted.is_some() {
+        text += "The run was interrupted.\n\n";
+    }
+    text += "The papers say much in words. They mean the same numbers everywhere:\n\n| words | means |\n|---|---|\n";
+    for (words, meaning) in GLOSSARY {
+        writeln!(text, "| {words} | {meaning} |").expect("a String");
+    }
+    for paper in Paper::ALL {
+        let answers = document.of(paper);
+        if answers.is_empty() {
+            continue;
+        }
+        writeln!(text, "\n## {}\n\n{}\n", paper.title(), paper.setting()).expect("a String");
+        text += "| claim | the paper | its number | ours | rule | verdict |\n|---|---|---|---|---|---|\n";
+        for answer in &answers {
+            text += &row(answer);
+        }
+        if paper == Paper::Simulator {
+            text += &comparison(document);
+        }
+    }
+    text
+}
+
+fn row(answer: &Answer) -> String {
+    let (rule, ours) = tightest(answer);
+    let why = answer.why();
+    let why = if why.is_empty() { why } else { format!(": {why}") };
+    let claim = &answer.claim;
+    format!(
+        "| {} | \"{}\" ({}) | {} | {} | {} | **{}**{} |\n",
+        claim.id,
+        cell(claim.says),
+        cell(claim.place),
+        cell(claim.number),
+        ours,
+        cell(&rule),
+        answer.judged.verdict.text(),
+        cell(&why)
+    )
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn comparison(document: &Document) -> String {
+    let Some(comparison) = &document.comparison else { return String::new() };
+    let mut text = format!(
+        "\nMeasured on {} (load average {} before). Of {} pairs that differ by over 20% in measurement, {} are in \
+         the same order in the simulator.\n",
+        comparison.machine, comparison.load_average, comparison.pairs, comparison.agree
+    );
+    if comparison.disagree.is_empty() {
+        return text;
+    }
+    text += "\nThe pairs that disagree (ratios of the first to the second; *noise*: single measurements overlap):\n\n\
+             | workload | threads | measured faster | measured slower | measured | simulated | |\n\
+             |---|---|---|---|---|---|---|\n";
+    for pair in &comparison.disagree {
+        let noise = if pair.noisy { "noise" } else { "" };
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {noise} |",
+            pair.workload,
+            pair.threads,
+            pair.faster,
+            pair.slower,
+            number(pair.measured),
+            number(pair.simulated)
+        )
+        .expect("a String");
+    }
+    text
+}

@@ -1,0 +1,239 @@
+//! `latchwork reproduce`: the papers' claims beside what comes out here.
+
+mod claims;
+mod document;
+mod experiment;
+mod html;
+mod judge;
+mod markdown;
+mod rule;
+mod runner;
+mod table;
+mod validate;
+
+use crate::bench::{options, progress};
+use crate::compare::machine::Machine;
+use crate::compare::signals::Signals;
+use crate::failure::{Failure, Result};
+use crate::{names, output};
+use claims::{Claim, Paper, SIMULATOR, Test};
+use clap::Args;
+use document::{Answer, Document};
+use experiment::{Effort, Ready};
+use judge::{Judged, Verdict};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// After the options in `latchwork reproduce --help`.
+pub const HELP: &str = "\
+Each claim has a citation, the paper's sentence or number, and a rule that is stated before the run. The
+locks are this library's own source, the paper's machine is simulated. A claim holds if its rule is met
+with every seed, does not hold if it is met with none, and is not shown otherwise. Claims about locks that
+do not exist here are listed as `not yet` and not counted.
+
+The claim `simulator` is different: it measures all locks on this machine for about 20 seconds, and asks
+whether the simulator orders them as they are. Other programs disturb it.
+
+Exit status: 0, whatever the claims do; 1 if a lock failed a workload's check; 2 for wrong arguments; 130
+after Ctrl-C.
+
+Examples:
+  latchwork reproduce                                    all of it, in a few minutes
+  latchwork reproduce --list                             the claims
+  latchwork reproduce --only bravo-alternator            one of them
+  latchwork reproduce --only shfllock,bueso              those of two papers
+  latchwork reproduce --report report --json claims.json and a page with plots";
+
+/// Options of `latchwork reproduce`.
+#[derive(Args)]
+pub struct Options {
+    /// Only these claims, or all of a paper: bravo, shfllock, bueso, mckenney, simulator
+    #[arg(long, value_name = "ID,..", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Show the claims and their rules, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Write every number here (- for standard output, in place of the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with plots into this directory, as index.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Write the table as Markdown here
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Simulated time of each measurement [default: a few milliseconds, as the workload needs]
+    #[arg(long, value_name = "S", value_parser = options::seconds)]
+    seconds: Option<Duration>,
+    /// How often to run each point, each time with another seed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+impl Options {
+    /// Whether standard output is for the document.
+    fn json_only(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+}
+
+/// Runs, judges, prints; the exit status.
+pub fn reproduce(options: &Options) -> Result<i32> {
+    let claims = select(&options.only)?;
+    if options.list {
+        print!("{}", table::list(&claims));
+        return Ok(0);
+    }
+    check_outputs(options)?;
+    announce(options, &claims);
+    let effort = Effort { runs: options.runs, seconds: options.seconds, seed: options.seed };
+    let used: Vec<&str> = claims.iter().flat_map(Claim::experiments).collect();
+    let ready: Vec<Ready> = claims::experiments()
+        .iter()
+        .filter(|experiment| used.contains(&experiment.id))
+        .map(|experiment| Ready::find(experiment, &effort))
+        .collect::<Result<_>>()?;
+    let document = run(claims, &ready, &effort)?;
+    write(options, &document, &ready)?;
+    Ok(document.interrupted.map_or(i32::from(document.failed()), |signal| 128 + signal))
+}
+
+fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document> {
+    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let start = Instant::now();
+    let machine = Machine::here();
+    let bar = progress(runner::measurements(ready));
+    let (results, mut interrupted) = runner::run(ready, &signals, &bar);
+    bar.finish_and_clear();
+
+    let mut comparison = None;
+    if interrupted.is_none() && claims.iter().any(|claim| claim.id == SIMULATOR) {
+        let bar = progress(0);
+        let profile = validate::calibrate(&bar)?;
+        let here = validate::ready(&profile, &Effort { seconds: None, ..*effort })?;
+        bar.set_length((validate::measurements(&here) + runner::measurements(&here)) as u64);
+        let (measured, ended) = validate::measure(&here, &signals, &bar);
+        let (simulated, ended) = match ended {
+            None => runner::run(&here, &signals, &bar),
+            some => (Vec::new(), some),
+        };
+        interrupted = ended;
+        bar.finish_and_clear();
+        if interrupted.is_none() {
+            comparison = Some(validate::Comparison::new(&here, &measured, &simulated, &machine));
+        }
+    }
+    let agreement = comparison.as_ref().and_then(validate::Comparison::share);
+    let judge = |claim: &Claim| match &claim.test {
+        Test::NotYet(needs) => Judged { verdict: Verdict::NotYet((*needs).into()), checks: Vec::new() },
+        Test::Rule(checks) => {
+            // Whatever is the same in every run counts for each of them.
+            let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
+            judge::judge(checks, runs, &|figure, run| runner::figure(ready, &results, agreement, figure, run))
+        }
+    };
+    let answers: Vec<Answer> =
+        claims.into_iter().map(|claim| Answer { judged: judge(&claim), claim }).collect();
+    Ok(Document {
+        answers,
+        results,
+        comparison,
+        effort: *effort,
+        interrupted,
+        took: start.elapsed(),
+        machine,
+    })
+}
+
+/// The rules, before anything is run.
+fn announce(options: &Options, claims: &[Claim]) {
+    let rules = table::list(claims);
+    if options.json_only() {
+        eprintln!("{rules}");
+    } else {
+        println!("{rules}");
+    }
+}
+
+fn write(options: &Options, document: &Document, ready: &[Ready]) -> Result<()> {
+    let to_stdout = options.json_only();
+    if to_stdout {
+        print!("{}", document.json(ready));
+    } else {
+        print!("{}", table::text(document));
+    }
+    if let Some(path) = options.json.as_deref().filter(|_| !to_stdout) {
+        output::write("--json", path, &document.json(ready))?;
+    }
+    if let Some(path) = &options.markdown {
+        output::write("--markdown", path, &markdown::text(document))?;
+    }
+    if let Some(directory) = &options.report {
+        let page = directory.join("index.html");
+        output::write("--report", &page, &html::page(document, ready)?)?;
+        eprintln!("The report is {}", page.display());
+    }
+    Ok(())
+}
+
+fn check_outputs(options: &Options) -> Result<()> {
+    if let Some(path) = &options.json {
+        output::check("--json", path)?;
+    }
+    if let Some(path) = &options.markdown {
+        output::check("--markdown", path)?;
+    }
+    if let Some(directory) = &options.report {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| Failure::usage(format!("--report {}: {error}", directory.display())))?;
+        output::check("--report", &directory.join("index.html"))?;
+    }
+    Ok(())
+}
+
+/// The claims that `--only` names, or all.
+fn select(only: &[String]) -> Result<Vec<Claim>> {
+    let all = claims::all();
+    for wanted in only.iter().map(|id| id.trim()) {
+        let known = |id: &str| all.iter().any(|claim| claim.id == id) || paper(id).is_some();
+        if !known(wanted) {
+            let mut ids: Vec<&str> = Paper::ALL.iter().map(|paper| paper.id()).collect();
+            ids.extend(all.iter().map(|claim| claim.id).filter(|id| paper(id).is_none()));
+            return Err(Failure::usage(format!(
+                "there is no claim called {wanted:?}{}; --only takes {}",
+                names::did_you_mean(wanted, &ids),
+                ids.join(", ")
+            )));
+        }
+    }
+    let selected = |claim: &Claim| {
+        let named = |id: &String| id.trim() == claim.id || id.trim() == claim.paper.id();
+        only.is_empty() || only.iter().any(named)
+    };
+    Ok(all.into_iter().filter(selected).collect())
+}
+
+fn paper(id: &str) -> Option<Paper> {
+    Paper::ALL.into_iter().find(|paper| paper.id() == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_selected_by_id_and_by_paper() {
+        let of = |ids: &[&str]| select(&ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&[]).unwrap().len(), claims::all().len());
+        assert_eq!(of(&["bravo-alternator"]).unwrap().len(), 1);
+        let bueso = of(&["bueso"]).unwrap();
+        assert!(bueso.len() > 5 && bueso.iter().all(|claim| claim.paper == Paper::Bueso));
+        let error = of(&["bravo-alternatr"]).unwrap_err();
+        assert_eq!(error.status, 2);
+        assert!(error.message.contains("did you mean bravo-alternator?"), "{}", error.message);
+        assert!(!error.message.contains('\n'));
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs experiments on all CPUs of this machine, and finds the figures of the rules in the results.
+
+use super::experiment::Ready;
+use super::rule::Figure;
+use crate::bench::results::{Place, Point, Results};
+use crate::compare::machine;
+use crate::compare::signals::Signals;
+use crate::names;
+use crate::simulate::sweep::{self, Job};
+use indicatif::ProgressBar;
+use latchwork::registry::Entry;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How many points there are to run.
+pub fn measurements(experiments: &[Ready]) -> usize {
+    experiments.iter().map(|ready| ready.plan.measurements()).sum()
+}
+
+/// The results of all experiments, in their order, or as many as there are until Ctrl-C; and the
+/// signal that ended it.
+pub fn run(experiments: &[Ready], signals: &Signals, bar: &ProgressBar) -> (Vec<Results>, Option<i32>) {
+    let mut results: Vec<Results> = experiments.iter().map(|ready| Results::new(&ready.plan)).collect();
+    let jobs = jobs(experiments, &results);
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel();
+    let mut interrupted = None;
+    thread::scope(|scope| {
+        for _ in 0..machine::cpus().min(jobs.len()) {
+            let sender = sender.clone();
+            let (jobs, next, stop) = (&jobs, &next, &stop);
+            scope.spawn(move || {
+                while !stop.load(Relaxed)
+                    && let Some((experiment, job)) = jobs.get(next.fetch_add(1, Relaxed))
+                {
+                    let ready = &experiments[*experiment];
+                    let result = sweep::simulate(&ready.plan, &ready.how, job);
+                    if sender.send((*experiment, job.index, job.round, result)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        // Filed in the order of their rounds at the end, so that the output does not depend on who
+        // was first.
+        let mut done = Vec::new();
+        loop {
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Ok(one) => {
+                    bar.inc(1);
+                    bar.set_message(experiments[one.0].experiment.id);
+                    done.push(one);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => bar.tick(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            if let Some(signal) = signals.take() {
+                stop.store(true, Relaxed);
+                interrupted = Some(signal);
+            }
+        }
+        done.sort_by_key(|(experiment, index, round, _)| (*experiment, *index, *round));
+        for (experiment, index, _, result) in done {
+            results[experiment].file(index, result);
+        }
+    });
+    (results, interrupted)
+}
+
+/// The longest first, so that no CPU is left alone with one at the end.
+fn jobs(experiments: &[Ready], results: &[Results]) -> Vec<(usize, Job)> {
+    let mut jobs = Vec::new();
+    for (experiment, (ready, results)) in experiments.iter().zip(results).enumerate() {
+        for (index, point) in results.points.iter().enumerate() {
+            let job = |round| (experiment, Job { index, place: point.place, round });
+            jobs.extend((0..ready.plan.runs).map(job));
+        }
+    }
+    jobs.sort_by_key(|(experiment, job)| {
+        let ready = &experiments[*experiment];
+        let threads = ready.plan.threads[job.place.threads];
+        // An operation of a thread that has a processor takes about as long everywhere.
+        std::cmp::Reverse(threads.min(ready.how.profile.cpus()) as u64 * ready.how.measured_ns)
+    });
+    jobs
+}
+
+/// A figure of one of the runs.
+pub fn figure(
+    experiments: &[Ready],
+    results: &[Results],
+    agreement: Option<f64>,
+    figure: &Figure,
+    run: usize,
+) -> Result<f64, String> {
+    let registered = |lock: &str, bytes: fn(&Entry) -> usize| {
+        let entry = names::registered().into_iter().find(|entry| entry.info.name == lock);
+        let entry = entry.ok_or_else(|| format!("there is no lock called {lock}"))?;
+        Ok(bytes(&entry) as f64)
+    };
+    match figure {
+        Figure::LockBytes(lock) => return registered(lock, |entry| entry.bytes),
+        Figure::WaiterBytes(lock) => return registered(lock, |entry| entry.info.waiter_bytes),
+        Figure::HolderBytes(lock) => return registered(lock, |entry| entry.info.holder_bytes),
+        Figure::PthreadMutexBytes => return Ok(size_of::<libc::pthread_mutex_t>() as f64),
+        Figure::Agreement => return agreement.ok_or_else(|| "nothing was measured".into()),
+        _ => (),
+    }
+    let at = figure.at().expect("all others have a point");
+    let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment);
+    let place = place.ok_or_else(|| format!("{} was not run", at.experiment))?;
+    let point = self::point(&experiments[place], &results[place], at.lock, at.threads, &at.set)
+        .ok_or_else(|| format!("{} has no point {at:?}", at.experiment))?;
+    let Some(one) = point.runs.get(run) else {
+        let why = point.failure.as_deref().unwrap_or("the run was interrupted");
+        return Err(format!("{} with {} threads: {why}", at.lock, at.threads));
+    };
+    match figure {
+        Figure::PerThread(_) => Ok(one.rate / at.threads as f64),
+        Figure::Fairness(_) => Ok(one.fairness),
+        Figure::Extra(name, _) => {
+            let found = one.extra.iter().find(|(other, _)| other == name);
+            found.map(|(_, value)| *value).ok_or_else(|| format!("the workload has no figure {name:?}"))
+        }
+        _ => Ok(one.rate),
+    }
+}
+
+/// The point with this lock, so many threads, and this parameter (`name=value`; may be empty).
+fn point<'a>(
+    ready: &Ready,
+    results: &'a Results,
+    lock: &str,
+    threads: usize,
+    set: &str,
+) -> Option<&'a Point> {
+    let plan = &ready.plan;
+    let lock = plan.locks.iter().position(|candidate| candidate.name == lock)?;
+    let threads = plan.threads.iter().position(|count| *count == threads)?;
+    let matches = |wanted: &str, settings: &latchwork_workloads::workload::Settings| {
+        settings.iter().any(|(name, text, _)| wanted == format!("{name}={text}"))
+    };
+    let settings = plan.settings.iter().position(|settings| set.is_empty() || matches(set, settings))?;
+    Some(results.at(Place { settings, threads, lock }))
+}

@@ -1,0 +1,72 @@
+//! What is printed.
+
+use super::claims::{Claim, Test};
+use super::document::{Answer, Document};
+use super::rule::{self, number};
+use comfy_table::{ContentArrangement, Table, presets};
+use console::Term;
+use std::fmt::Write as _;
+
+fn empty(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    // Without a terminal, one line per claim, however long: that is what grep wants.
+    table.set_width(Term::stdout().size_checked().map_or(2000, |(_, columns)| columns.max(80)));
+    table.set_header(head.to_vec());
+    table
+}
+
+/// The claims and their rules, as `--list` and every run print them first.
+pub fn list(claims: &[Claim]) -> String {
+    let mut text = String::from(
+        "The claims, and the rule of each. All lines of a rule have to be met, with every seed.\n",
+    );
+    for claim in claims {
+        write!(text, "\n{}: {}, {}\n    \"{}\"\n", claim.id, claim.paper.name(), claim.place, claim.says)
+            .expect("a String");
+        match &claim.test {
+            Test::NotYet(needs) => writeln!(text, "    not yet: needs {needs}").expect("a String"),
+            Test::Rule(checks) => {
+                for line in rule::lines(checks) {
+                    writeln!(text, "    rule: {line}").expect("a String");
+                }
+            }
+        }
+    }
+    text += "\nWhat the papers' words mean here:\n";
+    for (words, meaning) in rule::GLOSSARY {
+        writeln!(text, "    {words}: {meaning}").expect("a String");
+    }
+    text
+}
+
+/// The answers.
+pub fn text(document: &Document) -> String {
+    let mut table =
+        empty(&["claim", "verdict", "the paper", "ours", "where our number is (the tightest part)", ""]);
+    for answer in &document.answers {
+        let (rule, ours) = tightest(answer);
+        table.add_row([
+            answer.claim.id.to_owned(),
+            answer.judged.verdict.text().to_owned(),
+            answer.claim.number.to_owned(),
+            ours,
+            rule,
+            answer.why(),
+        ]);
+    }
+    let interrupted =
+        if document.interrupted.is_some() { "Interrupted; what was found until then:\n\n" } else { "" };
+    format!("{interrupted}{}\n\n{}\n", table.trim_fmt(), document.summary())
+}
+
+/// The part of the rule that is missed by most or met by least, and our value.
+pub fn tightest(answer: &Answer) -> (String, String) {
+    let Some(check) = answer.judged.tightest() else {
+        return (String::new(), String::new());
+    };
+    let parts = answer.judged.checks.len();
+    let of = if parts > 1 { format!(" (1 of {parts})") } else { String::new() };
+    (format!("{}{of}", check.rule), check.ours.map_or_else(|| "-".into(), number))
+}

@@ -1,0 +1,286 @@
+//! The simulator against reality: this machine's costs are measured, every lock is measured and
+//! simulated, and their orders are compared.
+
+use super::experiment::{Effort, Experiment, Ready};
+use crate::bench;
+use crate::bench::results::{Point, Results, Run};
+use crate::calibrate;
+use crate::compare::machine::Machine;
+use crate::compare::order;
+use crate::compare::signals::Signals;
+use crate::failure::Result;
+use indicatif::ProgressBar;
+use latchwork_sim::{Placement, Profile};
+use latchwork_workloads::native::{self, Threads};
+use latchwork_workloads::{peers, registry, topology};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Measurements that differ by less than this are taken for alike.
+const DIFFER: f64 = 1.2;
+/// Of each native measurement.
+const MEASURED: Duration = Duration::from_millis(50);
+/// Before that.
+const WARM_UP: Duration = Duration::from_millis(10);
+/// Rounds of native measurements.
+const ROUNDS: u32 = 3;
+/// Simulated microseconds: several quanta of the scheduler, for there are more threads than CPUs.
+const MICROS: u64 = 30_000;
+
+/// The experiments; their machine is this one.
+pub fn experiments() -> Vec<Experiment> {
+    let of = |id, workload| Experiment {
+        id,
+        workload,
+        machine: "this-machine",
+        locks: &["all"],
+        threads: "1,2,4",
+        set: &[],
+        placement: Placement::FirstFill,
+        micros: Some(MICROS),
+    };
+    vec![of("this-counter", "counter"), of("this-hash-table", "hash-table")]
+}
+
+/// Ready to be simulated on a machine with this profile.
+pub fn ready(profile: &Profile, effort: &Effort) -> Result<Vec<Ready>> {
+    experiments().iter().map(|experiment| Ready::new(experiment, profile.clone(), effort)).collect()
+}
+
+/// This machine's profile.
+pub fn calibrate(bar: &ProgressBar) -> Result<Profile> {
+    calibrate::profile(|what| {
+        bar.set_message(format!("measuring {what}"));
+        bar.tick();
+    })
+}
+
+/// How many native measurements there will be.
+pub fn measurements(ready: &[Ready]) -> usize {
+    ready.iter().map(|one| Results::new(&one.plan).points.len()).sum::<usize>() * ROUNDS as usize
+}
+
+/// Measures all points on this machine; less if a signal came.
+pub fn measure(ready: &[Ready], signals: &Signals, bar: &ProgressBar) -> (Vec<Results>, Option<i32>) {
+    let mut all: Vec<Results> = ready.iter().map(|one| Results::new(&one.plan)).collect();
+    for round in 0..ROUNDS {
+        for (one, results) in ready.iter().zip(&mut all) {
+            let plan = &one.plan;
+            let locks = plan.locks.len();
+            for first in (0..results.points.len()).step_by(locks.max(1)) {
+                for lock in order(round as usize, locks) {
+                    if let Some(signal) = signals.take() {
+                        return (all, Some(signal));
+                    }
+                    let place = results.points[first + lock].place;
+                    let threads = plan.threads[place.threads];
+                    let candidate = plan.locks[lock];
+                    bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
+                    bar.tick();
+                    let options = native::Options {
+                        measured: MEASURED,
+                        warm_up: WARM_UP,
+                        placement: topology::Placement::Free,
+                        seed: plan.seed.wrapping_add(u64::from(round)),
+                    };
+                    let stage = Threads::new(options, bench::stuck);
+                    let settings = &plan.settings[place.settings];
+                    let point = registry::Point { workload: plan.workload.name, settings, threads };
+                    let result = peers::run(&point, &stage, candidate.name, candidate.kind);
+                    results.file(first + lock, result.map(Run::from));
+                    bar.inc(1);
+                }
+            }
+        }
+    }
+    (all, None)
+}
+
+/// A pair that measures otherwise than it simulates.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// On which workload.
+    pub workload: &'static str,
+    /// With how many threads.
+    pub threads: usize,
+    /// What is faster when it is measured.
+    pub faster: &'static str,
+    /// What is slower.
+    pub slower: &'static str,
+    /// The measured rate of the faster over the slower.
+    pub measured: f64,
+    /// The same, simulated.
+    pub simulated: f64,
+    /// Whether the slowest measurement of the faster is below the fastest of the slower: noise may be
+    /// the reason.
+    pub noisy: bool,
+}
+
+/// A lock, measured and simulated.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// On which workload.
+    pub workload: &'static str,
+    /// With how many threads.
+    pub threads: usize,
+    /// Which.
+    pub lock: &'static str,
+    /// Operations a second.
+    pub measured: Option<f64>,
+    /// Same.
+    pub simulated: Option<f64>,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The machine.
+    pub machine: String,
+    /// CPUs whose cycles others had, when it began.
+    pub load_average: f64,
+    /// Pairs that differ by enough.
+    pub pairs: usize,
+    /// Those that are in the same order.
+    pub agree: usize,
+    /// The others.
+    pub disagree: Vec<Pair>,
+    /// Everything.
+    pub rows: Vec<Row>,
+}
+
+impl Comparison {
+    /// Of the measured with the simulated results of the same plans.
+    pub fn new(ready: &[Ready], measured: &[Results], simulated: &[Results], machine: &Machine) -> Self {
+        let mut comparison = Comparison {
+            machine: machine.line(),
+            load_average: machine.load_average,
+            pairs: 0,
+            agree: 0,
+            disagree: Vec::new(),
+            rows: Vec::new(),
+        };
+        for ((one, measured), simulated) in ready.iter().zip(measured).zip(simulated) {
+            let plan = &one.plan;
+            let locks = plan.locks.len().max(1);
+            let groups = measured.points.chunks(locks).zip(simulated.points.chunks(locks));
+            for (measured, simulated) in groups {
+                let group = Group {
+                    workload: plan.workload.name,
+                    threads: plan.threads[measured[0].place.threads],
+                    names: plan.locks.iter().map(|lock| lock.name).collect(),
+                };
+                comparison.add(&group, measured, simulated);
+            }
+        }
+        comparison
+    }
+
+    fn add(&mut self, group: &Group, measured: &[Point], simulated: &[Point]) {
+        for (at, name) in group.names.iter().enumerate() {
+            self.rows.push(Row {
+                workload: group.workload,
+                threads: group.threads,
+                lock: name,
+                measured: measured[at].rate(),
+                simulated: simulated[at].rate(),
+            });
+            for other in 0..group.names.len() {
+                let (Some(fast), Some(slow)) = (measured[at].rate(), measured[other].rate()) else {
+                    continue;
+                };
+                let (Some(ours), Some(others)) = (simulated[at].rate(), simulated[other].rate()) else {
+                    continue;
+                };
+                if fast <= DIFFER * slow {
+                    continue;
+                }
+                self.pairs += 1;
+                if ours > others {
+                    self.agree += 1;
+                    continue;
+                }
+                let least = measured[at].rates().into_iter().fold(f64::INFINITY, f64::min);
+                let most = measured[other].rates().into_iter().fold(0.0, f64::max);
+                self.disagree.push(Pair {
+                    workload: group.workload,
+                    threads: group.threads,
+                    faster: name,
+                    slower: group.names[other],
+                    measured: fast / slow,
+                    simulated: ours / others,
+                    noisy: least < most,
+                });
+            }
+        }
+    }
+
+    /// The share of the pairs that agree, if there are any.
+    pub fn share(&self) -> Option<f64> {
+        (self.pairs > 0).then(|| self.agree as f64 / self.pairs as f64)
+    }
+}
+
+/// Locks that are compared with each other.
+struct Group {
+    workload: &'static str,
+    threads: usize,
+    names: Vec<&'static str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::results::Place;
+
+    fn points(rates: &[f64]) -> Vec<Point> {
+        let run = |rate| Run {
+            rate,
+            operations: 1,
+            measured_ns: 1,
+            fairness: 0.5,
+            wait_p50: 1.0,
+            wait_p99: 1.0,
+            wait_max: 1.0,
+            per_thread: vec![1],
+            extra: Vec::new(),
+        };
+        let point = |(lock, rate): (usize, &f64)| Point {
+            place: Place { settings: 0, threads: 0, lock },
+            runs: vec![run(*rate)],
+            failure: None,
+        };
+        rates.iter().enumerate().map(point).collect()
+    }
+
+    fn compare(measured: &[f64], simulated: &[f64]) -> Comparison {
+        let names = ["a", "b", "c"][..measured.len()].to_vec();
+        let mut comparison = Comparison {
+            machine: String::new(),
+            load_average: 0.0,
+            pairs: 0,
+            agree: 0,
+            disagree: Vec::new(),
+            rows: Vec::new(),
+        };
+        comparison.add(&Group { workload: "w", threads: 2, names }, &points(measured), &points(simulated));
+        comparison
+    }
+
+    #[test]
+    fn pairs_that_differ_are_counted_once_and_those_in_another_order_are_listed() {
+        let same = compare(&[30.0, 20.0, 10.0], &[3.0, 2.0, 1.0]);
+        assert_eq!((same.pairs, same.agree, same.share()), (3, 3, Some(1.0)));
+        let swapped = compare(&[30.0, 20.0, 10.0], &[2.0, 3.0, 1.0]);
+        assert_eq!((swapped.pairs, swapped.agree), (3, 2));
+        let pair = &swapped.disagree[0];
+        assert_eq!((pair.faster, pair.slower, pair.measured), ("a", "b", 1.5));
+        assert!(pair.simulated < 1.0 && !pair.noisy);
+        assert_eq!(compare(&[30.0, 20.0, 10.0], &[1.0, 2.0, 3.0]).share(), Some(0.0));
+    }
+
+    #[test]
+    fn what_measures_alike_is_not_asked_about_and_a_tie_in_simulation_is_not_the_same_order() {
+        assert_eq!(compare(&[11.0, 10.0], &[1.0, 2.0]).share(), None);
+        assert_eq!(compare(&[13.0, 10.0], &[1.0, 1.0]).share(), Some(0.0));
+    }
+}
