@@ -3,66 +3,79 @@
 //! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section
 //! 4.2.3; the queue is that of the blocking mutex, [`shfl`](crate::mutex::shfl).
 //!
-//! A word that counts readers and says whether there is a writer, and behind it one queue of
-//! readers and writers that spin briefly and then sleep. Who finds the word open to it enters;
-//! the others queue, and only the head of the queue waits at the word. What the mutex does against
-//! long holds, lost wakeups and unfairness is done here with the same means; read it first.
+//! Two words, one that says whether there is a writer and one that counts readers, and behind them
+//! one queue of readers and writers that spin briefly and then sleep. Who finds the words open to it
+//! enters; the others queue, and only the head of the queue waits at the words. What the mutex does
+//! against long holds, lost wakeups and unfairness is done here with the same means; read it first.
+//!
+//! A reader adds itself to the count, looks for a writer, and takes its addition back if there is one; a
+//! writer sets its bit, looks for readers, and takes the bit back if there are any (Dekker's handshake;
+//! each addition and each bit is one atomic instruction, none is retried).
 //!
 //! Where it differs from the paper:
 //! - *One lock, not two.* In the paper a reader or writer that cannot enter acquires a ShflLock
 //!   mutex, waits at the word, and releases the mutex. Here the head of the queue does so directly:
-//!   one word less, and one sleep per waiter instead of two (the mutex, then the word).
-//! - *A waiting writer does not shut readers out at once*, nor a waiting reader writers: newcomers
-//!   may pass the head for [`STEAL_BOUND`] microseconds. With more threads than cores, shutting
-//!   them out for the time that it takes to wake the head, or until a preempted reader runs again,
-//!   costs most of the throughput. Then CLAIMED shuts them out, which is the paper's writer-waiting
-//!   bit and, for a reader, its early increment. No waiter is passed over for ever: one with `n` in
-//!   front of it waits for at most `n + 1` times (the bound, a wakeup and the sections inside).
+//!   one sleep per waiter instead of two (the mutex, then the word).
+//! - *A waiting writer shuts readers out for as long as it is awake*, which is for some microseconds
+//!   (DRAIN looks). Then it lets them in again and sleeps, until the last one leaves or the time of
+//!   newcomers is up. With more threads than cores, shutting them out until a preempted reader runs
+//!   again costs most of the throughput.
+//! - *A waiting reader does not shut writers out at once*, nor a waiting writer other writers: newcomers
+//!   may pass the head for [`STEAL_BOUND`] microseconds. Then CLAIMED shuts them out, which is the
+//!   paper's writer-waiting bit and, for a reader, its early increment. No waiter is passed over for
+//!   ever: one with `n` in front of it waits for at most `n + 1` times (the bound, a wakeup and the
+//!   sections inside).
 //! - *Readers in a row enter together.* A reader that enters from the queue wakes the next one if
 //!   that is a reader too. On machines with several NUMA nodes readers are moved up behind readers,
 //!   whatever their node; writers behind writers of their node.
 //!
-//! | word | meaning | set by | cleared by |
+//! | `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | WRITER (bit 0) | held for writing | the writer, from a word without readers | `release_dec` |
-//! | CLAIMED (bit 1) | the head is next | the head | who enters |
+//! | WRITER (bit 0) | held for writing, or a writer looks for readers | the writer | `release_dec`; the writer, if there are readers |
+//! | CLAIMED (bit 1) | the head is next | the head | who enters from the queue |
 //! | WAKING (bit 2) | the head is being woken: mind the time | who wakes it, thieves keep it | the head |
-//! | bits 3 to 30 | readers inside | each of them adds one | and subtracts it |
-//! | PARKED (bit 31) | the head sleeps, wake it | the head | who enters a word that nobody holds |
+//! | PARKED (bit 31) | the head sleeps at `word`, wake it | the head | a writer that enters |
 //!
-//! While WRITER is set only the head changes the word, and only hints, so that the writer leaves
-//! with a decrement that is not an atomic read-modify-write; the head makes up for it with a heavy
-//! fence before it sleeps (see [`release_dec`](Machine::release_dec)). A hint that the decrement
-//! overwrites is set again by the head, and one that it revives is dropped by who enters next.
-//! Readers leave with an atomic subtraction; the last one wakes the head.
+//! | `readers` | meaning | set by | cleared by |
+//! |---|---|---|---|
+//! | bits 0 to 29 | readers inside, or looking for a writer | each of them adds one | and subtracts it |
+//! | MIND (bit 30) | the head sleeps, or is being woken: mind the time | the head | the head |
+//! | PARKED (bit 31) | the head sleeps at `readers`, wake it | the head | the head; a reader that comes in alone |
+//!
+//! A writer leaves with a decrement that is not an atomic read-modify-write, so hints that others set in
+//! `word` meanwhile may be lost, or come back; the head makes up for it with a heavy fence before it
+//! sleeps (see [`release_dec`](Machine::release_dec)). A hint that is lost is set again by the head, and
+//! one that is revived is dropped by who enters from the queue next. `readers` is only changed
+//! atomically; the last one to leave wakes the head.
 //!
 //! Who releases does not touch the lock afterwards (a wakeup needs only the address), so whoever
 //! enters next may destroy it.
 //!
 //! Nodes are as in the mutex; `group` also tells readers from writers.
 //!
-//! Size: 16 bytes; 64 per waiter, on its stack (timed: from the pool); none per holder. Atomics per
-//! uncontended pair: read 2, write 1.
+//! Size: 24 bytes, of which 20 are used; 64 per waiter, on its stack (timed: from the pool); none per
+//! holder. Atomics per uncontended pair: read 2, write 1.
 //! Fairness: bounded stealing both ways, as above; FIFO in the queue but for shuffling.
-//! Re-entry: a reader that read-locks again passes a waiting writer only until that has waited for
-//! the bound; then both wait for ever. (The preloaded library counts a thread's read holdings and
-//! does not ask the lock again.)
-//! More than 2^28 - 1 simultaneous readers would break it.
+//! Attempts: one that meets a reader or writer that is just about to turn back fails too.
+//! Re-entry: a reader that read-locks again while a writer waits may wait for it, and so for ever. (The
+//! preloaded library counts a thread's read holdings and does not ask the lock again.)
+//! More than 2^30 - 1 simultaneous readers would break it.
 
 use super::{ConstNew, Info, RawRwLock};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
 use crate::mutex::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, is_shuffler, may_start, shuffle};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 
 const FREE: u32 = 0;
 const WRITER: u32 = 1;
 const CLAIMED: u32 = 1 << 1;
 const WAKING: u32 = 1 << 2;
-const READER: u32 = 1 << 3;
 const PARKED_HEAD: u32 = 1 << 31;
-const HINTS: u32 = CLAIMED | WAKING | PARKED_HEAD;
-const READERS: u32 = !(HINTS | WRITER);
+
+const READER: u32 = 1;
+const MIND: u32 = 1 << 30;
+const COUNT: u32 = MIND - 1;
 
 const WAITING: u32 = 0;
 const READY: u32 = 1;
@@ -87,6 +100,10 @@ const NODE_LOOKS: u32 = 256;
 /// write believe that it is idle.
 const ARRIVAL_IDLE: (u32, u32) = (1, 5);
 const HEAD_IDLE: (u32, u32) = (4, 8);
+/// Looks at the readers inside while newcomers are shut out, before a writing head sleeps.
+const DRAIN: u32 = 512;
+/// Attempts to fall asleep while readers come and go, and spin hints between them.
+const SLEEPS: (u32, u32) = (16, 64);
 /// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
 const WALKS: u32 = 8;
 /// A sleep when the heavy fence was refused.
@@ -100,24 +117,6 @@ enum Side {
 }
 
 impl Side {
-    /// What it adds to the word.
-    #[inline(always)]
-    fn unit(self) -> u32 {
-        match self {
-            Side::Read => READER,
-            Side::Write => WRITER,
-        }
-    }
-
-    /// Whether nobody inside keeps it out.
-    #[inline(always)]
-    fn may_enter(self, word: u32) -> bool {
-        match self {
-            Side::Read => word & WRITER == 0,
-            Side::Write => word & (WRITER | READERS) == 0,
-        }
-    }
-
     /// The shuffling group: all readers are one.
     fn group<M: Machine>(self) -> u32 {
         match self {
@@ -134,15 +133,21 @@ const READING: u32 = u32::MAX;
 #[repr(C)]
 pub struct RawShflRw<M: Machine> {
     word: M::U32,
+    readers: M::U32,
+    tail: M::Ptr<QNode<M>>,
     /// When the head became it, and steals from it; see [`micros`].
     since: M::U32,
-    tail: M::Ptr<QNode<M>>,
 }
 
 impl RawShflRw<Native> {
     /// An unlocked lock.
     pub const fn new() -> Self {
-        RawShflRw { word: AtomicU32::new(FREE), since: AtomicU32::new(0), tail: AtomicPtr::new(null_mut()) }
+        RawShflRw {
+            word: AtomicU32::new(FREE),
+            readers: AtomicU32::new(0),
+            tail: AtomicPtr::new(null_mut()),
+            since: AtomicU32::new(0),
+        }
     }
 }
 
@@ -158,70 +163,116 @@ impl ConstNew for RawShflRw<Native> {
 }
 
 impl<M: Machine> RawShflRw<M> {
-    /// The uncontended acquisition for reading. With any hint set it goes the slow way.
+    /// An acquisition for reading, past the head only while that has time.
     #[inline(always)]
     fn try_read_free(&self) -> bool {
-        let mut word = self.word.load(Relaxed);
-        while word & !READERS == 0 {
-            // (A) pairs with the decrement in `unlock_write`. A failure is another reader's success,
-            // or a writer.
-            match self.word.compare_exchange(word, word + READER, Acquire, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
+        // (E) Dekker pair with `look_for_readers`: we add and then look for a writer, a writer sets its
+        // bit and then looks for readers, all four sequentially consistent, so one sees the other.
+        let before = self.readers.fetch_add(READER, SeqCst);
+        // (A) pairs with the decrement in `unlock_write`.
+        before < MIND && self.word.load(SeqCst) == FREE || self.stay(before)
+    }
+
+    /// What is left to do for a newcomer that has added itself to `before` and has not seen a free lock:
+    /// stays, or takes its addition back.
+    #[cold]
+    #[inline(never)]
+    fn stay(&self, before: u32) -> bool {
+        let word = self.word.load(SeqCst); // (A), (E)
+        let asleep = word & (WAKING | PARKED_HEAD) != 0 || before >= MIND;
+        if word & (WRITER | CLAIMED) != 0 || asleep && self.is_its_turn() {
+            self.turn_back();
+            return false;
         }
-        false
+        if asleep {
+            self.count_steal();
+        }
+        if before & (COUNT | PARKED_HEAD) == PARKED_HEAD {
+            // Whoever left last has woken the head, and those who leave from now on need not do so again.
+            // But the head may just now have taken our addition for the reader it knew, and gone to sleep.
+            self.readers.fetch_and(!PARKED_HEAD, Relaxed);
+            wake_head::<M>(&raw const self.readers);
+        }
+        true
+    }
+
+    /// Takes back a reader's addition.
+    #[inline]
+    fn turn_back(&self) {
+        self.depart(Relaxed);
+    }
+
+    #[inline(always)]
+    fn depart(&self, order: Ordering) {
+        if self.readers.fetch_sub(READER, order) & (COUNT | PARKED_HEAD) == READER | PARKED_HEAD {
+            wake_head::<M>(&raw const self.readers);
+        }
     }
 
     /// The uncontended acquisition for writing.
     #[inline(always)]
     fn try_write_free(&self) -> bool {
-        // (A) as above. (B) pairs with the subtraction in `unlock_read`.
-        self.word.load(Relaxed) == FREE && self.word.compare_exchange(FREE, WRITER, Acquire, Relaxed).is_ok()
+        self.readers.load(Relaxed) == 0
+            && self.word.load(Relaxed) == FREE
+            // (A) as above. (E) pairs with `try_read_free`.
+            && self.word.compare_exchange(FREE, WRITER, SeqCst, Relaxed).is_ok()
+            && (self.look_for_readers() || self.take_back())
     }
 
-    /// Enters the word, which the caller has seen to be open. The head is not asleep and has no
-    /// claims beside its own, so it drops all hints. Others leave them to the head and its
-    /// waker, the last reader; but if nobody is inside, its waker has been, and they drop PARKED.
-    #[inline]
-    fn enter(&self, side: Side, word: u32, head: bool) -> bool {
-        let hints = if head {
-            0
-        } else if word & !HINTS != 0 {
-            word & HINTS
-        } else if word & (WAKING | PARKED_HEAD) != 0 {
-            WAKING
-        } else {
-            0
-        };
-        // (A), (B) as above.
-        self.word.compare_exchange(word, (word & !HINTS | hints) + side.unit(), Acquire, Relaxed).is_ok()
+    /// Whether there are no readers, for a writer that has set its bit.
+    #[inline(always)]
+    fn look_for_readers(&self) -> bool {
+        // (E) as above. (B) pairs with the subtraction in `unlock_read`.
+        self.readers.load(SeqCst) & COUNT == 0
+    }
+
+    /// Takes back a writer's bit. Returns `false`.
+    #[cold]
+    fn take_back(&self) -> bool {
+        if self.word.fetch_and(!WRITER, Relaxed) & PARKED_HEAD != 0 {
+            wake_head::<M>(&raw const self.word);
+        }
+        false
     }
 
     /// A newcomer's attempt, past the head if there is one.
     fn steal(&self, side: Side) -> Steal {
-        loop {
-            let word = self.word.load(Relaxed);
-            let asleep = word & (WAKING | PARKED_HEAD) != 0;
-            if asleep && self.since.load(Relaxed) & STEALS == 0 && self.overdue() {
-                return Steal::Refused;
-            }
-            if word & CLAIMED != 0 || !side.may_enter(word) {
-                return Steal::Held;
-            }
-            if self.enter(side, word, false) {
-                if asleep {
-                    // Count it. If another thief or a new head writes meanwhile, one of the writes is
-                    // lost, and the head's turn comes early or a little late.
-                    let since = self.since.load(Relaxed);
-                    self.since.store(since & !STEALS | (since + 1) & STEALS, Relaxed);
-                }
-                return Steal::Taken;
-            }
-            if side == Side::Write {
-                return Steal::Held;
-            }
+        let word = self.word.load(Relaxed);
+        let readers = self.readers.load(Relaxed);
+        let asleep = word & (WAKING | PARKED_HEAD) != 0 || readers >= MIND;
+        if asleep && self.is_its_turn() {
+            return Steal::Refused;
         }
+        if word & (WRITER | CLAIMED) != 0 {
+            return Steal::Held;
+        }
+        let taken = match side {
+            Side::Read => self.try_read_free(),
+            Side::Write if readers & COUNT != 0 => false,
+            Side::Write => {
+                // If the head sleeps at the word, its waker has been, and nobody need do so again.
+                let hints = if asleep { WAKING } else { 0 };
+                // (A), (E) as above.
+                self.word.compare_exchange(word, hints | WRITER, SeqCst, Relaxed).is_ok()
+                    && (self.look_for_readers() || self.take_back())
+            }
+        };
+        if taken && asleep && side == Side::Write {
+            self.count_steal();
+        }
+        if taken { Steal::Taken } else { Steal::Held }
+    }
+
+    /// If another thief or a new head writes meanwhile, one of the writes is lost, and the head's turn
+    /// comes early or a little late.
+    fn count_steal(&self) {
+        let since = self.since.load(Relaxed);
+        self.since.store(since & !STEALS | (since + 1) & STEALS, Relaxed);
+    }
+
+    /// Whether a sleeping head must not be passed any more. The clock is read at every sixteenth steal.
+    fn is_its_turn(&self) -> bool {
+        self.since.load(Relaxed) & STEALS == 0 && self.overdue()
     }
 
     /// Whether the head has been passed over for long enough.
@@ -231,19 +282,9 @@ impl<M: Machine> RawShflRw<M> {
 
     #[cold]
     fn try_slow(&self, side: Side) -> bool {
-        if matches!(self.steal(side), Steal::Taken) {
-            return true;
-        }
         // A hint may outlive its head, one that gave up: a free lock must not look held.
-        loop {
-            let word = self.word.load(Relaxed);
-            if !self.tail.load(Relaxed).is_null() || !side.may_enter(word) {
-                return false;
-            }
-            if self.enter(side, word, true) {
-                return true;
-            }
-        }
+        matches!(self.steal(side), Steal::Taken)
+            || self.tail.load(Relaxed).is_null() && self.try_head(side, true, 1)
     }
 
     #[cold]
@@ -259,7 +300,9 @@ impl<M: Machine> RawShflRw<M> {
     fn arrive(&self, side: Side) -> bool {
         let mut pause = 1;
         // With a head asleep there is nobody to be polite to.
-        let mut eager = side == Side::Read || self.word.load(Relaxed) & (WAKING | PARKED_HEAD) != 0;
+        let mut eager = side == Side::Read
+            || self.word.load(Relaxed) & (WAKING | PARKED_HEAD) != 0
+            || self.readers.load(Relaxed) >= MIND;
         for _ in 0..M::patience(ARRIVAL.0) {
             if eager || self.is_idle(ARRIVAL_IDLE) {
                 eager = side == Side::Read;
@@ -360,18 +403,22 @@ impl<M: Machine> RawShflRw<M> {
         let mut claimed = false;
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
+        if self.readers.load(Relaxed) >= MIND {
+            self.readers.fetch_and(COUNT, Relaxed); // we do not sleep any more
+        }
         loop {
             if may_start::<M, NumaPolicy>(node) {
-                self.shuffle(node, || side.may_enter(self.word.load(Relaxed)));
+                self.shuffle(node, || self.is_open(side));
             }
-            if self.try_head(side, claimed) {
+            if self.try_head(side, claimed, M::patience(DRAIN)) {
                 return true;
             }
             if self.word.load(Relaxed) & WAKING != 0 {
                 self.word.fetch_and(!WAKING, Relaxed);
             }
+            let read = side == Side::Write && self.is_read();
             M::pause(pause);
-            if pause < M::patience(HEAD_PAUSE.1) {
+            if pause < M::patience(HEAD_PAUSE.1) && !read {
                 pause *= 2;
                 continue;
             }
@@ -379,7 +426,7 @@ impl<M: Machine> RawShflRw<M> {
                 if claimed {
                     self.word.fetch_and(!CLAIMED, Relaxed);
                 }
-                return self.try_head(side, true);
+                return self.try_head(side, true, 1);
             }
             claimed = claimed || self.overdue();
             if claimed && self.word.load(Relaxed) & CLAIMED == 0 {
@@ -387,23 +434,62 @@ impl<M: Machine> RawShflRw<M> {
                 pause = HEAD_PAUSE.0;
             }
             looks += 1;
-            if looks >= M::patience(HEAD_LOOKS) {
-                self.park_head(side, deadline);
+            if read || looks >= M::patience(HEAD_LOOKS) {
+                if read {
+                    self.park_behind_readers(deadline);
+                } else {
+                    self.park_head(deadline);
+                }
                 looks = 0;
             }
         }
     }
 
-    /// The head's attempt. A writer takes a lock that is merely between two sections of another
-    /// thread only if it is its `turn`.
-    fn try_head(&self, side: Side, turn: bool) -> bool {
-        loop {
-            let word = self.word.load(Relaxed);
-            if !side.may_enter(word) || !(turn || side == Side::Read || self.is_idle(HEAD_IDLE)) {
-                return false;
+    /// Whether nobody inside keeps `side` out.
+    fn is_open(&self, side: Side) -> bool {
+        self.word.load(Relaxed) & WRITER == 0
+            && (side == Side::Read || self.readers.load(Relaxed) & COUNT == 0)
+    }
+
+    /// Whether there are readers inside and no writer.
+    fn is_read(&self) -> bool {
+        self.word.load(Relaxed) & WRITER == 0 && self.readers.load(Relaxed) & COUNT != 0
+    }
+
+    /// The head's attempt, or that of one who knows that there is no head: hints do not keep it out, and
+    /// it drops them. A writer takes a lock that is merely between two sections of another writer only
+    /// if it is its `turn`; if there are readers inside, it shuts others out for `looks` looks.
+    fn try_head(&self, side: Side, turn: bool, looks: u32) -> bool {
+        match side {
+            Side::Read => {
+                if self.word.load(Relaxed) & WRITER != 0 {
+                    return false;
+                }
+                self.readers.fetch_add(READER, SeqCst); // (E)
+                let word = self.word.load(SeqCst); // (A), (E)
+                if word & WRITER != 0 {
+                    self.turn_back();
+                    return false;
+                }
+                if word != FREE {
+                    // No writer is inside; one that is about to turn back does so atomically.
+                    self.word.fetch_and(WRITER, Relaxed);
+                }
+                true
             }
-            if self.enter(side, word, true) {
-                return true;
+            Side::Write => {
+                let word = self.word.load(Relaxed);
+                let read = self.readers.load(Relaxed) & COUNT != 0;
+                if word & WRITER != 0 || !(turn || read || self.is_idle(HEAD_IDLE)) {
+                    return false;
+                }
+                // (A), (E)
+                if self.word.compare_exchange(word, WRITER, SeqCst, Relaxed).is_err() {
+                    return false;
+                }
+                // (B), (E)
+                M::spin_for(&self.readers, SeqCst, looks, |readers| readers & COUNT == 0).is_some()
+                    || self.take_back()
             }
         }
     }
@@ -413,22 +499,20 @@ impl<M: Machine> RawShflRw<M> {
     fn is_idle(&self, (looks, pause): (u32, u32)) -> bool {
         (0..M::patience(looks)).all(|_| {
             M::pause(pause);
-            Side::Write.may_enter(self.word.load(Relaxed))
+            self.is_open(Side::Write)
         })
     }
 
-    /// Sleeps until the writer, or the last reader, leaves.
-    fn park_head(&self, side: Side, deadline: Option<Deadline>) {
-        let word = self.word.fetch_or(PARKED_HEAD, Relaxed);
-        if side.may_enter(word) {
+    /// Sleeps until the writer leaves.
+    fn park_head(&self, deadline: Option<Deadline>) {
+        if self.word.fetch_or(PARKED_HEAD, Relaxed) & WRITER == 0 {
             return;
         }
         // (F) the heavy fence orders the bit before the second look, and the writer's decrement
-        // either before that look or after the bit. Who leaves with an atomic instruction, or enters
-        // after our bit was set, needs none: it comes after the bit.
-        let fenced = word & WRITER == 0 || M::heavy_fence();
+        // either before that look or after the bit.
+        let fenced = M::heavy_fence();
         let word = self.word.load(Relaxed);
-        if side.may_enter(word) || word & PARKED_HEAD == 0 {
+        if word & WRITER == 0 || word & PARKED_HEAD == 0 {
             return;
         }
         let deadline = match deadline {
@@ -437,6 +521,21 @@ impl<M: Machine> RawShflRw<M> {
             _ => Some(Deadline::after::<M>(UNFENCED_SLEEP)),
         };
         M::wait(&self.word, word, deadline);
+    }
+
+    /// A writing head sleeps until the last reader leaves. While readers come and go the word does not
+    /// stand still for long enough to fall asleep at it.
+    fn park_behind_readers(&self, deadline: Option<Deadline>) {
+        let mut readers = self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed) | MIND | PARKED_HEAD;
+        for _ in 0..M::patience(SLEEPS.0) {
+            if readers & COUNT == 0 || readers & PARKED_HEAD == 0 {
+                break;
+            }
+            M::wait(&self.readers, readers, deadline);
+            M::pause(SLEEPS.1);
+            readers = self.readers.load(Relaxed);
+        }
+        self.readers.fetch_and(COUNT, Relaxed);
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
@@ -466,11 +565,16 @@ impl<M: Machine> RawShflRw<M> {
             match status.swap(READY, AcqRel) {
                 // SAFETY: an abandoned node is ours to release.
                 ABANDONED => current = unsafe { &*next },
-                PARKED if locked && !(side == Side::Read && group == READING) => {
-                    // It cannot enter beside us, so it sleeps on, as a parked head, until we leave.
-                    // In this order: who is to wake it must find the sleeper.
+                // It cannot enter beside us, so it sleeps on, as a parked head, until we leave.
+                // In this order: who is to wake it must find the sleeper.
+                PARKED if locked && side == Side::Write => {
                     M::requeue(status, READY, &self.word);
                     self.word.fetch_or(PARKED_HEAD, Relaxed);
+                    return;
+                }
+                PARKED if locked && group != READING => {
+                    M::requeue(status, READY, &self.readers);
+                    self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed);
                     return;
                 }
                 // The second is not moved: it may give up as the head too, and its node be another
@@ -533,8 +637,8 @@ fn micros<M: Machine>() -> u32 {
     ((M::now(Clock::Monotonic) >> 10) as u32).wrapping_mul(STEALS + 1)
 }
 
-// SAFETY: WRITER is set from a word without readers or writer, readers are counted from a word
-// without a writer, both by compare-and-exchange; (A) and (B) order the sections.
+// SAFETY: WRITER is set from a word without it, and of a reader and a writer one sees the other (E) and
+// turns back; (A) and (B) order the sections.
 unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     type Machine = M;
     type Read = ();
@@ -551,7 +655,12 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     };
 
     fn new_in() -> Self {
-        RawShflRw { word: M::U32::new(FREE), since: M::U32::new(0), tail: M::Ptr::new(null_mut()) }
+        RawShflRw {
+            word: M::U32::new(FREE),
+            readers: M::U32::new(0),
+            tail: M::Ptr::new(null_mut()),
+            since: M::U32::new(0),
+        }
     }
 
     #[inline]
@@ -579,10 +688,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     unsafe fn unlock_read(&self, (): ()) {
         // (B) the section happens before the writer that finds us gone, directly or through the
         // read-modify-writes of other readers.
-        let word = self.word.fetch_sub(READER, Release);
-        if word & (READERS | PARKED_HEAD) == READER | PARKED_HEAD {
-            wake_head::<M>(&raw const self.word);
-        }
+        self.depart(Release);
     }
 
     #[inline]
@@ -610,7 +716,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     }
 
     fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) & (WRITER | READERS) != 0
+        self.word.load(Relaxed) & WRITER != 0 || self.readers.load(Relaxed) & COUNT != 0
     }
 
     fn is_write_locked(&self) -> bool {

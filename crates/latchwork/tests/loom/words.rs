@@ -38,7 +38,7 @@ impl<A: End> Drop for Cell<A> {
 fn load_order(order: Ordering) -> Ordering {
     before_sequential(order);
     match (mistake(), order) {
-        (Mistake::RelaxedAcquire, Ordering::Acquire) => Ordering::Relaxed,
+        (Mistake::RelaxedAcquire, Ordering::Acquire | Ordering::SeqCst) => Ordering::Relaxed,
         _ => order,
     }
 }
@@ -73,7 +73,7 @@ fn rmw_order(order: Ordering) -> Ordering {
     note_sequential(order);
     match (mistake(), order) {
         (Mistake::RelaxedAcquire, Acquire) | (Mistake::RelaxedRelease, Release) => Relaxed,
-        (Mistake::RelaxedAcquire, AcqRel) => Release,
+        (Mistake::RelaxedAcquire, AcqRel | SeqCst) => Release,
         (Mistake::RelaxedRelease, AcqRel) => Acquire,
         _ => order,
     }
