@@ -1,4 +1,4 @@
-//! Measures mutexes: uncontended cost, throughput and longest wait under contention, and what
+//! Measures mutexes and readers: uncontended cost, throughput and longest wait under contention, and what
 //! waiters behind a long hold cost.
 //!
 //! The `contended` and `hold` commands use plain pthread calls, so that they measure whatever
@@ -6,16 +6,18 @@
 //! of `docs/performance.md`.
 
 mod contended;
+mod readers;
 mod report;
 mod uncontended;
 
 use clap::{Parser, Subcommand};
 
-/// Measures mutexes. Figures of one run are comparable with each other, not across machines.
+/// Measures locks. Figures of one run are comparable with each other, not across machines.
 #[derive(Parser)]
 #[command(after_help = "Examples:
   cargo build --release && cargo run --release --example lockbench -- report
   cargo run --release --example lockbench -- uncontended
+  cargo run --release --example lockbench -- readers
   latchwork run --mutex shfl -- target/release/examples/lockbench contended --threads 8")]
 struct Cli {
     #[command(subcommand)]
@@ -32,6 +34,10 @@ enum Command {
     Hold(contended::Hold),
     /// All of the above under several locks, interleaved, as Markdown tables.
     Report(report::Options),
+    /// Read lock and unlock of reader-writer locks: nanoseconds per pair, throughput of one and several.
+    Readers(readers::Options),
+    /// The same with other locks in the place of glibc's as well, interleaved.
+    ReportReaders(readers::ReportOptions),
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,6 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Command::Contended(options) => contended::contended(&options),
         Command::Hold(options) => contended::hold(&options),
         Command::Report(options) => report::main(&options)?,
+        Command::Readers(options) => readers::main(&options),
+        Command::ReportReaders(options) => readers::report(&options)?,
     }
     Ok(())
 }

@@ -31,25 +31,35 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// One of this program's own commands under a lock.
-struct Runner {
+/// Runs this program's own commands under other locks.
+pub struct Runner {
     latchwork: PathBuf,
     own: PathBuf,
 }
 
 impl Runner {
-    fn run(&self, mutex: &str, arguments: &[&str]) -> Result<Value, Box<dyn Error>> {
-        let mut command = if mutex == "glibc" {
+    pub fn new(latchwork: Option<PathBuf>) -> Result<Self, Box<dyn Error>> {
+        let own = std::env::current_exe()?;
+        let beside = || Some(own.parent()?.parent()?.join("latchwork"));
+        let latchwork = latchwork
+            .or_else(beside)
+            .filter(|path| path.exists())
+            .ok_or("there is no `latchwork` command: run `cargo build --release`")?;
+        Ok(Runner { latchwork, own })
+    }
+
+    pub fn run(&self, mutex: &str, rwlock: &str, arguments: &[&str]) -> Result<Value, Box<dyn Error>> {
+        let mut command = if (mutex, rwlock) == ("glibc", "glibc") {
             Command::new(&self.own)
         } else {
             let mut command = Command::new(&self.latchwork);
-            command.args(["run", "--mutex", mutex, "--rwlock", "glibc", "--"]).arg(&self.own);
+            command.args(["run", "--mutex", mutex, "--rwlock", rwlock, "--"]).arg(&self.own);
             command
         };
         let output = command.args(arguments).output()?;
         if !output.status.success() {
             return Err(format!(
-                "{arguments:?} under {mutex}: {}\n{}",
+                "{arguments:?} under {mutex}, {rwlock}: {}\n{}",
                 output.status,
                 String::from_utf8_lossy(&output.stderr)
             )
@@ -63,12 +73,7 @@ impl Runner {
 type Figures = BTreeMap<(String, String, String), Vec<f64>>;
 
 pub fn main(options: &Options) -> Result<(), Box<dyn Error>> {
-    let own = std::env::current_exe()?;
-    let latchwork = options.latchwork.clone().or_else(|| Some(own.parent()?.parent()?.join("latchwork")));
-    let latchwork = latchwork
-        .filter(|path| path.exists())
-        .ok_or("there is no `latchwork` command: run `cargo build --release`")?;
-    let runner = Runner { latchwork, own };
+    let runner = Runner::new(options.latchwork.clone())?;
     let locks: Vec<&str> = std::iter::once("glibc").chain(options.mutex.iter().map(String::as_str)).collect();
 
     let mut plan: Vec<(String, Vec<String>)> = vec![
@@ -89,7 +94,7 @@ pub fn main(options: &Options) -> Result<(), Box<dyn Error>> {
             for lock in &locks {
                 bar.set_message(format!("{what}, {lock}"));
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                collect(&mut figures, what, lock, &runner.run(lock, &arguments)?);
+                collect(&mut figures, what, lock, &runner.run(lock, "glibc", &arguments)?);
                 bar.inc(1);
             }
         }
