@@ -23,7 +23,7 @@ pub type ShflMutex<T> = lock_api::Mutex<Api<mutex::shfl::RawShfl<Native>>, T>;
 /// row of slots per thread over [`shfl_rw`](rwlock::shfl_rw).
 ///
 /// Read mostly, a read costs two plain stores and no atomic read-modify-write, and readers on
-/// different processors share no cache line that anybody writes. Waiters sleep. 24 bytes beside the
+/// different processors share no cache line that anybody writes. Waiters sleep. 32 bytes beside the
 /// value.
 ///
 /// A thread must not read-lock again while it holds a read guard: with a writer waiting in between both

@@ -5,7 +5,7 @@ use crate::lines::Kind;
 use crate::simulation::{access, await_tears, current, inside, spin};
 use crate::words::{Ptr, U8, U32, U64, Usize};
 use crate::{futex, resources};
-use latchwork::machine::{Clock, Deadline, Machine, QNode, Wait, Word};
+use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The simulated machine: finds its simulation through the OS thread that it runs on.
@@ -182,6 +182,22 @@ unsafe impl Machine for Sim {
 
     fn visible_readers() -> &'static [Usize] {
         resources::visible_readers()
+    }
+
+    fn doze(nanos: u64) {
+        if current().is_some() {
+            let word = U32::new(0);
+            Self::wait(&word, 0, Some(Deadline::after::<Self>(nanos)));
+        }
+    }
+
+    /// Finding it costs nothing: a thread-local.
+    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+        current().map(|_| resources::reader_row(thread()))
+    }
+
+    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+        resources::reader_rows()
     }
 }
 

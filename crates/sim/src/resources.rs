@@ -1,10 +1,10 @@
 //! What outlives a simulation and is used again by the next one: stacks, queue nodes, and the table
-//! of visible readers. It belongs to an OS thread, and passes on to another one when that ends.
+//! and the rows of visible readers. It belongs to an OS thread, and passes on to another one when that ends.
 
 use crate::machine::Sim;
 use crate::words::Usize;
 use corosensei::stack::DefaultStack;
-use latchwork::machine::{QNode, Word};
+use latchwork::machine::{QNode, ReaderRow, Word};
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,12 +23,19 @@ struct Table([Usize; VISIBLE_READERS]);
 #[repr(align(128))]
 struct Node(QNode<Sim>);
 
+/// Rows of slots made at a time, side by side.
+const ROWS: usize = 128;
+
 struct Resources {
     stacks: Vec<DefaultStack>,
     free: Vec<&'static QNode<Sim>>,
     /// The free nodes of each simulated thread.
     own: Vec<Vec<&'static QNode<Sim>>>,
     table: &'static Table,
+    /// The rows of slots, and for each simulated thread whether it has its own.
+    rows: Vec<&'static [ReaderRow<Sim>]>,
+    linked: Vec<bool>,
+    newest: Option<&'static ReaderRow<Sim>>,
 }
 
 /// What ended OS threads have left.
@@ -51,6 +58,9 @@ impl Resources {
                         .map(|slots: Box<[Usize; VISIBLE_READERS]>| Box::new(Table(*slots)))
                         .unwrap_or_else(|_| unreachable!("made with that length")),
                 ),
+                rows: Vec::new(),
+                linked: Vec::new(),
+                newest: None,
             }
         })))
     }
@@ -74,9 +84,19 @@ fn with<R>(f: impl FnOnce(&mut Resources) -> R) -> R {
     RESOURCES.with_borrow_mut(|owner| f(owner.0.as_mut().expect("taken only when it is dropped")))
 }
 
-/// A simulation begins: nobody is in the table. (One that failed may have left readers there.)
+/// A simulation begins: nobody is in the table, nobody has a row. (One that failed may have left
+/// readers there.)
 pub(crate) fn begin() {
-    with(|r| r.table.0.iter().for_each(|slot| slot.store(0, Relaxed)));
+    with(|r| {
+        r.table.0.iter().for_each(|slot| slot.store(0, Relaxed));
+        for row in r.rows.iter().flat_map(|block| block.iter()) {
+            row.slots.iter().for_each(|slot| slot.store(0, Relaxed));
+            row.slow_reads.store(0, Relaxed);
+            row.unbiased.store(0, Relaxed);
+        }
+        r.linked.clear();
+        r.newest = None;
+    });
 }
 
 /// A simulation has ended.
@@ -98,6 +118,40 @@ pub(crate) fn give_stack(stack: DefaultStack) {
 
 pub(crate) fn visible_readers() -> &'static [Usize] {
     with(|r| &r.table.0)
+}
+
+/// The row of the simulated thread, which is linked when it first asks.
+pub(crate) fn reader_row(thread: usize) -> &'static ReaderRow<Sim> {
+    let (row, linked) = with(|r| {
+        while r.rows.len() <= thread / ROWS {
+            let block: Vec<_> = (0..ROWS).map(|_| ReaderRow::new()).collect();
+            r.rows.push(Vec::leak(block));
+        }
+        if r.linked.len() <= thread {
+            r.linked.resize(thread + 1, false);
+        }
+        (&r.rows[thread / ROWS][thread % ROWS], r.linked[thread])
+    });
+    let mut linked = linked;
+    while !linked {
+        let newest = reader_rows();
+        // Simulated memory: others may run, and link their rows, meanwhile.
+        row.next.store(newest.map_or(std::ptr::null_mut(), ReaderRow::as_ptr), Relaxed);
+        linked = with(|r| {
+            let free = r.newest.map(ReaderRow::as_ptr) == newest.map(ReaderRow::as_ptr);
+            if free {
+                r.newest = Some(row);
+                r.linked[thread] = true;
+            }
+            free
+        });
+    }
+    row
+}
+
+/// The row that was linked last.
+pub(crate) fn reader_rows() -> Option<&'static ReaderRow<Sim>> {
+    with(|r| r.newest)
 }
 
 /// A free node: the last one that `thread` released, or any.

@@ -21,6 +21,8 @@ pub struct ReaderRow<M: Machine> {
     pub taken: M::U32,
     /// For the owner: acquisitions that did not use the row.
     pub slow_reads: M::U32,
+    /// For the owner: the lock that it last found not to use rows, or 0.
+    pub unbiased: M::Usize,
 }
 
 impl<M: Machine> ReaderRow<M> {
@@ -31,6 +33,7 @@ impl<M: Machine> ReaderRow<M> {
             next: M::Ptr::new(null_mut()),
             taken: M::U32::new(0),
             slow_reads: M::U32::new(0),
+            unbiased: M::Usize::new(0),
         }
     }
 

@@ -12,7 +12,8 @@
 //!
 //! The parts are parameters: where a reader publishes ([`publish`]: [`Hashed`], the paper's table,
 //! or [`Owned`], a row of slots per thread, with which a fast read has no atomic
-//! read-modify-write), and when the lock is biased ([`bias`]: [`Guard`], the paper's).
+//! read-modify-write), and when the lock is biased ([`bias`]: [`Guard`], the paper's, or [`Adaptive`], which
+//! goes with [`Owned`] in [`Rows`]).
 //!
 //! Where it differs from the paper:
 //! - A lock starts unbiased and gets its first bias after some slow reads, not one: see [`bias`].
@@ -20,13 +21,15 @@
 //!   table for a reader that a try must not wait for; here it clears the bias, scans, and gives up
 //!   at the first reader that it meets. A timed write gives up at its deadline. Both then put the
 //!   bias back before they release the underlying lock: the next writer must scan again.
+//! - A thread with a row remembers the lock that it last found unbiased, and goes straight to the
+//!   underlying lock the next time: a look at the bias first makes the lock's cache line move twice.
 //! - A revoking writer spins briefly and then sleeps in naps, from `NAPS`.0 to `NAPS`.1, each a
 //!   quarter of what it has waited: readers leave with a plain store, and do not look for writers.
 //!   So behind a long read it wakes up late by a quarter of the wait, and at most a millisecond.
 //!
-//! Size: the underlying lock and 4 bytes: 20 over `pf-t` and `shfl-rw`, 28 used of 32 over `pf-q`
-//! (offset 28 to 32 is padding that no operation writes). Per process 4096 slots, 32 KiB, or 128 bytes
-//! per thread. A holder has its slot, or what the underlying lock has. Atomics per uncontended pair:
+//! Size: the underlying lock and 8 bytes: 24 over `pf-t`, 32 over `pf-q` and `shfl-rw`. Per process 4096
+//! slots, 32 KiB, or 128 bytes per thread: the rows grow with the number of threads by construction. A
+//! holder has its slot, or what the underlying lock has. Atomics per uncontended pair:
 //! fast read 1 (compare-and-exchange; leaving is a store), [`Owned`] 0; slow read as the underlying
 //! lock's; write likewise, one more if it revokes.
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
@@ -43,7 +46,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 pub mod bias;
 pub mod publish;
 
-use bias::{BIASED, FIRST, Guard, WARM_UP, When};
+use bias::{Adaptive, BIASED, FIRST, Guard, WARM_UP, When};
 use publish::{Hashed, Owned, Publish};
 
 /// Looks at a slot before a revoking writer sleeps for the first time, and between naps.
@@ -51,21 +54,23 @@ const LOOKS: (u32, u32) = (2048, 64);
 /// The shortest and the longest nap in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
 
-/// BRAVO with a row of slots per thread over `R`.
-pub type Rows<M, R> = RawBravo<M, R, Owned>;
+/// BRAVO with a row of slots per thread over `R`, biased when that has paid.
+pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive>;
 
 /// BRAVO over the lock `R`. See the [module documentation](self).
 #[repr(C)]
 pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard> {
     lock: R,
     bias: M::U32,
+    /// The policy's; see [`bias`].
+    memory: M::U32,
     parts: PhantomData<(P, W)>,
 }
 
 impl<R: ConstNew, P, W> RawBravo<Native, R, P, W> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
-        RawBravo { lock: R::NEW, bias: AtomicU32::new(0), parts: PhantomData }
+        RawBravo { lock: R::NEW, bias: AtomicU32::new(0), memory: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
@@ -132,12 +137,12 @@ enum Patience {
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, R, P, W> {
     /// Bytes of the lock that are ever written; what follows is padding.
-    pub const USED_BYTES: usize = core::mem::offset_of!(Self, bias) + size_of::<M::U32>();
+    pub const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
 
     /// An unlocked lock that is biased from the start: for a lock that is known to be mostly read.
     pub fn new_biased_in() -> Self {
         let bias = if P::prepare() { BIASED } else { 0 };
-        RawBravo { lock: R::new_in(), bias: M::U32::new(bias), parts: PhantomData }
+        RawBravo { lock: R::new_in(), bias: M::U32::new(bias), memory: M::U32::new(0), parts: PhantomData }
     }
 
     /// Whether readers use the table, a moment ago.
@@ -157,7 +162,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         &self,
         publish: impl FnOnce(usize) -> Option<&'static M::Usize>,
     ) -> Option<&'static M::Usize> {
-        if self.bias.load(Relaxed) != BIASED {
+        if P::was_unbiased(self.address()) || self.bias.load(Relaxed) != BIASED {
             return None;
         }
         let slot = publish(self.address())?; // (B)
@@ -204,6 +209,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
     fn after_slow_read(&self) {
         // No writer is about: the value is the last writer's, or a reader's since.
         let bias = self.bias.load(Relaxed);
+        P::note_unbiased(self.address(), bias != BIASED);
         if bias < WARM_UP || bias != BIASED && bias::sampled::<M>() {
             self.step(bias);
         }
@@ -221,6 +227,10 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         };
         if next == BIASED && !P::prepare() {
             return;
+        }
+        if next == BIASED {
+            // No writer is about, and readers that are here as well write much the same.
+            self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
         }
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
@@ -243,7 +253,14 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         self.bias.store(0, SeqCst);
         P::fence();
         let empty = P::all(|slot| self.await_slot(slot, &patience));
-        let bias = if empty { W::revoked(start, M::now(Clock::Monotonic)).max(FIRST) } else { BIASED };
+        let bias = if empty {
+            let mut memory = self.memory.load(Relaxed);
+            let bias = W::revoked(start, M::now(Clock::Monotonic), &mut memory).max(FIRST);
+            self.memory.store(memory, Relaxed);
+            bias
+        } else {
+            BIASED
+        };
         // (A) Release matters when the bias is put back: fast readers come after the writers that
         // we came after.
         self.bias.store(bias, Release);
@@ -341,7 +358,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
     };
 
     fn new_in() -> Self {
-        RawBravo { lock: R::new_in(), bias: M::U32::new(0), parts: PhantomData }
+        RawBravo { lock: R::new_in(), bias: M::U32::new(0), memory: M::U32::new(0), parts: PhantomData }
     }
 
     #[inline]
@@ -362,8 +379,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
 
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
-        if self.bias.load(Relaxed) == BIASED {
-            return self.read_fast(P::publish).map(ReadToken::Fast);
+        if let Some(slot) = self.read_fast(P::publish) {
+            return Some(ReadToken::Fast(slot));
         }
         let token = self.lock.try_read_weak()?;
         self.after_slow_read();

@@ -230,7 +230,7 @@ mod tests {
     use std::vec::Vec;
 
     const _: () = assert!(size_of::<RawPfQ<Native>>() == 24);
-    const _: () = assert!(RawBravo::<Native, RawPfQ<Native>>::USED_BYTES == 28);
+    const _: () = assert!(RawBravo::<Native, RawPfQ<Native>>::USED_BYTES == 32);
     const _: () = assert!(size_of::<RawBravo<Native, RawPfQ<Native>>>() == 32);
 
     fn spin_until(condition: impl Fn() -> bool) {

@@ -51,7 +51,7 @@ pub enum Mistake {
     NoHeavyFence,
     /// `light_fence` does nothing.
     NoLightFence,
-    /// A thread's row of slots is linked when it is used for the second time.
+    /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
@@ -220,10 +220,11 @@ impl Rows {
             });
             self.own.borrow_mut()[me] = row;
             self.linked.borrow_mut()[me] = reused.is_some();
-            if mistake == Mistake::LateRow {
-                // SAFETY: as above.
-                return unsafe { &*row };
-            }
+        }
+        // SAFETY: as above.
+        if mistake == Mistake::LateRow && unsafe { &*row }.is_empty() {
+            // SAFETY: as above.
+            return unsafe { &*row };
         }
         if !std::mem::replace(&mut self.linked.borrow_mut()[me], true) {
             self.link(row);

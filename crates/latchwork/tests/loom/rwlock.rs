@@ -3,6 +3,8 @@
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, exit_thread};
 use latchwork::registry::{self, Visitor};
 use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::bravo::Rows;
+use latchwork::rwlock::pf_t::RawPfT;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::mem::ManuallyDrop;
@@ -169,14 +171,12 @@ fn has_table<R: RawRwLock>() -> bool {
     is_bravo::<R>() && !has_rows::<R>()
 }
 
-/// A reader and a writer, fresh and warm: every interleaving; of those with rows of slots, which the
-/// reader's first use of its row makes many, those with up to 3 preemptions.
+/// A reader and a writer, fresh and warm, as [`thorough`].
 #[test]
 fn reader_and_writer() {
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
-    for_each_rwlock!(R if !has_rows::<R>() || deep() => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(3).check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(3).check((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
+    for_each_rwlock!(R => thorough::<R>().check(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+    for_each_rwlock!(R if has_rows::<R>() => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
 }
 
 /// Twice each; up to 4 preemptions, or 3 where waiters also go to sleep.
@@ -189,10 +189,10 @@ fn reader_and_writer_twice() {
     ));
 }
 
-/// Two writers: every interleaving.
+/// Two writers, as [`thorough`].
 #[test]
 fn writer_and_writer() {
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
+    for_each_rwlock!(R => thorough::<R>().check(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
 }
 
 /// Two readers are inside together: up to 3 preemptions. Warm, with one slot for both and more.
@@ -264,23 +264,28 @@ fn bias_appears() {
 }
 
 /// A reader that comes when the time after a revocation is over, or not yet, biases the lock again
-/// and uses it, while another writer comes; up to 2 preemptions. Time may jump at any moment.
+/// and uses it, while another writer comes; up to 2 preemptions, or 1 where waiters also go to sleep. Time may jump at any moment.
 #[test]
 fn bias_comes_back() {
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_clock().check(
-        (Shared::<R>::new, cooled::<R>),
-        &[reads_twice, writes_twice],
-        free_after::<R, 3>
-    ));
+    fn check<R: RawRwLock<Machine = Loom>>(preemptions: usize) -> impl std::fmt::Display {
+        Model::new(preemptions).with_clock().check(
+            (Shared::<R>::new, cooled::<R>),
+            &[reads_twice, writes_twice],
+            free_after::<R, 3>,
+        )
+    }
+    for_each_rwlock!(R if is_bravo::<R>() => check::<R>(if R::INFO.blocking { 1 } else { 2 }));
+    type R = Rows<Loom, RawPfT<Loom>>;
+    crate::report(R::INFO.name, || check::<R>(2));
 }
 
-/// Attempts against holders and each other; every interleaving.
+/// Attempts against holders and each other; as [`thorough`].
 #[test]
 fn attempts() {
-    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[tries_read, writes], works_after));
+    for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[tries_read, writes], works_after));
     for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[reads, tries_write], works_after));
-    for_each_rwlock!(R => Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[writes, tries_write], works_after));
-    for_each_rwlock!(R => Model::exhaustive().check(Shared::<R>::new, &[tries_read, tries_write], works_after));
+    for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[writes, tries_write], works_after));
+    for_each_rwlock!(R => thorough::<R>().check(Shared::<R>::new, &[tries_read, tries_write], works_after));
 }
 
 /// An attempt to write that fails must leave the lock as it was to the writer that comes next: a
@@ -297,17 +302,17 @@ fn writer_after_failed_attempt() {
     ));
 }
 
-/// Deadlines against holders; up to 2 preemptions. Those who wait behind one that gives up get in
+/// Deadlines against holders; up to 2 preemptions, or 1 where waiters also go to sleep. Those who wait behind one that gives up get in
 /// (at most 1 preemption; not every day with BRAVO over a lock that has been tried itself, where
 /// waiters sleep).
 #[test]
 fn deadlines() {
-    for_each_rwlock!(R => Model::new(2).with_clock().check(
+    for_each_rwlock!(R => Model::new(if R::INFO.blocking { 1 } else { 2 }).with_clock().check(
         Shared::<R>::new,
         &[reads_until, writes],
         works_after
     ));
-    for_each_rwlock!(R => Model::new(2).with_clock().check(
+    for_each_rwlock!(R => Model::new(if R::INFO.blocking { 1 } else { 2 }).with_clock().check(
         (Shared::<R>::new, warm::<R>),
         &[reads, writes_until],
         works_after
@@ -388,12 +393,17 @@ fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
     unsafe { shared.lock.unlock_write(token) };
 }
 
-/// As many preemptions as it takes, and 3 with rows of slots.
+/// As many preemptions as it takes; 4 where waiters also go to sleep, and 3 with rows of slots.
 fn thorough<R: RawRwLock>() -> Model {
-    if has_rows::<R>() && !deep() { Model::new(3) } else { Model::exhaustive() }
+    match () {
+        () if deep() => Model::exhaustive(),
+        () if has_rows::<R>() => Model::new(3),
+        () if R::INFO.blocking => Model::new(4),
+        () => Model::exhaustive(),
+    }
 }
 
-/// A writer that comes last may destroy the lock as soon as it has released it; every interleaving.
+/// A writer that comes last may destroy the lock as soon as it has released it; as [`thorough`].
 #[test]
 fn destroyed_by_the_last_writer() {
     for_each_rwlock!(R => thorough::<R>().check(
@@ -401,14 +411,14 @@ fn destroyed_by_the_last_writer() {
         &[reads_before_the_end::<R>, writes_and_destroys::<R>],
         |_| ()
     ));
-    for_each_rwlock!(R => Model::exhaustive().check(
+    for_each_rwlock!(R => thorough::<R>().check(
         (mortal::<R>, warm_mortal::<R>),
         &[writes_and_destroys::<R>, writes_and_destroys::<R>],
         |_| ()
     ));
 }
 
-/// A reader that comes last may do so too; every interleaving.
+/// A reader that comes last may do so too; as [`thorough`].
 #[test]
 fn destroyed_by_the_last_reader() {
     for_each_rwlock!(R => thorough::<R>().check(
@@ -498,14 +508,14 @@ fn finds_torn_decrement() {
 }
 
 /// Two threads that have not read yet get rows while a writer scans: they are seen, or see that the
-/// bias is off. At most 1 preemption (more of them with one such thread, above).
+/// bias is off. At most 1 preemption (more of them with one such thread, above). Over a lock that spins:
+/// the steps are the same, and there are fewer below.
 #[test]
 fn growth_against_a_scan() {
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(1).check(
-        (Shared::<R>::new, warm::<R>),
-        &[writes, reads, reads],
-        free_after::<R, 1>
-    ));
+    type R = Rows<Loom, RawPfT<Loom>>;
+    crate::report(R::INFO.name, || {
+        Model::new(1).check((Shared::<R>::new, warm::<R>), &[writes, reads, reads], free_after::<R, 1>)
+    });
 }
 
 /// Seeded: a reader does not order its slot before its second look at the bias.

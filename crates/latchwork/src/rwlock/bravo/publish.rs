@@ -42,6 +42,17 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     /// Whether slots belong to threads.
     const OWNED: bool = false;
 
+    /// Whether the calling thread found last time that `lock` was not biased. It then goes to the underlying
+    /// lock without looking first: two looks at a contended cache line cost twice as much as one.
+    #[inline(always)]
+    fn was_unbiased(_lock: usize) -> bool {
+        false
+    }
+
+    /// Notes for the calling thread, which has used the underlying lock, that `lock` is not biased, or is.
+    #[inline(always)]
+    fn note_unbiased(_lock: usize, _unbiased: bool) {}
+
     /// Called before a bias is set; whether it may be.
     fn prepare() -> bool {
         true
@@ -147,6 +158,18 @@ impl<M: Machine> Publish<M> for Owned {
     }
 
     const OWNED: bool = true;
+
+    #[inline(always)]
+    fn was_unbiased(lock: usize) -> bool {
+        M::reader_row().is_some_and(|row| row.unbiased.load(Relaxed) == lock)
+    }
+
+    #[inline(always)]
+    fn note_unbiased(lock: usize, unbiased: bool) {
+        if let Some(row) = M::reader_row() {
+            row.unbiased.store(if unbiased { lock } else { 0 }, Relaxed);
+        }
+    }
 
     #[inline(always)]
     fn own(lock: usize) -> Option<&'static M::Usize> {

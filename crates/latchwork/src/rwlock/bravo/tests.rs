@@ -1,5 +1,5 @@
 use super::super::pf_t::RawPfT;
-use super::bias::{Bernoulli, TICK, expired};
+use super::bias::{Bernoulli, STEPS, TICK, WORTH, expired};
 use super::publish::mix32;
 use super::*;
 use crate::machine::ROW_SLOTS;
@@ -12,14 +12,14 @@ type Read = <Lock as RawRwLock>::Read;
 /// A row of slots per thread.
 type RowLock = Rows<Native, RawShflRw<Native>>;
 
-const _: () = assert!(size_of::<Lock>() == 20 && Lock::USED_BYTES == 20);
-const _: () = assert!(RowLock::USED_BYTES == 20 && size_of::<RowLock>() == 24);
+const _: () = assert!(size_of::<Lock>() == 24 && Lock::USED_BYTES == 24);
+const _: () = assert!(RowLock::USED_BYTES == 32 && size_of::<RowLock>() == 32);
 
 /// The paper's N.
 const N: u64 = 9;
 
 fn inhibit(start: u64, now: u64) -> u32 {
-    <Guard as When>::revoked(start, now)
+    <Guard as When>::revoked(start, now, &mut 0)
 }
 
 fn biased() -> Lock {
@@ -270,10 +270,33 @@ fn a_writer_waits_for_a_reader_whose_thread_is_gone() {
 #[test]
 fn a_trial_brings_the_bias_back() {
     let lock = RawBravo::<Native, RawShflRw<Native>, Owned, Bernoulli>::new_biased_in();
-    lock.bias.store(<Bernoulli as When>::revoked(0, u64::MAX), Relaxed);
+    lock.bias.store(<Bernoulli as When>::revoked(0, u64::MAX, &mut 0), Relaxed);
     for _ in 0..100_000 {
         // SAFETY: the token is from the acquisition in the same expression.
         unsafe { lock.unlock_read(lock.read()) };
     }
     assert!(lock.is_biased());
+}
+
+/// A bias that is not worth its revocation comes back ever later, and as soon as ever after one that was.
+#[test]
+fn a_bias_that_does_not_pay_is_set_less_often() {
+    const TOOK: u64 = 10_000_000;
+    let mut memory = 0;
+    // How many times its revocation the bias stays off after one that lasted `for_long`.
+    let mut away = |for_long: u64| {
+        let start = Native::now(Clock::Monotonic) + for_long;
+        memory = <Adaptive as When>::returning::<Native>(memory);
+        let now = start + TOOK;
+        let until = <Adaptive as When>::revoked(start, now, &mut memory);
+        assert!(until > BIASED && !expired(until, now));
+        (0..).find(|times| expired(until, now + times * TOOK + TOOK / 2)).unwrap()
+    };
+    let (short, long) = ((WORTH - 1) * TOOK, (WORTH + 1) * TOOK);
+    assert_eq!(away(long), N);
+    for step in 1..=STEPS + 2 {
+        assert_eq!(away(short), N << step.min(STEPS));
+    }
+    assert_eq!(away(long), N);
+    assert_eq!(away(short), 2 * N);
 }
