@@ -147,7 +147,7 @@ pub fn best(candidates: &[Candidate], measure: Measure, better: Better) -> Optio
 
 /// What is compared when the user names nothing.
 const DEFAULT: [(&str, &str); 5] =
-    [("shfl", GLIBC), ("shfl", "bravo-pf-q"), ("ttas", GLIBC), ("mcs", GLIBC), ("ticket", GLIBC)];
+    [("shfl", GLIBC), ("shfl", "shfl-rw"), ("shfl", "bravo-2d-shfl-rw"), ("ttas", GLIBC), ("mcs", GLIBC)];
 
 /// Glibc first, then every combination of the named locks.
 pub fn choose(mutexes: &[String], rwlocks: &[String]) -> Result<Vec<Choice>> {

@@ -66,7 +66,7 @@ const PARKED_TIMED: u32 = 5;
 /// Binary logarithm of nanoseconds in a microsecond, nearly.
 const MICRO: u32 = 10;
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
-pub const STEAL_BOUND: u32 = 500;
+pub const STEAL_BOUND: u32 = 200;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
 const ARRIVAL: (u32, u32) = (24, 8);
 /// Spin hints between two looks of the head, at first and at most.
@@ -475,7 +475,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.5 ms per queue position; FIFO per NUMA node, 16 in a row",
+        fairness: "stealing for at most 0.2 ms per queue position; FIFO per NUMA node, 16 in a row",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };

@@ -30,8 +30,8 @@ use core::sync::atomic::Ordering::*;
 /// Waiters of one group in a row before another group gets its turn (`MAX_SHUFFLES`), each of whom takes
 /// the lock at once.
 pub(crate) const SPINNERS_IN_A_ROW: u32 = 1024;
-/// The same where each may first be passed by thieves for half a millisecond. They keep the lock in one
-/// place meanwhile, so that a long run is worth little: in the simulator 16 is as fast as 1024.
+/// The same where each may first be passed by thieves for a while (`STEAL_BOUND`). They keep the lock in
+/// one place meanwhile, so that a long run is worth little: in the simulator 16 is as fast as 1024.
 pub(crate) const SLEEPERS_IN_A_ROW: u32 = 16;
 
 /// Which waiters belong together.
