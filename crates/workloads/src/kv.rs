@@ -23,8 +23,9 @@ const KEYS: u64 = 4096;
 const UPDATE_EVERY: u64 = 64;
 /// Log entries that wake the flusher.
 const BATCH: usize = 512;
-/// Log entries at which appenders wait for the flusher.
-const FULL: usize = 8 * BATCH;
+/// Log entries at which appenders wait for the flusher: room for what is appended while it waits for a
+/// processor (some milliseconds), lest the program measure that.
+const FULL: usize = 64 * BATCH;
 
 /// How long and how wide to run.
 #[derive(Copy, Clone, Debug)]
