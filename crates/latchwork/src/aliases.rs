@@ -14,6 +14,16 @@ pub type TicketMutex<T> = lock_api::Mutex<Api<mutex::ticket::RawTicket<Native>>,
 pub type McsMutex<T> = lock_api::Mutex<Api<mutex::mcs::RawMcs<Native>>, T>;
 /// Mutex over [`clh`](mutex::clh).
 pub type ClhMutex<T> = lock_api::Mutex<Api<mutex::clh::RawClh<Native>>, T>;
+/// Mutex over [`cna`](mutex::cna).
+pub type CnaMutex<T> = lock_api::Mutex<Api<mutex::cna::RawCna<Native>>, T>;
+/// Mutex over [`c-bo-mcs`](mutex::stacked).
+pub type CBoMcsMutex<T> = lock_api::Mutex<Api<mutex::stacked::CBoMcs<Native>>, T>;
+/// Mutex over [`c-tkt-mcs`](mutex::stacked).
+pub type CTktMcsMutex<T> = lock_api::Mutex<Api<mutex::stacked::CTktMcs<Native>>, T>;
+/// Mutex over [`hmcs`](mutex::stacked).
+pub type HmcsMutex<T> = lock_api::Mutex<Api<mutex::stacked::Hmcs<Native>>, T>;
+/// Mutex over [`clof`](mutex::stacked).
+pub type ClofMutex<T> = lock_api::Mutex<Api<mutex::stacked::Clof<Native>>, T>;
 /// Mutex over [`shfl_spin`](mutex::shfl_spin).
 pub type ShflSpinMutex<T> = lock_api::Mutex<Api<mutex::shfl_spin::RawShflSpin<Native>>, T>;
 /// Mutex over [`shfl`](mutex::shfl): the one to take unless you measured something else.
@@ -90,6 +100,16 @@ pub type TicketCondvar = Condvar<mutex::ticket::RawTicket<Native>>;
 pub type McsCondvar = Condvar<mutex::mcs::RawMcs<Native>>;
 /// Condition variable for [`ClhMutex`].
 pub type ClhCondvar = Condvar<mutex::clh::RawClh<Native>>;
+/// Condition variable for [`CnaMutex`].
+pub type CnaCondvar = Condvar<mutex::cna::RawCna<Native>>;
+/// Condition variable for [`CBoMcsMutex`].
+pub type CBoMcsCondvar = Condvar<mutex::stacked::CBoMcs<Native>>;
+/// Condition variable for [`CTktMcsMutex`].
+pub type CTktMcsCondvar = Condvar<mutex::stacked::CTktMcs<Native>>;
+/// Condition variable for [`HmcsMutex`].
+pub type HmcsCondvar = Condvar<mutex::stacked::Hmcs<Native>>;
+/// Condition variable for [`ClofMutex`].
+pub type ClofCondvar = Condvar<mutex::stacked::Clof<Native>>;
 /// Condition variable for [`ShflSpinMutex`].
 pub type ShflSpinCondvar = Condvar<mutex::shfl_spin::RawShflSpin<Native>>;
 /// Condition variable for [`ShflMutex`].

@@ -24,6 +24,11 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.mutex::<mutex::ticket::RawTicket<M>>();
     visitor.mutex::<mutex::mcs::RawMcs<M>>();
     visitor.mutex::<mutex::clh::RawClh<M>>();
+    visitor.mutex::<mutex::stacked::CBoMcs<M>>();
+    visitor.mutex::<mutex::stacked::CTktMcs<M>>();
+    visitor.mutex::<mutex::stacked::Hmcs<M>>();
+    visitor.mutex::<mutex::stacked::Clof<M>>();
+    visitor.mutex::<mutex::cna::RawCna<M>>();
     visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
     visitor.mutex::<mutex::shfl::RawShfl<M>>();
     visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();

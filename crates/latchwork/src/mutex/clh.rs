@@ -13,6 +13,7 @@
 //! uncontended pair: 2 (swap, compare-and-exchange).
 //! Fairness: FIFO.
 
+use super::stacked::Local;
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
@@ -116,5 +117,11 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
 
     fn is_locked(&self) -> bool {
         !self.tail.load(Relaxed).is_null()
+    }
+}
+
+impl<M: Machine> Local for RawClh<M> {
+    fn has_waiters(&self, token: Self::Token) -> bool {
+        self.tail.load(Relaxed) != token.as_ptr()
     }
 }

@@ -11,6 +11,7 @@
 //! uncontended pair: 2 (swap, compare-and-exchange).
 //! Fairness: FIFO.
 
+use super::stacked::Local;
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
@@ -127,5 +128,13 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
 
     fn is_locked(&self) -> bool {
         !self.tail.load(Relaxed).is_null()
+    }
+}
+
+impl<M: Machine> Local for RawMcs<M> {
+    fn has_waiters(&self, token: Self::Token) -> bool {
+        // SAFETY: the token is the holder's node.
+        let node = unsafe { token.as_ref() };
+        !node.next.load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }
 }

@@ -7,9 +7,11 @@ use crate::machine::{Deadline, Machine, Native};
 use core::ptr::NonNull;
 
 pub mod clh;
+pub mod cna;
 pub mod mcs;
 pub mod shfl;
 pub mod shfl_spin;
+pub mod stacked;
 pub mod tas;
 pub mod ticket;
 pub mod ttas;

@@ -10,6 +10,7 @@
 //! Size: 8 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
 
+use super::stacked::Local;
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -83,5 +84,11 @@ unsafe impl<M: Machine> RawMutex for RawTicket<M> {
 
     fn is_locked(&self) -> bool {
         self.next.load(Relaxed) != self.serving.load(Relaxed)
+    }
+}
+
+impl<M: Machine> Local for RawTicket<M> {
+    fn has_waiters(&self, (): ()) -> bool {
+        self.next.load(Relaxed).wrapping_sub(self.serving.load(Relaxed)) > 1
     }
 }

@@ -1,7 +1,10 @@
 //! Clients of the mutexes.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
-use latchwork::mutex::RawMutex;
+use latchwork::mutex::mcs::RawMcs;
+use latchwork::mutex::stacked::{Local, Stacked};
+use latchwork::mutex::ticket::RawTicket;
+use latchwork::mutex::{Info, RawMutex};
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -163,6 +166,23 @@ fn shuffled_queue() {
     );
 }
 
+/// Locks that prefer waiters of the holder's NUMA node: of three waiters, from both nodes, some are passed
+/// over and must still get it. Threads take turns where they spin or sleep; at most 1 preemption.
+#[test]
+fn passed_within_a_node() {
+    const NUMA_AWARE: [&str; 5] = ["c-bo-mcs", "c-tkt-mcs", "hmcs", "clof", "cna"];
+    for_each_mutex!(L if NUMA_AWARE.contains(&L::INFO.name) => Model::new(1).check(
+        Shared::<L>::new,
+        &[once_for_long, once, once],
+        free_after::<L, 3>
+    ));
+    for_each_mutex!(L if NUMA_AWARE.contains(&L::INFO.name) => Model::new(0).check(
+        Shared::<L>::new,
+        &[once_for_long, once, once, once],
+        free_after::<L, 4>
+    ));
+}
+
 /// An attempt against a holder, and two attempts against each other, of which one must succeed;
 /// every interleaving.
 #[test]
@@ -264,12 +284,57 @@ fn finds_relaxed_acquire() {
     ));
 }
 
-/// Seeded: a node that the successor still looks at is used again (only CLH leaves one behind).
+/// Seeded: a node that the successor still looks at is used again (CLH leaves one behind; a holder of
+/// two MCS locks has two).
 #[test]
 fn finds_node_released_too_early() {
-    for_each_mutex!(L if L::INFO.name == "clh" => Model::new(2)
+    for_each_mutex!(L if ["clh", "hmcs", "clof"].contains(&L::INFO.name) => Model::new(2)
         .with_mistake(Mistake::NodeTooEarly)
         .check_fails(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
+}
+
+/// A local lock that sees waiters where there are none.
+struct Lies(RawMcs<Loom>);
+
+// SAFETY: that of the lock inside; it is what stands above that breaks.
+unsafe impl RawMutex for Lies {
+    type Machine = Loom;
+    type Token = <RawMcs<Loom> as RawMutex>::Token;
+    const INFO: Info = RawMcs::<Loom>::INFO;
+    fn new_in() -> Self {
+        Lies(RawMcs::new_in())
+    }
+    fn lock(&self) -> Self::Token {
+        self.0.lock()
+    }
+    fn try_lock(&self) -> Option<Self::Token> {
+        self.0.try_lock()
+    }
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: forwarded from the caller.
+        unsafe { self.0.unlock(token) }
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+impl Local for Lies {
+    fn has_waiters(&self, _: Self::Token) -> bool {
+        true
+    }
+}
+
+/// Seeded: a cohort passes the global lock on to nobody.
+#[test]
+fn finds_a_cohort_that_passes_to_nobody() {
+    crate::report("stacked", || {
+        Model::new(2).check_fails(
+            Shared::<Stacked<RawTicket<Loom>, Lies>>::new,
+            &[once, once],
+            free_after::<Stacked<RawTicket<Loom>, Lies>, 2>,
+        )
+    });
 }
 
 /// Seeded: a sleeper is not woken.

@@ -1,0 +1,239 @@
+//! CNA: compact NUMA-aware lock.
+//!
+//! Source: Dice and Kogan, "Compact NUMA-aware Locks", EuroSys 2019, sections 4 and 5, figures 2 to 4.
+//!
+//! An MCS lock whose holder, when it releases, looks for a waiter of its own NUMA node. The waiters of
+//! other nodes that it passes over on the way are set aside, on a secondary queue that travels from
+//! holder to holder. They come back when nobody of the node is left in the queue, or after so many
+//! handovers within the node. The lock is one word; all else is in the waiters' nodes.
+//!
+//! Node: `status` WAITING -> GRANTED, written once by the holder before; with it come `resume`, the last
+//! of the waiters set aside (its `next` is the first of them: the list is a ring), and `batch`, the
+//! handovers within the NUMA node so far.
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
+//! uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: FIFO within a NUMA node; a waiter of another node may be passed over 65536 times.
+//!
+//! Where it differs from the paper:
+//! - How long the lock stays in a node is counted, not drawn by chance (section 5, `keep_lock_local`):
+//!   the bound is the paper's mean, and it is a bound. A queue node has room for the count.
+//! - The secondary queue is a ring, known by its last waiter, as in the Linux patches by Kogan; the
+//!   paper keeps the pointer to the last one in the first one's node.
+//! - Without its section 6 (under light contention, mostly no search), which only saves time.
+
+use super::stacked::Local;
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Machine, Native, QNode, Word};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+const WAITING: u32 = 0;
+const GRANTED: u32 = 1;
+
+/// Handovers within a NUMA node before the waiters set aside get their turn (`THRESHOLD`).
+const LOCAL_HANDOVERS: u32 = 0xffff;
+/// `group` of a holder that did not wait, and has not asked where it runs.
+const NOWHERE: u32 = u32::MAX;
+
+/// CNA lock. See the [module documentation](self).
+pub struct RawCna<M: Machine> {
+    tail: M::Ptr<QNode<M>>,
+}
+
+impl RawCna<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawCna { tail: AtomicPtr::new(null_mut()) }
+    }
+}
+
+impl Default for RawCna<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawCna<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+fn fresh_node<M: Machine>() -> &'static QNode<M> {
+    let node = M::acquire_node();
+    node.next.store(null_mut(), Relaxed);
+    node.status.store(WAITING, Relaxed);
+    node.batch.store(0, Relaxed);
+    node.group.store(NOWHERE, Relaxed);
+    node.resume.store(null_mut(), Relaxed);
+    node
+}
+
+/// (B) the section, and the queue as its holder left it, happen before the successor's.
+///
+/// # Safety
+///
+/// `next` waits for the lock, which the caller holds and gives up with this call.
+unsafe fn grant<M: Machine>(next: *mut QNode<M>, aside: *mut QNode<M>, batch: u32) {
+    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    let next = unsafe { &*next };
+    next.resume.store(aside, Relaxed);
+    next.batch.store(batch, Relaxed);
+    next.status.store(GRANTED, Release);
+}
+
+impl<M: Machine> RawCna<M> {
+    /// Releases when no waiter is linked behind `node`: frees the lock, or makes those set aside the
+    /// queue. `false` if somebody has arrived.
+    fn release_last(&self, node: &QNode<M>) -> bool {
+        let last = node.resume.load(Relaxed);
+        if last.is_null() {
+            // (A) the section happens before whoever finds the queue empty.
+            return self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok();
+        }
+        // SAFETY: waiters set aside stay until they are granted the lock.
+        let link = unsafe { &(*last).next };
+        let first = link.load(Relaxed);
+        // No ring any more: an arrival will link itself here. (C) it does not overtake this store.
+        link.store(null_mut(), Relaxed);
+        if self.tail.compare_exchange(node.as_ptr(), last, Release, Relaxed).is_err() {
+            link.store(first, Relaxed);
+            return false;
+        }
+        // SAFETY: it waits, and we hold the lock.
+        unsafe { grant(first, null_mut(), 0) };
+        true
+    }
+
+    /// Hands over to a waiter of our NUMA node if there is one, else to who waits longest.
+    fn hand_over(&self, node: &QNode<M>, next: *mut QNode<M>) {
+        let batch = node.batch.load(Relaxed);
+        let local = if batch < LOCAL_HANDOVERS { self.find_local(node, next) } else { None };
+        let last = node.resume.load(Relaxed);
+        // SAFETY: waiters, linked or set aside, stay until they are granted the lock, which we hold.
+        unsafe {
+            if let Some(local) = local {
+                grant(local.as_ptr(), last, batch + 1);
+            } else if last.is_null() {
+                grant(next, null_mut(), 0);
+            } else {
+                let first = (*last).next.load(Relaxed);
+                (*last).next.store(next, Relaxed);
+                grant(first, null_mut(), 0);
+            }
+        }
+    }
+
+    /// The first waiter of our NUMA node (`find_successor`); those in front of it are set aside.
+    fn find_local(&self, node: &QNode<M>, next: *mut QNode<M>) -> Option<&QNode<M>> {
+        let here = match node.group.load(Relaxed) {
+            NOWHERE => M::numa_node(),
+            group => group,
+        };
+        let mut before = null_mut::<QNode<M>>();
+        let mut current = next;
+        // SAFETY: those behind us are linked and wait; only a holder unlinks them.
+        unsafe {
+            while (*current).group.load(Relaxed) != here {
+                before = current;
+                current = (*current).next.load(Acquire); // (D)
+                if current.is_null() {
+                    return None;
+                }
+            }
+            if !before.is_null() {
+                let last = node.resume.load(Relaxed);
+                if last.is_null() {
+                    (*before).next.store(next, Relaxed);
+                } else {
+                    (*before).next.store((*last).next.load(Relaxed), Relaxed);
+                    (*last).next.store(next, Relaxed);
+                }
+                node.resume.store(before, Relaxed);
+            }
+            Some(&*current)
+        }
+    }
+}
+
+// SAFETY: the queue orders all acquisitions and each is granted once, by a holder (B) or by finding
+// the queue empty (A).
+unsafe impl<M: Machine> RawMutex for RawCna<M> {
+    type Machine = M;
+    type Token = NonNull<QNode<M>>;
+    const INFO: Info = Info {
+        name: "cna",
+        summary: "compact NUMA-aware MCS: the holder sets remote waiters aside",
+        atomics: 2,
+        waiter_bytes: 64,
+        holder_bytes: 64,
+        fairness: "FIFO per NUMA node, 65536 in a row",
+        blocking: false,
+        source: "Dice and Kogan 2019 (CNA), figures 2 to 4",
+    };
+
+    fn new_in() -> Self {
+        RawCna { tail: M::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    fn lock(&self) -> Self::Token {
+        let node = fresh_node::<M>();
+        // Acquire: (A) pairs with the exchange in `release_last`; release: (C) our successor finds our
+        // node initialised.
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if !before.is_null() {
+            node.group.store(M::numa_node(), Relaxed);
+            // SAFETY: the predecessor stays until it has been passed, which needs `next`.
+            // (D) pairs with the loads of `next` by holders.
+            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            // (B) pairs with `grant`.
+            M::spin_until(&node.status, Acquire, |status| status == GRANTED);
+        }
+        NonNull::from(node)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Self::Token> {
+        if !self.tail.load(Relaxed).is_null() {
+            return None;
+        }
+        let node = fresh_node::<M>();
+        // (A), (C) as in `lock`.
+        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
+            Ok(_) => Some(NonNull::from(node)),
+            Err(_) => {
+                // SAFETY: taken above and never published.
+                unsafe { M::release_node(node) };
+                None
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: the token is the holder's node.
+        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let mut next = node.next.load(Acquire); // (D)
+        if !next.is_null() || !self.release_last(node) {
+            if next.is_null() {
+                // A successor has swapped the tail but not linked itself yet.
+                next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            }
+            self.hand_over(node, next);
+        }
+        // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
+        unsafe { M::release_node(node) };
+    }
+
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}
+
+impl<M: Machine> Local for RawCna<M> {
+    fn has_waiters(&self, token: Self::Token) -> bool {
+        // SAFETY: the token is the holder's node.
+        let node = unsafe { token.as_ref() };
+        !node.resume.load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
+    }
+}

@@ -1,0 +1,291 @@
+//! Locks stacked by the machine's topology: lock cohorting, HMCS, CLoF.
+//!
+//! Source: Dice, Marathe and Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks",
+//! PPoPP 2012, section 3 ([`CBoMcs`], [`CTktMcs`]); Chabbi, Fagan and Mellor-Crummey, "High Performance
+//! Locks for Multi-level NUMA Systems", PPoPP 2015 ([`Hmcs`]); the composition of any basic locks:
+//! Chehab et al., "CLoF: A Compositional Lock Framework for Multi-level NUMA Systems", SOSP 2021
+//! ([`Clof`]).
+//!
+//! A local lock per NUMA node, and a global one. A thread takes its local lock, then the global one for
+//! its whole *cohort*: who releases while others wait for the same local lock leaves the global one
+//! to them, up to a number of times in a row. [`Stacked`] makes a lock of two, and as it is one
+//! itself, three make three levels.
+//!
+//! Cohort (`passes`): 0 nobody in it has the global lock, or who holds the local one got it itself;
+//! n: it has been passed on n times since. Written by the holder of the local lock only.
+//! Size: a cache line for each of 8 cohorts, and one for the global lock: 576 bytes, 640 over a lock that
+//! is stacked itself; waiters and holders as the parts'. Atomics per uncontended pair: the sum of the parts'.
+//! Fairness: the local lock's within a cohort, [`Name::PASSES`] in a row; the global lock's among cohorts.
+//!
+//! Where it differs from the papers:
+//! - The local lock is released *before* the global one. The papers' order saves the next cohort a few
+//!   instructions, but then a thread still writes to the lock after another may have destroyed it.
+//! - An attempt (`try_lock`) takes the global lock alone, and releases that alone: an attempt that fails
+//!   never makes another fail that could succeed.
+//! - HMCS keeps the count of passes in the waiters' nodes; here it is the composition's, as in CLoF.
+//! - [`Machine`] knows NUMA nodes and nothing below, so HMCS has two levels here. Nodes beyond the
+//!   eighth share the cohorts of others.
+
+use super::{ConstNew, Info, RawMutex, Token, clh::RawClh, mcs::RawMcs, ticket::RawTicket, ttas::RawTtas};
+use crate::machine::{Machine, Word};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+/// Cohorts per lock.
+const COHORTS: usize = 8;
+
+/// A lock that can be the local one.
+pub trait Local: RawMutex {
+    /// Whether some other thread is already waiting for the lock, so that it is certain to be acquired
+    /// after this holder. May miss one, but not invent one. Waiters cannot leave.
+    fn has_waiters(&self, token: Self::Token) -> bool;
+}
+
+/// What a composition is called, and its parameters.
+pub trait Name: Send + Sync + 'static {
+    /// As in [`Info`].
+    const NAME: &'static str = "stacked";
+    /// As in [`Info`].
+    const SUMMARY: &'static str = "a lock per NUMA node below a global one";
+    /// As in [`Info`].
+    const SOURCE: &'static str = "Chehab et al. 2021";
+    /// As in [`Info`].
+    const FAIRNESS: &'static str = "the local lock's, 64 in a row; then the global lock's";
+    /// How often a cohort passes the global lock on before it releases it.
+    const PASSES: u32 = 64;
+    /// The cohort of the calling thread.
+    fn cohort<M: Machine>() -> usize {
+        M::numa_node() as usize
+    }
+}
+
+/// A composition without a name of its own.
+#[derive(Debug)]
+pub struct Unnamed;
+impl Name for Unnamed {}
+
+/// What the threads of one NUMA node share.
+#[repr(align(64))]
+struct Cohort<L: RawMutex> {
+    local: L,
+    passes: <L::Machine as Machine>::U32,
+    /// The holder's token of `local`.
+    token: <L::Machine as Machine>::Usize,
+    /// The cohort's token of the global lock, while it has that.
+    global: <L::Machine as Machine>::Usize,
+}
+
+impl<L: ConstNew> Cohort<L> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Cohort {
+        local: L::NEW,
+        passes: AtomicU32::new(0),
+        token: AtomicUsize::new(0),
+        global: AtomicUsize::new(0),
+    };
+}
+
+/// `L` in each NUMA node, below `G`. See the [module documentation](self).
+pub struct Stacked<G, L: RawMutex, N = Unnamed> {
+    global: G,
+    /// The global lock's token of a holder without a cohort.
+    direct: <L::Machine as Machine>::Usize,
+    cohorts: [Cohort<L>; COHORTS],
+    name: PhantomData<N>,
+}
+
+impl<G: ConstNew, L: ConstNew, N> Stacked<G, L, N> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        Stacked {
+            global: G::NEW,
+            direct: AtomicUsize::new(0),
+            cohorts: [const { Cohort::<L>::NEW }; COHORTS],
+            name: PhantomData,
+        }
+    }
+}
+
+impl<G: ConstNew, L: ConstNew, N> Default for Stacked<G, L, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<G: ConstNew, L: Local + ConstNew, N: Name> ConstNew for Stacked<G, L, N> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+/// How a holder got in: 0 through the global lock alone, else the number of its cohort, from 1.
+#[derive(Copy, Clone, Debug)]
+pub struct Way(usize);
+
+impl Token for Way {
+    fn into_word(self) -> usize {
+        self.0 << 1 // BRAVO wants the lowest bit
+    }
+    unsafe fn from_word(word: usize) -> Self {
+        Way(word >> 1)
+    }
+}
+
+/// Keeps a token in a word that the holder owns.
+#[inline(always)]
+fn keep<T: Token>(word: &impl Word<usize>, token: T) {
+    if const { size_of::<T>() != 0 } {
+        word.store(token.into_word(), Relaxed);
+    }
+}
+
+/// # Safety
+///
+/// The caller owns the word, and [`keep`] was the last to write it.
+#[inline(always)]
+unsafe fn kept<T: Token>(word: &impl Word<usize>) -> T {
+    let word = if const { size_of::<T>() != 0 } { word.load(Relaxed) } else { 0 };
+    // SAFETY: from the caller.
+    unsafe { T::from_word(word) }
+}
+
+// SAFETY: a holder has the global lock, itself or through its cohort, of which only the holder of the
+// local lock makes use. (A) what a holder leaves in its cohort, and its section, happen before the next
+// one's through the local lock, or through the global one. All-zero bytes: as the parts'.
+unsafe impl<G, L, N> RawMutex for Stacked<G, L, N>
+where
+    G: RawMutex,
+    L: Local<Machine = G::Machine>,
+    N: Name,
+{
+    type Machine = G::Machine;
+    type Token = Way;
+    const INFO: Info = Info {
+        name: N::NAME,
+        summary: N::SUMMARY,
+        atomics: G::INFO.atomics + L::INFO.atomics,
+        waiter_bytes: L::INFO.waiter_bytes,
+        holder_bytes: G::INFO.holder_bytes + L::INFO.holder_bytes,
+        fairness: N::FAIRNESS,
+        blocking: G::INFO.blocking && L::INFO.blocking,
+        source: N::SOURCE,
+    };
+
+    fn new_in() -> Self {
+        let word = || <G::Machine as Machine>::Usize::new(0);
+        let cohort = |_| Cohort {
+            local: L::new_in(),
+            passes: <G::Machine as Machine>::U32::new(0),
+            token: word(),
+            global: word(),
+        };
+        Stacked {
+            global: G::new_in(),
+            direct: word(),
+            cohorts: core::array::from_fn(cohort),
+            name: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn lock(&self) -> Way {
+        let number = N::cohort::<G::Machine>() % COHORTS;
+        let cohort = &self.cohorts[number];
+        keep(&cohort.token, cohort.local.lock());
+        if cohort.passes.load(Relaxed) == 0 {
+            keep(&cohort.global, self.global.lock());
+        }
+        Way(number + 1)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Way> {
+        keep(&self.direct, self.global.try_lock()?);
+        Some(Way(0))
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, way: Way) {
+        let Some(number) = way.0.checked_sub(1) else {
+            // SAFETY: the holder of the global lock owns the word, and came in by `try_lock`.
+            unsafe { self.global.unlock(kept(&self.direct)) };
+            return;
+        };
+        let cohort = &self.cohorts[number];
+        // SAFETY: the holder owns its cohort; its tokens are those of the acquisitions in `lock`, the
+        // global one perhaps of another thread of the cohort, which has passed it on.
+        unsafe {
+            let local: L::Token = kept(&cohort.token);
+            let passes = cohort.passes.load(Relaxed);
+            if passes < N::PASSES && cohort.local.has_waiters(local) {
+                cohort.passes.store(passes + 1, Relaxed);
+                cohort.local.unlock(local);
+            } else {
+                let global: G::Token = kept(&cohort.global);
+                if passes != 0 {
+                    cohort.passes.store(0, Relaxed);
+                }
+                cohort.local.unlock(local);
+                self.global.unlock(global);
+            }
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.global.is_locked()
+    }
+}
+
+/// The name of [`CBoMcs`].
+#[derive(Debug)]
+pub struct CBoMcsName;
+impl Name for CBoMcsName {
+    const NAME: &'static str = "c-bo-mcs";
+    const SUMMARY: &'static str = "lock cohorting: backoff test-and-set over an MCS per NUMA node";
+    const SOURCE: &'static str = "Dice, Marathe and Shavit 2012, section 3.1";
+    const FAIRNESS: &'static str = "FIFO per NUMA node, 64 in a row; none among nodes";
+}
+/// Lock cohorting, backoff over MCS.
+pub type CBoMcs<M> = Stacked<RawTtas<M>, RawMcs<M>, CBoMcsName>;
+
+/// The name of [`CTktMcs`].
+#[derive(Debug)]
+pub struct CTktMcsName;
+impl Name for CTktMcsName {
+    const NAME: &'static str = "c-tkt-mcs";
+    const SUMMARY: &'static str = "lock cohorting: ticket over an MCS per NUMA node";
+    const SOURCE: &'static str = "Dice, Marathe and Shavit 2012, section 3.4";
+    const FAIRNESS: &'static str = "FIFO per NUMA node, 64 in a row; FIFO among nodes";
+}
+/// Lock cohorting, ticket over MCS.
+pub type CTktMcs<M> = Stacked<RawTicket<M>, RawMcs<M>, CTktMcsName>;
+
+/// The name of [`Hmcs`].
+#[derive(Debug)]
+pub struct HmcsName;
+impl Name for HmcsName {
+    const NAME: &'static str = "hmcs";
+    const SUMMARY: &'static str = "hierarchical MCS, two levels";
+    const SOURCE: &'static str = "Chabbi, Fagan and Mellor-Crummey 2015";
+    const FAIRNESS: &'static str = "FIFO per NUMA node, 64 in a row; FIFO among nodes";
+}
+/// HMCS.
+pub type Hmcs<M> = Stacked<RawMcs<M>, RawMcs<M>, HmcsName>;
+
+/// The name of [`Clof`], and of the level in the middle of it.
+#[derive(Debug)]
+pub struct ClofName;
+impl Name for ClofName {
+    const NAME: &'static str = "clof";
+    const SUMMARY: &'static str = "three levels: ticket, an MCS per pair of NUMA nodes, a CLH per node";
+    const FAIRNESS: &'static str = "FIFO per NUMA node, 64 in a row; per pair, 64 times; among pairs";
+}
+/// Two NUMA nodes that are numbered one after the other.
+#[derive(Debug)]
+pub struct PairOfNodes;
+impl Name for PairOfNodes {
+    fn cohort<M: Machine>() -> usize {
+        M::numa_node() as usize / 2
+    }
+}
+/// Three levels.
+pub type Clof<M> = Stacked<Stacked<RawTicket<M>, RawMcs<M>, PairOfNodes>, RawClh<M>, ClofName>;
