@@ -16,8 +16,7 @@ fn a_claim_is_tested_from_its_rule_to_the_report() {
     let page = scratch.join("claims.md");
     let paths = [&report, &json, &page].map(|path| path.to_str().unwrap());
     let options = ["--seconds", "0.0002", "--runs", "2", "--report", paths[0], "--json", paths[1]];
-    let run =
-        output(&[&["reproduce", "--only", CHEAP][..], &options, &["--markdown", paths[2]]].concat());
+    let run = output(&[&["reproduce", "--only", CHEAP][..], &options, &["--markdown", paths[2]]].concat());
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     let text = stdout(&run);
     let rule = text.find("rule: atomic instructions per operation of tas in 0.99 .. 1.01").expect("the rule");

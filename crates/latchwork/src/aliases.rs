@@ -24,6 +24,32 @@ pub type CTktMcsMutex<T> = lock_api::Mutex<Api<mutex::stacked::CTktMcs<Native>>,
 pub type HmcsMutex<T> = lock_api::Mutex<Api<mutex::stacked::Hmcs<Native>>, T>;
 /// Mutex over [`clof`](mutex::stacked).
 pub type ClofMutex<T> = lock_api::Mutex<Api<mutex::stacked::Clof<Native>>, T>;
+/// Mutex over [`ticket-backoff`](mutex::ticket).
+pub type TicketBackoffMutex<T> = lock_api::Mutex<Api<mutex::ticket::RawTicketBackoff<Native>>, T>;
+/// Mutex over [`twa`](mutex::twa).
+pub type TwaMutex<T> = lock_api::Mutex<Api<mutex::twa::RawTwa<Native>>, T>;
+/// Mutex over [`k42`](mutex::k42).
+pub type K42Mutex<T> = lock_api::Mutex<Api<mutex::k42::RawK42<Native>>, T>;
+/// Mutex over [`qspinlock`](mutex::qspinlock).
+pub type QspinlockMutex<T> = lock_api::Mutex<Api<mutex::qspinlock::RawQspinlock<Native>>, T>;
+/// Mutex over [`reciprocating`](mutex::reciprocating).
+pub type ReciprocatingMutex<T> = lock_api::Mutex<Api<mutex::reciprocating::RawReciprocating<Native>>, T>;
+/// Mutex over [`mcs_tp`](mutex::mcs_tp).
+pub type McsTpMutex<T> = lock_api::Mutex<Api<mutex::mcs_tp::RawMcsTp<Native>>, T>;
+/// Mutex over [`hclh`](mutex::hclh).
+pub type HclhMutex<T> = lock_api::Mutex<Api<mutex::hclh::RawHclh<Native>>, T>;
+/// Mutex over [`fissile`](mutex::fissile).
+pub type FissileMutex<T> = lock_api::Mutex<Api<mutex::fissile::RawFissile<Native>>, T>;
+/// Mutex over [`mcs_park`](mutex::mcs_park).
+pub type McsParkMutex<T> = lock_api::Mutex<Api<mutex::mcs_park::RawMcsPark<Native>>, T>;
+/// Mutex over [`malthusian`](mutex::malthusian).
+pub type MalthusianMutex<T> = lock_api::Mutex<Api<mutex::malthusian::RawMalthusian<Native>>, T>;
+/// Mutex over [`mutexee`](mutex::mutexee).
+pub type MutexeeMutex<T> = lock_api::Mutex<Api<mutex::mutexee::RawMutexee<Native>>, T>;
+/// Mutex over [`hybrid`](mutex::hybrid).
+pub type HybridMutex<T> = lock_api::Mutex<Api<mutex::hybrid::RawHybrid<Native>>, T>;
+/// Mutex over [`cst`](mutex::cst).
+pub type CstMutex<T> = lock_api::Mutex<Api<mutex::cst::RawCst<Native>>, T>;
 /// Mutex over [`shfl_spin`](mutex::shfl_spin).
 pub type ShflSpinMutex<T> = lock_api::Mutex<Api<mutex::shfl_spin::RawShflSpin<Native>>, T>;
 /// Mutex over [`shfl`](mutex::shfl): the one to take unless you measured something else.
@@ -110,6 +136,32 @@ pub type CTktMcsCondvar = Condvar<mutex::stacked::CTktMcs<Native>>;
 pub type HmcsCondvar = Condvar<mutex::stacked::Hmcs<Native>>;
 /// Condition variable for [`ClofMutex`].
 pub type ClofCondvar = Condvar<mutex::stacked::Clof<Native>>;
+/// Condition variable for [`TicketBackoffMutex`].
+pub type TicketBackoffCondvar = Condvar<mutex::ticket::RawTicketBackoff<Native>>;
+/// Condition variable for [`TwaMutex`].
+pub type TwaCondvar = Condvar<mutex::twa::RawTwa<Native>>;
+/// Condition variable for [`K42Mutex`].
+pub type K42Condvar = Condvar<mutex::k42::RawK42<Native>>;
+/// Condition variable for [`QspinlockMutex`].
+pub type QspinlockCondvar = Condvar<mutex::qspinlock::RawQspinlock<Native>>;
+/// Condition variable for [`ReciprocatingMutex`].
+pub type ReciprocatingCondvar = Condvar<mutex::reciprocating::RawReciprocating<Native>>;
+/// Condition variable for [`McsTpMutex`].
+pub type McsTpCondvar = Condvar<mutex::mcs_tp::RawMcsTp<Native>>;
+/// Condition variable for [`HclhMutex`].
+pub type HclhCondvar = Condvar<mutex::hclh::RawHclh<Native>>;
+/// Condition variable for [`FissileMutex`].
+pub type FissileCondvar = Condvar<mutex::fissile::RawFissile<Native>>;
+/// Condition variable for [`McsParkMutex`].
+pub type McsParkCondvar = Condvar<mutex::mcs_park::RawMcsPark<Native>>;
+/// Condition variable for [`MalthusianMutex`].
+pub type MalthusianCondvar = Condvar<mutex::malthusian::RawMalthusian<Native>>;
+/// Condition variable for [`MutexeeMutex`].
+pub type MutexeeCondvar = Condvar<mutex::mutexee::RawMutexee<Native>>;
+/// Condition variable for [`HybridMutex`].
+pub type HybridCondvar = Condvar<mutex::hybrid::RawHybrid<Native>>;
+/// Condition variable for [`CstMutex`].
+pub type CstCondvar = Condvar<mutex::cst::RawCst<Native>>;
 /// Condition variable for [`ShflSpinMutex`].
 pub type ShflSpinCondvar = Condvar<mutex::shfl_spin::RawShflSpin<Native>>;
 /// Condition variable for [`ShflMutex`].

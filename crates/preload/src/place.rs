@@ -3,8 +3,7 @@
 //! If it does not, the object's first word points to a lock that is allocated at the first use and
 //! freed by `destroy`. Memory comes from `mmap`, in slabs that are kept, because `malloc` may be
 //! our caller. An object that is freed without `destroy` leaks such a lock; in-place objects leave
-//! nothing behind. No lock that is registered today needs this; the feature `out-of-place` makes
-//! all of them do it, for the tests.
+//! nothing behind. The feature `out-of-place` makes all locks do it, for the tests.
 
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -93,6 +92,7 @@ pub(crate) unsafe fn reset<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]
         } else {
             let lock = *start.cast::<*mut L>();
             if !lock.is_null() {
+                lock.drop_in_place();
                 lock.cast::<u8>().write_bytes(0, size_of::<L>());
             }
         }
@@ -110,6 +110,7 @@ pub(crate) unsafe fn discard<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPAC
         unsafe {
             let word = bytes.get().cast::<*mut L>();
             if !(*word).is_null() {
+                (*word).drop_in_place();
                 free((*word).cast(), size_of::<L>());
                 *word = null_mut();
             }

@@ -199,6 +199,10 @@ unsafe impl Machine for Sim {
     fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         resources::reader_rows()
     }
+
+    fn waiting_array() -> &'static [QNode<Self>] {
+        resources::waiting_array()
+    }
 }
 
 /// The running thread, for the pool of nodes.

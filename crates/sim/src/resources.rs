@@ -1,11 +1,13 @@
-//! What outlives a simulation and is used again by the next one: stacks, queue nodes, and the table
-//! and the rows of visible readers. It belongs to an OS thread, and passes on to another one when that ends.
+//! What outlives a simulation and is used again by the next one: stacks, queue nodes, the table and the
+//! rows of visible readers, and the waiting array. It belongs to an OS thread, and passes on to another one
+//! when that ends.
 
 use crate::machine::Sim;
 use crate::words::Usize;
 use corosensei::stack::DefaultStack;
 use latchwork::machine::{QNode, ReaderRow, Word};
 use std::cell::RefCell;
+use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,6 +16,9 @@ const STACK: usize = 256 * 1024;
 
 /// Slots in the table of visible readers, as many as on the native machine.
 const VISIBLE_READERS: usize = 4096;
+
+/// Nodes in the waiting array, as many as on the native machine.
+const WAITING_ARRAY: usize = 1024;
 
 #[repr(align(128))]
 struct Table([Usize; VISIBLE_READERS]);
@@ -36,6 +41,8 @@ struct Resources {
     rows: Vec<&'static [ReaderRow<Sim>]>,
     linked: Vec<bool>,
     newest: Option<&'static ReaderRow<Sim>>,
+    /// Made when it is first used.
+    waiting: Option<&'static [QNode<Sim>]>,
 }
 
 /// What ended OS threads have left.
@@ -61,6 +68,7 @@ impl Resources {
                 rows: Vec::new(),
                 linked: Vec::new(),
                 newest: None,
+                waiting: None,
             }
         })))
     }
@@ -84,8 +92,8 @@ fn with<R>(f: impl FnOnce(&mut Resources) -> R) -> R {
     RESOURCES.with_borrow_mut(|owner| f(owner.0.as_mut().expect("taken only when it is dropped")))
 }
 
-/// A simulation begins: nobody is in the table, nobody has a row. (One that failed may have left
-/// readers there.)
+/// A simulation begins: nobody is in the table, nobody has a row, nobody waits in the array. (One that
+/// failed may have left them there.)
 pub(crate) fn begin() {
     with(|r| {
         r.table.0.iter().for_each(|slot| slot.store(0, Relaxed));
@@ -96,6 +104,12 @@ pub(crate) fn begin() {
         }
         r.linked.clear();
         r.newest = None;
+        for node in r.waiting.into_iter().flatten() {
+            node.next.store(null_mut(), Relaxed);
+            node.status.store(0, Relaxed);
+            node.batch.store(0, Relaxed);
+            node.group.store(0, Relaxed);
+        }
     });
 }
 
@@ -152,6 +166,12 @@ pub(crate) fn reader_row(thread: usize) -> &'static ReaderRow<Sim> {
 /// The row that was linked last.
 pub(crate) fn reader_rows() -> Option<&'static ReaderRow<Sim>> {
     with(|r| r.newest)
+}
+
+pub(crate) fn waiting_array() -> &'static [QNode<Sim>] {
+    with(|r| {
+        *r.waiting.get_or_insert_with(|| (0..WAITING_ARRAY).map(|_| QNode::new()).collect::<Vec<_>>().leak())
+    })
 }
 
 /// A free node: the last one that `thread` released, or any.

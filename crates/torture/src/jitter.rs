@@ -331,6 +331,12 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         unsafe { std::slice::from_raw_parts(table.as_ptr().cast(), table.len()) }
     }
 
+    fn waiting_array() -> &'static [QNode<Self>] {
+        let array = Native::waiting_array();
+        // SAFETY: the layouts are the same, see above.
+        unsafe { std::slice::from_raw_parts(array.as_ptr().cast(), array.len()) }
+    }
+
     fn reader_row() -> Option<&'static ReaderRow<Self>> {
         Native::reader_row().map(same_row)
     }

@@ -235,6 +235,14 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// two of slots, each null (0) or the address of a lock.
     fn visible_readers() -> &'static [Self::Usize];
 
+    /// The process's one array of places to wait at, for locks that have room for a number and none for
+    /// a pointer, or no node at all: a power of two of nodes, all fields zero at first, which locks of
+    /// one kind share. On a machine without one it is empty, and who finds no place waits at the lock.
+    #[inline]
+    fn waiting_array() -> &'static [QNode<Self>] {
+        &[]
+    }
+
     /// The calling thread's own row of slots. A machine without rows has none, and a lock that
     /// wants one does without what it is for.
     #[inline]

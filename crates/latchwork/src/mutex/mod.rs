@@ -8,16 +8,29 @@ use core::ptr::NonNull;
 
 pub mod clh;
 pub mod cna;
+pub mod cst;
+pub mod fissile;
+pub mod hclh;
+pub mod hybrid;
+pub mod k42;
+pub mod malthusian;
 pub mod mcs;
+pub mod mcs_park;
+pub mod mcs_tp;
+pub mod mutexee;
+pub mod qspinlock;
+pub mod reciprocating;
 pub mod shfl;
 pub mod shfl_spin;
 pub mod stacked;
 pub mod tas;
 pub mod ticket;
 pub mod ttas;
+pub mod twa;
 
 mod api;
 pub(crate) mod backoff;
+mod osq;
 pub mod shuffle;
 
 pub use api::{Api, Held, deadline};

@@ -242,7 +242,7 @@ impl Name for CBoMcsName {
     const NAME: &'static str = "c-bo-mcs";
     const SUMMARY: &'static str = "lock cohorting: backoff test-and-set over an MCS per NUMA node";
     const SOURCE: &'static str = "Dice, Marathe and Shavit 2012, section 3.1";
-    const FAIRNESS: &'static str = "FIFO per NUMA node, 64 in a row; none among nodes";
+    const FAIRNESS: &'static str = "none among nodes; FIFO per NUMA node, 64 in a row";
 }
 /// Lock cohorting, backoff over MCS.
 pub type CBoMcs<M> = Stacked<RawTtas<M>, RawMcs<M>, CBoMcsName>;

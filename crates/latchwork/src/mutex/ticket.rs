@@ -6,6 +6,10 @@
 //! on one word. With more threads than cores the next in line is often not running, and everybody
 //! waits for it.
 //!
+//! With [`RawTicketBackoff`], a waiter looks again after a pause in proportion to the number of those
+//! before it (the same paper, section 2.2: "proportional backoff"), so that most waiters leave the word
+//! alone most of the time.
+//!
 //! State: `next` counts arrivals, `serving` counts releases; the lock is free when they are equal.
 //! Size: 8 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
@@ -15,37 +19,59 @@ use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
+/// Spin hints per waiter before oneself, of who backs off: a short section and its handover.
+const PAUSE: u32 = 8;
+/// Pauses after which it offers its processor to other threads.
+const PATIENCE: u32 = 32;
+
+/// Ticket lock with proportional backoff.
+pub type RawTicketBackoff<M> = RawTicket<M, true>;
+
 /// Ticket lock. See the [module documentation](self).
-pub struct RawTicket<M: Machine> {
+pub struct RawTicket<M: Machine, const BACKOFF: bool = false> {
     next: M::U32,
     serving: M::U32,
 }
 
-impl RawTicket<Native> {
+impl<const BACKOFF: bool> RawTicket<Native, BACKOFF> {
     /// An unlocked lock.
     pub const fn new() -> Self {
         RawTicket { next: AtomicU32::new(0), serving: AtomicU32::new(0) }
     }
 }
 
-impl Default for RawTicket<Native> {
+impl<const BACKOFF: bool> Default for RawTicket<Native, BACKOFF> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl ConstNew for RawTicket<Native> {
+impl<const BACKOFF: bool> ConstNew for RawTicket<Native, BACKOFF> {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
 }
 
+impl<M: Machine, const BACKOFF: bool> RawTicket<M, BACKOFF> {
+    fn wait(&self, ticket: u32, mut serving: u32) {
+        let mut pauses = 0;
+        while serving != ticket {
+            M::pause(ticket.wrapping_sub(serving).saturating_mul(PAUSE));
+            pauses += 1;
+            if pauses % PATIENCE == 0 {
+                M::yield_now();
+            }
+            serving = self.serving.load(Acquire); // (A)
+        }
+    }
+}
+
 // SAFETY: each ticket is drawn once and served once; (A) orders the sections.
-unsafe impl<M: Machine> RawMutex for RawTicket<M> {
+unsafe impl<M: Machine, const BACKOFF: bool> RawMutex for RawTicket<M, BACKOFF> {
     type Machine = M;
     type Token = ();
     const INFO: Info = Info {
-        name: "ticket",
-        summary: "ticket spinlock",
+        name: if BACKOFF { "ticket-backoff" } else { "ticket" },
+        summary: if BACKOFF { "ticket spinlock, proportional backoff" } else { "ticket spinlock" },
         atomics: 1,
         waiter_bytes: 0,
         holder_bytes: 0,
@@ -62,7 +88,10 @@ unsafe impl<M: Machine> RawMutex for RawTicket<M> {
     fn lock(&self) {
         let ticket = self.next.fetch_add(1, Relaxed);
         // (A) pairs with the store in `unlock`.
-        if self.serving.load(Acquire) != ticket {
+        let serving = self.serving.load(Acquire);
+        if serving != ticket && BACKOFF {
+            self.wait(ticket, serving);
+        } else if serving != ticket {
             M::spin_until(&self.serving, Acquire, |serving| serving == ticket);
         }
     }
@@ -87,7 +116,7 @@ unsafe impl<M: Machine> RawMutex for RawTicket<M> {
     }
 }
 
-impl<M: Machine> Local for RawTicket<M> {
+impl<M: Machine, const BACKOFF: bool> Local for RawTicket<M, BACKOFF> {
     fn has_waiters(&self, (): ()) -> bool {
         self.next.load(Relaxed).wrapping_sub(self.serving.load(Relaxed)) > 1
     }

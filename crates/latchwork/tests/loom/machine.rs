@@ -65,6 +65,9 @@ pub enum Mistake {
     NodeTooEarly,
 }
 
+/// Nodes in the waiting array.
+const WAITING_ARRAY: usize = 4;
+
 /// Turns of spin loops that do not yield, and that are explored, per thread and execution.
 const EAGER_SPINS: u32 = 2;
 const SPINS: u32 = 6;
@@ -107,6 +110,8 @@ pub struct State {
     free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
     nodes_out: StdCell<isize>,
     readers: *mut [UsizeCell],
+    /// The waiting array, once somebody has asked for it.
+    waiting: Mutex<Option<&'static [QNode<Loom>]>>,
     rows: Rows,
     /// Per thread: a sequentially consistent store since the last fence.
     fences_owed: RefCell<Vec<bool>>,
@@ -127,6 +132,7 @@ impl State {
             free_nodes: RefCell::new(vec![Vec::new(); threads]),
             nodes_out: StdCell::new(0),
             readers: Box::into_raw(readers),
+            waiting: Mutex::new(None),
             rows: Rows::new(threads),
             fences_owed: RefCell::new(vec![false; threads]),
             spins: RefCell::new(vec![0; threads]),
@@ -169,6 +175,10 @@ impl State {
         }
         // SAFETY: leaked in `new`; the threads that used it are gone.
         drop(unsafe { Box::from_raw(self.readers) });
+        if let Some(array) = self.waiting.lock().unwrap().take() {
+            // SAFETY: leaked in `waiting_array`; the threads that used it are gone.
+            drop(unsafe { Box::from_raw(std::ptr::from_ref(array).cast_mut()) });
+        }
         for row in self.rows.all.borrow_mut().drain(..) {
             // SAFETY: leaked in `Rows::own`; the threads that used it are gone.
             let row = unsafe { Box::from_raw(row) };
@@ -692,6 +702,13 @@ unsafe impl Machine for Loom {
     fn visible_readers() -> &'static [Self::Usize] {
         // SAFETY: leaked in `State::new`; freed at the end of the execution only.
         state(|s| unsafe { &*s.readers })
+    }
+
+    /// Made by who comes first; for the others that happens before, through the mutex.
+    fn waiting_array() -> &'static [QNode<Self>] {
+        let state = shared_state();
+        let mut array = state.waiting.lock().unwrap();
+        array.get_or_insert_with(|| Box::leak((0..WAITING_ARRAY).map(|_| QNode::new()).collect::<Box<[_]>>()))
     }
 
     fn reader_row() -> Option<&'static ReaderRow<Self>> {

@@ -29,6 +29,10 @@ const VISIBLE_READERS: usize = 4096;
 struct Table([AtomicUsize; VISIBLE_READERS]);
 static TABLE: Table = Table([const { AtomicUsize::new(0) }; VISIBLE_READERS]);
 
+/// Nodes in the waiting array; it is 64 KiB of zeros, of which only what is used takes memory.
+const WAITING_ARRAY: usize = 1024;
+static WAITING: [QNode<Native>; WAITING_ARRAY] = [const { QNode::zeroed() }; WAITING_ARRAY];
+
 impl Native {
     /// Readies what the operating system has to be asked for once: the `membarrier` registration.
     ///
@@ -285,6 +289,11 @@ unsafe impl Machine for Native {
     #[inline(always)]
     fn visible_readers() -> &'static [AtomicUsize] {
         &TABLE.0
+    }
+
+    #[inline(always)]
+    fn waiting_array() -> &'static [QNode<Self>] {
+        &WAITING
     }
 
     #[inline(always)]

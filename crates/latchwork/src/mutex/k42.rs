@@ -1,0 +1,160 @@
+//! K42's MCS: a queue lock whose holder has no node.
+//!
+//! Source: Auslander, Edelsohn, Krieger, Rosenburg and Wisniewski, "Enhancement to the MCS Lock for
+//! Increased Functionality and Improved Programmability", US patent application 2003/0200457; as in
+//! Scott, "Shared-Memory Synchronization", section 4.3.1.
+//!
+//! An MCS lock in which the lock stands in for the holder's node: who acquires moves the link to its
+//! successor from its own node into the lock, and takes its node out of the queue. So nodes live on
+//! the waiters' stacks, and a holder has none.
+//!
+//! Lock: `tail` null (free) -> HELD (a newcomer) -> the last waiter's node -> HELD (the last waiter, as it
+//! acquires) -> null; `next`: the first waiter, if it has linked itself.
+//! Node (`status`): WAITING -> GRANTED, by the holder before.
+//! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 2
+//! (compare-and-exchange).
+//! Fairness: FIFO among those that are in the queue; an arrival's exchange may fail again and again.
+
+use super::stacked::Local;
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Machine, Native, QNode, Word};
+use core::ptr::{null_mut, without_provenance_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+const GRANTED: u32 = 1;
+
+/// K42's lock. See the [module documentation](self).
+pub struct RawK42<M: Machine> {
+    tail: M::Ptr<QNode<M>>,
+    next: M::Ptr<QNode<M>>,
+}
+
+impl RawK42<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawK42 { tail: AtomicPtr::new(null_mut()), next: AtomicPtr::new(null_mut()) }
+    }
+}
+
+impl Default for RawK42<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawK42<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+/// What `tail` is when the lock is held and nobody waits: the lock itself is the last in the queue.
+fn held<M: Machine>() -> *mut QNode<M> {
+    without_provenance_mut(1)
+}
+
+impl<M: Machine> RawK42<M> {
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self) {
+        let node = QNode::<M>::new();
+        loop {
+            let before = self.tail.load(Relaxed);
+            if before.is_null() {
+                if self.try_lock().is_some() {
+                    return;
+                }
+                M::pause(1);
+            // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+            } else if self.tail.compare_exchange(before, node.as_ptr(), AcqRel, Relaxed).is_ok() {
+                let link = if before == held() {
+                    &self.next
+                } else {
+                    // SAFETY: the predecessor stays until it has acquired and moved `next` to the lock.
+                    unsafe { &(*before).next }
+                };
+                link.store(node.as_ptr(), Release); // (D) pairs with the loads of `next`
+                break;
+            } else {
+                M::pause(1);
+            }
+        }
+        // (B) pairs with the grant in `unlock`.
+        M::spin_until(&node.status, Acquire, |status| status == GRANTED);
+        self.leave_queue(&node);
+    }
+
+    /// The holder's node leaves the queue; its link becomes the lock's.
+    fn leave_queue(&self, node: &QNode<M>) {
+        let mut next = node.next.load(Acquire); // (D)
+        if next.is_null() {
+            // Before the exchange: who then queues behind the lock itself links itself here. (C)
+            self.next.store(null_mut(), Relaxed);
+            if self.tail.compare_exchange(node.as_ptr(), held(), Release, Relaxed).is_ok() {
+                return;
+            }
+            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+        }
+        self.next.store(next, Relaxed);
+    }
+}
+
+// SAFETY: each acquisition is granted once, by the holder before (B) or by finding the lock free (A).
+unsafe impl<M: Machine> RawMutex for RawK42<M> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "k42",
+        summary: "K42's MCS: the holder has no node",
+        atomics: 2,
+        waiter_bytes: 64,
+        holder_bytes: 0,
+        fairness: "FIFO",
+        blocking: false,
+        source: "Auslander et al. 2003",
+    };
+
+    fn new_in() -> Self {
+        RawK42 { tail: M::Ptr::new(null_mut()), next: M::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        if self.try_lock().is_none() {
+            self.lock_slow();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        // (A) pairs with the exchange in `unlock`. Release: (C) `next` is null, as the last holder has
+        // found it, for who queues behind the lock itself.
+        (self.tail.load(Relaxed).is_null()
+            && self.tail.compare_exchange(null_mut(), held(), AcqRel, Relaxed).is_ok())
+        .then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        let mut next = self.next.load(Acquire); // (D)
+        if next.is_null() {
+            // (A) the section happens before whoever finds the lock free.
+            if self.tail.compare_exchange(held(), null_mut(), Release, Relaxed).is_ok() {
+                return;
+            }
+            next = M::spin_until(&self.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+        }
+        // SAFETY: the first waiter stays at least until it has been granted the lock.
+        // (B) the section happens before the successor's.
+        unsafe { (*next).status.store(GRANTED, Release) };
+    }
+
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}
+
+impl<M: Machine> Local for RawK42<M> {
+    fn has_waiters(&self, (): ()) -> bool {
+        self.tail.load(Relaxed) != held()
+    }
+}

@@ -1,0 +1,216 @@
+//! Malthusian lock: MCS that sends surplus waiters to sleep.
+//!
+//! Source: Dice, "Malthusian Locks", EuroSys 2017, section 4 (MCSCR, with spin-then-park waiting).
+//!
+//! If more threads circulate over a lock than are needed to keep it busy, the others only take
+//! processors and cache from those. The holder therefore *culls* when it releases: if its successor is
+//! not the last in the queue, it is moved to a passive list, where it soon sleeps, and the one behind it
+//! gets the lock. When the queue runs dry, the most recent of the passive waiters is put back into it.
+//! So that nobody starves, the one that has been passive for longest gets the lock after so many
+//! handovers.
+//!
+//! Node (`status`): WAITING -> PARKED (itself, after a spin) -> GRANTED, from either, by a holder. With the
+//! grant comes `batch`, the handovers since the last one to the eldest of the passive.
+//! The passive list is a ring over `next` and `resume`: the lock knows the most recent one, and the one
+//! "in front of" that is the eldest. Only the holder touches it.
+//! Size: 16 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
+//! uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: unfair in the short term, on purpose; one handover in 1000 goes to who is passive for longest.
+//!
+//! Where it differs from the paper: one handover in 1000 is counted, not drawn by chance; it is a
+//! bound then.
+
+use super::mcs_park::{await_grant, fresh_node, grant};
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Machine, Native, QNode, Word};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+/// Handovers until the eldest of the passive waiters gets the lock.
+const TURNS: u32 = 1000;
+
+/// Malthusian lock. See the [module documentation](self).
+pub struct RawMalthusian<M: Machine> {
+    tail: M::Ptr<QNode<M>>,
+    /// The most recent of the passive waiters. The holder's.
+    passive: M::Ptr<QNode<M>>,
+}
+
+impl RawMalthusian<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawMalthusian { tail: AtomicPtr::new(null_mut()), passive: AtomicPtr::new(null_mut()) }
+    }
+}
+
+impl Default for RawMalthusian<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawMalthusian<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+impl<M: Machine> RawMalthusian<M> {
+    /// Adds a waiter to the passive list, as the most recent.
+    ///
+    /// # Safety
+    ///
+    /// For the holder; `waiter` waits, and is in no list.
+    unsafe fn push(&self, waiter: *mut QNode<M>) {
+        let recent = self.passive.load(Relaxed);
+        // SAFETY: passive waiters stay until they are granted the lock, which the caller has.
+        unsafe {
+            if recent.is_null() {
+                (*waiter).next.store(waiter, Relaxed);
+                (*waiter).resume.store(waiter, Relaxed);
+            } else {
+                let eldest = (*recent).resume.load(Relaxed);
+                (*waiter).next.store(recent, Relaxed);
+                (*waiter).resume.store(eldest, Relaxed);
+                (*recent).resume.store(waiter, Relaxed);
+                (*eldest).next.store(waiter, Relaxed);
+            }
+        }
+        self.passive.store(waiter, Relaxed);
+    }
+
+    /// Takes a waiter out of the passive list.
+    ///
+    /// # Safety
+    ///
+    /// For the holder; `waiter` is in the list.
+    unsafe fn remove(&self, waiter: *mut QNode<M>) {
+        // SAFETY: as in `push`.
+        unsafe {
+            let (after, before) = ((*waiter).next.load(Relaxed), (*waiter).resume.load(Relaxed));
+            if after == waiter {
+                self.passive.store(null_mut(), Relaxed);
+                return;
+            }
+            (*before).next.store(after, Relaxed);
+            (*after).resume.store(before, Relaxed);
+            if self.passive.load(Relaxed) == waiter {
+                self.passive.store(after, Relaxed);
+            }
+        }
+    }
+
+    /// Releases when nobody is linked behind `node`: frees the lock, or makes a passive waiter the
+    /// queue. `false` if somebody has arrived.
+    fn release_last(&self, node: &QNode<M>, turns: u32) -> bool {
+        let recent = self.passive.load(Relaxed);
+        if recent.is_null() {
+            // (A) the section happens before whoever finds the queue empty.
+            return self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok();
+        }
+        // SAFETY: we are the holder, and it is in the list; it waits until it is granted the lock.
+        unsafe {
+            self.remove(recent);
+            // (C) who arrives behind it finds it without a successor.
+            (*recent).next.store(null_mut(), Relaxed);
+            if self.tail.compare_exchange(node.as_ptr(), recent, Release, Relaxed).is_err() {
+                self.push(recent);
+                return false;
+            }
+            grant(recent, turns);
+        }
+        true
+    }
+
+    /// Hands over, with `next` at the head of the queue.
+    fn hand_over(&self, mut next: *mut QNode<M>, turns: u32) {
+        // SAFETY: we are the holder; waiters, linked or passive, stay until they are granted the lock.
+        unsafe {
+            let after = (*next).next.load(Acquire); // (D)
+            if !after.is_null() {
+                self.push(next);
+                next = after;
+            }
+            let recent = self.passive.load(Relaxed);
+            if turns < TURNS || recent.is_null() {
+                return grant(next, turns);
+            }
+            let eldest = (*recent).resume.load(Relaxed);
+            self.remove(eldest);
+            (*eldest).next.store(next, Relaxed);
+            grant(eldest, 0);
+        }
+    }
+}
+
+// SAFETY: each acquisition is granted once, by a holder (B) or by finding the queue empty (A).
+unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
+    type Machine = M;
+    type Token = NonNull<QNode<M>>;
+    const INFO: Info = Info {
+        name: "malthusian",
+        summary: "MCS that culls surplus waiters to a passive list; waiters sleep",
+        atomics: 2,
+        waiter_bytes: 64,
+        holder_bytes: 64,
+        fairness: "the most recent first; one in 1000 handovers to the eldest",
+        blocking: true,
+        source: "Dice 2017, section 4",
+    };
+
+    fn new_in() -> Self {
+        RawMalthusian { tail: M::Ptr::new(null_mut()), passive: M::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    fn lock(&self) -> Self::Token {
+        let node = fresh_node::<M>();
+        // Acquire: (A) pairs with the exchange in `release_last`; release: (C) our successor finds our
+        // node initialised.
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if !before.is_null() {
+            // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
+            // (D) pairs with the holders' loads of `next`.
+            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            await_grant(node); // (B)
+        }
+        NonNull::from(node)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Self::Token> {
+        if !self.tail.load(Relaxed).is_null() {
+            return None;
+        }
+        let node = fresh_node::<M>();
+        // (A), (C) as in `lock`.
+        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
+            Ok(_) => Some(NonNull::from(node)),
+            Err(_) => {
+                // SAFETY: taken above and never published.
+                unsafe { M::release_node(node) };
+                None
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: the token is the holder's node.
+        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let turns = node.batch.load(Relaxed) + 1;
+        let mut next = node.next.load(Acquire); // (D)
+        if !next.is_null() || !self.release_last(node, turns) {
+            if next.is_null() {
+                // A successor has swapped the tail but not linked itself yet.
+                next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            }
+            self.hand_over(next, turns);
+        }
+        // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
+        unsafe { M::release_node(node) };
+    }
+
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}

@@ -1,0 +1,175 @@
+//! MCS queue lock whose waiters sleep.
+//!
+//! Source: the lock is that of [`mcs`](super::mcs); spinning for a while and then parking: Dice,
+//! "Malthusian Locks", EuroSys 2017, section 5 (MCS-STP).
+//!
+//! A waiter spins on its node, and then sleeps there until its predecessor wakes it. Strict order makes
+//! it the example of what blocking locks avoid: once waiters sleep, each handover is a wakeup.
+//!
+//! Node (`status`): WAITING -> PARKED (itself, after a spin) -> GRANTED, from either, by the predecessor.
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
+//! uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: FIFO.
+
+use super::stacked::Local;
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Machine, Native, QNode, Word};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+const WAITING: u32 = 0;
+const PARKED: u32 = 1;
+const GRANTED: u32 = 2;
+
+/// Looks at its node before a waiter sleeps: some 20 microseconds, twice what a wakeup takes.
+const LOOKS: u32 = 1024;
+
+/// Parking MCS lock. See the [module documentation](self).
+pub struct RawMcsPark<M: Machine> {
+    tail: M::Ptr<QNode<M>>,
+}
+
+impl RawMcsPark<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawMcsPark { tail: AtomicPtr::new(null_mut()) }
+    }
+}
+
+impl Default for RawMcsPark<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawMcsPark<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+/// A node to queue with.
+pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
+    let node = M::acquire_node();
+    node.next.store(null_mut(), Relaxed);
+    node.status.store(WAITING, Relaxed);
+    node.batch.store(0, Relaxed);
+    node
+}
+
+/// Waits for [`grant`].
+pub(super) fn await_grant<M: Machine>(node: &QNode<M>) {
+    // (B) pairs with the swap in `grant`.
+    if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_none()
+        && node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_ok()
+    {
+        while node.status.load(Acquire) == PARKED {
+            M::wait(&node.status, PARKED, None);
+        }
+    }
+}
+
+/// Whether it has gone to sleep.
+pub(super) fn is_parked<M: Machine>(node: &QNode<M>) -> bool {
+    node.status.load(Relaxed) == PARKED
+}
+
+/// Hands the lock over, with a count. (B) the section happens before the successor's.
+///
+/// # Safety
+///
+/// `next` waits for the lock, which the caller holds and gives up with this call.
+pub(super) unsafe fn grant<M: Machine>(next: *mut QNode<M>, batch: u32) {
+    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    let status = unsafe {
+        (*next).batch.store(batch, Relaxed);
+        &raw const (*next).status
+    };
+    // SAFETY: as above. The node may be another thread's when the wake comes, which uses its address only.
+    if unsafe { (*status).swap(GRANTED, Release) } == PARKED {
+        M::wake(status, 1);
+    }
+}
+
+// SAFETY: the queue orders all acquisitions and each is granted once, by its predecessor (B) or by
+// finding the queue empty (A).
+unsafe impl<M: Machine> RawMutex for RawMcsPark<M> {
+    type Machine = M;
+    type Token = NonNull<QNode<M>>;
+    const INFO: Info = Info {
+        name: "mcs-park",
+        summary: "MCS queue lock whose waiters spin, then sleep",
+        atomics: 2,
+        waiter_bytes: 64,
+        holder_bytes: 64,
+        fairness: "FIFO",
+        blocking: true,
+        source: "Dice 2017, section 5 (MCS-STP)",
+    };
+
+    fn new_in() -> Self {
+        RawMcsPark { tail: M::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    fn lock(&self) -> Self::Token {
+        let node = fresh_node::<M>();
+        // Acquire: (A) pairs with the exchange in `unlock`; release: (C) our successor finds our
+        // node initialised.
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if !before.is_null() {
+            // SAFETY: the predecessor stays until it has granted us the lock, which needs `next`.
+            // (D) pairs with the loads in `unlock`.
+            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            await_grant(node); // (B)
+        }
+        NonNull::from(node)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Self::Token> {
+        if !self.tail.load(Relaxed).is_null() {
+            return None;
+        }
+        let node = fresh_node::<M>();
+        // (A), (C) as in `lock`.
+        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
+            Ok(_) => Some(NonNull::from(node)),
+            Err(_) => {
+                // SAFETY: taken above and never published.
+                unsafe { M::release_node(node) };
+                None
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: the token is the holder's node.
+        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let mut next = node.next.load(Acquire); // (D)
+        // (A) the section happens before whoever finds the queue empty.
+        if !next.is_null() || self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_err()
+        {
+            if next.is_null() {
+                // A successor has swapped the tail but not linked itself yet.
+                next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            }
+            // SAFETY: it waits behind us, and we are the holder.
+            unsafe { grant(next, 0) };
+        }
+        // SAFETY: nobody knows our node any more: it is not the tail, and our successor is linked.
+        unsafe { M::release_node(node) };
+    }
+
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}
+
+impl<M: Machine> Local for RawMcsPark<M> {
+    fn has_waiters(&self, token: Self::Token) -> bool {
+        // SAFETY: the token is the holder's node.
+        let node = unsafe { token.as_ref() };
+        !node.next.load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
+    }
+}

@@ -1,0 +1,193 @@
+//! MCS-TP: time-published queue lock.
+//!
+//! Source: He, Scherer and Scott, "Preemption Adaptivity in Time-Published Queue-Based Spin Locks",
+//! HiPC 2005, section 3.
+//!
+//! With more threads than processors, the next in line of a queue lock is often not running. Here each
+//! waiter keeps publishing the time in its node; a holder that releases passes over those whose time is
+//! old, and they queue again when they run again.
+//!
+//! Node (`status`): WAITING -> GRANTED or SKIPPED, by a holder; SKIPPED -> WAITING, by its owner, in a new
+//! place. `batch`: when its owner was last seen running, in microseconds.
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
+//! uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: FIFO among waiters that are running; who is preempted goes to the end of the queue.
+//!
+//! Where it differs from the paper:
+//! - The holder does not publish when its section began, at which waiters yield if it has taken too
+//!   long; they yield after so many looks, as all spinners here do. Reading the clock costs as much as
+//!   an uncontended acquisition, and the lock's line stays with the arrivals.
+//! - A timed acquisition polls outside the queue, so no node is left in it.
+
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Clock, Machine, Native, QNode, Word};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+const WAITING: u32 = 0;
+const GRANTED: u32 = 1;
+const SKIPPED: u32 = 2;
+
+/// Looks at its node before a waiter publishes the time again, and offers its processor to others.
+const LOOKS: u32 = 64;
+/// Microseconds without news after which a waiter counts as preempted.
+const STALE: u32 = 32;
+/// Waiters passed over in a row; then the next gets the lock, in whatever state.
+const SCAN: u32 = 32;
+
+/// MCS-TP lock. See the [module documentation](self).
+pub struct RawMcsTp<M: Machine> {
+    tail: M::Ptr<QNode<M>>,
+}
+
+impl RawMcsTp<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawMcsTp { tail: AtomicPtr::new(null_mut()) }
+    }
+}
+
+impl Default for RawMcsTp<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawMcsTp<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+/// Now, in microseconds (of 1024 ns); it wraps after 73 minutes, and is compared by difference.
+fn micros<M: Machine>() -> u32 {
+    (M::now(Clock::Monotonic) >> 10) as u32
+}
+
+/// The waiter behind `node`, which is not the last.
+fn behind<M: Machine>(node: &QNode<M>) -> *mut QNode<M> {
+    // (D) pairs with the store in `queue`.
+    M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null())
+}
+
+impl<M: Machine> RawMcsTp<M> {
+    /// Takes a place in the queue and waits there. `false` if it was passed over.
+    fn queue(&self, node: &QNode<M>) -> bool {
+        node.next.store(null_mut(), Relaxed);
+        node.status.store(WAITING, Relaxed);
+        // Acquire: (A) pairs with the exchange in `release`; release: (C) our successor finds our node
+        // initialised.
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if before.is_null() {
+            return true;
+        }
+        node.batch.store(micros::<M>(), Relaxed);
+        // SAFETY: the predecessor stays until a holder has gone past it, which needs `next`.
+        // (D) pairs with the holders' loads of `next`.
+        unsafe { (*before).next.store(node.as_ptr(), Release) };
+        loop {
+            // (B) pairs with the grant in `hand_over`; (E) with SKIPPED: the holder is done with our node.
+            match M::spin_for(&node.status, Acquire, LOOKS, |status| status != WAITING) {
+                Some(status) => return status == GRANTED,
+                None => {
+                    M::yield_now();
+                    node.batch.store(micros::<M>(), Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Frees the lock if `last` is the last in the queue.
+    fn release(&self, last: &QNode<M>) -> bool {
+        // (A) the section happens before whoever finds the queue empty.
+        self.tail.compare_exchange(last.as_ptr(), null_mut(), Release, Relaxed).is_ok()
+    }
+
+    /// Grants the lock to the first waiter from `next` on that is running, or frees it.
+    fn hand_over(&self, mut next: *mut QNode<M>) {
+        let now = micros::<M>();
+        for _ in 0..SCAN {
+            // SAFETY: a waiter's node stays at least until it is granted the lock or SKIPPED.
+            let waiter = unsafe { &*next };
+            if now.wrapping_sub(waiter.batch.load(Relaxed)) as i32 <= STALE as i32 {
+                break;
+            }
+            let mut after = waiter.next.load(Acquire); // (D)
+            if after.is_null() {
+                if self.release(waiter) {
+                    // It comes back by itself; the lock cannot be destroyed meanwhile.
+                    waiter.status.store(SKIPPED, Release); // (E)
+                    return;
+                }
+                after = behind(waiter);
+            }
+            waiter.status.store(SKIPPED, Release); // (E)
+            next = after;
+        }
+        // SAFETY: as above. (B) the section happens before the successor's.
+        unsafe { (*next).status.store(GRANTED, Release) };
+    }
+}
+
+// SAFETY: each acquisition is granted once, by a holder (B) or by finding the queue empty (A).
+unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
+    type Machine = M;
+    type Token = NonNull<QNode<M>>;
+    const INFO: Info = Info {
+        name: "mcs-tp",
+        summary: "time-published MCS: preempted waiters are passed over",
+        atomics: 2,
+        waiter_bytes: 64,
+        holder_bytes: 64,
+        fairness: "FIFO among running waiters; who is preempted queues again",
+        blocking: false,
+        source: "He, Scherer and Scott 2005, section 3",
+    };
+
+    fn new_in() -> Self {
+        RawMcsTp { tail: M::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    fn lock(&self) -> Self::Token {
+        let node = M::acquire_node();
+        while !self.queue(node) {}
+        NonNull::from(node)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Self::Token> {
+        if !self.tail.load(Relaxed).is_null() {
+            return None;
+        }
+        let node = M::acquire_node();
+        node.next.store(null_mut(), Relaxed);
+        // (A), (C) as in `queue`.
+        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
+            Ok(_) => Some(NonNull::from(node)),
+            Err(_) => {
+                // SAFETY: taken above and never published.
+                unsafe { M::release_node(node) };
+                None
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: the token is the holder's node.
+        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let mut next = node.next.load(Acquire); // (D)
+        if !next.is_null() || !self.release(node) {
+            if next.is_null() {
+                next = behind(node);
+            }
+            self.hand_over(next);
+        }
+        // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
+        unsafe { M::release_node(node) };
+    }
+
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}

@@ -1,0 +1,209 @@
+//! Queued spinlock of the Linux kernel: an MCS lock in 4 bytes.
+//!
+//! Source: Linux, `kernel/locking/qspinlock.c` (W. Long, P. Zijlstra), 2015 on.
+//!
+//! The tail of the queue is a number, not a pointer. The first waiter does not queue, but sets *pending*
+//! and spins on the lock word; only the second and later ones take a node.
+//!
+//! The word as (tail, pending, locked); 0 stands for none:
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | (0, 0, 0) | (0, 0, 1) | a newcomer |
+//! | (0, 0, 1) | (0, 1, 1) | the first waiter |
+//! | (0, 1, 0) | (0, 0, 1) | the same, after the holder has released |
+//! | (x, p, l) | (n, p, l) | an arrival: its node is n, behind x if there is one |
+//! | (n, 0, 0) | (0, 0, 1), or (x, 0, 1) if x is behind | the head of the queue |
+//! | (x, p, 1) | (x, p, 0) | the holder |
+//!
+//! Node (of the waiting array): `group` 0 -> 1 -> 0, while somebody has it; `status` WAITING -> HEAD, by the
+//! head before.
+//! Size: 4 bytes; 64 per waiter from the second on, in the waiting array; none per holder. Atomics per
+//! uncontended pair: 2.
+//! Fairness: FIFO; a newcomer can pass while at most one waits.
+//!
+//! Where it differs from Linux:
+//! - A node is not a processor's own (a thread can be preempted here), but one of the waiting array that
+//!   a thread takes for the time that it queues. If none is free, it spins on the word, out of turn.
+//! - The release is an atomic subtraction; Linux stores a byte of the word, and mixes access sizes.
+
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Arith, Machine, Native, QNode, Word};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+const LOCKED: u32 = 1;
+const PENDING: u32 = 1 << 8;
+/// Where the tail begins: one more than the number of the last waiter's node.
+const TAIL: u32 = 16;
+
+const WAITING: u32 = 0;
+const HEAD: u32 = 1;
+
+/// Looks for the handover from the pending waiter to complete, before a newcomer queues.
+const PENDING_LOOKS: u32 = 512;
+
+/// Queued spinlock. See the [module documentation](self).
+pub struct RawQspinlock<M: Machine> {
+    word: M::U32,
+}
+
+impl RawQspinlock<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawQspinlock { word: AtomicU32::new(0) }
+    }
+}
+
+impl Default for RawQspinlock<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawQspinlock<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+/// Takes a node of the waiting array, and says which.
+fn take_node<M: Machine>() -> Option<(u32, &'static QNode<M>)> {
+    let array = M::waiting_array();
+    let array = &array[..array.len().min(1 << 15)];
+    let start = (M::thread_id() >> 6).wrapping_add(M::thread_id()).wrapping_mul(0x9e37_79b9) >> 8;
+    (0..array.len()).find_map(|i| {
+        let number = start.wrapping_add(i) & (array.len() - 1);
+        let node = &array[number];
+        // (G) pairs with the store at the end of `lock_queued`.
+        let free =
+            node.group.load(Relaxed) == 0 && node.group.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+        free.then_some((number as u32, node))
+    })
+}
+
+impl<M: Machine> RawQspinlock<M> {
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self) {
+        // (0, 1, 0): the pending waiter is about to take the lock; then we may be the pending one.
+        if self.word.load(Relaxed) == PENDING {
+            let _ = M::spin_for(&self.word, Relaxed, PENDING_LOOKS, |word| word != PENDING);
+        }
+        if self.word.load(Relaxed) & !LOCKED == 0 {
+            let word = self.word.fetch_or(PENDING, Acquire); // (A), if it was free
+            if word & !LOCKED == 0 {
+                // (A) pairs with the subtraction in `unlock`.
+                M::spin_until(&self.word, Acquire, |word| word & LOCKED == 0);
+                self.word.fetch_sub(PENDING - LOCKED, Relaxed);
+                return;
+            }
+            if word & PENDING == 0 {
+                self.word.fetch_and(!PENDING, Relaxed); // ours, too late
+            }
+        }
+        match take_node::<M>() {
+            Some((number, node)) => self.lock_queued(number, node),
+            None => {
+                while self.try_lock().is_none() {
+                    M::spin_until(&self.word, Relaxed, |word| word & LOCKED == 0);
+                    M::yield_now();
+                }
+            }
+        }
+    }
+
+    fn lock_queued(&self, number: u32, node: &'static QNode<M>) {
+        node.next.store(null_mut(), Relaxed);
+        node.status.store(WAITING, Relaxed);
+        let tail = (number + 1) << TAIL;
+        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+        let before = self.update(AcqRel, |word| word & ((1 << TAIL) - 1) | tail) >> TAIL;
+        if before != 0 {
+            let before = &M::waiting_array()[before as usize - 1];
+            before.next.store(node.as_ptr(), Release); // (D) pairs with the spin below
+            // (R) pairs with the store below.
+            M::spin_until(&node.status, Acquire, |status| status == HEAD);
+        }
+        // (A) pairs with the subtraction in `unlock`.
+        let word = M::spin_until(&self.word, Acquire, |word| word & (LOCKED | PENDING) == 0);
+        // Nobody but us can take the lock, or set PENDING to stay, while there is a tail.
+        if word != tail || self.word.compare_exchange(tail, LOCKED, Relaxed, Relaxed).is_err() {
+            self.word.fetch_or(LOCKED, Relaxed);
+            self.leave(tail, node);
+        }
+        node.group.store(0, Release); // (G) we are done with it
+    }
+
+    /// The head leaves the queue, with the lock: there is somebody behind it, or there was a PENDING that
+    /// came too late.
+    fn leave(&self, tail: u32, node: &QNode<M>) {
+        loop {
+            let word = self.word.load(Relaxed);
+            if word >> TAIL != tail >> TAIL {
+                break;
+            }
+            let rest = word & ((1 << TAIL) - 1);
+            if self.word.compare_exchange(word, rest, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
+        let next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null()); // (D)
+        // SAFETY: nodes of the waiting array are static.
+        unsafe { (*next).status.store(HEAD, Release) }; // (R)
+    }
+
+    fn update(&self, order: core::sync::atomic::Ordering, new: impl Fn(u32) -> u32) -> u32 {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            match self.word.compare_exchange(word, new(word), order, Relaxed) {
+                Ok(_) => return word,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+// SAFETY: LOCKED is set by who finds the word 0, by the one pending waiter when it is clear, or, with
+// neither of them, by the one head of the queue; (A) orders the sections.
+unsafe impl<M: Machine> RawMutex for RawQspinlock<M> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "qspinlock",
+        summary: "Linux's queued spinlock: a pending bit, and an MCS queue of numbered nodes",
+        atomics: 2,
+        waiter_bytes: 64,
+        holder_bytes: 0,
+        fairness: "FIFO; stealing while at most one waits",
+        blocking: false,
+        source: "Linux 4.2 and later, kernel/locking/qspinlock.c",
+    };
+
+    fn new_in() -> Self {
+        RawQspinlock { word: M::U32::new(0) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        if self.try_lock().is_none() {
+            self.lock_slow();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        // (A) pairs with the subtraction in `unlock`.
+        (self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok())
+            .then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        // (A) the section happens before the next acquire.
+        self.word.fetch_sub(LOCKED, Release);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) & LOCKED != 0
+    }
+}

@@ -1,0 +1,129 @@
+//! TWA: ticket lock with a waiting array.
+//!
+//! Source: Dice and Kogan, "TWA: Ticket Locks Augmented with a Waiting Array", Euro-Par 2019, section 2,
+//! listing 1.
+//!
+//! The waiters of a ticket lock all spin on one word, and each handover takes it away from all of them.
+//! Here only the next in line does. Those further behind wait at a place of an array that all locks
+//! share, found by hashing lock and ticket, until it changes; whoever releases lets the one behind the
+//! next know that it is close now.
+//!
+//! Lock: `next` counts arrivals, `serving` counts releases. Place (`batch` of a node of the waiting array):
+//! counts notifications; several waiters may share one, and look at `serving` once for nothing.
+//! Size: 8 bytes, none per waiter or holder; per process the waiting array. Atomics per uncontended
+//! pair: 2 (two additions).
+//! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
+//!
+//! Where it differs from the paper: places are 64 bytes apart, not 8, and successive tickets go to
+//! successive places.
+
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Arith, Machine, Native, Word};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+/// Tickets before one's own up to which a waiter waits at the lock (`LongTermThreshold`).
+const NEAR: u32 = 1;
+
+/// TWA lock. See the [module documentation](self).
+pub struct RawTwa<M: Machine> {
+    next: M::U32,
+    serving: M::U32,
+}
+
+impl RawTwa<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawTwa { next: AtomicU32::new(0), serving: AtomicU32::new(0) }
+    }
+}
+
+impl Default for RawTwa<Native> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstNew for RawTwa<Native> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+impl<M: Machine> RawTwa<M> {
+    /// Where the owner of `ticket` waits while it is far from its turn.
+    fn place(&self, ticket: u32) -> Option<&'static M::U32> {
+        let array = M::waiting_array();
+        let lock = M::identity(core::ptr::from_ref(self).addr()) >> 3;
+        let lock = (lock as u32).wrapping_mul(0x9e37_79b9) >> 8;
+        let mask = array.len().wrapping_sub(1);
+        array.get(lock.wrapping_add(ticket) as usize & mask).map(|node| &node.batch)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, ticket: u32) {
+        if let Some(place) = self.place(ticket) {
+            let far = || ticket.wrapping_sub(self.serving.load(Acquire)) > NEAR;
+            // (W) pairs with the addition in `unlock`. First the place, then the lock: a notification
+            // that we have missed at the place shows in the lock.
+            let mut seen = place.load(Acquire);
+            while far() {
+                seen = M::spin_until(place, Acquire, |now| now != seen);
+            }
+        }
+        // (A) pairs with the store in `unlock`.
+        M::spin_until(&self.serving, Acquire, |serving| serving == ticket);
+    }
+}
+
+// SAFETY: each ticket is drawn once and served once; (A) orders the sections.
+unsafe impl<M: Machine> RawMutex for RawTwa<M> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "twa",
+        summary: "ticket lock whose waiters wait in a shared array until they are next",
+        atomics: 2,
+        waiter_bytes: 0,
+        holder_bytes: 0,
+        fairness: "FIFO",
+        blocking: false,
+        source: "Dice and Kogan 2019 (TWA), listing 1",
+    };
+
+    fn new_in() -> Self {
+        RawTwa { next: M::U32::new(0), serving: M::U32::new(0) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        let ticket = self.next.fetch_add(1, Relaxed);
+        // (A) pairs with the store in `unlock`.
+        if self.serving.load(Acquire) != ticket {
+            self.wait(ticket);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        // (A) pairs with the store in `unlock`: the section before is the one that served us.
+        let serving = self.serving.load(Acquire);
+        // Nobody can draw `serving` unless it is next, so success means that it is our turn.
+        self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).ok().map(drop)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        // Only the holder writes `serving`.
+        let serving = self.serving.load(Relaxed).wrapping_add(1);
+        let place = self.place(serving.wrapping_add(NEAR));
+        // (A) the section happens before the next acquire. The lock may be gone after this.
+        self.serving.store(serving, Release);
+        if let Some(place) = place {
+            place.fetch_add(1, Release); // (W)
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.next.load(Relaxed) != self.serving.load(Relaxed)
+    }
+}
