@@ -16,7 +16,7 @@
 //!   coroutine that would only spin on is not switched to.
 
 use crate::events::{Event, NEVER, Time};
-use crate::lines::{Kind, NONE};
+use crate::lines::{Kind, NONE, Requester};
 use crate::options::Arbitration;
 use crate::state::{Action, Phase, State};
 
@@ -98,10 +98,13 @@ impl State {
             return true;
         }
         let at = self.lines.at(line);
-        if at.free_at <= now && at.waiting.0 == NONE {
-            let service = self.lines.serve(&self.topology, line, &who, kind, now, &mut self.rng);
-            self.finish(id, line, kind, now, service);
-            return true;
+        if at.free_at <= now && at.is_wanted_by_nobody() {
+            if self.send(id, line, kind, now) {
+                self.serve(id, line, kind, now, now);
+                return true;
+            }
+            self.thread(id).phase = Phase::Queued;
+            return false;
         }
         // Queue.
         let last = at.waiting.1;
@@ -125,6 +128,38 @@ impl State {
         false
     }
 
+    /// Sends a request to a line that is free. `true`: it is there at once.
+    #[inline]
+    fn send(&mut self, id: u32, line: u32, kind: Kind, now: Time) -> bool {
+        let who = self.requester(id);
+        let way = self.lines.way(&self.topology, line, &who, kind, &mut self.rng);
+        if way == 0 {
+            return true;
+        }
+        let at = self.lines.at(line);
+        (at.probe, at.announced) = ((id, now), true);
+        self.events.plan(now + way, Event::LineFree(line));
+        false
+    }
+
+    /// A request that was `sent` has arrived.
+    #[inline]
+    fn serve(&mut self, id: u32, line: u32, kind: Kind, sent: Time, now: Time) {
+        let at = self.lines.at(line);
+        let undisturbed = std::mem::replace(&mut at.last, id) == id;
+        let thread = &self.threads[id as usize];
+        let (fetched, since, until) = thread.fetched;
+        // It was known before the read was done what would be written, so the request for the ownership
+        // followed the one for a copy.
+        let followed = undisturbed && fetched == line && !kind.reads() && now < until + self.costs.ahead;
+        let who = Requester { sent: if followed { since } else { sent }, ..self.requester(id) };
+        let service = self.lines.serve(&self.topology, line, &who, kind, now, &mut self.rng);
+        self.finish(id, line, kind, now, service);
+        if kind == Kind::Read {
+            self.thread(id).fetched = (line, sent, service.done);
+        }
+    }
+
     /// A line can serve the next request.
     pub(crate) fn line_free(&mut self, line: u32, now: Time) -> Option<Action> {
         let at = self.lines.at(line);
@@ -133,18 +168,22 @@ impl State {
             self.events.plan(free_at, Event::LineFree(line));
             return None;
         }
-        let id = self.arbitrate(line);
-        self.unlink_waiting(line, id);
+        let (mut id, mut sent) = std::mem::replace(&mut at.probe, (NONE, 0));
+        let arrived = id != NONE;
+        if !arrived {
+            (id, sent) = (self.arbitrate(line), now);
+            self.unlink_waiting(line, id);
+        }
         let Pending::Access { kind, .. } = self.threads[id as usize].pending else {
             unreachable!("only accesses queue");
         };
-        self.thread(id).phase = Phase::Running;
         let who = self.requester(id);
-        let service = match self.lines.hit(line, &who, kind, now) {
-            Some(service) => service,
-            None => self.lines.serve(&self.topology, line, &who, kind, now, &mut self.rng),
-        };
-        self.finish(id, line, kind, now, service);
+        match self.lines.hit(line, &who, kind, now) {
+            Some(service) => self.finish(id, line, kind, now, service),
+            None if arrived || self.send(id, line, kind, now) => self.serve(id, line, kind, sent, now),
+            None => return None,
+        }
+        self.thread(id).phase = Phase::Running;
         let at = self.lines.at(line);
         at.announced = at.waiting.0 != NONE;
         if at.announced {

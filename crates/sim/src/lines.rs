@@ -20,6 +20,12 @@
 //!    siblings* share the core's caches: what the sibling wrote last costs `sibling`.
 //! 6. *Loads that were seen coming*: a thread that reads line after line has `scan_misses` of them under
 //!    way at once ([`Lines::scan`]); which loads those are is for `streams.rs` to say.
+//! 7. *A request is on its way* for the part `request` of the transfer before it takes the line: until then
+//!    the owner goes on with it ([`Lines::way`]), and may well be done with a short critical section.
+//! 8. *A write that follows a read at once* (within `ahead`): processors send for the ownership before
+//!    they have the value, so both are fetched together (`State::serve`).
+//! 9. *No two transfers are alike*: each takes up to the share `jitter` more or less, so that threads that
+//!    do the same do not fall into step.
 //!
 //! A store goes into the store buffer: the thread goes on at once, and others see the line when
 //! the transfer is over and all its earlier stores are done. A locked instruction waits for the
@@ -69,6 +75,8 @@ pub(crate) struct Requester {
     pub(crate) place: Place,
     /// When the requester's earlier stores are done.
     pub(crate) drained: Time,
+    /// When the request was sent.
+    pub(crate) sent: Time,
 }
 
 /// What came of it.
@@ -101,6 +109,10 @@ pub(crate) struct Line {
     pair: u32,
     /// Until then it serves nobody.
     pub(crate) free_at: Time,
+    /// Who made the last request that was no hit (a thread).
+    pub(crate) last: u32,
+    /// The request that is on its way to the owner (a thread), and since when.
+    pub(crate) probe: (u32, Time),
     /// First and last of the requests that wait (threads, linked through `Thread::next`).
     pub(crate) waiting: (u32, u32),
     /// Whether an event says when it is free.
@@ -121,6 +133,8 @@ impl Line {
             sharer_nodes: 0,
             pair: NONE,
             free_at: 0,
+            last: NONE,
+            probe: (NONE, 0),
             waiting: (NONE, NONE),
             announced: false,
             spinners: NONE,
@@ -154,6 +168,11 @@ impl Line {
         let owner = std::mem::replace(&mut self.owner, NO_CORE);
         self.modified = false;
         self.share(owner, node);
+    }
+
+    /// Whether no request waits for it or is on its way.
+    pub(crate) fn is_wanted_by_nobody(&self) -> bool {
+        self.waiting.0 == NONE && self.probe.0 == NONE
     }
 
     /// The core whose copy is the newest, as far as one can tell.
@@ -249,7 +268,7 @@ impl Lines {
                 line.modified = true;
                 // Others' requests come after this instruction; but an owner that goes on and on does
                 // not keep those away that wait already.
-                if line.waiting.0 == NONE {
+                if line.is_wanted_by_nobody() {
                     line.free_at = line.free_at.max(visible);
                 }
             }
@@ -259,6 +278,28 @@ impl Lines {
             Some(Service { done: now + hit, visible: 0, miss: false, remote: false })
         } else {
             None
+        }
+    }
+
+    /// How long a request is on its way until it takes a line that is free away from its owner.
+    ///
+    /// Nobody waits for a store (it is in the buffer), and what is foreseen was sent for in time: their
+    /// place in the order is that of the request.
+    pub(crate) fn way(
+        &self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        kind: Kind,
+        rng: &mut Rng,
+    ) -> Time {
+        let line = &self.lines[number as usize];
+        match line.holder() {
+            Some(owner) if !matches!(kind, Kind::Store | Kind::Scan) => {
+                let transfer = self.costs.transfer(topology, line, owner, who);
+                (self.costs.jitter(transfer, rng) as f64 * self.costs.request) as Time
+            }
+            _ => 0,
         }
     }
 
@@ -273,24 +314,29 @@ impl Lines {
         rng: &mut Rng,
     ) -> Service {
         let service = match kind {
-            Kind::Read => self.read(topology, number, who, now),
-            Kind::Scan => self.scan(topology, number, who, now),
-            _ => self.own(topology, number, who, kind, now),
+            Kind::Read => self.read(topology, number, who, now, rng),
+            Kind::Scan => self.scan(topology, number, who, now, rng),
+            _ => self.own(topology, number, who, kind, now, rng),
         };
         self.fetch_pair(topology, number, who, now, rng);
         service
     }
 
     /// Gets a copy to read.
-    fn read(&mut self, topology: &Topology, number: u32, who: &Requester, now: Time) -> Service {
+    fn read(
+        &mut self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Service {
         let line = &mut self.lines[number as usize];
         let Place { core, node } = who.place;
-        let (latency, occupancy, remote);
+        let (mut latency, mut occupancy, remote);
         if let Some(owner) = line.holder() {
             let supplier = topology.node_of(owner);
-            let distance = topology.between(core, owner);
-            let table = if line.modified { &self.costs.modified } else { &self.costs.clean };
-            latency = table[distance as usize] + self.costs.leg(line.home, node, supplier);
+            latency = self.costs.transfer(topology, line, owner, who);
             occupancy = latency;
             remote = supplier != node;
             line.downgrade(supplier);
@@ -310,29 +356,48 @@ impl Lines {
             line.modified = false;
             line.last_cpu = who.cpu;
         }
-        line.free_at = now + occupancy;
-        Service { done: now + latency, visible: now + latency, miss: true, remote }
+        let jitter = self.costs.jitter(latency, rng);
+        if occupancy == latency {
+            occupancy = jitter;
+        }
+        latency = jitter;
+        line.free_at = (who.sent + occupancy).max(now);
+        let done = (who.sent + latency).max(now);
+        Service { done, visible: done, miss: true, remote }
     }
 
     /// The same for a load that was seen coming: the line itself is as busy, but the thread has been
     /// waiting for several at once.
-    fn scan(&mut self, topology: &Topology, number: u32, who: &Requester, now: Time) -> Service {
-        let service = self.read(topology, number, who, now);
+    fn scan(
+        &mut self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Service {
+        let service = self.read(topology, number, who, now, rng);
         let share = ((service.done - now) as f64 / self.costs.scan_misses) as Time;
         Service { done: now + share.max(self.costs.scan), ..service }
     }
 
     /// Takes the line from everybody else.
-    fn own(&mut self, topology: &Topology, number: u32, who: &Requester, kind: Kind, now: Time) -> Service {
+    fn own(
+        &mut self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        kind: Kind,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Service {
         let line = &mut self.lines[number as usize];
         let Place { core, node } = who.place;
         let costs = &self.costs;
         let mut remote = false;
         let transfer = if let Some(owner) = line.holder() {
-            let supplier = topology.node_of(owner);
-            let table = if line.modified { &costs.modified } else { &costs.clean };
-            remote = supplier != node;
-            table[topology.between(core, owner) as usize] + costs.leg(line.home, node, supplier)
+            remote = topology.node_of(owner) != node;
+            self.costs.transfer(topology, line, owner, who)
         } else if line.sharer_count > 0 {
             let shared = line.has(core);
             let others = line.sharer_count - u16::from(shared);
@@ -357,7 +422,7 @@ impl Lines {
         line.own(core);
         line.modified = true;
         line.last_cpu = who.cpu;
-        let arrival = now + transfer;
+        let arrival = (who.sent + costs.jitter(transfer, rng)).max(now);
         let (done, visible) = match kind {
             Kind::Read | Kind::Scan | Kind::Update => {
                 (arrival + costs.hit + costs.store, (arrival + costs.hit + costs.store).max(who.drained))
@@ -377,7 +442,7 @@ impl Lines {
         }
         let Place { core, node } = who.place;
         let line = &mut self.lines[pair as usize];
-        if line.free_at > now || line.waiting.0 != NONE || line.owner == core || line.has(core) {
+        if line.free_at > now || !line.is_wanted_by_nobody() || line.owner == core || line.has(core) {
             return;
         }
         if let Some(owner) = line.holder() {

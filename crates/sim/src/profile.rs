@@ -128,6 +128,13 @@ pub struct Lines {
     pub read_occupancy: Number,
     /// ... from another node, as a share of that hop.
     pub read_occupancy_remote: Number,
+    /// The part of a transfer after which the request takes the line away from its owner (a share): the
+    /// way there, as against the way back.
+    pub request: Number,
+    /// How much longer or shorter a transfer is than the others of its distance, at most (a share): parts of
+    /// the cache and of the memory are nearer than others, and so is what else is on the way. Without it,
+    /// threads that do the same fall into step.
+    pub jitter: Number,
     /// The probability that a miss also fetches the other line of the 128-byte pair.
     pub pair_prefetch: Number,
     /// A load that hits in a row of loads from line to line, none of which needs the value of the one
@@ -141,6 +148,9 @@ pub struct Lines {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Processor {
+    /// How soon after a read that missed the thread has to write to the line, for the request for its
+    /// ownership to have followed that for a copy: how far the processor executes ahead.
+    pub ahead: Number,
     /// One spin hint.
     pub pause: Number,
     /// Reading the clock.
@@ -297,6 +307,8 @@ impl Profile {
             }
         }
         for (field, share) in [
+            ("lines.request", &self.lines.request),
+            ("lines.jitter", &self.lines.jitter),
             ("lines.pair_prefetch", &self.lines.pair_prefetch),
             ("lines.read_occupancy_remote", &self.lines.read_occupancy_remote),
         ] {
@@ -350,9 +362,12 @@ impl Profile {
             ("lines.per_sharer", &lines.per_sharer),
             ("lines.read_occupancy", &lines.read_occupancy),
             ("lines.read_occupancy_remote", &lines.read_occupancy_remote),
+            ("lines.request", &lines.request),
+            ("lines.jitter", &lines.jitter),
             ("lines.pair_prefetch", &lines.pair_prefetch),
             ("lines.scan", &lines.scan),
             ("lines.scan_misses", &lines.scan_misses),
+            ("processor.ahead", &processor.ahead),
             ("processor.pause", &processor.pause),
             ("processor.clock", &processor.clock),
             ("processor.smt_slowdown", &processor.smt_slowdown),

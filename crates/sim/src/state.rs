@@ -50,6 +50,8 @@ pub(crate) struct Thread {
     pub(crate) attention: Time,
     /// It is in the middle of an instruction, and others see that.
     pub(crate) torn: bool,
+    /// The line that it has just read and had to wait for: which, from when on, and until when.
+    pub(crate) fetched: (u32, Time, Time),
     /// What the prefetcher knows about its loads.
     pub(crate) streams: Streams,
     /// Interrupts that it has to serve.
@@ -98,6 +100,7 @@ impl Thread {
             drained: 0,
             attention: NEVER,
             torn: false,
+            fetched: (NONE, 0, 0),
             streams: Streams::default(),
             interrupted: 0,
             strike,
@@ -124,6 +127,7 @@ impl Thread {
 
 /// The numbers of the profile that are used outside of `lines.rs`, in picoseconds.
 pub(crate) struct Costs {
+    pub(crate) ahead: Time,
     pub(crate) pause: Time,
     pub(crate) clock: Time,
     pub(crate) smt_slowdown: f64,
@@ -140,6 +144,7 @@ impl Costs {
     fn new(profile: &Profile) -> Self {
         let ps = |number: &Number| (number.value * NS as f64).round() as Time;
         Costs {
+            ahead: ps(&profile.processor.ahead),
             pause: ps(&profile.processor.pause).max(1),
             clock: ps(&profile.processor.clock),
             smt_slowdown: profile.processor.smt_slowdown.value,
@@ -257,6 +262,7 @@ impl State {
             cpu: thread.cpu as u16,
             place: self.topology.cpus[thread.cpu as usize],
             drained: thread.drained,
+            sent: thread.time,
         }
     }
 

@@ -1,8 +1,10 @@
 //! What lines cost, looked up once.
 
+use super::{Line, Requester};
 use crate::events::{NS, Time};
 use crate::profile::Profile;
-use crate::topology::{DISTANCES, Distance};
+use crate::rng::Rng;
+use crate::topology::{DISTANCES, Distance, Place, Topology};
 
 /// The numbers of `Profile::lines`, in picoseconds, by [`Distance`].
 pub(super) struct Costs {
@@ -16,6 +18,8 @@ pub(super) struct Costs {
     pub(super) home_at_reader: Time,
     pub(super) per_sharer: Time,
     pub(super) read: [Time; DISTANCES],
+    pub(super) request: f64,
+    jitter: f64,
     pub(super) pair_prefetch: f64,
     pub(super) scan: Time,
     pub(super) scan_misses: f64,
@@ -55,6 +59,8 @@ impl Costs {
             home_at_reader: ps(&lines.home_at_reader),
             per_sharer: ps(&lines.per_sharer),
             read: [short, short, short, far(Distance::Hop), far(Distance::TwoHops)],
+            request: lines.request.value,
+            jitter: lines.jitter.value,
             pair_prefetch: lines.pair_prefetch.value,
             scan: ps(&lines.scan),
             scan_misses: lines.scan_misses.value,
@@ -72,5 +78,21 @@ impl Costs {
         } else {
             self.third_party
         }
+    }
+
+    /// This time once more, by chance a little longer or shorter.
+    #[inline]
+    pub(super) fn jitter(&self, time: Time, rng: &mut Rng) -> Time {
+        let most = (time as f64 * self.jitter) as Time;
+        if most == 0 { time } else { time - most + rng.below(2 * most + 1) }
+    }
+
+    /// From a line's owner to another core.
+    #[inline]
+    pub(super) fn transfer(&self, topology: &Topology, line: &Line, owner: u16, who: &Requester) -> Time {
+        let Place { core, node } = who.place;
+        let table = if line.modified { &self.modified } else { &self.clean };
+        let supplier = topology.node_of(owner);
+        table[topology.between(core, owner) as usize] + self.leg(line.home, node, supplier)
     }
 }

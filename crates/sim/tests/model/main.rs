@@ -2,6 +2,7 @@
 
 mod lines;
 mod processors;
+mod requests;
 mod runs;
 mod scans;
 
