@@ -23,14 +23,16 @@ figcaption { font-size: 13px; color: #444 } details summary { cursor: pointer; c
 /// The page.
 pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
     let mut body = format!(
-        "<h1>The papers' claims</h1>\n<p><strong>{}</strong></p>\n<p>latchwork {}, {} seeds from {}. Each claim has a rule \
+        "<h1>The papers' claims</h1>\n<p><strong>{}</strong></p>\n<p>latchwork {}, {} seeds from {}, in {:.0} s on {}. Each claim has a rule \
          that was stated before the run. It holds if all parts are met with every seed, does not hold if no seed \
          meets all of them, and is not shown otherwise. Claims about locks that do not exist here are listed and \
          not counted.</p>\n",
         escape(&document.summary()),
         env!("CARGO_PKG_VERSION"),
         document.effort.runs,
-        document.effort.seed
+        document.effort.seed,
+        document.took.as_secs_f64(),
+        escape(&document.machine.line())
     );
     if document.interrupted.is_some() {
         body += "<p class=not>The run was interrupted.</p>\n";

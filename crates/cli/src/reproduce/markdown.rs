@@ -9,12 +9,19 @@ use std::fmt::Write as _;
 const INTRODUCTION: &str = "\
 # The papers' claims
 
-This page is printed by `latchwork reproduce --markdown docs/reproduction.md`. Each claim of the papers that
-the locks of this library can show has a rule that is stated before the run, in `crates/cli/src/reproduce/claims`.
-It *holds* if all parts of the rule are met with every seed, *does not hold* if no seed meets all of them, and is
-*not shown* otherwise. Claims about locks that do not exist here are listed and not counted. The table shows the
-part of each rule that is missed by most or met by least; `--report DIR` writes a page with all parts and the
-plots, `--json FILE` every number.
+This page is printed by `latchwork reproduce --markdown docs/reproduction.md`; do not edit it. Each claim of the
+papers that the locks of this library can show has a rule that is stated before the run, in
+`crates/cli/src/reproduce/claims`. It *holds* if all parts of the rule are met with every seed, *does not hold* if no
+seed meets all of them, and is *not shown* otherwise. Claims about locks that do not exist here are listed and not
+counted. The table shows the part of each rule that is missed by most or met by least, and our number there.
+
+To get it again:
+
+    cargo run --release -- reproduce --markdown docs/reproduction.md --report report --json claims.json
+
+`--report` writes a page with all parts of the rules and the plots, `--json` every number. The simulated claims come
+out the same on every machine, as long as locks, simulator and seeds are the same; `latchwork reproduce --only ID`
+repeats one of them. The claim `simulator` measures the machine that it runs on.
 ";
 
 /// The page.
@@ -24,9 +31,11 @@ pub fn text(document: &Document) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "\n**{}** latchwork {}, {seeds} seeds from {first}. Rates are medians over the seeds.\n",
+        "\n**{}**\n\nlatchwork {}, {seeds} seeds from {first}, in {:.0} seconds on {}. Rates are medians over the seeds.\n",
         document.summary(),
-        env!("CARGO_PKG_VERSION")
+        env!("CARGO_PKG_VERSION"),
+        document.took.as_secs_f64(),
+        document.machine.line()
     )
     .expect("a String");
     if document.interrupted.is_some() {
@@ -59,7 +68,7 @@ fn row(answer: &Answer) -> String {
     let why = if why.is_empty() { why } else { format!(": {why}") };
     let claim = &answer.claim;
     format!(
-        "| {} | \"{}\" ({}) | {} | {} | {} | **{}**{} |\n",
+        "| {} | {} ({}) | {} | {} | {} | **{}**{} |\n",
         claim.id,
         cell(claim.says),
         cell(claim.place),

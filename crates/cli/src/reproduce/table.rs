@@ -23,7 +23,7 @@ pub fn list(claims: &[Claim]) -> String {
         "The claims, and the rule of each. All lines of a rule have to be met, with every seed.\n",
     );
     for claim in claims {
-        write!(text, "\n{}: {}, {}\n    \"{}\"\n", claim.id, claim.paper.name(), claim.place, claim.says)
+        write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.says)
             .expect("a String");
         match &claim.test {
             Test::NotYet(needs) => writeln!(text, "    not yet: needs {needs}").expect("a String"),
