@@ -32,7 +32,7 @@ fn a_claim_is_tested_from_its_rule_to_the_report() {
     let ours: Vec<f64> =
         claim["checks"].as_array().unwrap().iter().map(|check| check["ours"].as_f64().unwrap()).collect();
     assert_eq!(ours, [1.0, 2.0, 1.0, 1.0]);
-    assert_eq!(document["experiments"][0]["points"].as_array().unwrap().len(), 4);
+    assert_eq!(document["experiments"][0]["points"].as_array().unwrap().len(), 8);
 
     let html = std::fs::read_to_string(report.join("index.html")).unwrap();
     assert!(html.contains("<svg") && html.contains("id=\"uncontended\""), "the plot is in the page");

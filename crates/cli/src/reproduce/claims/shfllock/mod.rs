@@ -1,0 +1,129 @@
+//! Kashyap, Calciu, Cheng, Min and Kim, "Scalable and Practical Locking with Shuffling", SOSP 2019:
+//! table 1 and sections 6.1, 6.3 and 6.4.
+
+mod breakdown;
+mod kernel;
+mod table;
+mod user;
+
+use super::{Check, Claim, Experiment, Paper, at, check, experiment, of, ratio, with};
+use crate::reproduce::rule::{At, BETTER, Bound, FAR_BETTER, FLAT, Figure, SIMILAR, Value, WORSE, gain};
+
+const MACHINE: &str = "e7-8890v4";
+const NB: &str = "shfl-spin";
+const B: &str = "shfl";
+/// Without shuffling; with one shuffler; with shufflers that pass the role on, but not where to go on.
+const FIFO: &str = "shfl-spin-fifo";
+const ONE: &str = "shfl-spin-one";
+const HAND_ON: &str = "shfl-spin-hand-on";
+const RW: &str = "shfl-rw";
+/// What the kernel has: the paper's "Stock".
+const STOCK: &str = "qspinlock";
+const STOCK_MUTEX: &str = "hybrid";
+/// The paper's "Cohort".
+const COHORT: &str = "c-bo-mcs";
+
+pub fn experiments() -> Vec<Experiment> {
+    vec![
+        experiment(
+            "uncontended",
+            MACHINE,
+            "counter",
+            &["tas", "mcs", COHORT, "cna", STOCK_MUTEX, "cst", NB, B],
+            "1",
+        ),
+        Experiment {
+            set: &["writes=1%"],
+            micros: Some(10_000),
+            ..experiment(
+                "hash-table",
+                MACHINE,
+                "hash-table",
+                &["tas", "ttas", "ticket", "mcs", "clh", STOCK, COHORT, "cna", FIFO, ONE, HAND_ON, NB],
+                "1,4,24,48,96,192",
+            )
+        },
+        Experiment {
+            set: &["writes=1%"],
+            micros: Some(200_000),
+            ..experiment("fairness", MACHINE, "hash-table", &[NB], "24,96,192")
+        },
+        Experiment {
+            set: &["writes=1%"],
+            micros: Some(1_000_000),
+            ..experiment("fairness-blocking", MACHINE, "hash-table", &[B], "24,192")
+        },
+        Experiment {
+            set: &["writes=1%"],
+            micros: Some(40_000),
+            ..experiment(
+                "hash-table-blocking",
+                MACHINE,
+                "hash-table",
+                &["mcs", STOCK_MUTEX, "cst", NB, B],
+                "24,192,384,768",
+            )
+        },
+        Experiment {
+            set: &["writes=1%,50%"],
+            ..experiment(
+                "hash-table-rw",
+                MACHINE,
+                "hash-table",
+                &["pf-q", RW, "bravo-shfl-rw"],
+                "1,24,96,192",
+            )
+        },
+        experiment(
+            "oversubscribe",
+            MACHINE,
+            "oversubscribe",
+            &["mcs", COHORT, STOCK_MUTEX, "cst", NB, B],
+            "192,384",
+        ),
+        Experiment {
+            set: &["writers=0", "read=1us", "chance=0"],
+            ..experiment("readers", MACHINE, "locktorture", &[RW, "bravo-shfl-rw"], "24,192,384")
+        },
+        experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, "bravo-shfl-rw"], "1,24,96,192"),
+        experiment("mmap-rw", MACHINE, "mmap", &["pf-q", RW], "1,24,192"),
+        Experiment {
+            micros: Some(20_000),
+            ..experiment(
+                "readrandom",
+                MACHINE,
+                "readrandom",
+                &["mcs", "hmcs", "cna", "mcs-tp", "mutexee", "malthusian", NB, B],
+                "8,24,192,768",
+            )
+        },
+        experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192"),
+    ]
+}
+
+fn claim(id: &'static str, place: &'static str, says: &'static str, checks: Vec<Check>) -> Claim {
+    Claim::new(id, Paper::ShflLock, place, says, checks)
+}
+
+fn not_yet(id: &'static str, place: &'static str, says: &'static str, needs: &'static str) -> Claim {
+    Claim::not_yet(id, Paper::ShflLock, place, says, needs)
+}
+
+/// Two locks in an experiment with as many threads.
+fn over(
+    experiment: &'static str,
+    above: &'static str,
+    below: &'static str,
+    threads: usize,
+    bound: Bound,
+) -> Check {
+    ratio(at(experiment, above, threads), at(experiment, below, threads), bound)
+}
+
+fn extra(name: &'static str, at: At, bound: Bound) -> Check {
+    of(Figure::Extra(name, at), bound)
+}
+
+pub fn claims() -> Vec<Claim> {
+    [table::claims(), kernel::claims(), breakdown::claims(), user::claims()].concat()
+}
