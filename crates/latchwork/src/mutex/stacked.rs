@@ -13,8 +13,8 @@
 //!
 //! Cohort (`passes`): 0 nobody in it has the global lock, or who holds the local one got it itself;
 //! n: it has been passed on n times since. Written by the holder of the local lock only.
-//! Size: a cache line for each of 8 cohorts, and one for the global lock: 576 bytes, 640 over a lock that
-//! is stacked itself; waiters and holders as the parts'. Atomics per uncontended pair: the sum of the parts'.
+//! Size: a cache line for each of 8 cohorts, and one for the global lock: 576 bytes, 1152 for three levels;
+//! waiters and holders as the parts'. Atomics per uncontended pair: the sum of the parts'.
 //! Fairness: the local lock's within a cohort, [`Name::PASSES`] in a row; the global lock's among cohorts.
 //!
 //! Where it differs from the papers:

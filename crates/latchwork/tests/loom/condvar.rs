@@ -1,7 +1,7 @@
 //! Clients of the condition variable, with every mutex.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
-use crate::mutex::for_each_mutex;
+use crate::mutex::{bounded, for_each_mutex};
 use latchwork::condvar::RawCondvar;
 use latchwork::machine::{Deadline, Wait};
 use latchwork::mutex::RawMutex;
@@ -159,8 +159,8 @@ fn for_three<L: RawMutex>() -> bool {
 /// One waits, one notifies, with the mutex held or not; up to 3 preemptions.
 #[test]
 fn waiter_and_notifier() {
-    for_each_mutex!(L => Model::new(3).check(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
-    for_each_mutex!(L => Model::new(3).check(
+    for_each_mutex!(L => bounded::<L>(3).check(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
+    for_each_mutex!(L => bounded::<L>(3).check(
         Market::<L>::new,
         &[consumes, produces_then_notifies],
         sold::<L, 1>
