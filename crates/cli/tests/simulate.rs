@@ -94,6 +94,12 @@ fn bad_input_is_one_line_and_status_2() {
         (&["counter", "--machine", "x5-2", "--locks", "glibc"], "no lock called \"glibc\" on x5-2"),
         (&["counter", "--machine", "x5-2", "--threads", "100000"], "too many"),
         (&["counter", "--machine", "x5-2", "--set", "home=away"], "local or remote"),
+        (&["counter", "--machine", "x5-2", "--threads", "0"], "at least one thread"),
+        (&["counter", "--machine", "x5-2", "--threads", "-4"], "not a number of threads"),
+        (&["counter", "--machine", "x5-2", "--threads", "99999999999999999999"], "not a number of threads"),
+        (&["counter", "--machine", "0x4"], "at least 1"),
+        (&["counter", "--machine", "x5-2", "--json", "/no/such/dir/x.json"], "cannot be written"),
+        (&["counter", "--machine", "x5-2", "--plot", "/no/such/dir/x.svg"], "cannot be written"),
     ];
     for (arguments, words) in cases {
         let output = output(&[&["simulate"], *arguments].concat());
@@ -105,5 +111,15 @@ fn bad_input_is_one_line_and_status_2() {
         [&["simulate", "counter"][..], &["simulate", "counter", "--machine", "x5-2", "--arbitration", "x"]]
     {
         assert_eq!(output(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    // What the parser refuses: its first line says it all.
+    for bad in ["-1", "0", "nan", "1e9"] {
+        for option in ["--seconds", "--warm-up"] {
+            let output = output(&["simulate", "counter", "--machine", "x5-2", option, bad]);
+            assert_eq!(output.status.code(), Some(2), "{option} {bad}");
+            let text = stderr(&output);
+            let first = text.lines().next().unwrap_or_default();
+            assert!(first.contains(option) && first.contains("a number of seconds above 0"), "{text}");
+        }
     }
 }

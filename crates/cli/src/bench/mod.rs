@@ -69,10 +69,10 @@ pub struct Options {
     #[command(flatten)]
     common: Common,
     /// How long each measurement counts
-    #[arg(long, value_name = "SECS", default_value = "0.4", value_parser = options::seconds)]
+    #[arg(long, value_name = "SECS", default_value = "0.4", value_parser = options::seconds, allow_negative_numbers = true)]
     seconds: Duration,
     /// How long it runs before that [default: a fifth of that]
-    #[arg(long, value_name = "SECS", value_parser = options::seconds)]
+    #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     warm_up: Option<Duration>,
     /// Where threads run
     #[arg(long, value_enum, default_value_t)]

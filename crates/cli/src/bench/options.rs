@@ -17,7 +17,7 @@ pub struct Common {
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub locks: Vec<String>,
     /// Thread counts: 1,2,4 or 1..72 (evenly spread on a logarithmic scale) or 1..72:8 (steps of 8)
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub threads: Option<String>,
     /// Set a parameter of the workload; several values make a point of each
     #[arg(long, value_name = "NAME=A,B,..")]

@@ -51,10 +51,10 @@ pub struct Options {
     #[arg(long, value_name = "M", required_unless_present = "list")]
     machine: Option<String>,
     /// Simulated time of each measurement [default: a few milliseconds, as the workload needs]
-    #[arg(long, value_name = "SECS", value_parser = options::seconds)]
+    #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Simulated time before that [default: a quarter of that]
-    #[arg(long, value_name = "SECS", value_parser = options::seconds)]
+    #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     warm_up: Option<Duration>,
     /// Where threads run
     #[arg(long, value_enum, default_value_t)]
