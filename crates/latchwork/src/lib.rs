@@ -28,6 +28,8 @@ pub mod machine;
 pub mod mutex;
 pub mod registry;
 pub mod rwlock;
+pub mod semaphore;
 
 mod aliases;
 pub use aliases::*;
+pub use semaphore::Semaphore;

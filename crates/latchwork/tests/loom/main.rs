@@ -14,6 +14,7 @@ mod words;
 mod condvar;
 mod mutex;
 mod rwlock;
+mod semaphore;
 
 #[path = "../example/futex.rs"]
 mod example;

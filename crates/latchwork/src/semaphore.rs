@@ -1,0 +1,238 @@
+//! Counting semaphore whose waiters spin, then sleep.
+//!
+//! Source: Dijkstra 1965 (the semaphore); as a futex word, glibc's `sem_t` since 2.21 (T. Riegel), without
+//! its count of waiters.
+//!
+//! The word is the value, and one bit that says that somebody may be asleep. A release that finds the bit
+//! clears it and wakes one sleeper; that one takes its unit with the bit set, as others may sleep too,
+//! and wakes the next if there are units left.
+//!
+//! Word: bit 0 SLEEPERS; above it the value, at most [`RawSemaphore::MAX`].
+//! Size: 4 bytes, none per waiter or holder. Atomics per uncontended acquire and release: 2
+//! (compare-and-exchange).
+//! Fairness: none; a waiter may be passed over for ever.
+//!
+//! Like a mutex, a semaphore may be destroyed by whoever has acquired what the last release gave: a
+//! release does not touch it after that.
+
+use crate::machine::{Deadline, Machine, Native, Word};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::time::Duration;
+
+const SLEEPERS: u32 = 1;
+const UNIT: u32 = 2;
+
+/// Looks at the word before a waiter sleeps, with a pause after each.
+const LOOKS: u32 = 64;
+const PAUSE: u32 = 4;
+
+/// A counting semaphore, on any machine. See the [module documentation](self).
+pub struct RawSemaphore<M: Machine> {
+    word: M::U32,
+}
+
+/// A counting semaphore.
+///
+/// ```
+/// use latchwork::Semaphore;
+/// use std::time::Duration;
+///
+/// static CONNECTIONS: Semaphore = Semaphore::new(2);
+/// CONNECTIONS.acquire();
+/// CONNECTIONS.acquire();
+/// assert!(!CONNECTIONS.try_acquire());
+/// assert!(!CONNECTIONS.acquire_for(Duration::from_millis(1)));
+/// CONNECTIONS.release().unwrap();
+/// assert!(CONNECTIONS.try_acquire());
+/// ```
+pub type Semaphore = RawSemaphore<Native>;
+
+/// The value would have exceeded [`RawSemaphore::MAX`], and was left as it is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Overflow;
+
+impl core::fmt::Display for Overflow {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the semaphore's value cannot exceed {}", Semaphore::MAX)
+    }
+}
+
+impl core::error::Error for Overflow {}
+
+impl RawSemaphore<Native> {
+    /// A semaphore with `value` units.
+    ///
+    /// # Panics
+    ///
+    /// If `value` exceeds [`MAX`](Self::MAX).
+    pub const fn new(value: u32) -> Self {
+        assert!(value <= Self::MAX, "the value exceeds Semaphore::MAX");
+        RawSemaphore { word: AtomicU32::new(value * UNIT) }
+    }
+
+    /// Takes a unit unless `timeout` passes first.
+    pub fn acquire_for(&self, timeout: Duration) -> bool {
+        self.acquire_until(crate::mutex::deadline(timeout))
+    }
+}
+
+impl<M: Machine> RawSemaphore<M> {
+    /// The largest value (`SEM_VALUE_MAX`).
+    pub const MAX: u32 = i32::MAX as u32;
+
+    /// A semaphore with `value` units, which must not exceed [`MAX`](Self::MAX), on any machine.
+    pub fn new_in(value: u32) -> Self {
+        assert!(value <= Self::MAX, "the value exceeds Semaphore::MAX");
+        RawSemaphore { word: M::U32::new(value * UNIT) }
+    }
+
+    /// The value, a moment ago.
+    pub fn value(&self) -> u32 {
+        self.word.load(Relaxed) / UNIT
+    }
+
+    /// Takes a unit, waiting as long as it takes.
+    #[inline]
+    pub fn acquire(&self) {
+        if !self.try_acquire() {
+            self.acquire_slow(None);
+        }
+    }
+
+    /// Takes a unit if there is one.
+    #[inline]
+    pub fn try_acquire(&self) -> bool {
+        self.take(0)
+    }
+
+    /// Takes a unit unless the deadline passes first.
+    pub fn acquire_until(&self, deadline: Deadline) -> bool {
+        self.try_acquire() || self.acquire_slow(Some(deadline))
+    }
+
+    /// Takes a unit if there is one; who has slept sets SLEEPERS for the others.
+    #[inline]
+    fn take(&self, slept: u32) -> bool {
+        let mut word = self.word.load(Relaxed);
+        while word >= UNIT {
+            let left = (word - UNIT) | slept;
+            // (A) pairs with the exchange in `release_many`.
+            match self.word.compare_exchange(word, left, Acquire, Relaxed) {
+                Ok(_) => {
+                    if slept != 0 && left >= UNIT {
+                        // The releases that brought these found no bit: it was cleared by the one that woke us.
+                        M::wake(&raw const self.word, 1);
+                    }
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    #[cold]
+    fn acquire_slow(&self, deadline: Option<Deadline>) -> bool {
+        for _ in 0..M::patience(LOOKS) {
+            M::pause(PAUSE);
+            if self.take(0) {
+                return true;
+            }
+        }
+        let mut slept = 0;
+        loop {
+            // Before the last attempt: a unit that is there is never reported as a timeout.
+            let late = deadline.is_some_and(|deadline| deadline.passed::<M>());
+            if self.take(slept) {
+                return true;
+            }
+            let word = self.word.load(Relaxed);
+            // Also by who gives up: the wake that was for us may have cleared the bit of others.
+            if word >= UNIT
+                || word & SLEEPERS == 0
+                    && (!late || slept != 0)
+                    && self.word.compare_exchange(word, word | SLEEPERS, Relaxed, Relaxed).is_err()
+            {
+                continue;
+            }
+            if late {
+                return false;
+            }
+            M::wait(&self.word, SLEEPERS, deadline);
+            slept = SLEEPERS;
+        }
+    }
+
+    /// Gives a unit.
+    #[inline]
+    pub fn release(&self) -> Result<(), Overflow> {
+        self.release_many(1)
+    }
+
+    /// Gives `units` units.
+    pub fn release_many(&self, units: u32) -> Result<(), Overflow> {
+        let address = &raw const self.word;
+        let mut word = self.word.load(Relaxed);
+        loop {
+            let value =
+                (word / UNIT).checked_add(units).filter(|value| *value <= Self::MAX).ok_or(Overflow)?;
+            let asleep = word & SLEEPERS != 0 && value > 0;
+            let new = (value * UNIT) | if asleep { 0 } else { word & SLEEPERS };
+            // (A) what comes before happens before whoever takes the units.
+            match self.word.compare_exchange(word, new, Release, Relaxed) {
+                Ok(_) => {
+                    if asleep {
+                        // The semaphore may be gone by now: only its address is used.
+                        M::wake(address, 1);
+                    }
+                    return Ok(());
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicU32;
+
+    #[test]
+    fn never_more_inside_than_units() {
+        let (semaphore, inside, most) = (Semaphore::new(3), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let (semaphore, inside, most) = (&semaphore, &inside, &most);
+                scope.spawn(move || {
+                    for round in 0..2000 {
+                        let timed = (number + round) % 4 == 0;
+                        if !timed {
+                            semaphore.acquire();
+                        } else if !semaphore.acquire_for(Duration::from_micros(20)) {
+                            continue;
+                        }
+                        most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                        if round % 16 == 0 {
+                            std::thread::yield_now();
+                        }
+                        inside.fetch_sub(1, SeqCst);
+                        semaphore.release().unwrap();
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.load(SeqCst)));
+        assert_eq!(semaphore.value(), 3);
+    }
+
+    #[test]
+    fn the_value_has_a_bound() {
+        let semaphore = Semaphore::new(Semaphore::MAX - 1);
+        assert_eq!(semaphore.release_many(2), Err(Overflow));
+        assert_eq!(semaphore.release(), Ok(()));
+        assert_eq!(semaphore.release(), Err(Overflow));
+        assert_eq!(semaphore.value(), Semaphore::MAX);
+        assert!(semaphore.try_acquire());
+    }
+}

@@ -1,0 +1,129 @@
+//! Clients of the semaphore.
+
+use crate::machine::{DEADLINE, Loom, Mistake, Model};
+use latchwork::semaphore::RawSemaphore;
+use loom::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+
+/// A semaphore, and what a unit of it stands for.
+struct Shared {
+    semaphore: RawSemaphore<Loom>,
+    made: UnsafeCell<usize>,
+}
+
+// SAFETY: the cell is used by who has the only unit; if the semaphore fails at that, loom tells.
+unsafe impl Sync for Shared {}
+
+fn with<const UNITS: u32>() -> Shared {
+    Shared { semaphore: RawSemaphore::new_in(UNITS), made: UnsafeCell::new(0) }
+}
+
+impl Shared {
+    fn count(&self) {
+        // SAFETY: the caller has the only unit.
+        self.made.with_mut(|made| unsafe { *made += 1 });
+    }
+}
+
+/// With one unit, a mutex.
+fn section(shared: &Shared) {
+    shared.semaphore.acquire();
+    shared.count();
+    shared.semaphore.release().unwrap();
+}
+
+fn takes(shared: &Shared) {
+    shared.semaphore.acquire();
+}
+
+fn gives(shared: &Shared) {
+    shared.semaphore.release().unwrap();
+}
+
+fn gives_two(shared: &Shared) {
+    gives(shared);
+    gives(shared);
+}
+
+fn gives_two_at_once(shared: &Shared) {
+    shared.semaphore.release_many(2).unwrap();
+}
+
+/// A unit, or none in time: then none is lost.
+fn takes_in_time(shared: &Shared) {
+    if shared.semaphore.acquire_until(DEADLINE) {
+        gives(shared);
+    }
+}
+
+fn left<const UNITS: u32>(shared: &Shared) {
+    assert_eq!(shared.semaphore.value(), UNITS);
+}
+
+fn report(client: impl FnOnce() -> String) {
+    crate::report("semaphore", client);
+}
+
+fn check(model: Model, start: fn() -> Shared, threads: &[fn(&Shared)], after: fn(&Shared)) {
+    report(|| model.check(start, threads, after).to_string());
+}
+
+/// Two threads exclude each other, in every interleaving; three with at most 1 preemption.
+#[test]
+fn one_unit_excludes() {
+    check(Model::exhaustive(), with::<1>, &[section, section], left::<1>);
+    check(Model::new(1), with::<1>, &[section, section, section], left::<1>);
+}
+
+/// Two sleepers, two units, one after the other or at once; at most 1 preemption, or 2.
+#[test]
+fn every_unit_wakes() {
+    check(Model::new(1), with::<0>, &[takes, takes, gives_two], left::<0>);
+    check(Model::new(2), with::<0>, &[takes, takes, gives_two_at_once], left::<0>);
+    check(Model::new(2), with::<1>, &[takes, takes, gives], left::<0>);
+}
+
+/// Who gives up takes nobody's wake with it; at most 1 preemption, or 2.
+#[test]
+fn timeouts_swallow_no_wake() {
+    check(Model::new(1).with_clock(), with::<0>, &[takes_in_time, takes, gives], left::<0>);
+    check(Model::new(2).with_clock(), with::<0>, &[takes_in_time, gives], left::<1>);
+}
+
+/// Whoever acquires what a release gives may destroy the semaphore; every interleaving.
+#[test]
+fn destroyed_by_who_acquires() {
+    struct Once(ManuallyDrop<RawSemaphore<Loom>>);
+    fn takes_and_destroys(once: &Once) {
+        once.0.acquire();
+        let semaphore = std::ptr::from_ref(&*once.0).cast_mut();
+        // SAFETY: the release is over as far as the semaphore is concerned; the words report if it is not.
+        // Nobody uses or drops it again.
+        unsafe { semaphore.drop_in_place() };
+    }
+    report(|| {
+        Model::exhaustive()
+            .check(
+                || Once(ManuallyDrop::new(RawSemaphore::new_in(0))),
+                &[takes_and_destroys, |once: &Once| once.0.release().unwrap()],
+                |_| (),
+            )
+            .to_string()
+    });
+}
+
+/// Seeded: relaxed orderings, a dropped wake, and a sleep without a look are found.
+#[test]
+fn finds_mistakes() {
+    for mistake in
+        [Mistake::RelaxedRelease, Mistake::RelaxedAcquire, Mistake::DroppedWake, Mistake::SleepsUnseen]
+    {
+        report(|| {
+            Model::new(2).with_mistake(mistake).check_fails(
+                with::<1>,
+                &[section as fn(&Shared), section],
+                left::<1>,
+            )
+        });
+    }
+}
