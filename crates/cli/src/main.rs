@@ -10,6 +10,7 @@
 mod bench;
 mod calibrate;
 mod compare;
+mod count;
 mod demo;
 mod failure;
 mod library;
