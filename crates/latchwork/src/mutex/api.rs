@@ -18,6 +18,7 @@ pub struct Held<T> {
 }
 
 impl<T> Held<T> {
+    #[inline(always)]
     pub(crate) const fn new(token: T) -> Self {
         Held { token, _not_send: GuardNoSend::new() }
     }

@@ -156,22 +156,25 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         M::identity(core::ptr::from_ref(self).addr())
     }
 
-    /// Listing 1, lines 12 to 22.
+    /// Listing 1, lines 12 to 22, of which `published` has done the first half.
     #[inline(always)]
-    fn read_fast(
-        &self,
-        publish: impl FnOnce(usize) -> Option<&'static M::Usize>,
-    ) -> Option<&'static M::Usize> {
-        if P::was_unbiased(self.address()) || self.bias.load(Relaxed) != BIASED {
-            return None;
-        }
-        let slot = publish(self.address())?; // (B)
+    fn read_fast(&self, published: Option<&'static M::Usize>) -> Option<&'static M::Usize> {
+        let slot = published?; // (B)
         // (A) Acquire: pairs with the store in `step`, which comes after the last writer.
         if self.bias.load(SeqCst) == BIASED {
             return Some(slot);
         }
         Self::leave(slot);
         None
+    }
+
+    #[inline(always)]
+    fn read_first(&self) -> Option<&'static M::Usize> {
+        self.read_fast(P::publish(self.address(), || self.is_biased()))
+    }
+
+    fn read_elsewhere(&self) -> Option<&'static M::Usize> {
+        self.read_fast(P::publish_elsewhere(self.address(), || self.is_biased()))
     }
 
     #[inline]
@@ -185,7 +188,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
     /// With the underlying lock, unless there is another slot to be had.
     #[inline(never)]
     fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
-        if let Some(slot) = self.read_fast(P::publish_elsewhere) {
+        if let Some(slot) = self.read_elsewhere() {
             return ReadToken::Fast(slot);
         }
         let token = self.lock.read();
@@ -195,7 +198,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
 
     #[inline(never)]
     fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        if let Some(slot) = self.read_fast(P::publish_elsewhere) {
+        if let Some(slot) = self.read_elsewhere() {
             return Some(ReadToken::Fast(slot));
         }
         let token = self.lock.try_read()?;
@@ -357,13 +360,15 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
         source: P::SOURCE,
     };
 
+    const SHARES: bool = R::SHARES;
+
     fn new_in() -> Self {
         RawBravo { lock: R::new_in(), bias: M::U32::new(0), memory: M::U32::new(0), parts: PhantomData }
     }
 
     #[inline]
     fn read(&self) -> Self::Read {
-        match self.read_fast(P::publish) {
+        match self.read_first() {
             Some(slot) => ReadToken::Fast(slot),
             None => self.read_slow(),
         }
@@ -371,7 +376,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
 
     #[inline(always)]
     fn try_read(&self) -> Option<Self::Read> {
-        match self.read_fast(P::publish) {
+        match self.read_first() {
             Some(slot) => Some(ReadToken::Fast(slot)),
             None => self.try_read_slow(),
         }
@@ -379,7 +384,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
 
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
-        if let Some(slot) = self.read_fast(P::publish) {
+        if let Some(slot) = self.read_first() {
             return Some(ReadToken::Fast(slot));
         }
         let token = self.lock.try_read_weak()?;
@@ -413,7 +418,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
-        let fast = self.read_fast(P::publish).or_else(|| self.read_fast(P::publish_elsewhere));
+        let fast = self.read_first().or_else(|| self.read_elsewhere());
         if let Some(slot) = fast {
             return Some(ReadToken::Fast(slot));
         }

@@ -14,16 +14,17 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     /// Paper and section.
     const SOURCE: &'static str;
 
-    /// Writes `lock` into a slot if that is empty. What the caller then reads of the bias is ordered after
+    /// Writes `lock` into a slot if that is empty. May first look whether it is `biased`, or remember that it
+    /// was not: then there is nothing to be had here, or mostly not. What the caller then reads of the bias is ordered after
     /// this with respect to [`fence`](Publish::fence). `None`: there is no slot to be had.
     ///
     /// Release, and after acquiring the slot's last user: a writer of *another* lock may read this where
     /// it would have read that user's leaving.
-    fn publish(lock: usize) -> Option<&'static M::Usize>;
+    fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize>;
 
     /// The same with another slot, when the first was in use.
     #[inline]
-    fn publish_elsewhere(_lock: usize) -> Option<&'static M::Usize> {
+    fn publish_elsewhere(_lock: usize, _biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
         None
     }
 
@@ -42,14 +43,9 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     /// Whether slots belong to threads.
     const OWNED: bool = false;
 
-    /// Whether the calling thread found last time that `lock` was not biased. It then goes to the underlying
-    /// lock without looking first: two looks at a contended cache line cost twice as much as one.
-    #[inline(always)]
-    fn was_unbiased(_lock: usize) -> bool {
-        false
-    }
-
-    /// Notes for the calling thread, which has used the underlying lock, that `lock` is not biased, or is.
+    /// Notes for the calling thread, which has used the underlying lock, that `lock` is not biased, or is: it
+    /// then goes to the underlying lock the next time without looking first. Two looks at a contended cache
+    /// line cost twice as much as one.
     #[inline(always)]
     fn note_unbiased(_lock: usize, _unbiased: bool) {}
 
@@ -67,7 +63,7 @@ pub struct Hashed;
 /// Mix32 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
 /// with the constants of its implementation in Java 8.
 #[inline]
-pub(super) fn mix32(z: u64) -> u32 {
+pub(in crate::rwlock) fn mix32(z: u64) -> u32 {
     let z = (z ^ (z >> 33)).wrapping_mul(0x62a9_d9ed_7997_05f5);
     ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
 }
@@ -91,7 +87,10 @@ impl<M: Machine> Publish<M> for Hashed {
     const SOURCE: &'static str = "Dice and Kogan 2019, listing 1";
 
     #[inline]
-    fn publish(lock: usize) -> Option<&'static M::Usize> {
+    fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        if !biased() {
+            return None; // an atomic instruction for nothing
+        }
         let slot = Self::slot::<M>(lock);
         // (B) Dekker pair with the writer: we write the slot and then read the bias, the writer
         // writes the bias and then reads the slot, all four sequentially consistent, so at least
@@ -126,16 +125,24 @@ impl<M: Machine> Publish<M> for Owned {
     const ATOMICS: u32 = 0;
     const SOURCE: &'static str = "Dice and Kogan 2019, section 3 (BRAVO-2D)";
 
-    /// Most threads read one lock at a time.
+    /// Most threads read one lock at a time. Filling a slot in vain costs less than looking at the bias.
     #[inline(always)]
-    fn publish(lock: usize) -> Option<&'static M::Usize> {
-        let slot = &M::reader_row()?.slots[0];
-        if slot.load(Acquire) == 0 { Self::fill::<M>(slot, lock) } else { None }
+    fn publish(lock: usize, _: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        let row = M::reader_row()?;
+        let slot = &row.slots[0];
+        if row.unbiased.load(Relaxed) != lock && slot.load(Acquire) == 0 {
+            Self::fill::<M>(slot, lock)
+        } else {
+            None
+        }
     }
 
-    fn publish_elsewhere(lock: usize) -> Option<&'static M::Usize> {
-        let mut slots = M::reader_row()?.slots.iter();
-        Self::fill::<M>(slots.find(|slot| slot.load(Acquire) == 0)?, lock)
+    fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        let row = M::reader_row()?;
+        if row.unbiased.load(Relaxed) == lock || !biased() {
+            return None;
+        }
+        Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock)
     }
 
     fn fence() {
@@ -160,11 +167,6 @@ impl<M: Machine> Publish<M> for Owned {
     const OWNED: bool = true;
 
     #[inline(always)]
-    fn was_unbiased(lock: usize) -> bool {
-        M::reader_row().is_some_and(|row| row.unbiased.load(Relaxed) == lock)
-    }
-
-    #[inline(always)]
     fn note_unbiased(lock: usize, unbiased: bool) {
         if let Some(row) = M::reader_row() {
             row.unbiased.store(if unbiased { lock } else { 0 }, Relaxed);
@@ -186,7 +188,7 @@ impl Owned {
     fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> Option<&'static M::Usize> {
         slot.store(lock, Release);
         // (B) Dekker pair with the writer's heavy fence: before that, our store is seen by its scan;
-        // after it, our next look sees its store to the bias. There is no bias without `prepare`.
+        // after it, our next look sees its store to the bias. (Without `prepare` there is no fence, and no bias.)
         M::lightest_fence();
         Some(slot)
     }
