@@ -75,6 +75,23 @@ pub type ShflRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::shfl_rw::RawShflRw
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`shfl_rw`](rwlock::shfl_rw).
 pub type BravoShflRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::shfl_rw::RawShflRw<Native>>>, T>;
+/// A few words that are copied, not locked, to be read: [`seqlock`](rwlock::seqlock), with
+/// [`shfl`](mutex::shfl) for writers.
+pub type SeqLock<const WORDS: usize> = rwlock::seqlock::SeqLock<mutex::shfl::RawShfl<Native>, WORDS>;
+/// Reader-writer lock over [`mcs_rw`](rwlock::mcs_rw).
+pub type McsRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::mcs_rw::RawMcsRw<Native>>, T>;
+/// Reader-writer lock over [`percpu`](rwlock::percpu).
+pub type PerCpuRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::percpu::RawPerCpu<Native>>, T>;
+/// Reader-writer lock over [`cohort_rw`](rwlock::cohort_rw).
+pub type CohortRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::cohort_rw::RawCohortRw<Native>>, T>;
+/// Reader-writer lock over [`rwsem`](rwlock::rwsem).
+pub type RwSemRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::rwsem::RawRwSem<Native>>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over a mutex, [`shfl`](mutex::shfl): see
+/// [`exclusive`](rwlock::exclusive) for what readers may not do with it.
+pub type BravoMutexRwLock<T> = lock_api::RwLock<
+    rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::exclusive::Exclusive<mutex::shfl::RawShfl<Native>>>>,
+    T,
+>;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
 pub type BravoPfTRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>>, T>;

@@ -47,6 +47,10 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
     visitor.rwlock::<rwlock::pf_q::RawPfQ<M>>();
     visitor.rwlock::<rwlock::shfl_rw::RawShflRw<M>>();
+    visitor.rwlock::<rwlock::mcs_rw::RawMcsRw<M>>();
+    visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
+    visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
+    visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();

@@ -44,6 +44,8 @@ pub trait Lock: Send + Sync + 'static {
     const INFO: Info;
     /// Whether it has readers; without, every access is [`Access::Write`].
     const READERS: bool;
+    /// Whether its readers always share it.
+    const SHARES: bool;
 
     /// An unlocked one.
     fn new() -> Self;
@@ -69,6 +71,7 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     type Machine = L::Machine;
     const INFO: Info = L::INFO;
     const READERS: bool = false;
+    const SHARES: bool = false;
 
     fn new() -> Self {
         Exclusive(L::new_in())
@@ -106,6 +109,7 @@ impl<R: RawRwLock> Lock for Shared<R> {
     type Machine = R::Machine;
     const INFO: Info = R::INFO;
     const READERS: bool = true;
+    const SHARES: bool = R::SHARES;
 
     fn new() -> Self {
         Shared(R::new_in())

@@ -62,6 +62,11 @@ impl<L: Lock> Subject for Manners<L> {
             let way = worker.way();
             let first = take(worker, lock, Access::Read, way)?;
             refuse(worker, lock, Access::Write)?;
+            if !L::SHARES {
+                // SAFETY: acquired just now.
+                unsafe { worker.release(lock, first) };
+                continue;
+            }
             let way = worker.way();
             let second = take(worker, lock, Access::Read, way)?;
             let says = lock.is_locked() && !lock.is_write_locked();

@@ -8,8 +8,14 @@ use crate::mutex::backoff;
 pub use crate::mutex::{Info, Token};
 
 pub mod bravo;
+pub mod cohort_rw;
+pub mod exclusive;
+pub mod mcs_rw;
+pub mod percpu;
 pub mod pf_q;
 pub mod pf_t;
+pub mod rwsem;
+pub mod seqlock;
 pub mod shfl_rw;
 
 mod api;
@@ -17,6 +23,19 @@ pub use api::Api;
 
 #[cfg(test)]
 mod tests;
+
+/// Which part of a lock an acquisition used, as a token.
+#[derive(Copy, Clone, Debug)]
+pub struct Index(pub(crate) u32);
+
+impl Token for Index {
+    fn into_word(self) -> usize {
+        self.0 as usize
+    }
+    unsafe fn from_word(word: usize) -> Self {
+        Index(word as u32)
+    }
+}
 
 /// A reader-writer lock over machine [`Machine`](RawRwLock::Machine). All-zero bytes are an
 /// unlocked lock.
@@ -38,6 +57,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     type Write: Token;
     /// Its description.
     const INFO: Info;
+    /// Whether a reader inside keeps no other reader out. All locks have it so but BRAVO over a mutex.
+    const SHARES: bool = true;
 
     /// An unlocked lock, on any machine.
     fn new_in() -> Self;

@@ -1,10 +1,13 @@
 //! Clients of the reader-writer locks.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, exit_thread};
+use latchwork::mutex::ttas::RawTtas;
 use latchwork::registry::{self, Visitor};
 use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::Rows;
+use latchwork::rwlock::bravo::{RawBravo, Rows};
+use latchwork::rwlock::exclusive::Exclusive;
 use latchwork::rwlock::pf_t::RawPfT;
+use latchwork::rwlock::seqlock::SeqLock;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::mem::ManuallyDrop;
@@ -166,6 +169,11 @@ fn has_rows<R: RawRwLock>() -> bool {
     R::INFO.name.starts_with("bravo-2d-")
 }
 
+/// Several locks, all of which a writer takes.
+fn is_array<R: RawRwLock>() -> bool {
+    R::INFO.name == "percpu"
+}
+
 /// BRAVO with one table.
 fn has_table<R: RawRwLock>() -> bool {
     is_bravo::<R>() && !has_rows::<R>()
@@ -198,17 +206,17 @@ fn writer_and_writer() {
 /// Two readers are inside together: up to 3 preemptions. Warm, with one slot for both and more.
 #[test]
 fn readers_in_company() {
-    for_each_rwlock!(R => Model::new(3).check(
+    for_each_rwlock!(R if R::SHARES => Model::new(3).check(
         Shared::<R>::new,
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
     ));
-    for_each_rwlock!(R if has_table::<R>() => Model::new(3).with_reader_slots(1).check(
+    for_each_rwlock!(R if has_table::<R>() && R::SHARES => Model::new(3).with_reader_slots(1).check(
         (Shared::<R>::new, warm::<R>),
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
     ));
-    for_each_rwlock!(R if has_table::<R>() => Model::new(3).with_reader_slots(4).check(
+    for_each_rwlock!(R if has_table::<R>() && R::SHARES => Model::new(3).with_reader_slots(4).check(
         (Shared::<R>::new, warm::<R>),
         &[reads_in_company, reads_in_company],
         free_after::<R, 0>
@@ -241,10 +249,11 @@ fn revocation_from_two_readers() {
     ));
 }
 
-/// A reader and two writers; up to 2 preemptions.
+/// A reader and two writers; up to 2 preemptions, or 1 with BRAVO over a lock whose waiters sleep and with an
+/// array of locks.
 #[test]
 fn reader_and_two_writers() {
-    for_each_rwlock!(R => Model::new(2).check(
+    for_each_rwlock!(R => Model::new(if is_bravo::<R>() && R::INFO.blocking || is_array::<R>() { 1 } else { 2 }).check(
         (Shared::<R>::new, warm::<R>),
         &[reads, writes, writes],
         free_after::<R, 2>
@@ -393,11 +402,12 @@ fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
     unsafe { shared.lock.unlock_write(token) };
 }
 
-/// As many preemptions as it takes; 4 where waiters also go to sleep, and 3 with rows of slots.
+/// As many preemptions as it takes; 4 where waiters also go to sleep, and 3 with rows of slots or an array
+/// of locks.
 fn thorough<R: RawRwLock>() -> Model {
     match () {
         () if deep() => Model::exhaustive(),
-        () if has_rows::<R>() => Model::new(3),
+        () if has_rows::<R>() || is_array::<R>() => Model::new(3),
         () if R::INFO.blocking => Model::new(4),
         () => Model::exhaustive(),
     }
@@ -463,6 +473,14 @@ fn finds_missing_fence_of_revocation() {
     for_each_rwlock!(R if has_table::<R>() => Model::new(2)
         .with_mistake(Mistake::NoSeqCst)
         .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
+}
+
+/// Seeded: the same where a reader adds itself and then looks for a writer, which does the reverse.
+#[test]
+fn finds_missing_fence_of_arrival() {
+    for_each_rwlock!(R if ["shfl-rw", "cohort-rw"].contains(&R::INFO.name) => Model::new(2)
+        .with_mistake(Mistake::NoSeqCst)
+        .check_fails(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
 }
 
 /// Seeded: a sleeper is not woken. A reader behind a writer, a writer behind a reader, and writers.
@@ -559,4 +577,55 @@ fn exit_with_a_slot_in_use() {
         &[writes, reads_and_exits],
         free_after::<R, 1>
     ));
+}
+
+/// BRAVO over a mutex, which is not in the registry: two readers, in the table and in the mutex, and a
+/// writer.
+#[test]
+fn over_a_mutex() {
+    type R = RawBravo<Loom, Exclusive<RawTtas<Loom>>>;
+    crate::report(R::INFO.name, || {
+        Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>)
+    });
+    crate::report(R::INFO.name, || {
+        Model::new(2).with_reader_slots(1).check(
+            (Shared::<R>::new, warm::<R>),
+            &[reads, reads, writes],
+            free_after::<R, 1>,
+        )
+    });
+}
+
+/// A sequence lock's readers and writers.
+type Pair = SeqLock<RawTtas<Loom>, 2>;
+
+fn copies(pair: &Pair) {
+    if let Some([a, b]) = pair.try_read() {
+        assert_eq!(a, b);
+    }
+}
+
+fn changes(pair: &Pair) {
+    pair.write(|[a, b]| (*a, *b) = (*a + 1, *b + 1));
+}
+
+/// A copy is of one moment; every interleaving.
+#[test]
+fn sequence() {
+    crate::report("seqlock", || {
+        Model::exhaustive().check(Pair::new_in, &[copies, changes], |pair| assert_eq!(pair.read(), [1, 1]))
+    });
+    crate::report("seqlock", || {
+        Model::new(3).check(Pair::new_in, &[copies, changes, changes], |pair| assert_eq!(pair.read(), [2, 2]))
+    });
+}
+
+/// Seeded: a reader's loads, or a writer's stores, are not ordered.
+#[test]
+fn finds_torn_copy() {
+    for mistake in [Mistake::RelaxedAcquire, Mistake::RelaxedRelease] {
+        crate::report("seqlock", || {
+            Model::new(3).with_mistake(mistake).check_fails(Pair::new_in, &[copies, changes, changes], |_| ())
+        });
+    }
 }
