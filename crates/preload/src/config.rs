@@ -77,7 +77,11 @@ fn set_up() {
         }
     }
     match rwlock {
-        Some(_) if rwlock_found => {}
+        Some(name) if rwlock_found => {
+            if hot::is_favourite_rw(name) && !stats {
+                fork::set_favourite_rw();
+            }
+        }
         Some(name) => refuse("LATCHWORK_RWLOCK", name),
         None => {
             pass!(rwlock_init, rwlock_destroy, rwlock_rdlock, rwlock_wrlock, rwlock_tryrdlock);

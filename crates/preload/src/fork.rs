@@ -15,9 +15,9 @@
 //! already repaired, or about to be, when the application's child handler releases it. That is why
 //! `__register_atfork` is interposed.
 
-use crate::abi::{LOW, Mutex, SEEN};
+use crate::abi::{LOW, Mutex, RwLock, SEEN};
 use crate::table::{REAL, Slot};
-use crate::{holds, place, stats};
+use crate::{holds, place, rwlock, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use latchwork::machine::{Machine, Native, ROW_SLOTS};
@@ -31,7 +31,10 @@ static NORMAL: AtomicU32 = AtomicU32::new(0);
 /// [`NOBODY`].
 static FAVOURITE: AtomicU32 = AtomicU32::new(NOBODY);
 
-/// A word that no mutex has: all of glibc's flags, but not a destroyed one's.
+/// The same for reader-writer locks and `bravo-2d-shfl-rw`.
+static FAVOURITE_RW: AtomicU32 = AtomicU32::new(NOBODY);
+
+/// A word that no object has: all of glibc's flags, but not a destroyed one's.
 const NOBODY: u32 = LOW;
 
 /// Whether the mutex is a normal one of the favourite lock, and there is nothing to do about it.
@@ -42,6 +45,16 @@ pub(crate) fn is_favourite(m: &Mutex) -> bool {
 
 pub(crate) fn set_favourite() {
     FAVOURITE.store(normal(), Relaxed);
+}
+
+/// The same of a reader-writer lock.
+#[inline(always)]
+pub(crate) fn is_favourite_rw(l: &RwLock) -> bool {
+    l.flags.load(Relaxed) == FAVOURITE_RW.load(Relaxed)
+}
+
+pub(crate) fn set_favourite_rw() {
+    FAVOURITE_RW.store(rwlock::normal(), Relaxed);
 }
 
 static REPAIR: RawTtas<Native> = RawTtas::new();
@@ -120,6 +133,9 @@ unsafe extern "C" fn child() {
     NORMAL.fetch_add(LOW + 1, Relaxed);
     if FAVOURITE.load(Relaxed) != NOBODY {
         set_favourite();
+    }
+    if FAVOURITE_RW.load(Relaxed) != NOBODY {
+        set_favourite_rw();
     }
     stats::after_fork();
     // BRAVO's tables name readers that are gone; ours are entered again below.

@@ -142,7 +142,7 @@ unsafe extern "C" fn destroy<R: RawRwLock<Machine = Native>, const STATS: bool>(
 
 /// The flags of an object of ours about which there is nothing to do.
 #[inline(always)]
-fn normal() -> u32 {
+pub(crate) fn normal() -> u32 {
     fork::normal() | SEEN
 }
 
@@ -371,8 +371,22 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
 unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's object.
     unsafe {
+        if ready(&*l) {
+            return unlock_ready::<R, STATS>(l);
+        }
+        unlock_listed::<R, STATS>(l)
+    }
+}
+
+/// For an object about which there is nothing to do.
+#[inline(always)]
+pub(crate) unsafe fn unlock_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(
+    l: *mut RwLock,
+) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe {
         // Inlined here for the usual case: the lock remembers, and the list is empty.
-        if ready(&*l) && (*l).owner.load(Relaxed) == 0 && !holds::any() && unlock_own::<R>(&*l) {
+        if (*l).owner.load(Relaxed) == 0 && !holds::any() && unlock_own::<R>(&*l) {
             return 0;
         }
         unlock_listed::<R, STATS>(l)
@@ -436,15 +450,25 @@ unsafe extern "C" fn rdlock<R: RawRwLock<Machine = Native>, const STATS: bool>(l
     // SAFETY: the caller's object.
     unsafe {
         if !STATS && ready(&*l) {
-            // Inlined here for the usual case: the thread reads nothing yet.
-            if !holds::any()
-                && let Some(token) = raw::<R>(&*l).try_read_weak()
-            {
-                note::<R>(l, token);
-                return 0;
-            }
+            return rdlock_ready::<R>(l);
         }
         rdlock_slow::<R, STATS>(l)
+    }
+}
+
+/// For an object about which there is nothing to do, uncounted.
+#[inline(always)]
+pub(crate) unsafe fn rdlock_ready<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's object.
+    unsafe {
+        // Inlined here for the usual case: the thread reads nothing yet.
+        if !holds::any()
+            && let Some(token) = raw::<R>(&*l).try_read_weak()
+        {
+            note::<R>(l, token);
+            return 0;
+        }
+        rdlock_slow::<R, false>(l)
     }
 }
 

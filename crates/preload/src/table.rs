@@ -166,7 +166,7 @@ interface! {
     mutex_destroy(m: MutexPtr) -> c_int =
         pthread_mutex_destroy ["@@GLIBC_2.2.5"] __pthread_mutex_destroy ["@GLIBC_2.2.5"],
         real "pthread_mutex_destroy" "GLIBC_2.2.5";
-    // The symbols of these two are in `hot`.
+    // The symbols of these two, and of rwlock_rdlock and rwlock_unlock, are in `hot`.
     mutex_lock(m: MutexPtr) -> c_int =,
         real "pthread_mutex_lock" "GLIBC_2.2.5";
     mutex_trylock(m: MutexPtr) -> c_int =
@@ -187,8 +187,7 @@ interface! {
     rwlock_destroy(l: RwLockPtr) -> c_int =
         pthread_rwlock_destroy ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_rwlock_destroy ["@GLIBC_2.2.5"],
         real "pthread_rwlock_destroy" "GLIBC_2.2.5";
-    rwlock_rdlock(l: RwLockPtr) -> c_int =
-        pthread_rwlock_rdlock ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_rwlock_rdlock ["@GLIBC_2.2.5"],
+    rwlock_rdlock(l: RwLockPtr) -> c_int =,
         real "pthread_rwlock_rdlock" "GLIBC_2.2.5";
     rwlock_wrlock(l: RwLockPtr) -> c_int =
         pthread_rwlock_wrlock ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_rwlock_wrlock ["@GLIBC_2.2.5"],
@@ -213,8 +212,7 @@ interface! {
     rwlock_clockwrlock(l: RwLockPtr, clock: ClockId, time: Time) -> c_int =
         pthread_rwlock_clockwrlock ["@@GLIBC_2.34", "@GLIBC_2.30"],
         real "pthread_rwlock_clockwrlock" "GLIBC_2.30";
-    rwlock_unlock(l: RwLockPtr) -> c_int =
-        pthread_rwlock_unlock ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_rwlock_unlock ["@GLIBC_2.2.5"],
+    rwlock_unlock(l: RwLockPtr) -> c_int =,
         real "pthread_rwlock_unlock" "GLIBC_2.2.5";
 
     spin_init(s: SpinPtr, shared: Int) -> c_int =
