@@ -61,7 +61,7 @@ fn every_rwlock() {
 }
 
 /// From a few threads to one for every processor: who starves whom depends on who is where.
-const CROWDS: std::ops::RangeInclusive<usize> = 37..=48;
+const CROWDS: [usize; 3] = [37, 42, 48];
 
 #[test]
 fn nobody_starves_who_was_promised_a_turn() {
@@ -69,7 +69,7 @@ fn nobody_starves_who_was_promised_a_turn() {
     impl Visitor<Sim> for Each {
         fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
             let promised = !L::INFO.fairness.starts_with("none");
-            for threads in CROWDS.filter(|_| promised && wanted(L::INFO.name)) {
+            for threads in CROWDS.into_iter().filter(|_| promised && wanted(L::INFO.name)) {
                 if let Err(error) = nobody_starves::<L>(threads) {
                     panic!("{}, {threads} threads: {error}", L::INFO.name);
                 }
@@ -81,7 +81,7 @@ fn nobody_starves_who_was_promised_a_turn() {
 
 #[test]
 fn starving_is_caught() {
-    let error = CROWDS.clone().find_map(|threads| nobody_starves::<broken::Despairs>(threads).err());
+    let error = CROWDS.into_iter().find_map(|threads| nobody_starves::<broken::Despairs>(threads).err());
     assert!(error.expect("nobody starved").to_string().starts_with("not finished"));
 }
 
