@@ -19,7 +19,8 @@
 //!
 //! Where it differs from the paper:
 //! - Sleepers stay in the queue; the paper moves them to a list of their own, from which they return.
-//! - A waiter sleeps after so many looks. In the kernel it sees whether its processor has other work.
+//! - In the kernel a waiter sees whether its processor has other work, and sleeps only then. Here it offers
+//!   its processor to others now and then, and sleeps after so many times.
 //! - The local lock is released before the global one, as in [`stacked`](super::stacked).
 //! - Sockets are never freed before the lock, and those beyond the eighth share.
 
@@ -32,12 +33,14 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 const SOCKETS: usize = 8;
 /// How often the global lock is passed on within a socket.
 const PASSES: u32 = 64;
+/// Rounds of spinning, each of some 20 microseconds, before a waiter sleeps.
+const ROUNDS: u32 = 16;
 /// Sleepers that a search for somebody awake goes past.
 const SEARCH: u32 = 16;
 
 /// CST lock. See the [module documentation](self).
 pub struct RawCst<M: Machine> {
-    global: RawMcsPark<M>,
+    global: RawMcsPark<M, ROUNDS>,
     sockets: [M::Ptr<QNode<M>>; SOCKETS],
 }
 
@@ -181,7 +184,7 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
             // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
             // (D) pairs with the holders' loads of `next`.
             unsafe { (*before).next.store(node.as_ptr(), Release) };
-            await_grant(node); // (B)
+            await_grant(node, ROUNDS); // (B)
         }
         if socket.batch.load(Relaxed) == 0 {
             socket.next.store(self.global.lock().as_ptr(), Relaxed);

@@ -171,7 +171,7 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
             // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
             // (D) pairs with the holders' loads of `next`.
             unsafe { (*before).next.store(node.as_ptr(), Release) };
-            await_grant(node); // (B)
+            await_grant(node, 1); // (B)
         }
         NonNull::from(node)
     }

@@ -24,25 +24,25 @@ const GRANTED: u32 = 2;
 /// Looks at its node before a waiter sleeps: some 20 microseconds, twice what a wakeup takes.
 const LOOKS: u32 = 1024;
 
-/// Parking MCS lock. See the [module documentation](self).
-pub struct RawMcsPark<M: Machine> {
+/// Parking MCS lock, whose waiters spin for so many rounds. See the [module documentation](self).
+pub struct RawMcsPark<M: Machine, const ROUNDS: u32 = 1> {
     tail: M::Ptr<QNode<M>>,
 }
 
-impl RawMcsPark<Native> {
+impl<const ROUNDS: u32> RawMcsPark<Native, ROUNDS> {
     /// An unlocked lock.
     pub const fn new() -> Self {
         RawMcsPark { tail: AtomicPtr::new(null_mut()) }
     }
 }
 
-impl Default for RawMcsPark<Native> {
+impl<const ROUNDS: u32> Default for RawMcsPark<Native, ROUNDS> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl ConstNew for RawMcsPark<Native> {
+impl<const ROUNDS: u32> ConstNew for RawMcsPark<Native, ROUNDS> {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
 }
@@ -56,12 +56,18 @@ pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
     node
 }
 
-/// Waits for [`grant`].
-pub(super) fn await_grant<M: Machine>(node: &QNode<M>) {
-    // (B) pairs with the swap in `grant`.
-    if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_none()
-        && node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_ok()
-    {
+/// Waits for [`grant`]: spins, `rounds` times with the processor offered to others in between, then sleeps.
+pub(super) fn await_grant<M: Machine>(node: &QNode<M>, rounds: u32) {
+    for round in 0..M::patience(rounds) {
+        if round != 0 {
+            M::yield_now();
+        }
+        // (B) pairs with the swap in `grant`.
+        if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_some() {
+            return;
+        }
+    }
+    if node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_ok() {
         while node.status.load(Acquire) == PARKED {
             M::wait(&node.status, PARKED, None);
         }
@@ -92,7 +98,7 @@ pub(super) unsafe fn grant<M: Machine>(next: *mut QNode<M>, batch: u32) {
 
 // SAFETY: the queue orders all acquisitions and each is granted once, by its predecessor (B) or by
 // finding the queue empty (A).
-unsafe impl<M: Machine> RawMutex for RawMcsPark<M> {
+unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
     const INFO: Info = Info {
@@ -120,7 +126,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsPark<M> {
             // SAFETY: the predecessor stays until it has granted us the lock, which needs `next`.
             // (D) pairs with the loads in `unlock`.
             unsafe { (*before).next.store(node.as_ptr(), Release) };
-            await_grant(node); // (B)
+            await_grant(node, ROUNDS); // (B)
         }
         NonNull::from(node)
     }
@@ -166,7 +172,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsPark<M> {
     }
 }
 
-impl<M: Machine> Local for RawMcsPark<M> {
+impl<M: Machine, const ROUNDS: u32> Local for RawMcsPark<M, ROUNDS> {
     fn has_waiters(&self, token: Self::Token) -> bool {
         // SAFETY: the token is the holder's node.
         let node = unsafe { token.as_ref() };
