@@ -187,10 +187,10 @@ fn reader_and_writer() {
     for_each_rwlock!(R if has_rows::<R>() => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
 }
 
-/// Twice each; up to 4 preemptions, or 3 where waiters also go to sleep.
+/// Twice each; up to 4 preemptions, or 3 where waiters also go to sleep, and 2 with rows of slots.
 #[test]
 fn reader_and_writer_twice() {
-    for_each_rwlock!(R => Model::new(if R::INFO.blocking { 3 } else { 4 }).check(
+    for_each_rwlock!(R => Model::new(if has_rows::<R>() { 2 } else if R::INFO.blocking { 3 } else { 4 }).check(
         (Shared::<R>::new, warm::<R>),
         &[reads_twice, writes_twice],
         free_after::<R, 2>
@@ -285,7 +285,7 @@ fn bias_comes_back() {
     }
     for_each_rwlock!(R if is_bravo::<R>() => check::<R>(if R::INFO.blocking { 1 } else { 2 }));
     type R = Rows<Loom, RawPfT<Loom>>;
-    crate::report(R::INFO.name, || check::<R>(2));
+    crate::report(R::INFO.name, || check::<R>(if deep() { 2 } else { 1 }));
 }
 
 /// Attempts against holders and each other; as [`thorough`].
