@@ -1,7 +1,7 @@
 //! Hybrid mutex: optimistic spinning, then a wait list with handoff.
 //!
 //! Source: Linux, `kernel/locking/mutex.c` (I. Molnar 2006; P. Zijlstra, T. Chen and W. Long 2009 to
-//! 2016): "atomic", spinning and sleeping paths; the spinners' queue is [`osq`](super::osq).
+//! 2016): "atomic", spinning and sleeping paths; the spinners' queue is `osq`.
 //!
 //! A newcomer tries one exchange; then it spins, as long as the holder can be expected to be done soon,
 //! and of the spinners only the head of a queue looks at the lock; then it sleeps in a wait list. An unlock
