@@ -126,7 +126,8 @@ pub(crate) use for_each_mutex;
 /// At most so many preemptions; one fewer for locks that have the most interleavings. (With one more they
 /// have passed as well; `LATCHWORK_LOOM_DEEP=1` does that.)
 pub fn bounded<L: RawMutex>(preemptions: usize) -> Model {
-    const LARGE: [&str; 10] = [
+    const LARGE: [&str; 11] = [
+        "shfl-spin",
         "c-bo-mcs",
         "clof",
         "fissile",

@@ -273,7 +273,8 @@ fn bias_appears() {
 }
 
 /// A reader that comes when the time after a revocation is over, or not yet, biases the lock again
-/// and uses it, while another writer comes; up to 2 preemptions, or 1 where waiters also go to sleep. Time may jump at any moment.
+/// and uses it, while another writer comes; up to 2 preemptions, or 1 where waiters also go to sleep. Time
+/// may jump at any moment.
 #[test]
 fn bias_comes_back() {
     fn check<R: RawRwLock<Machine = Loom>>(preemptions: usize) -> impl std::fmt::Display {
