@@ -187,10 +187,10 @@ fn reader_and_writer() {
     for_each_rwlock!(R if has_rows::<R>() => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
 }
 
-/// Twice each; up to 4 preemptions, or 3 where waiters also go to sleep, and 2 with rows of slots.
+/// Twice each; up to 3 preemptions, or 2 where waiters also go to sleep and with rows of slots.
 #[test]
 fn reader_and_writer_twice() {
-    for_each_rwlock!(R => Model::new(if has_rows::<R>() { 2 } else if R::INFO.blocking { 3 } else { 4 }).check(
+    for_each_rwlock!(R => Model::new(if has_rows::<R>() || R::INFO.blocking { 2 } else { 3 }).check(
         (Shared::<R>::new, warm::<R>),
         &[reads_twice, writes_twice],
         free_after::<R, 2>
@@ -223,10 +223,10 @@ fn readers_in_company() {
     ));
 }
 
-/// Two readers and a writer; up to 3 preemptions, or 2 where waiters also go to sleep.
+/// Two readers and a writer; up to 2 preemptions.
 #[test]
 fn two_readers_and_writer() {
-    for_each_rwlock!(R => Model::new(if R::INFO.blocking { 2 } else { 3 }).check(
+    for_each_rwlock!(R => Model::new(2).check(
         Shared::<R>::new,
         &[reads, reads, writes],
         free_after::<R, 1>
@@ -403,13 +403,12 @@ fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
     unsafe { shared.lock.unlock_write(token) };
 }
 
-/// As many preemptions as it takes; 4 where waiters also go to sleep, and 3 with rows of slots or an array
+/// As many preemptions as it takes; 3 where waiters also go to sleep, with rows of slots, and with an array
 /// of locks.
 fn thorough<R: RawRwLock>() -> Model {
     match () {
         () if deep() => Model::exhaustive(),
-        () if has_rows::<R>() || is_array::<R>() => Model::new(3),
-        () if R::INFO.blocking => Model::new(4),
+        () if has_rows::<R>() || is_array::<R>() || R::INFO.blocking => Model::new(3),
         () => Model::exhaustive(),
     }
 }
