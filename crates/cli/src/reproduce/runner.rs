@@ -3,16 +3,11 @@
 use super::experiment::Ready;
 use super::rule::Figure;
 use crate::bench::results::{Place, Point, Results};
-use crate::compare::machine;
 use crate::compare::signals::Signals;
 use crate::names;
-use crate::simulate::sweep::{self, Job};
+use crate::simulate::sweep;
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 /// How many points there are to run.
 pub fn measurements(experiments: &[Ready]) -> usize {
@@ -22,70 +17,8 @@ pub fn measurements(experiments: &[Ready]) -> usize {
 /// The results of all experiments, in their order, or as many as there are until Ctrl-C; and the
 /// signal that ended it.
 pub fn run(experiments: &[Ready], signals: &Signals, bar: &ProgressBar) -> (Vec<Results>, Option<i32>) {
-    let mut results: Vec<Results> = experiments.iter().map(|ready| Results::new(&ready.plan)).collect();
-    let jobs = jobs(experiments, &results);
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (sender, receiver) = mpsc::channel();
-    let mut interrupted = None;
-    thread::scope(|scope| {
-        for _ in 0..machine::cpus().min(jobs.len()) {
-            let sender = sender.clone();
-            let (jobs, next, stop) = (&jobs, &next, &stop);
-            scope.spawn(move || {
-                while !stop.load(Relaxed)
-                    && let Some((experiment, job)) = jobs.get(next.fetch_add(1, Relaxed))
-                {
-                    let ready = &experiments[*experiment];
-                    let result = sweep::simulate(&ready.plan, &ready.how, job);
-                    if sender.send((*experiment, job.index, job.round, result)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        // Filed in the order of their rounds at the end, so that the output does not depend on who
-        // was first.
-        let mut done = Vec::new();
-        loop {
-            match receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(one) => {
-                    bar.inc(1);
-                    bar.set_message(experiments[one.0].experiment.id);
-                    done.push(one);
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => bar.tick(),
-                Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            }
-            if let Some(signal) = signals.take() {
-                stop.store(true, Relaxed);
-                interrupted = Some(signal);
-            }
-        }
-        done.sort_by_key(|(experiment, index, round, _)| (*experiment, *index, *round));
-        for (experiment, index, _, result) in done {
-            results[experiment].file(index, result);
-        }
-    });
-    (results, interrupted)
-}
-
-/// The longest first, so that no CPU is left alone with one at the end.
-fn jobs(experiments: &[Ready], results: &[Results]) -> Vec<(usize, Job)> {
-    let mut jobs = Vec::new();
-    for (experiment, (ready, results)) in experiments.iter().zip(results).enumerate() {
-        for (index, point) in results.points.iter().enumerate() {
-            let job = |round| (experiment, Job { index, place: point.place, round });
-            jobs.extend((0..ready.plan.runs).map(job));
-        }
-    }
-    jobs.sort_by_key(|(experiment, job)| {
-        let ready = &experiments[*experiment];
-        let threads = ready.plan.threads[job.place.threads];
-        // An operation of a thread that has a processor takes about as long everywhere.
-        std::cmp::Reverse(threads.min(ready.how.profile.cpus()) as u64 * ready.how.measured_ns)
-    });
-    jobs
+    let plans: Vec<_> = experiments.iter().map(|ready| (&ready.plan, &ready.how)).collect();
+    sweep::run_all(&plans, signals, bar, |index| bar.set_message(experiments[index].experiment.id))
 }
 
 /// A figure of one of the runs.
