@@ -20,12 +20,14 @@
 //! the field's reference points, to compare with.
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 pub mod condvar;
 pub mod machine;
 pub mod mutex;
+pub mod reclaim;
 pub mod registry;
 pub mod rwlock;
 pub mod semaphore;

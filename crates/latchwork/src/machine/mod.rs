@@ -19,10 +19,12 @@ use core::sync::atomic::Ordering;
 
 pub mod native;
 mod qnode;
+pub mod record;
 mod row;
 
 pub use native::Native;
 pub use qnode::QNode;
+pub use record::{Record, Records};
 pub use row::{ROW_SLOTS, ReaderRow};
 
 /// A shared memory cell of one of the machine's word sizes.

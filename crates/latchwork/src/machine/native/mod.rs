@@ -8,6 +8,7 @@
 mod fence;
 mod futex;
 mod pool;
+mod records;
 mod rows;
 mod thread;
 

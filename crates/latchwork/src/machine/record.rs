@@ -1,0 +1,198 @@
+//! What a thread says about itself to those who reclaim memory: [`Record`].
+
+use super::{Machine, Word};
+use crate::reclaim::Stall;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Hazard pointers in one block: with the link to the next block, and what else a record holds, they
+/// fill two cache lines.
+pub const HAZARDS: usize = 8;
+
+/// The unit of [`Clocks::grace`], and with it of the time that a reader stamps its section with. Below
+/// it, the word of a reader counts its nested sections.
+pub const STEP: u64 = 1 << 16;
+
+/// The bits of a reader's word that count nested sections.
+pub const NESTING: u64 = STEP - 1;
+
+/// A machine on which memory can be reclaimed: every thread has a [`Record`].
+///
+/// # Safety
+///
+/// A record belongs to one thread at a time, is linked before its owner gets it, and stays linked and
+/// mapped for ever. One whose owner has exited gets a new owner only when it
+/// [is idle](Record::is_idle). All threads see the same clocks.
+pub unsafe trait Records: Machine {
+    /// The calling thread's own record; the asymmetric fences are prepared when it gets one.
+    fn record() -> &'static Record<Self>;
+
+    /// The newest record; all others are linked behind it.
+    fn records() -> Option<&'static Record<Self>>;
+
+    /// The time that readers stamp their sections with.
+    fn clocks() -> &'static Clocks<Self>;
+
+    /// Which process this is, in a line of forks: another number (below 2^30) in the child than in the
+    /// parent, so that what other threads of the parent held can be told from what is held.
+    fn generation() -> u32 {
+        0
+    }
+
+    /// Tells people about a grace period that does not end.
+    fn report_stall(stall: Stall) {
+        let _ = stall;
+    }
+}
+
+/// A thread's record. Its owner alone writes to it, others look; except for `taken` and `next`, which
+/// are the machine's.
+#[repr(C, align(128))]
+pub struct Record<M: Machine> {
+    /// General RCU: the time at which the outermost section began, and how many are nested; 0 in the
+    /// bits of [`NESTING`] outside of sections.
+    pub section: M::U64,
+    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online.
+    pub online: M::U64,
+    /// Epochs: the epoch in which the outermost section began, and how many are nested.
+    pub pinned: M::U64,
+    /// The record that was made before this one.
+    pub next: M::Ptr<Record<M>>,
+    /// For people: the number by which the operating system knows the owner, or 0.
+    pub thread: M::U32,
+    /// For the machine: whether somebody owns it.
+    pub taken: M::U32,
+    /// Hazard pointers.
+    pub hazards: Hazards<M>,
+}
+
+/// A block of hazard pointers.
+#[repr(C)]
+pub struct Hazards<M: Machine> {
+    /// Each 0 or an address inside the object that is protected.
+    pub slots: [M::Usize; HAZARDS],
+    /// For the owner: a bit for each slot that has been given out.
+    pub used: M::Usize,
+    /// More of them, once a thread has needed more; made by the owner, and kept.
+    pub more: M::Ptr<Hazards<M>>,
+}
+
+impl<M: Machine> Hazards<M> {
+    /// A block of which nothing is used.
+    pub fn new() -> Self {
+        Hazards {
+            slots: core::array::from_fn(|_| M::Usize::new(0)),
+            used: M::Usize::new(0),
+            more: M::Ptr::new(null_mut()),
+        }
+    }
+
+    /// This block and those behind it.
+    pub fn blocks(&'static self) -> impl Iterator<Item = &'static Self> {
+        core::iter::successors(Some(self), |block| {
+            // Acquire: pairs with the owner's linking. SAFETY: blocks live as long as records, for ever.
+            unsafe { block.more.load(Acquire).as_ref() }
+        })
+    }
+}
+
+impl<M: Machine> Default for Hazards<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Machine> Record<M> {
+    /// The record of a thread that reads nothing.
+    pub fn new() -> Self {
+        Record {
+            section: M::U64::new(0),
+            online: M::U64::new(0),
+            pinned: M::U64::new(0),
+            next: M::Ptr::new(null_mut()),
+            thread: M::U32::new(0),
+            taken: M::U32::new(0),
+            hazards: Hazards::new(),
+        }
+    }
+
+    /// The record's address, as it is stored in links.
+    pub fn as_ptr(&self) -> *mut Self {
+        core::ptr::from_ref(self).cast_mut()
+    }
+
+    /// This record and those linked behind it.
+    pub fn all(&'static self) -> impl Iterator<Item = &'static Self> {
+        core::iter::successors(Some(self), |record| {
+            // Acquire: pairs with the machine's linking. SAFETY: records are never unmapped.
+            unsafe { record.next.load(Acquire).as_ref() }
+        })
+    }
+
+    /// Whether its owner reads nothing.
+    pub fn is_idle(&'static self) -> bool {
+        // Acquire: the next owner comes after what this one did.
+        let outside = |word: &M::U64| word.load(Acquire) & NESTING == 0;
+        outside(&self.section)
+            && outside(&self.online)
+            && outside(&self.pinned)
+            && self.hazards.blocks().all(|block| block.used.load(Acquire) == 0)
+    }
+
+    /// Makes it read nothing: for the records of threads that a fork has not taken along.
+    pub fn reset(&'static self) {
+        for word in [&self.section, &self.online, &self.pinned] {
+            word.store(0, Relaxed);
+        }
+        for block in self.hazards.blocks() {
+            block.used.store(0, Relaxed);
+            block.slots.iter().for_each(|slot| slot.store(0, Relaxed));
+        }
+    }
+}
+
+impl<M: Machine> Default for Record<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What time it is for readers. Only grows.
+#[repr(C, align(128))]
+pub struct Clocks<M: Machine> {
+    /// For RCU: begins at [`STEP`] and grows in steps of that, with every grace period. The lowest bit
+    /// is set, so that it is what a reader's word holds in one section.
+    pub grace: M::U64,
+    apart: [M::U64; 15],
+    /// For epochs: the same, with every epoch.
+    pub epoch: M::U64,
+}
+
+impl<M: Machine> Clocks<M> {
+    /// The beginning of time.
+    pub fn new() -> Self {
+        Clocks {
+            grace: M::U64::new(STEP | 1),
+            apart: core::array::from_fn(|_| M::U64::new(0)),
+            epoch: M::U64::new(STEP | 1),
+        }
+    }
+}
+
+impl Clocks<super::Native> {
+    /// The beginning of time, in a constant.
+    pub(crate) const fn native() -> Self {
+        use core::sync::atomic::AtomicU64;
+        Clocks {
+            grace: AtomicU64::new(STEP | 1),
+            apart: [const { AtomicU64::new(0) }; 15],
+            epoch: AtomicU64::new(STEP | 1),
+        }
+    }
+}
+
+impl<M: Machine> Default for Clocks<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,237 @@
+//! Grace periods: when all sections that may have seen something are over.
+//!
+//! Source: McKenney, Hart, Walpole, "Practical Concerns for Scalable Synchronization", 2005, section
+//! 2.5; Desnoyers, McKenney, Stern, Dagenais, Walpole, "User-Level Implementations of Read-Copy Update",
+//! TPDS 2012, section 3.4, whose counter this widens to 64 bits, so that one phase is enough.
+//!
+//! A reader stamps its section with the time when it begins ([`Clocks::grace`]). Who wants to wait takes
+//! a *ticket*. A *leader* then opens a grace period for all tickets given out so far: it lets time
+//! advance, issues the heavy fence, and looks at each thread until it is outside of any section, or in one
+//! that began later. The others sleep: however many wait at once, each grace period is for all of them,
+//! and each of them sees at most two. (There is no tree: the leader looks at one cache line per thread,
+//! which for 64 threads takes less than the fence.) A leader can stop halfway: asking whether a ticket
+//! is due ([`Grace::poll`]) takes a grace period as far as it gets without waiting.
+//!
+//! State: closed (`target` is 0) -> open (a leader; `target` is the time that readers must have reached)
+//! -> closed, and `completed` has reached the tickets that it was for.
+//! Size: 64 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence.
+
+use super::gate::Gate;
+use super::{Pace, Stall};
+use crate::machine::record::{Clocks, NESTING, Record, Records, STEP};
+use crate::machine::{Arith, Clock, Machine, Word};
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::*;
+
+/// Which of a record's words says when its section began.
+pub trait Flavour: Send + Sync + 'static {
+    /// That word.
+    fn word<M: Machine>(record: &Record<M>) -> &M::U64;
+}
+
+/// Looks at a thread that is in the way, before the leader offers its processor.
+const LOOKS: u32 = 64;
+/// Offers before the leader sleeps, and in a hurry.
+const OFFERS: u32 = 4;
+const HURRIED_OFFERS: u32 = 1000;
+/// How long it sleeps, at first and at most, in nanoseconds. In a hurry it stays with the first.
+const NAP: u64 = 20_000;
+const LONG_NAP: u64 = 1_000_000;
+
+pub(super) struct Grace<M: Machine, F> {
+    tickets: M::U64,
+    completed: M::U64,
+    gate: Gate<M>,
+    /// The open grace period: the tickets it is for, the time, the next record to be looked at, when it
+    /// was opened, and for how long that is to be reported next. Under the gate.
+    covers: M::U64,
+    target: M::U64,
+    at: M::Ptr<Record<M>>,
+    opened: M::U64,
+    report_at: M::U64,
+    /// How long a grace period may take until it is reported.
+    pub(super) patience: M::U64,
+    /// Whether somebody is in a hurry.
+    hurry: M::U32,
+    flavour: PhantomData<F>,
+}
+
+/// Why a grace period is not over.
+enum Obstacle<M: Machine> {
+    /// This thread is in a section.
+    Reader(&'static Record<M>),
+    /// The operating system refuses the heavy fence.
+    Fence,
+}
+
+fn reached(word: u64, target: u64) -> bool {
+    word & NESTING == 0 || word & !NESTING >= target & !NESTING
+}
+
+impl<M: Records, F: Flavour> Grace<M, F> {
+    pub(super) fn new() -> Self {
+        Grace {
+            tickets: M::U64::new(0),
+            completed: M::U64::new(0),
+            gate: Gate::new(),
+            covers: M::U64::new(0),
+            target: M::U64::new(0),
+            at: M::Ptr::new(null_mut()),
+            opened: M::U64::new(0),
+            report_at: M::U64::new(0),
+            patience: M::U64::new(super::STALL_NANOS),
+            hurry: M::U32::new(0),
+            flavour: PhantomData,
+        }
+    }
+
+    /// A ticket, which is due when everybody has left the section that they may be in now.
+    pub(super) fn start(&self) -> u64 {
+        // (A) what the caller has removed happens before the opening that sees this ticket.
+        self.tickets.fetch_add(1, AcqRel) + 1
+    }
+
+    pub(super) fn is_over(&self, ticket: u64) -> bool {
+        // (D) pairs with the end of the grace period.
+        self.completed.load(Acquire) >= ticket
+    }
+
+    /// Whether the ticket is due; does for it what can be done without waiting.
+    pub(super) fn poll(&self, ticket: u64) -> bool {
+        if !self.is_over(ticket)
+            && let Some(_leading) = self.gate.try_lock()
+        {
+            // Twice: the one that is open may have begun before the ticket.
+            let _ = self.advance().and_then(|()| self.advance());
+        }
+        self.is_over(ticket)
+    }
+
+    /// Returns when the ticket is due. The caller is in no section.
+    pub(super) fn wait(&self, ticket: u64, pace: Pace) {
+        while !self.is_over(ticket) {
+            if pace == Pace::Expedited {
+                self.hurry.store(1, Relaxed);
+            }
+            match self.gate.try_lock() {
+                Some(_leading) if self.is_over(ticket) => return,
+                Some(_leading) => self.lead(),
+                None => self.gate.wait(),
+            }
+        }
+    }
+
+    /// Takes one grace period to its end.
+    fn lead(&self) {
+        let (mut offers, mut nap) = (0, NAP);
+        while let Err(obstacle) = self.advance() {
+            let word = match obstacle {
+                Obstacle::Reader(record) => F::word(record),
+                Obstacle::Fence => &self.target,
+            };
+            let target = self.target.load(Relaxed);
+            let hurry = self.hurry.load(Relaxed) != 0;
+            if M::spin_for(word, Relaxed, LOOKS, |word| reached(word, target)).is_some() {
+                continue;
+            }
+            offers += 1;
+            if offers <= M::patience(if hurry { HURRIED_OFFERS } else { OFFERS }) {
+                M::yield_now();
+            } else {
+                M::doze(nap);
+                nap = if hurry { NAP } else { (nap * 2).min(LONG_NAP) };
+            }
+        }
+        self.hurry.store(0, Relaxed);
+    }
+
+    /// Opens a grace period if none is, and takes it as far as it gets. `Ok`: it has ended, or nobody
+    /// waits for one. Under the gate.
+    fn advance(&self) -> Result<(), Obstacle<M>> {
+        if self.target.load(Relaxed) == 0 {
+            // (A) pairs with `start`.
+            let covers = self.tickets.load(Acquire);
+            if covers == self.completed.load(Relaxed) {
+                return Ok(());
+            }
+            // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
+            let target = M::clocks().grace.fetch_add(STEP, AcqRel) + STEP;
+            // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
+            if !M::heavy_fence() {
+                return Err(Obstacle::Fence);
+            }
+            let now = M::now(Clock::Monotonic);
+            self.opened.store(now, Relaxed);
+            self.report_at.store(now.saturating_add(self.patience.load(Relaxed)), Relaxed);
+            self.at.store(M::records().map_or(null_mut(), Record::as_ptr), Relaxed);
+            self.covers.store(covers, Relaxed);
+            self.target.store(target, Relaxed);
+        }
+        let target = self.target.load(Relaxed);
+        // SAFETY: records are never unmapped.
+        let rest = unsafe { self.at.load(Relaxed).as_ref() };
+        for record in rest.into_iter().flat_map(Record::all) {
+            // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
+            if !reached(F::word(record).load(Acquire), target) {
+                self.at.store(record.as_ptr(), Relaxed);
+                self.report();
+                return Err(Obstacle::Reader(record));
+            }
+        }
+        // (D) the sections of all happen before what is done with a ticket that is due.
+        self.completed.store(self.covers.load(Relaxed), Release);
+        self.target.store(0, Relaxed);
+        Ok(())
+    }
+
+    /// Which thread holds up the grace period that is open, if it is still in the way.
+    pub(super) fn stall(&self) -> Option<Stall> {
+        let target = self.target.load(Relaxed);
+        // SAFETY: records are never unmapped.
+        let record = unsafe { self.at.load(Relaxed).as_ref() }?;
+        if target == 0 || reached(F::word(record).load(Relaxed), target) {
+            return None;
+        }
+        let nanos = M::now(Clock::Monotonic).saturating_sub(self.opened.load(Relaxed));
+        Some(Stall { thread: record.thread.load(Relaxed), nanos })
+    }
+
+    /// Reports a grace period that takes too long, and again each time after that time.
+    fn report(&self) {
+        if M::now(Clock::Monotonic) >= self.report_at.load(Relaxed)
+            && let Some(stall) = self.stall()
+        {
+            let next = M::now(Clock::Monotonic).saturating_add(self.patience.load(Relaxed));
+            self.report_at.store(next, Relaxed);
+            M::report_stall(stall);
+        }
+    }
+}
+
+/// The outermost section of a thread begins, or one that is nested.
+#[inline(always)]
+pub(super) fn enter<M: Records>(word: &M::U64, clocks: &Clocks<M>) {
+    let now = word.load(Relaxed);
+    if now & NESTING != 0 {
+        return nest::<M>(word, now);
+    }
+    // (B) pairs with the advance of time. (E) an earlier section happens before who sees this one.
+    word.store(clocks.grace.load(Acquire), Release);
+    // (C) pairs with the heavy fence.
+    M::light_fence();
+}
+
+/// A nested section begins.
+#[inline]
+fn nest<M: Machine>(word: &M::U64, now: u64) {
+    assert!(now & NESTING < NESTING, "65535 nested sections: guards are leaked");
+    word.store(now + 1, Relaxed);
+}
+
+/// The innermost section ends.
+#[inline(always)]
+pub(super) fn exit<M: Machine>(word: &M::U64) {
+    // (E) the section happens before the end of the grace period that sees this.
+    word.store(word.load(Relaxed) - 1, Release);
+}

@@ -1,0 +1,105 @@
+//! What an object carries so that retiring it allocates nothing.
+
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::ptr::null_mut;
+
+/// The room inside of an object for what happens to it once it is retired: 24 bytes, which nobody looks
+/// at before.
+#[derive(Debug)]
+pub struct Header {
+    /// The object that was retired before this one.
+    next: Cell<*mut Header>,
+    /// How to reclaim it; `None` until it is retired.
+    reclaim: Cell<Option<unsafe fn(*mut Header)>>,
+    bytes: Cell<usize>,
+}
+
+// SAFETY: the cells are used by who has the object retired, and then by who reclaims it; the list
+// through which it gets from one to the other orders that.
+unsafe impl Sync for Header {}
+// SAFETY: as above.
+unsafe impl Send for Header {}
+
+impl Header {
+    /// The header of an object that is in use.
+    pub const fn new() -> Self {
+        Header { next: Cell::new(null_mut()), reclaim: Cell::new(None), bytes: Cell::new(0) }
+    }
+
+    /// Whether the object has been retired.
+    pub fn is_retired(&self) -> bool {
+        self.reclaim.get().is_some()
+    }
+
+    pub(super) fn next(&self) -> *mut Header {
+        self.next.get()
+    }
+
+    pub(super) fn set_next(&self, next: *mut Header) {
+        self.next.set(next);
+    }
+
+    /// Bytes of the whole object, which begins with this header.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An object that can be retired. By default it came from [`Box::into_raw`], and is dropped.
+///
+/// It is `Send`, because any thread may be the one that reclaims it.
+///
+/// # Safety
+///
+/// The type is `repr(C)` and its first field is a [`Header`].
+pub unsafe trait Retire: Send + Sized + 'static {
+    /// Ends the object's life.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the object any more, and this is called once.
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: it came from a box, says the implementation, and nobody uses it, says the caller.
+        drop(unsafe { Box::from_raw(this) });
+    }
+}
+
+/// Writes into the object's header what there is to be known about it.
+///
+/// # Safety
+///
+/// As [`Reclaim::retire`](super::Reclaim::retire).
+pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
+    let header: *mut Header = object.cast();
+    // SAFETY: the header is the first field of a live object.
+    let this = unsafe { &*header };
+    debug_assert!(!this.is_retired(), "an object was retired twice");
+    this.reclaim.set(Some(reclaim::<T>));
+    this.bytes.set(size_of::<T>());
+    header
+}
+
+unsafe fn reclaim<T: Retire>(header: *mut Header) {
+    // SAFETY: `prepare` made the pair of function and object; the rest is the caller's.
+    unsafe { T::reclaim(header.cast()) };
+}
+
+/// Reclaims a retired object.
+///
+/// # Safety
+///
+/// Nobody uses it any more, and this is called once.
+pub(super) unsafe fn finish(header: *mut Header) {
+    // SAFETY: the object is alive until the call below.
+    let reclaim = unsafe { (*header).reclaim.get() };
+    let reclaim = reclaim.expect("only retired objects are in lists");
+    // SAFETY: forwarded from the caller.
+    unsafe { reclaim(header) };
+}

@@ -1,0 +1,252 @@
+//! Reclamation: when may what was removed from a shared structure be freed, if readers take no locks?
+//!
+//! Readers read inside of *sections*; who removes an object *retires* it instead of freeing it, and it is
+//! reclaimed when no reader can have it any more. One strategy, one file:
+//!
+//! | | readers pay | garbage is bounded by |
+//! |---|---|---|
+//! | [`rcu`] | a few plain instructions per section | back-pressure, outside of sections |
+//!
+//! [`Reclaim`] is what a structure is written over, so that it has every strategy:
+//!
+//! ```
+//! use latchwork::machine::{Machine, Native, Word};
+//! use latchwork::reclaim::{Guard, Header, Reader, Reclaim, Retire, rcu::RcuDomain};
+//! use std::ptr::null_mut;
+//! use std::sync::atomic::Ordering::AcqRel;
+//!
+//! #[repr(C)]
+//! struct Route {
+//!     header: Header,
+//!     gateway: u32,
+//! }
+//! // SAFETY: `repr(C)`, and the header comes first.
+//! unsafe impl Retire for Route {}
+//!
+//! struct Table<D: Reclaim> {
+//!     domain: D,
+//!     route: <D::Machine as Machine>::Ptr<Route>,
+//! }
+//!
+//! impl<D: Reclaim> Table<D> {
+//!     fn gateway(&self, guard: &impl Guard<Machine = D::Machine>) -> Option<u32> {
+//!         let route = guard.protect(0, &self.route);
+//!         // SAFETY: protected, and retired only after it was removed.
+//!         unsafe { route.as_ref() }.map(|route| route.gateway)
+//!     }
+//!
+//!     fn replace(&self, gateway: u32) {
+//!         let new = Box::into_raw(Box::new(Route { header: Header::new(), gateway }));
+//!         let old = self.route.swap(new, AcqRel);
+//!         if !old.is_null() {
+//!             // SAFETY: removed above, by nobody else.
+//!             unsafe { self.domain.retire(old) };
+//!         }
+//!     }
+//! }
+//!
+//! let table = Table { domain: RcuDomain::<Native>::new_in(), route: Word::new(null_mut()) };
+//! table.replace(7);
+//! table.replace(8);
+//! assert_eq!(table.gateway(&table.domain.reader().enter()), Some(8));
+//! table.domain.barrier();
+//! assert_eq!(table.domain.garbage().objects, 0);
+//! # let last = table.route.load(std::sync::atomic::Ordering::Acquire);
+//! # drop(unsafe { Box::from_raw(last) });
+//! ```
+//!
+//! Threads need not be registered: a thread gets its [`Record`](crate::machine::Record) when it first
+//! reads, and gives it back when it exits. After a fork, the child has one thread, which reads what it
+//! read before.
+//!
+//! This part of the library uses `alloc`, for the objects that are retired: they are boxes unless they
+//! say otherwise ([`Retire::reclaim`]). Retiring itself allocates nothing.
+
+use crate::machine::Machine;
+pub use crate::machine::record::Records;
+
+mod backlog;
+pub mod domain;
+mod gate;
+pub mod grace;
+mod header;
+pub mod rcu;
+
+#[cfg(test)]
+mod tests;
+
+pub use domain::Cookie;
+pub use header::{Header, Retire};
+
+/// A strategy: a domain of objects that are retired together.
+///
+/// A structure holds a domain or refers to one; a thread that uses it makes a [`Reader`] (once), and reads
+/// while it has a [`Guard`] (one per operation).
+pub trait Reclaim: Send + Sync + Sized + 'static {
+    /// The machine it runs on.
+    type Machine: Records;
+    /// See [`reader`](Reclaim::reader).
+    type Reader<'d>: Reader<Machine = Self::Machine>
+    where
+        Self: 'd;
+    /// Its description.
+    const INFO: Info;
+
+    /// A domain without garbage, on any machine.
+    fn new_in() -> Self;
+
+    /// The calling thread, as one that reads.
+    fn reader(&self) -> Self::Reader<'_>;
+
+    /// Reclaims an object when nobody uses it any more, in whatever thread. Now and then this takes the
+    /// reclamation a step on; outside of sections it waits while there is more garbage than the
+    /// [`Limit`].
+    ///
+    /// # Safety
+    ///
+    /// - The object has been removed: a section that begins now does not find it, and one that has
+    ///   found it has protected it ([`Guard::protect`]) with a guard of a domain of this type.
+    /// - It is retired once, and nobody writes to its [`Header`].
+    unsafe fn retire<T: Retire>(&self, object: *mut T);
+
+    /// Waits while there is more garbage than the limit: for threads that retire only inside of sections.
+    /// To be called outside.
+    fn throttle(&self) {}
+
+    /// How much garbage there may be before who retires has to wait. Strategies with a bound of their own
+    /// do not need it.
+    fn set_limit(&self, limit: Limit) {
+        let _ = limit;
+    }
+
+    /// Reclaims what can be reclaimed without waiting.
+    fn collect(&self);
+
+    /// Waits until every section that runs now is over.
+    ///
+    /// # Panics
+    ///
+    /// Inside of a section of the caller's own, where it would wait for ever.
+    fn synchronize(&self);
+
+    /// Waits until everything that was retired before is reclaimed.
+    ///
+    /// # Panics
+    ///
+    /// As [`synchronize`](Reclaim::synchronize); and in the destructor of a retired object.
+    fn barrier(&self);
+
+    /// How much garbage there is.
+    fn garbage(&self) -> Garbage;
+}
+
+/// A thread that reads. It stays in its thread.
+pub trait Reader {
+    /// The machine it runs on.
+    type Machine: Machine;
+    /// A section.
+    type Guard<'r>: Guard<Machine = Self::Machine>
+    where
+        Self: 'r;
+
+    /// Begins a section, which ends when the guard is dropped. Sections nest.
+    fn enter(&self) -> Self::Guard<'_>;
+
+    /// Says that this thread has nothing of what it has read; that is what quiescent-state-based
+    /// strategies wait for, and nothing to the others. There must be no guard.
+    #[inline(always)]
+    fn quiescent(&mut self) {}
+
+    /// Does something that may take long, during which nobody waits for this thread.
+    #[inline(always)]
+    fn offline<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
+}
+
+/// A section.
+///
+/// # Safety
+///
+/// What [`protect`](Guard::protect) returns is not reclaimed while it is protected.
+pub unsafe trait Guard {
+    /// The machine it runs on.
+    type Machine: Machine;
+
+    /// Reads a pointer to an object that may be retired meanwhile; it is not reclaimed until the guard is
+    /// dropped, or until `slot` protects another (for hazard pointers, which have [`SLOTS`] per guard; the
+    /// others protect everything that is read in the section). Ordering: acquire.
+    ///
+    /// The pointer may carry marks in its low bits, or point into the middle of the object. It must be
+    /// read from where the object is still linked when it is read: a structure with marks looks at those
+    /// of the object that the word belongs to.
+    fn protect<T: Send + Sync + 'static>(
+        &self,
+        slot: usize,
+        from: &<Self::Machine as Machine>::Ptr<T>,
+    ) -> *mut T;
+}
+
+/// Objects that one guard can protect at the same time under every strategy.
+pub const SLOTS: usize = 4;
+
+/// What `latchwork` and the docs say about a strategy.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The name that a user types.
+    pub name: &'static str,
+    /// One line: what it is.
+    pub summary: &'static str,
+    /// What the garbage is bounded by.
+    pub bound: &'static str,
+    /// Paper and section.
+    pub source: &'static str,
+}
+
+/// Objects that were retired and are not reclaimed yet.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Garbage {
+    /// How many.
+    pub objects: u64,
+    /// How large they are, each rounded up to 16 bytes; without what they own.
+    pub bytes: u64,
+    /// For how long the oldest has been waiting (at least; of those that came in together, the first's).
+    pub oldest_nanos: u64,
+}
+
+/// How much garbage there may be before who retires has to wait.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Objects.
+    pub objects: u64,
+    /// Bytes, as [`Garbage::bytes`] counts them.
+    pub bytes: u64,
+}
+
+impl Default for Limit {
+    /// 100 000 objects, 64 MiB.
+    fn default() -> Self {
+        Limit { objects: 100_000, bytes: 64 << 20 }
+    }
+}
+
+/// After how long a grace period is reported that does not end.
+const STALL_NANOS: u64 = 10_000_000_000;
+
+/// How a grace period is waited for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Asleep, after a few looks: the leader naps for up to a millisecond between two looks.
+    Normal,
+    /// Awake, mostly.
+    Expedited,
+}
+
+/// A grace period that does not end.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The thread that is in the way: the number by which the operating system knows it.
+    pub thread: u32,
+    /// For how long the grace period has been open.
+    pub nanos: u64,
+}
