@@ -26,6 +26,7 @@ extern crate std;
 
 pub mod condvar;
 pub mod machine;
+pub mod map;
 pub mod mutex;
 pub mod reclaim;
 pub mod registry;

@@ -1,0 +1,194 @@
+//! The elements of the chains, and the pool that they come from.
+//!
+//! All nodes of a table are made with it and freed with it, so a node that is reclaimed too early is no
+//! undefined behaviour here but an observation: its key is turned into one of another bucket while it is
+//! free, and whoever meets a node of another bucket in a chain says so ([`Reclaimed`]). It also keeps the
+//! C library's allocator out of what is compared.
+
+use super::array::Array;
+use crate::ShflMutex;
+use crate::machine::{Machine, Word};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
+
+/// An element, alone in its cache line: as large tables have it, where each is a miss of its own.
+#[repr(C, align(64))]
+pub struct Node<M: Machine> {
+    /// The next of the chain. A strategy may use the lowest bit for itself.
+    pub next: M::Ptr<Node<M>>,
+    /// Its key.
+    pub key: M::U64,
+    /// Its value.
+    pub value: M::U64,
+    /// The pool that it came from, so that whoever reclaims it needs nothing else.
+    pool: *const Pool<M>,
+    /// The list of free nodes that it goes back to.
+    list: AtomicUsize,
+}
+
+// SAFETY: all that threads change are words; the pool's address is only used while the pool is there.
+unsafe impl<M: Machine> Send for Node<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Sync for Node<M> {}
+
+/// A node that is free, or was reused, has been met in a chain: the strategy reclaims too early.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reclaimed;
+
+impl fmt::Display for Reclaimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a reader met an element of another chain: it was reclaimed while somebody read it")
+    }
+}
+
+impl core::error::Error for Reclaimed {}
+
+/// Lists of free nodes.
+const LISTS: usize = 32;
+
+/// A list of free nodes; which thread uses which is its own choice.
+#[repr(align(128))]
+struct Free<M: Machine>(ShflMutex<Vec<*mut Node<M>>>);
+
+// SAFETY: the pointers are to nodes of the pool, which any thread may have.
+unsafe impl<M: Machine> Sync for Free<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Send for Free<M> {}
+
+/// All nodes of a table.
+///
+/// Taking and giving back costs no simulated time: what an allocator costs is no part of the comparison.
+pub struct Pool<M: Machine> {
+    nodes: Array<Node<M>>,
+    free: [Free<M>; LISTS],
+}
+
+impl<M: Machine> Pool<M> {
+    /// `count` free nodes. Boxed, because they know its address.
+    pub fn new(count: usize) -> alloc::boxed::Box<Self> {
+        let node = |_| Node {
+            next: Word::new(null_mut()),
+            key: Word::new(0),
+            value: Word::new(0),
+            pool: core::ptr::null(),
+            list: AtomicUsize::new(0),
+        };
+        let free = core::array::from_fn(|_| Free(ShflMutex::new(Vec::new())));
+        let mut pool = alloc::boxed::Box::new(Pool { nodes: Array::new(count, node), free });
+        let address: *const Self = &raw const *pool;
+        for at in 0..count {
+            let node = pool.nodes.pointer(at);
+            // SAFETY: nobody else has the node yet.
+            unsafe { (*node).pool = address };
+        }
+        // The last first, so that nodes are taken in the order of their addresses.
+        *pool.free[0].0.get_mut() = (0..count).rev().map(|at| pool.nodes.pointer(at)).collect();
+        pool
+    }
+
+    /// A node with this key and value, from list `list` if it has one. `None`: all are in use, or wait to
+    /// be reclaimed.
+    pub fn take(&self, list: usize, key: u64, value: u64) -> Option<*mut Node<M>> {
+        let own = list % LISTS;
+        let node = (0..LISTS).find_map(|other| self.free[(own + other) % LISTS].0.lock().pop())?;
+        // SAFETY: it was free, so it is ours; the pool keeps it valid.
+        let fields = unsafe { &*node };
+        fields.list.store(own, Relaxed);
+        fields.key.store(key, Relaxed);
+        fields.value.store(value, Relaxed);
+        Some(node)
+    }
+
+    /// How many are free.
+    pub fn free(&self) -> usize {
+        self.free.iter().map(|list| list.0.lock().len()).sum()
+    }
+
+    /// How many there are.
+    pub fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+/// Makes a node free.
+///
+/// # Safety
+///
+/// It came from [`Pool::take`] of a pool that is still there, is in no chain, and nobody else gives it back.
+pub unsafe fn give_back<M: Machine>(node: *mut Node<M>) {
+    // SAFETY: the caller's promise.
+    let (fields, pool) = unsafe { (&*node, &*(*node).pool) };
+    // Its bits differ from those of any key of its bucket.
+    fields.key.store(!fields.key.load(Relaxed), Relaxed);
+    pool.free[fields.list.load(Relaxed)].0.lock().push(node);
+}
+
+/// Where a search ended: the link that led to the node, and the node, null if the key is not there.
+pub type Place<'a, M> = (&'a <M as Machine>::Ptr<Node<M>>, *mut Node<M>);
+
+/// Follows a chain from its head to `key`. For chains whose links carry no marks and whose nodes are not
+/// reclaimed meanwhile; `link` is the ordering with which links are read, `mask` that of the buckets.
+#[inline(always)]
+pub fn search<'a, M: Machine>(
+    head: &'a M::Ptr<Node<M>>,
+    key: u64,
+    mask: u64,
+    link: Ordering,
+) -> Result<Place<'a, M>, Reclaimed> {
+    let mut at = head;
+    loop {
+        let node = at.load(link);
+        // SAFETY: a link leads to a node of the pool, which is freed with the table.
+        let Some(fields) = (unsafe { node.as_ref() }) else { return Ok((at, node)) };
+        let found = fields.key.load(Relaxed);
+        if found == key {
+            return Ok((at, node));
+        }
+        if (found ^ key) & mask != 0 {
+            return Err(Reclaimed);
+        }
+        at = &fields.next;
+    }
+}
+
+/// Calls `each` with every key and value of these chains, which nobody else uses. Marked links are followed.
+pub fn each<'a, M: Machine>(
+    heads: impl Iterator<Item = &'a M::Ptr<Node<M>>>,
+    each: &mut impl FnMut(u64, u64),
+) {
+    for head in heads {
+        let mut at = head;
+        // SAFETY: a link leads to a node of the pool, which is freed with the table.
+        while let Some(node) = unsafe { at.load(Relaxed).map_addr(|address| address & !1).as_ref() } {
+            at = &node.next;
+            if at.load(Relaxed).addr() & 1 == 0 {
+                each(node.key.load(Relaxed), node.value.load(Relaxed));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+
+    #[test]
+    fn a_node_goes_back_to_the_list_it_was_taken_for_and_is_of_no_bucket_meanwhile() {
+        let pool = Pool::<Native>::new(3);
+        assert_eq!((pool.capacity(), pool.free()), (3, 3));
+        let nodes: Vec<_> = (0..3).map(|key| pool.take(5, key, 10 + key).unwrap()).collect();
+        assert!(pool.take(5, 9, 9).is_none());
+        for (key, node) in nodes.iter().enumerate() {
+            // SAFETY: taken above, in no chain, given back once.
+            unsafe {
+                assert_eq!((**node).value.load(Relaxed), 10 + key as u64);
+                give_back(*node);
+                assert_eq!((**node).key.load(Relaxed), !(key as u64));
+            }
+        }
+        assert_eq!(pool.free[5].0.lock().len(), 3);
+    }
+}
