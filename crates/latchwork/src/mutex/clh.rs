@@ -14,7 +14,7 @@
 //! Fairness: FIFO.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -45,6 +45,12 @@ impl ConstNew for RawClh<Native> {
     const NEW: Self = Self::new();
 }
 
+fn fresh_node<M: Machine>() -> &'static QNode<M> {
+    let node = M::acquire_node();
+    node.status.store(PENDING, Relaxed);
+    node
+}
+
 // SAFETY: the queue orders all acquisitions; each waits for its predecessor's RELEASED (B), or
 // found the queue empty (A).
 unsafe impl<M: Machine> RawMutex for RawClh<M> {
@@ -67,8 +73,7 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
 
     #[inline]
     fn lock(&self) -> Self::Token {
-        let node = M::acquire_node();
-        node.status.store(PENDING, Relaxed);
+        let node = fresh_node::<M>();
         // Acquire: (A) pairs with the exchange in `unlock`, and with (C) of the predecessor;
         // release: (C) our successor finds our node pending.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
@@ -85,20 +90,8 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        if !self.tail.load(Relaxed).is_null() {
-            return None;
-        }
-        let node = M::acquire_node();
-        node.status.store(PENDING, Relaxed);
         // (A), (C) as in `lock`.
-        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
-            Ok(_) => Some(NonNull::from(node)),
-            Err(_) => {
-                // SAFETY: taken above and never published.
-                unsafe { M::release_node(node) };
-                None
-            }
-        }
+        queue::attempt(&self.tail, fresh_node::<M>)
     }
 
     #[inline]

@@ -17,7 +17,7 @@
 //! masters of the next batch, and by a cluster number that the node has been reused meanwhile; neither
 //! works for nodes from a pool that all locks share.
 
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -122,19 +122,8 @@ unsafe impl<M: Machine> RawMutex for RawHclh<M> {
     }
 
     fn try_lock(&self) -> Option<Self::Token> {
-        if !self.global.0.load(Relaxed).is_null() {
-            return None;
-        }
-        let node = fresh_node::<M>();
         // (A), (C) as in `lock`.
-        match self.global.0.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
-            Ok(_) => Some(NonNull::from(node)),
-            Err(_) => {
-                // SAFETY: taken above and never published.
-                unsafe { M::release_node(node) };
-                None
-            }
-        }
+        queue::attempt(&self.global.0, fresh_node::<M>)
     }
 
     unsafe fn unlock(&self, token: Self::Token) {

@@ -21,7 +21,7 @@
 //! bound then.
 
 use super::mcs_park::{await_grant, fresh_node, grant};
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -178,19 +178,8 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        if !self.tail.load(Relaxed).is_null() {
-            return None;
-        }
-        let node = fresh_node::<M>();
         // (A), (C) as in `lock`.
-        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
-            Ok(_) => Some(NonNull::from(node)),
-            Err(_) => {
-                // SAFETY: taken above and never published.
-                unsafe { M::release_node(node) };
-                None
-            }
-        }
+        queue::attempt(&self.tail, fresh_node::<M>)
     }
 
     #[inline]

@@ -19,7 +19,7 @@
 //!   an uncontended acquisition, and the lock's line stays with the arrivals.
 //! - A timed acquisition polls outside the queue, so no node is left in it.
 
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, queue};
 use crate::machine::{Clock, Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -61,6 +61,13 @@ impl ConstNew for RawMcsTp<Native> {
 /// Now, in microseconds (of 1024 ns); it wraps after 73 minutes, and is compared by difference.
 fn micros<M: Machine>() -> u32 {
     (M::now(Clock::Monotonic) >> 10) as u32
+}
+
+/// A node that waits behind nobody, with nobody behind it.
+fn fresh_node<M: Machine>() -> &'static QNode<M> {
+    let node = M::acquire_node();
+    node.next.store(null_mut(), Relaxed);
+    node
 }
 
 /// The waiter behind `node`, which is not the last.
@@ -149,27 +156,15 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
 
     #[inline]
     fn lock(&self) -> Self::Token {
-        let node = M::acquire_node();
+        let node = fresh_node::<M>();
         while !self.queue(node) {}
         NonNull::from(node)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        if !self.tail.load(Relaxed).is_null() {
-            return None;
-        }
-        let node = M::acquire_node();
-        node.next.store(null_mut(), Relaxed);
         // (A), (C) as in `queue`.
-        match self.tail.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
-            Ok(_) => Some(NonNull::from(node)),
-            Err(_) => {
-                // SAFETY: taken above and never published.
-                unsafe { M::release_node(node) };
-                None
-            }
-        }
+        queue::attempt(&self.tail, fresh_node::<M>)
     }
 
     #[inline]

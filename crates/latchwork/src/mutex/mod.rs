@@ -31,6 +31,7 @@ pub mod twa;
 mod api;
 pub(crate) mod backoff;
 mod osq;
+mod queue;
 pub mod shuffle;
 
 pub use api::{Api, Held, deadline};

@@ -19,7 +19,7 @@
 //! Where it differs from the paper: successor and end of segment are kept in the holder's node, not on
 //! its stack, so that one word is the token; the node is the acquisition's, not the thread's.
 
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -116,19 +116,8 @@ unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        if !self.arrivals.load(Relaxed).is_null() {
-            return None;
-        }
-        let node = fresh_node::<M>();
         // (A), (C) as in `lock`.
-        match self.arrivals.compare_exchange(null_mut(), node.as_ptr(), AcqRel, Relaxed) {
-            Ok(_) => Some(NonNull::from(node)),
-            Err(_) => {
-                // SAFETY: taken above and never published.
-                unsafe { M::release_node(node) };
-                None
-            }
-        }
+        queue::attempt(&self.arrivals, fresh_node::<M>)
     }
 
     #[inline]
