@@ -5,6 +5,7 @@ use crate::lines::Kind;
 use crate::simulation::{access, await_tears, current, inside, spin};
 use crate::words::{Ptr, U8, U32, U64, Usize};
 use crate::{futex, resources};
+use latchwork::machine::record::{Clocks, Record, Records};
 use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -202,6 +203,23 @@ unsafe impl Machine for Sim {
 
     fn waiting_array() -> &'static [QNode<Self>] {
         resources::waiting_array()
+    }
+}
+
+// SAFETY: a record is that of one simulated thread, or of the OS thread outside of simulations, and is
+// linked before it is given out; the clocks are the OS thread's, on which all simulated ones run.
+unsafe impl Records for Sim {
+    /// Finding it costs nothing: a thread-local.
+    fn record() -> &'static Record<Self> {
+        resources::record(current().map_or(0, |_| thread() + 1))
+    }
+
+    fn records() -> Option<&'static Record<Self>> {
+        resources::records()
+    }
+
+    fn clocks() -> &'static Clocks<Self> {
+        resources::clocks()
     }
 }
 

@@ -1,10 +1,11 @@
 //! What outlives a simulation and is used again by the next one: stacks, queue nodes, the table and the
-//! rows of visible readers, and the waiting array. It belongs to an OS thread, and passes on to another one
+//! rows of visible readers, the records and clocks of reclamation, and the waiting array. It belongs to an OS thread, and passes on to another one
 //! when that ends.
 
 use crate::machine::Sim;
 use crate::words::Usize;
 use corosensei::stack::DefaultStack;
+use latchwork::machine::record::{Clocks, Record};
 use latchwork::machine::{QNode, ReaderRow, Word};
 use std::cell::RefCell;
 use std::ptr::null_mut;
@@ -41,6 +42,11 @@ struct Resources {
     rows: Vec<&'static [ReaderRow<Sim>]>,
     linked: Vec<bool>,
     newest: Option<&'static ReaderRow<Sim>>,
+    /// The same for records. The first is that of the OS thread itself, outside of simulations.
+    records: Vec<&'static [Record<Sim>]>,
+    recorded: Vec<bool>,
+    newest_record: Option<&'static Record<Sim>>,
+    clocks: &'static Clocks<Sim>,
     /// Made when it is first used.
     waiting: Option<&'static [QNode<Sim>]>,
 }
@@ -68,9 +74,22 @@ impl Resources {
                 rows: Vec::new(),
                 linked: Vec::new(),
                 newest: None,
+                records: Vec::new(),
+                recorded: Vec::new(),
+                newest_record: None,
+                clocks: Box::leak(Box::new(Clocks::new())),
                 waiting: None,
             }
         })))
+    }
+}
+
+impl Resources {
+    /// Nobody reads anything. Clocks go on: they only grow.
+    fn forget_records(&mut self) {
+        self.records.iter().flat_map(|block| block.iter()).for_each(Record::reset);
+        self.recorded.clear();
+        self.newest_record = None;
     }
 }
 
@@ -104,6 +123,7 @@ pub(crate) fn begin() {
         }
         r.linked.clear();
         r.newest = None;
+        r.forget_records();
         for node in r.waiting.into_iter().flatten() {
             node.next.store(null_mut(), Relaxed);
             node.status.store(0, Relaxed);
@@ -119,6 +139,8 @@ pub(crate) fn end() {
         for list in &mut r.own {
             r.free.append(list);
         }
+        // Who drops what was used in there must not wait for threads that are gone.
+        r.forget_records();
     });
 }
 
@@ -166,6 +188,44 @@ pub(crate) fn reader_row(thread: usize) -> &'static ReaderRow<Sim> {
 /// The row that was linked last.
 pub(crate) fn reader_rows() -> Option<&'static ReaderRow<Sim>> {
     with(|r| r.newest)
+}
+
+/// The record of the simulated thread `thread - 1`, or, if that is 0, of those outside; linked when it
+/// is first asked for.
+pub(crate) fn record(thread: usize) -> &'static Record<Sim> {
+    let (record, mut linked) = with(|r| {
+        while r.records.len() <= thread / ROWS {
+            let block: Vec<_> = (0..ROWS).map(|_| Record::new()).collect();
+            r.records.push(Vec::leak(block));
+        }
+        if r.recorded.len() <= thread {
+            r.recorded.resize(thread + 1, false);
+        }
+        (&r.records[thread / ROWS][thread % ROWS], r.recorded[thread])
+    });
+    while !linked {
+        let newest = records();
+        // As with rows.
+        record.next.store(newest.map_or(null_mut(), Record::as_ptr), Relaxed);
+        linked = with(|r| {
+            let free = r.newest_record.map(Record::as_ptr) == newest.map(Record::as_ptr);
+            if free {
+                r.newest_record = Some(record);
+                r.recorded[thread] = true;
+            }
+            free
+        });
+    }
+    record
+}
+
+/// The record that was linked last.
+pub(crate) fn records() -> Option<&'static Record<Sim>> {
+    with(|r| r.newest_record)
+}
+
+pub(crate) fn clocks() -> &'static Clocks<Sim> {
+    with(|r| r.clocks)
 }
 
 pub(crate) fn waiting_array() -> &'static [QNode<Sim>] {

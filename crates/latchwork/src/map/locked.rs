@@ -5,7 +5,7 @@
 //! [`RawPerCpu`](crate::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
 //! ([`Ideal`]).
 //!
-//! An operation holds the lock of its bucket, which is that of the whole table or the bucket's own, from the
+//! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of the whole table or the bucket's own, from the
 //! head of the chain to its end. Whoever removes an element has excluded everybody who could be at it, so it
 //! is free at once.
 //!
@@ -13,7 +13,7 @@
 //! Orderings: the locks' own; links and keys need none.
 
 use super::array::Array;
-use super::node::{Node, Pool, Reclaimed, give_back, search};
+use super::node::{Node, Place, Pool, Reclaimed, give_back, search};
 use super::{Info, Shape, Table};
 use crate::machine::{Machine, Word};
 use crate::mutex::RawMutex;
@@ -191,40 +191,41 @@ unsafe impl<G: Guard> Table for Locked<G> {
     }
 
     #[inline]
-    fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
+    fn get<'t>(&'t self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.read(&bucket.guard, || {
-            let (_, node) = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
+            let Place { node, hit, .. } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
             // SAFETY: it is in the chain, and stays there while the section lasts.
-            Ok(unsafe { node.as_ref() }.map(|node| node.value.load(Relaxed)))
+            Ok(hit.then(|| unsafe { &*node }.value.load(Relaxed)))
         })
     }
 
-    fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
+    fn insert<'t>(&'t self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
-            let (_, node) = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
-            if !node.is_null() {
+            let Place { link, node: next, hit } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
+            if hit {
                 return Ok(false);
             }
             let node = self.pool.take(*list, key, value).expect("no more elements than the shape says");
             // SAFETY: it was free, so it is ours.
-            unsafe { &*node }.next.store(bucket.head.load(Relaxed), Relaxed);
-            bucket.head.store(node, Relaxed);
+            unsafe { &*node }.next.store(next, Relaxed);
+            link.store(node, Relaxed);
             Ok(true)
         })
     }
 
-    fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
+    fn remove<'t>(&'t self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
-            let (link, node) = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
-            // SAFETY: it is in the chain, and we have excluded everybody else.
-            let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(false) };
-            link.store(fields.next.load(Relaxed), Relaxed);
-            // SAFETY: it came from our pool, and has just left the chain.
-            unsafe { give_back(node) };
-            Ok(true)
+            let Place { link, node, hit } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
+            if hit {
+                // SAFETY: it is in the chain, and we have excluded everybody else.
+                link.store(unsafe { &*node }.next.load(Relaxed), Relaxed);
+                // SAFETY: it came from our pool, and has just left the chain.
+                unsafe { give_back(node) };
+            }
+            Ok(hit)
         })
     }
 

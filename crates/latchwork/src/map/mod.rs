@@ -8,20 +8,24 @@
 //! | file | tables |
 //! |---|---|
 //! | [`locked`] | one reader-writer lock (any of ours; `percpu` is the brlock), one mutex per bucket, none at all ("ideal") |
+//! | [`bucket_lock`] | updaters lock the bucket, readers nothing: RCU-L, HPBR-L, and the same over epochs |
+//! | [`michael`] | nobody locks: RCU-NBS, HPBR-NBS, and the same over epochs |
 //!
 //! They are there to be compared, and check themselves: keys are numbers, the number of elements is fixed,
 //! and a reader that meets an element after it was reclaimed says so ([`Reclaimed`]).
 
 mod array;
+pub mod bucket_lock;
+pub mod deferred;
 pub mod locked;
+pub mod michael;
 pub mod node;
+mod strategies;
 
 pub use node::Reclaimed;
+pub use strategies::{Visitor, visit};
 
 use crate::machine::Machine;
-use crate::mutex::RawMutex;
-use crate::registry;
-use crate::rwlock::RawRwLock;
 
 #[cfg(test)]
 mod tests;
@@ -77,16 +81,16 @@ pub unsafe trait Table: Send + Sync + Sized + 'static {
     fn join(&self, index: usize) -> Self::Handle<'_>;
 
     /// The value of `key`. `Err`: the strategy is broken.
-    fn get(&self, handle: &mut Self::Handle<'_>, key: u64) -> Result<Option<u64>, Reclaimed>;
+    fn get<'t>(&'t self, handle: &mut Self::Handle<'t>, key: u64) -> Result<Option<u64>, Reclaimed>;
 
     /// Inserts `key`, unless it is there (`false`).
-    fn insert(&self, handle: &mut Self::Handle<'_>, key: u64, value: u64) -> Result<bool, Reclaimed>;
+    fn insert<'t>(&'t self, handle: &mut Self::Handle<'t>, key: u64, value: u64) -> Result<bool, Reclaimed>;
 
     /// Removes `key`, unless it is not there (`false`).
-    fn remove(&self, handle: &mut Self::Handle<'_>, key: u64) -> Result<bool, Reclaimed>;
+    fn remove<'t>(&'t self, handle: &mut Self::Handle<'t>, key: u64) -> Result<bool, Reclaimed>;
 
     /// The calling thread has no reference into the table now: said between two operations.
-    fn quiescent(&self, handle: &mut Self::Handle<'_>) {
+    fn quiescent<'t>(&'t self, handle: &mut Self::Handle<'t>) {
         let _ = handle;
     }
 
@@ -97,26 +101,4 @@ pub unsafe trait Table: Send + Sync + Sized + 'static {
 
     /// Calls `each` with every key and value.
     fn each(&mut self, each: impl FnMut(u64, u64));
-}
-
-/// Called with each kind of table.
-pub trait Visitor<M: Machine> {
-    /// One of them.
-    fn table<T: Table<Machine = M>>(&mut self);
-}
-
-/// Shows every kind of table to `visitor`. Those under a lock are called as the lock is: a reader-writer
-/// lock is one for the whole table, a mutex one of many, one in each bucket.
-pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
-    struct Locks<'a, V>(&'a mut V);
-    impl<M: Machine, V: Visitor<M>> registry::Visitor<M> for Locks<'_, V> {
-        fn mutex<L: RawMutex<Machine = M>>(&mut self) {
-            self.0.table::<locked::Locked<locked::PerBucket<L>>>();
-        }
-        fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {
-            self.0.table::<locked::Locked<locked::Global<R>>>();
-        }
-    }
-    visitor.table::<locked::Locked<locked::Ideal<M>>>();
-    registry::visit(&mut Locks(visitor));
 }

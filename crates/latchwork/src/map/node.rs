@@ -8,7 +8,9 @@
 use super::array::Array;
 use crate::ShflMutex;
 use crate::machine::{Machine, Word};
+use crate::reclaim::{Header, Retire};
 use alloc::vec::Vec;
+use core::cell::UnsafeCell;
 use core::fmt;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
@@ -16,6 +18,7 @@ use core::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
 /// An element, alone in its cache line: as large tables have it, where each is a miss of its own.
 #[repr(C, align(64))]
 pub struct Node<M: Machine> {
+    header: UnsafeCell<Header>,
     /// The next of the chain. A strategy may use the lowest bit for itself.
     pub next: M::Ptr<Node<M>>,
     /// Its key.
@@ -32,6 +35,14 @@ pub struct Node<M: Machine> {
 unsafe impl<M: Machine> Send for Node<M> {}
 // SAFETY: as above.
 unsafe impl<M: Machine> Sync for Node<M> {}
+
+// SAFETY: `repr(C)`, and the first field is the header's cell, which is laid out as the header.
+unsafe impl<M: Machine> Retire for Node<M> {
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: it came from a pool, says who retires it, and nobody uses it.
+        unsafe { give_back(this) };
+    }
+}
 
 /// A node that is free, or was reused, has been met in a chain: the strategy reclaims too early.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -69,6 +80,7 @@ impl<M: Machine> Pool<M> {
     /// `count` free nodes. Boxed, because they know its address.
     pub fn new(count: usize) -> alloc::boxed::Box<Self> {
         let node = |_| Node {
+            header: UnsafeCell::new(Header::new()),
             next: Word::new(null_mut()),
             key: Word::new(0),
             value: Word::new(0),
@@ -94,7 +106,10 @@ impl<M: Machine> Pool<M> {
         let own = list % LISTS;
         let node = (0..LISTS).find_map(|other| self.free[(own + other) % LISTS].0.lock().pop())?;
         // SAFETY: it was free, so it is ours; the pool keeps it valid.
-        let fields = unsafe { &*node };
+        let fields = unsafe {
+            *(*node).header.get() = Header::new();
+            &*node
+        };
         fields.list.store(own, Relaxed);
         fields.key.store(key, Relaxed);
         fields.value.store(value, Relaxed);
@@ -125,31 +140,57 @@ pub unsafe fn give_back<M: Machine>(node: *mut Node<M>) {
     pool.free[fields.list.load(Relaxed)].0.lock().push(node);
 }
 
-/// Where a search ended: the link that led to the node, and the node, null if the key is not there.
-pub type Place<'a, M> = (&'a <M as Machine>::Ptr<Node<M>>, *mut Node<M>);
+/// Where a search ended: the link that led to `node`, the first whose key is not below the one that was
+/// looked for (or null), and whether it is that key.
+pub struct Place<'a, M: Machine> {
+    /// The link.
+    pub link: &'a M::Ptr<Node<M>>,
+    /// What it leads to.
+    pub node: *mut Node<M>,
+    /// Whether that has the key.
+    pub hit: bool,
+}
+
+/// What a node's key says about where a search is.
+pub enum Step {
+    /// Not far enough.
+    Below,
+    /// At the key, or (`false`) beyond where it would be.
+    End(bool),
+}
+
+/// Compares the key that was found with the one that is looked for: chains are sorted.
+#[inline(always)]
+pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
+    if found == key {
+        Ok(Step::End(true))
+    } else if (found ^ key) & mask != 0 {
+        Err(Reclaimed)
+    } else if found > key {
+        Ok(Step::End(false))
+    } else {
+        Ok(Step::Below)
+    }
+}
 
 /// Follows a chain from its head to `key`. For chains whose links carry no marks and whose nodes are not
-/// reclaimed meanwhile; `link` is the ordering with which links are read, `mask` that of the buckets.
+/// reclaimed meanwhile; `order` is that with which links are read, `mask` that of the buckets.
 #[inline(always)]
 pub fn search<'a, M: Machine>(
     head: &'a M::Ptr<Node<M>>,
     key: u64,
     mask: u64,
-    link: Ordering,
+    order: Ordering,
 ) -> Result<Place<'a, M>, Reclaimed> {
-    let mut at = head;
+    let mut link = head;
     loop {
-        let node = at.load(link);
+        let node = link.load(order);
         // SAFETY: a link leads to a node of the pool, which is freed with the table.
-        let Some(fields) = (unsafe { node.as_ref() }) else { return Ok((at, node)) };
-        let found = fields.key.load(Relaxed);
-        if found == key {
-            return Ok((at, node));
+        let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Place { link, node, hit: false }) };
+        if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
+            return Ok(Place { link, node, hit });
         }
-        if (found ^ key) & mask != 0 {
-            return Err(Reclaimed);
-        }
-        at = &fields.next;
+        link = &fields.next;
     }
 }
 

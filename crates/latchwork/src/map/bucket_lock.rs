@@ -1,0 +1,228 @@
+//! The table whose updaters lock the bucket, and whose readers lock nothing.
+//!
+//! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 4:
+//! RCU-L ([`Section`] readers) and HPBR-L ([`Reference`] readers, with the links marked as in Michael's list,
+//! without which a reader could step from a removed element to one that was reclaimed).
+//!
+//! Updaters of a bucket exclude each other, so they read its chain as if nobody else were there: what they
+//! meet cannot be removed, and so not be reclaimed.
+//!
+//! States of an element: free -> in a chain (A) -> removed, which its own link says to readers that protect
+//! each reference (B) -> out of the chain -> retired -> free, when the domain says so.
+//! Atomics: an update, those of the bucket's lock and of retiring; a lookup, none.
+//! Progress: readers of sections never wait or repeat; those that protect references begin again when they
+//! stand on an element that was removed.
+
+use super::deferred::{Handle, Store, is_marked, marked};
+use super::node::{Node, Place, Reclaimed, Step, search, step};
+use super::{Info, Shape, Table};
+use crate::machine::{Machine, Word};
+use crate::mutex::RawMutex;
+use crate::mutex::ttas::RawTtas;
+use crate::reclaim::{Guard, Reader, Reclaim};
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+/// How readers get from one element to the next.
+///
+/// # Safety
+///
+/// With a domain of type `D`, an element that `find` looks at has not been reclaimed.
+pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
+    /// What is said about the table.
+    const INFO: Info;
+    /// Whether the link of an element that is removed has to say so.
+    const MARKS: bool;
+    /// The value of `key`.
+    fn find(
+        guard: &impl Guard<Machine = D::Machine>,
+        head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
+        key: u64,
+        mask: u64,
+    ) -> Result<Option<u64>, Reclaimed>;
+}
+
+/// A strategy under which a section protects all that is read in it, from one link to the next.
+///
+/// # Safety
+///
+/// What the name says; hazard pointers are none.
+pub unsafe trait SectionWide: Reclaim {
+    /// What the table with a lock in each bucket is called.
+    const LOCKED: &'static str;
+    /// What the table without locks is called.
+    const LOCK_FREE: &'static str;
+}
+
+const SOURCE: &str = "McKenney, Hart and Walpole 2005, section 4";
+
+/// Readers in a section that protects whatever they meet.
+pub struct Section;
+
+// SAFETY: a section protects all that was in a chain when it began.
+unsafe impl<D: SectionWide> Readers<D> for Section {
+    const INFO: Info = Info {
+        name: D::LOCKED,
+        summary: "updaters lock the bucket; readers are in a section",
+        source: SOURCE,
+        concurrent: true,
+        blocking: true,
+    };
+    const MARKS: bool = false;
+
+    #[inline(always)]
+    fn find(
+        guard: &impl Guard<Machine = D::Machine>,
+        head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
+        key: u64,
+        mask: u64,
+    ) -> Result<Option<u64>, Reclaimed> {
+        let mut link = head;
+        loop {
+            // (A) pairs with the store in `insert`.
+            // SAFETY: the section protects it.
+            let Some(node) = (unsafe { guard.protect(0, link).as_ref() }) else { return Ok(None) };
+            if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
+                return Ok(hit.then(|| node.value.load(Relaxed)));
+            }
+            link = &node.next;
+        }
+    }
+}
+
+/// Readers that protect one reference after the other.
+pub struct Reference;
+
+// SAFETY: protecting a reference reads the link again. If it still leads there and carries no mark, the
+// element that it is in had not been removed, so neither had the one that it leads to.
+unsafe impl<D: Reclaim> Readers<D> for Reference {
+    const INFO: Info = Info {
+        name: "hpbr-l",
+        summary: "updaters lock the bucket; readers protect each element with a hazard pointer",
+        source: SOURCE,
+        concurrent: true,
+        blocking: true,
+    };
+    const MARKS: bool = true;
+
+    #[inline(always)]
+    fn find(
+        guard: &impl Guard<Machine = D::Machine>,
+        head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
+        key: u64,
+        mask: u64,
+    ) -> Result<Option<u64>, Reclaimed> {
+        'again: loop {
+            let (mut link, mut slot) = (head, 0);
+            loop {
+                // (A), (B) pair with the stores in `insert` and `remove`.
+                let node = guard.protect(slot, link);
+                if is_marked(node) {
+                    continue 'again;
+                }
+                // SAFETY: protected, see above.
+                let Some(node) = (unsafe { node.as_ref() }) else { return Ok(None) };
+                if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
+                    return Ok(hit.then(|| node.value.load(Relaxed)));
+                }
+                // The other slot still protects the element that `link` is in.
+                (link, slot) = (&node.next, slot ^ 1);
+            }
+        }
+    }
+}
+
+/// The table. See the [module documentation](self).
+pub struct BucketLocked<D: Reclaim, R> {
+    store: Store<D, RawTtas<D::Machine>>,
+    readers: PhantomData<R>,
+}
+
+impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
+    /// Runs `update` under the lock of the bucket.
+    fn update<T>(lock: &RawTtas<D::Machine>, update: impl FnOnce() -> T) -> T {
+        lock.lock();
+        let result = update();
+        // SAFETY: locked above; the token is nothing.
+        unsafe { lock.unlock(()) };
+        result
+    }
+}
+
+// SAFETY: elements are retired to the domain after they have left their chain, and readers are as
+// `Readers` promises.
+unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
+    type Machine = D::Machine;
+    type Handle<'a> = Handle<'a, D>;
+    const INFO: Info = R::INFO;
+
+    fn new(shape: &Shape) -> Self {
+        BucketLocked { store: Store::new(shape, RawTtas::new_in), readers: PhantomData }
+    }
+
+    fn join(&self, index: usize) -> Handle<'_, D> {
+        self.store.join(index)
+    }
+
+    #[inline]
+    fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+        let (bucket, mask) = self.store.bucket(key);
+        R::find(&handle.reader.enter(), &bucket.head, key, mask)
+    }
+
+    fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
+        let (bucket, mask) = self.store.bucket(key);
+        let node = self.store.take(handle, key, value);
+        Self::update(&bucket.own, || {
+            let Place { link, node: next, hit } = search::<D::Machine>(&bucket.head, key, mask, Relaxed)?;
+            if hit {
+                // SAFETY: taken above, and shown to nobody.
+                unsafe { super::node::give_back(node) };
+            } else {
+                // SAFETY: as above.
+                unsafe { &*node }.next.store(next, Relaxed);
+                // (A) pairs with the readers' loads: they see its fields.
+                link.store(node, Release);
+            }
+            Ok(!hit)
+        })
+    }
+
+    fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
+        let (bucket, mask) = self.store.bucket(key);
+        let removed = Self::update(&bucket.own, || {
+            let Place { link, node, hit } = search::<D::Machine>(&bucket.head, key, mask, Relaxed)?;
+            if !hit {
+                return Ok(None);
+            }
+            // SAFETY: it is in the chain, and only who has the lock removes.
+            let fields = unsafe { &*node };
+            let next = fields.next.load(Relaxed);
+            if R::MARKS {
+                // (B) before it leaves the chain: whoever stands on it goes nowhere from there.
+                fields.next.store(marked(next), Release);
+            }
+            link.store(next, Release);
+            Ok(Some(node))
+        })?;
+        let Some(node) = removed else { return Ok(false) };
+        let mut retired = 0;
+        // SAFETY: it has left the chain.
+        unsafe { self.store.retire(&mut retired, node) };
+        self.store.settle(handle, retired);
+        Ok(true)
+    }
+
+    #[inline]
+    fn quiescent<'t>(&'t self, handle: &mut Handle<'t, D>) {
+        handle.reader.quiescent();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.store.waiting()
+    }
+
+    fn each(&mut self, each: impl FnMut(u64, u64)) {
+        self.store.each(each);
+    }
+}

@@ -1,0 +1,129 @@
+//! What the tables with deferred reclamation share: buckets, the pool, and the domain that removed elements
+//! are retired to.
+
+use super::Shape;
+use super::array::Array;
+use super::node::{Node, Pool};
+use crate::machine::{Machine, Word};
+use crate::reclaim::{Limit, Reader, Reclaim};
+use alloc::boxed::Box;
+use core::ptr::null_mut;
+
+/// A bucket: the head of its chain, and what a strategy has beside it.
+pub struct Bucket<M: Machine, B> {
+    /// The chain.
+    pub head: M::Ptr<Node<M>>,
+    /// For the strategy.
+    pub own: B,
+}
+
+/// A table's memory.
+pub struct Store<D: Reclaim, B> {
+    /// Before the pool: dropping it reclaims what waits, into the pool.
+    pub domain: D,
+    buckets: Array<Bucket<D::Machine, B>>,
+    pool: Box<Pool<D::Machine>>,
+    waiting: usize,
+}
+
+/// A thread that uses the table.
+pub struct Handle<'a, D: Reclaim + 'a> {
+    /// As one that reads.
+    pub reader: D::Reader<'a>,
+    list: usize,
+    /// Elements that it has retired since it last looked at how many wait.
+    retired: usize,
+}
+
+impl<D: Reclaim, B> Store<D, B> {
+    /// An empty table.
+    pub fn new(shape: &Shape, own: impl Fn() -> B) -> Self {
+        assert!(shape.buckets.is_power_of_two(), "the number of buckets is a power of two");
+        let waiting = shape.waiting.max(1);
+        let limit = (waiting * shape.threads.max(1)) as u64;
+        let domain = D::new_in();
+        domain.set_limit(Limit { objects: limit, bytes: u64::MAX });
+        Store {
+            domain,
+            buckets: Array::new(shape.buckets, |_| Bucket { head: Word::new(null_mut()), own: own() }),
+            // Each thread holds one more while it inserts, and may retire as many again before it looks.
+            pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads + 1),
+            waiting,
+        }
+    }
+
+    /// The calling thread.
+    pub fn join(&self, index: usize) -> Handle<'_, D> {
+        Handle { reader: self.domain.reader(), list: index, retired: 0 }
+    }
+
+    /// The bucket of a key, and the mask of all.
+    #[inline(always)]
+    pub fn bucket(&self, key: u64) -> (&Bucket<D::Machine, B>, u64) {
+        let mask = self.buckets.len() as u64 - 1;
+        (&self.buckets[(key & mask) as usize], mask)
+    }
+
+    /// A free node. Outside of sections: it may wait until one has been reclaimed.
+    pub fn take<'s>(&'s self, handle: &mut Handle<'s, D>, key: u64, value: u64) -> *mut Node<D::Machine> {
+        loop {
+            if let Some(node) = self.pool.take(handle.list, key, value) {
+                return node;
+            }
+            handle.reader.offline(|| self.domain.barrier());
+        }
+    }
+
+    /// Retires a node.
+    ///
+    /// # Safety
+    ///
+    /// As [`Reclaim::retire`]: it has just left its chain, through the caller.
+    pub unsafe fn retire(&self, retired: &mut usize, node: *mut Node<D::Machine>) {
+        *retired += 1;
+        // SAFETY: the caller's promise; nodes of the pool are never freed before the domain is dropped.
+        unsafe { self.domain.retire(node) };
+    }
+
+    /// After an operation, outside of sections: waits if the thread has retired its share, and too many
+    /// wait.
+    #[inline]
+    pub fn settle<'s>(&'s self, handle: &mut Handle<'s, D>, retired: usize) {
+        handle.retired += retired;
+        if handle.retired >= self.waiting {
+            handle.retired = 0;
+            handle.reader.offline(|| {
+                self.domain.collect();
+                self.domain.throttle();
+            });
+        }
+    }
+
+    /// Elements that wait to be reclaimed.
+    pub fn waiting(&self) -> usize {
+        self.domain.garbage().objects as usize
+    }
+
+    /// Calls `each` with every key and value. Nobody else uses the table.
+    pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
+        super::node::each::<D::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each);
+    }
+}
+
+/// A link with the lowest bit set: the node that it is in has been removed.
+#[inline(always)]
+pub fn marked<T>(link: *mut T) -> *mut T {
+    link.map_addr(|address| address | 1)
+}
+
+/// Whether it is set.
+#[inline(always)]
+pub fn is_marked<T>(link: *mut T) -> bool {
+    link.addr() & 1 != 0
+}
+
+/// Without it.
+#[inline(always)]
+pub fn unmarked<T>(link: *mut T) -> *mut T {
+    link.map_addr(|address| address & !1)
+}

@@ -1,0 +1,45 @@
+//! Every kind of table, by name.
+
+use super::bucket_lock::{BucketLocked, Section, SectionWide};
+use super::michael::{Michael, Sections};
+use super::{Table, locked};
+use crate::machine::{Machine, Records};
+use crate::mutex::RawMutex;
+use crate::reclaim::rcu::RcuDomain;
+use crate::registry;
+use crate::rwlock::RawRwLock;
+
+// SAFETY: it says so.
+unsafe impl<M: Records> SectionWide for RcuDomain<M> {
+    const LOCKED: &'static str = "rcu-l";
+    const LOCK_FREE: &'static str = "rcu-nbs";
+}
+
+/// Called with each kind of table.
+pub trait Visitor<M: Machine> {
+    /// One of them.
+    fn table<T: Table<Machine = M>>(&mut self);
+}
+
+/// Shows every kind of table to `visitor`. Those under a lock are called as the lock is: a reader-writer
+/// lock is one for the whole table, a mutex one of many, one in each bucket.
+pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
+    struct Locks<'a, V>(&'a mut V);
+    impl<M: Records, V: Visitor<M>> registry::Visitor<M> for Locks<'_, V> {
+        fn mutex<L: RawMutex<Machine = M>>(&mut self) {
+            self.0.table::<locked::Locked<locked::PerBucket<L>>>();
+        }
+        fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {
+            self.0.table::<locked::Locked<locked::Global<R>>>();
+        }
+    }
+    visitor.table::<locked::Locked<locked::Ideal<M>>>();
+    section_wide::<M, RcuDomain<M>>(visitor);
+    registry::visit(&mut Locks(visitor));
+}
+
+/// Both tables over a strategy that protects whole sections.
+fn section_wide<M: Records, D: SectionWide<Machine = M>>(visitor: &mut impl Visitor<M>) {
+    visitor.table::<BucketLocked<D, Section>>();
+    visitor.table::<Michael<D, Sections>>();
+}
