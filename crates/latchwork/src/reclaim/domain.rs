@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
 /// of its flavour.
 ///
-/// Nobody has to drive it: each [`BATCH`](super::backlog)th retired object takes the reclamation as far as
+/// Nobody has to drive it: each 128th object that is retired takes the reclamation as far as
 /// it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it, except inside
 /// of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
@@ -19,6 +19,8 @@ pub struct Domain<M: Records, F: Flavour> {
     backlog: Backlog<M>,
     /// The ticket of what is waiting.
     ticket: M::U64,
+    /// Whether somebody has retired too much where it could not wait.
+    pressed: M::U32,
 }
 
 /// A point in time, to ask later whether a grace period has passed since.
@@ -29,7 +31,12 @@ pub struct Cookie(u64);
 impl<M: Records, F: Flavour> Domain<M, F> {
     /// A domain without garbage.
     pub fn new_in() -> Self {
-        Domain { grace: Grace::new(), backlog: Backlog::new(), ticket: M::U64::new(0) }
+        Domain {
+            grace: Grace::new(),
+            backlog: Backlog::new(),
+            ticket: M::U64::new(0),
+            pressed: M::U32::new(0),
+        }
     }
 
     /// Whether the calling thread is in a section.
@@ -111,11 +118,29 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.collect();
         if !Self::is_inside() {
             self.throttle();
+        } else if self.backlog.is_over_limit() {
+            self.pressed.store(1, Relaxed);
+        }
+    }
+
+    /// Whether who can wait now should.
+    #[inline(always)]
+    pub(super) fn is_pressed(&self) -> bool {
+        self.pressed.load(Relaxed) != 0
+    }
+
+    /// Waits until there is not too much garbage, if the calling thread is in no section.
+    #[cold]
+    pub(super) fn relent(&self) {
+        if !Self::is_inside() {
+            self.throttle();
+            self.pressed.store(0, Relaxed);
         }
     }
 
     /// Waits while there is more garbage than there may be. [`retire`](Domain::retire) does this by itself,
-    /// but not inside of a section: a thread that retires only there calls this outside.
+    /// but not inside of a section: a thread that retires only there calls this outside, or
+    /// [`Reader::quiescent`](super::Reader::quiescent).
     pub fn throttle(&self) {
         while self.backlog.is_over_limit() && !self.backlog.gate.is_mine() {
             self.assert_outside("throttle");

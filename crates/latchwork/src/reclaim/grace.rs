@@ -10,7 +10,7 @@
 //! that began later. The others sleep: however many wait at once, each grace period is for all of them,
 //! and each of them sees at most two. (There is no tree: the leader looks at one cache line per thread,
 //! which for 64 threads takes less than the fence.) A leader can stop halfway: asking whether a ticket
-//! is due ([`Grace::poll`]) takes a grace period as far as it gets without waiting.
+//! is due (`poll`) takes a grace period as far as it gets without waiting.
 //!
 //! State: closed (`target` is 0) -> open (a leader; `target` is the time that readers must have reached)
 //! -> closed, and `completed` has reached the tickets that it was for.

@@ -5,6 +5,7 @@
 //!
 //! | | readers pay | garbage is bounded by |
 //! |---|---|---|
+//! | [`qsbr`] | nothing per section; quiescent states every now and then | back-pressure, in quiescent states |
 //! | [`rcu`] | a few plain instructions per section | back-pressure, outside of sections |
 //!
 //! [`Reclaim`] is what a structure is written over, so that it has every strategy:
@@ -70,6 +71,7 @@ pub mod domain;
 mod gate;
 pub mod grace;
 mod header;
+pub mod qsbr;
 pub mod rcu;
 
 #[cfg(test)]
@@ -126,7 +128,8 @@ pub trait Reclaim: Send + Sync + Sized + 'static {
     ///
     /// # Panics
     ///
-    /// Inside of a section of the caller's own, where it would wait for ever.
+    /// Inside of a section of the caller's own, where it would wait for ever. A thread that has a
+    /// quiescent-state-based reader is in one, unless it is [`offline`](Reader::offline).
     fn synchronize(&self);
 
     /// Waits until everything that was retired before is reclaimed.
@@ -152,8 +155,9 @@ pub trait Reader {
     /// Begins a section, which ends when the guard is dropped. Sections nest.
     fn enter(&self) -> Self::Guard<'_>;
 
-    /// Says that this thread has nothing of what it has read; that is what quiescent-state-based
-    /// strategies wait for, and nothing to the others. There must be no guard.
+    /// Says that this thread has nothing of what it has read; that is what quiescent-state-based strategies
+    /// wait for. Where there is too much garbage, this waits until there is less. To be called between
+    /// operations, every now and then.
     #[inline(always)]
     fn quiescent(&mut self) {}
 

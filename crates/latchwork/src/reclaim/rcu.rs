@@ -1,6 +1,6 @@
 //! General-purpose RCU.
 //!
-//! Source: as [`grace`](super::grace); this is its "general-purpose" flavour with `sys_membarrier`.
+//! Source: as [`grace`]; this is its "general-purpose" flavour with `sys_membarrier`.
 //!
 //! A reader stamps the outermost section with the time, with plain instructions and a light fence; the
 //! end is one decrement. Sections nest. Nothing has to be announced otherwise, and threads need not be
@@ -8,7 +8,7 @@
 //!
 //! State of a record's `section`: (time, nested sections); 0 nested is outside.
 //! Atomics per section: none. A reader that stays in its section holds up all reclamation: garbage is
-//! bounded by [`Limit`](super::Limit) as far as retirers are outside of sections, and unbounded otherwise.
+//! bounded by [`Limit`] as far as retirers are outside of sections, and unbounded otherwise.
 
 use super::domain::Domain;
 use super::grace::{self, Flavour};
@@ -36,9 +36,10 @@ pub type RcuDomain<M> = Domain<M, General>;
 
 /// A thread that reads. See [`Reclaim::reader`].
 pub struct RcuReader<'d, M: Records> {
+    domain: &'d RcuDomain<M>,
     record: &'static Record<M>,
-    /// Of the domain, and not `Send`: the record is the thread's.
-    domain: PhantomData<(&'d (), *mut ())>,
+    /// Not `Send`: the record is the thread's.
+    thread: PhantomData<*mut ()>,
 }
 
 /// A section.
@@ -91,6 +92,13 @@ impl<M: Records> Reader for RcuReader<'_, M> {
     fn enter(&self) -> RcuGuard<'_, M> {
         RcuGuard::new(self.record)
     }
+
+    #[inline(always)]
+    fn quiescent(&mut self) {
+        if self.domain.is_pressed() {
+            self.domain.relent();
+        }
+    }
 }
 
 impl<M: Records> Reclaim for RcuDomain<M> {
@@ -108,7 +116,7 @@ impl<M: Records> Reclaim for RcuDomain<M> {
     }
 
     fn reader(&self) -> RcuReader<'_, M> {
-        RcuReader { record: M::record(), domain: PhantomData }
+        RcuReader { domain: self, record: M::record(), thread: PhantomData }
     }
 
     #[inline]

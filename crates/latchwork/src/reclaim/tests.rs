@@ -1,5 +1,6 @@
 //! What holds for every strategy, on the native machine.
 
+use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
 use crate::machine::Native;
@@ -106,4 +107,10 @@ fn protected_objects_stay<D: Reclaim<Machine = Native>>() {
 fn rcu() {
     readers_are_safe::<RcuDomain<Native>>();
     protected_objects_stay::<RcuDomain<Native>>();
+}
+
+#[test]
+fn qsbr() {
+    readers_are_safe::<QsbrDomain<Native>>();
+    protected_objects_stay::<QsbrDomain<Native>>();
 }

@@ -53,6 +53,8 @@ pub enum Mistake {
     NoLightFence,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
+    /// Who looks at the threads' records does not see the newest.
+    SkipsReader,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
     /// `wake` wakes nobody.
@@ -113,6 +115,7 @@ pub struct State {
     /// The waiting array, once somebody has asked for it.
     waiting: Mutex<Option<&'static [QNode<Loom>]>>,
     rows: Rows,
+    pub records: super::records::All,
     /// Per thread: a sequentially consistent store since the last fence.
     fences_owed: RefCell<Vec<bool>>,
     /// How often each thread has spun.
@@ -134,6 +137,7 @@ impl State {
             readers: Box::into_raw(readers),
             waiting: Mutex::new(None),
             rows: Rows::new(threads),
+            records: super::records::All::new(threads),
             fences_owed: RefCell::new(vec![false; threads]),
             spins: RefCell::new(vec![0; threads]),
         }
@@ -184,6 +188,7 @@ impl State {
             let row = unsafe { Box::from_raw(row) };
             assert!(row.is_empty(), "a reader is still in its row");
         }
+        self.records.end();
     }
 }
 
@@ -264,10 +269,11 @@ impl Rows {
     }
 }
 
-/// Ends the life of the running thread as far as its row of slots is concerned; what it does then,
-/// another thread does.
+/// Ends the life of the running thread as far as its row of slots and its record are concerned; what it
+/// does then, another thread does.
 pub fn exit_thread() {
     shared_state().rows.leave();
+    shared_state().records.leave();
 }
 
 std::thread_local! {
@@ -288,7 +294,7 @@ pub fn state<R>(look: impl FnOnce(&State) -> R) -> R {
     STATE.with_borrow(|state| look(state.as_ref().expect("a lock over Loom is used outside of a Model")))
 }
 
-fn shared_state() -> Rc<State> {
+pub fn shared_state() -> Rc<State> {
     STATE.with_borrow(|state| state.clone().expect("a lock over Loom is used outside of a Model"))
 }
 

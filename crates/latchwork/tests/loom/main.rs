@@ -9,10 +9,12 @@
 //! `LATCHWORK_LOOM_DEEP=1` allows one preemption more everywhere (hours rather than minutes).
 
 mod machine;
+mod records;
 mod words;
 
 mod condvar;
 mod mutex;
+mod reclaim;
 mod rwlock;
 mod semaphore;
 

@@ -1,0 +1,178 @@
+//! Quiescent-state-based RCU: sections cost nothing.
+//!
+//! Source: McKenney, Hart, Walpole, "Practical Concerns for Scalable Synchronization", 2005, section
+//! 2.5; the "QSBR" flavour of Desnoyers et al., TPDS 2012, section 3.2.
+//!
+//! A thread that has a reader is *online*: it may be in a section at any time, and a grace period waits
+//! until it says that it is not ([`Reader::quiescent`]), or goes offline. Neither the beginning nor the end
+//! of a section compiles to anything. Guards borrow the reader, so that saying so while there is one is a
+//! compile error; a second reader of the same thread, which may have guards of its own, keeps both online.
+//!
+//! State of a record's `online`: (time of the last quiescent state, readers); 0 readers is offline.
+//! Atomics per section: none, nor per quiescent state: that is two loads, and a store if a grace period has
+//! begun meanwhile. An online thread that does not announce quiescent states holds up all reclamation.
+//!
+//! ```compile_fail,E0502
+//! use latchwork::machine::Native;
+//! use latchwork::reclaim::{Reader, Reclaim, qsbr::QsbrDomain};
+//!
+//! let domain = QsbrDomain::<Native>::new_in();
+//! let mut reader = domain.reader();
+//! let guard = reader.enter();
+//! reader.quiescent(); // what the guard protects may be reclaimed now
+//! drop(guard);
+//! ```
+
+use super::domain::Domain;
+use super::grace::{self, Flavour};
+use super::header::Retire;
+use super::{Garbage, Guard, Info, Limit, Reader, Reclaim};
+use crate::machine::record::{NESTING, Record, Records};
+use crate::machine::{Machine, Word};
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::*;
+
+/// The flavour. See the [module documentation](self).
+#[derive(Copy, Clone, Debug)]
+pub struct Qsbr;
+
+impl Flavour for Qsbr {
+    #[inline(always)]
+    fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
+        &record.online
+    }
+}
+
+/// A domain of quiescent-state-based RCU. In an online thread, waiting of any kind goes through
+/// [`Reader::offline`].
+pub type QsbrDomain<M> = Domain<M, Qsbr>;
+
+/// A thread that is online. See [`Reclaim::reader`].
+pub struct QsbrReader<'d, M: Records> {
+    domain: &'d QsbrDomain<M>,
+    record: &'static Record<M>,
+    /// Not `Send`: the record is the thread's.
+    thread: PhantomData<*mut ()>,
+}
+
+/// A section.
+pub struct QsbrGuard<'r, M> {
+    reader: PhantomData<(&'r M, *mut ())>,
+}
+
+impl<'d, M: Records> QsbrReader<'d, M> {
+    fn new(domain: &'d QsbrDomain<M>) -> Self {
+        let record = M::record();
+        grace::enter::<M>(&record.online, M::clocks());
+        QsbrReader { domain, record, thread: PhantomData }
+    }
+}
+
+impl<M: Records> Drop for QsbrReader<'_, M> {
+    fn drop(&mut self) {
+        grace::exit::<M>(&self.record.online);
+    }
+}
+
+// SAFETY: an object that was retired is reclaimed when every thread that was online has been in a quiescent
+// state, in which it has no guard (`grace`).
+unsafe impl<M: Records> Guard for QsbrGuard<'_, M> {
+    type Machine = M;
+
+    #[inline(always)]
+    fn protect<T: Send + Sync + 'static>(&self, _: usize, from: &M::Ptr<T>) -> *mut T {
+        from.load(Acquire)
+    }
+}
+
+impl<M: Records> Reader for QsbrReader<'_, M> {
+    type Machine = M;
+    type Guard<'r>
+        = QsbrGuard<'r, M>
+    where
+        Self: 'r;
+
+    #[inline(always)]
+    fn enter(&self) -> QsbrGuard<'_, M> {
+        QsbrGuard { reader: PhantomData }
+    }
+
+    #[inline(always)]
+    fn quiescent(&mut self) {
+        let online = &self.record.online;
+        let word = online.load(Relaxed);
+        // (B), (E), (C) as in `enter`. Another reader of this thread may have guards: then this is nothing.
+        let now = M::clocks().grace.load(Acquire);
+        if word != now && word & NESTING == 1 {
+            online.store(now, Release);
+            M::light_fence();
+        }
+        if self.domain.is_pressed() {
+            let domain = self.domain;
+            self.offline(|| domain.relent());
+        }
+    }
+
+    fn offline<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        struct Online<'a, M: Records>(&'a Record<M>);
+        impl<M: Records> Drop for Online<'_, M> {
+            fn drop(&mut self) {
+                grace::enter::<M>(&self.0.online, M::clocks());
+            }
+        }
+        grace::exit::<M>(&self.record.online);
+        let _then = Online(self.record);
+        work()
+    }
+}
+
+impl<M: Records> Reclaim for QsbrDomain<M> {
+    type Machine = M;
+    type Reader<'d> = QsbrReader<'d, M>;
+    const INFO: Info = Info {
+        name: "qsbr",
+        summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
+        bound: "the limit, for who announces quiescent states",
+        source: "McKenney et al. 2005, section 2.5",
+    };
+
+    fn new_in() -> Self {
+        Domain::new_in()
+    }
+
+    fn reader(&self) -> QsbrReader<'_, M> {
+        QsbrReader::new(self)
+    }
+
+    #[inline]
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: forwarded from the caller.
+        unsafe { Domain::retire(self, object) };
+    }
+
+    fn throttle(&self) {
+        Domain::throttle(self);
+    }
+
+    fn set_limit(&self, limit: Limit) {
+        Domain::set_limit(self, limit);
+    }
+
+    fn collect(&self) {
+        Domain::collect(self);
+    }
+
+    #[track_caller]
+    fn synchronize(&self) {
+        Domain::synchronize(self);
+    }
+
+    #[track_caller]
+    fn barrier(&self) {
+        Domain::barrier(self);
+    }
+
+    fn garbage(&self) -> Garbage {
+        Domain::garbage(self)
+    }
+}

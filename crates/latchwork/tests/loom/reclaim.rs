@@ -1,0 +1,205 @@
+//! Clients of the reclamation strategies.
+//!
+//! What is reclaimed stands in loom's `UnsafeCell`: a reader whose section is not over, or whose reads
+//! are not ordered before the reclamation, is reported as the race that it is.
+
+use crate::machine::{Loom, Mistake, Model, exit_thread};
+use latchwork::machine::{Machine, Word};
+use latchwork::reclaim::qsbr::QsbrDomain;
+use latchwork::reclaim::rcu::RcuDomain;
+use latchwork::reclaim::{Guard, Header, Reader, Reclaim, Retire};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::Ordering::*;
+use std::cell::RefCell;
+use std::ptr::null_mut;
+
+/// What is shared: `true` until it is reclaimed.
+#[repr(C)]
+struct Object {
+    header: Header,
+    alive: UnsafeCell<bool>,
+}
+
+// SAFETY: `repr(C)`, the header first; loom looks at how the cell is used.
+unsafe impl Retire for Object {
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: nobody uses it any more, or loom tells.
+        unsafe { (*this).alive.with_mut(|alive| *alive = false) };
+        // Kept, so that who uses it after this is caught by loom, and not undefined.
+        GRAVES.with_borrow_mut(|graves| graves.push(this));
+    }
+}
+// SAFETY: as above.
+unsafe impl Sync for Object {}
+// SAFETY: as above.
+unsafe impl Send for Object {}
+
+std::thread_local! {
+    /// The reclaimed objects of an execution.
+    static GRAVES: RefCell<Vec<*mut Object>> = const { RefCell::new(Vec::new()) };
+}
+
+fn object() -> *mut Object {
+    Box::into_raw(Box::new(Object { header: Header::new(), alive: UnsafeCell::new(true) }))
+}
+
+struct Shared<D> {
+    domain: D,
+    root: <Loom as Machine>::Ptr<Object>,
+}
+
+fn start<D: Reclaim<Machine = Loom>>() -> Shared<D> {
+    for object in GRAVES.take() {
+        // SAFETY: made by `object`, and of an execution that is over.
+        drop(unsafe { Box::from_raw(object) });
+    }
+    Shared { domain: D::new_in(), root: Word::new(object()) }
+}
+
+fn look(object: *mut Object) {
+    // SAFETY: protected by the caller; if that fails, loom tells.
+    if let Some(object) = unsafe { object.as_ref() } {
+        // SAFETY: only read.
+        let alive = object.alive.with(|alive| unsafe { *alive });
+        assert!(alive, "a reader saw a reclaimed object");
+    }
+}
+
+fn reads<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    look(guard.protect(0, &shared.root));
+}
+
+/// Two sections, and between them a quiescent state.
+fn reads_twice<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let mut reader = shared.domain.reader();
+    look(reader.enter().protect(0, &shared.root));
+    reader.quiescent();
+    let guard = reader.enter();
+    look(guard.protect(0, &shared.root));
+}
+
+/// Offline in between.
+fn reads_and_rests<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let mut reader = shared.domain.reader();
+    look(reader.enter().protect(0, &shared.root));
+    reader.offline(loom::thread::yield_now);
+    look(reader.enter().protect(0, &shared.root));
+}
+
+/// A section in a section is over when the outer one is.
+fn reads_nested<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    let object = guard.protect(0, &shared.root);
+    drop(reader.enter());
+    look(object);
+}
+
+fn reads_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    reads(shared);
+    exit_thread();
+    reads(shared);
+}
+
+/// Removes it, if nobody else has.
+fn remove<D>(shared: &Shared<D>, new: *mut Object) -> *mut Object {
+    shared.root.swap(new, AcqRel)
+}
+
+fn retires<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    // SAFETY: removed, by nobody else.
+    unsafe { shared.domain.retire(remove(shared, null_mut())) };
+    shared.domain.collect();
+}
+
+fn replaces<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    // SAFETY: removed, by nobody else.
+    unsafe { shared.domain.retire(remove(shared, object())) };
+    shared.domain.barrier();
+}
+
+fn synchronizes<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let object = remove(shared, object());
+    shared.domain.synchronize();
+    // SAFETY: no reader has it any more.
+    unsafe { Object::reclaim(object) };
+}
+
+fn expedites(shared: &Shared<RcuDomain<Loom>>) {
+    let object = remove(shared, object());
+    shared.domain.synchronize_expedited();
+    // SAFETY: as above.
+    unsafe { Object::reclaim(object) };
+}
+
+fn polls(shared: &Shared<RcuDomain<Loom>>) {
+    let object = remove(shared, object());
+    let cookie = shared.domain.start_poll();
+    if !shared.domain.poll(cookie) {
+        shared.domain.synchronize();
+        assert!(shared.domain.poll(cookie), "a grace period has passed");
+    }
+    // SAFETY: as above.
+    unsafe { Object::reclaim(object) };
+}
+
+/// Afterwards everything can be reclaimed.
+fn clean<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let last = remove(shared, null_mut());
+    if !last.is_null() {
+        // SAFETY: the threads are gone.
+        unsafe { Object::reclaim(last) };
+    }
+    shared.domain.barrier();
+    assert_eq!(shared.domain.garbage().objects, 0);
+}
+
+type Rcu = Shared<RcuDomain<Loom>>;
+type Qsbr = Shared<QsbrDomain<Loom>>;
+
+fn check<T: Send + Sync + 'static>(
+    name: &str,
+    model: Model,
+    start: fn() -> T,
+    threads: &[fn(&T)],
+    after: fn(&T),
+) {
+    crate::report(name, || model.check(start, threads, after));
+}
+
+#[test]
+fn rcu() {
+    check("rcu", Model::new(2), start, &[synchronizes, reads as fn(&Rcu)], clean);
+    check("rcu", Model::new(2), start, &[retires, reads_nested as fn(&Rcu)], clean);
+    check("rcu", Model::new(2), start, &[replaces, reads_and_exits as fn(&Rcu)], clean);
+    check("rcu", Model::new(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
+    check("rcu", Model::new(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
+    check("rcu", Model::new(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
+}
+
+#[test]
+fn qsbr() {
+    check("qsbr", Model::new(2), start, &[synchronizes, reads_twice as fn(&Qsbr)], clean);
+    check("qsbr", Model::new(2), start, &[synchronizes, reads_and_rests as fn(&Qsbr)], clean);
+    check("qsbr", Model::new(2), start, &[replaces, reads_and_exits as fn(&Qsbr)], clean);
+    check("qsbr", Model::new(1), start, &[replaces, reads_twice, reads as fn(&Qsbr)], clean);
+}
+
+#[test]
+fn rcu_mistakes() {
+    use Mistake::*;
+    for mistake in [SkipsReader, NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
+        crate::report("rcu", || {
+            let model = Model::new(2).with_mistake(mistake);
+            let failure = model.check_fails(start, &[synchronizes, reads as fn(&Rcu)], clean);
+            format!("{mistake:?}: {failure}")
+        });
+        crate::report("qsbr", || {
+            let model = Model::new(2).with_mistake(mistake);
+            let failure = model.check_fails(start, &[synchronizes, reads_twice as fn(&Qsbr)], clean);
+            format!("{mistake:?}: {failure}")
+        });
+    }
+}
