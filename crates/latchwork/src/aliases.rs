@@ -99,6 +99,24 @@ pub type BravoPfTRwLock<T> =
 /// [`shfl_rw`](rwlock::shfl_rw).
 pub type Bravo2dShflRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::Rows<Native, rwlock::shfl_rw::RawShflRw<Native>>>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) with a row of slots per processor over
+/// [`pf_q`](rwlock::pf_q).
+pub type BravoCpuPfQRwLock<T> =
+    lock_api::RwLock<rwlock::Api<rwlock::bravo::Columns<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;
+/// [`RwLock`] for readers that cannot wait as long as the longest section of another: while a writer waits
+/// for that, [they pass it](rwlock::bravo::revoke::Passing).
+pub type PassingRwLock<T> = lock_api::RwLock<
+    rwlock::Api<
+        rwlock::bravo::RawBravo<
+            Native,
+            rwlock::shfl_rw::RawShflRw<Native>,
+            rwlock::bravo::publish::Owned,
+            rwlock::bravo::bias::Adaptive,
+            rwlock::bravo::revoke::Passing,
+        >,
+    >,
+    T,
+>;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_q`](rwlock::pf_q).
 pub type BravoRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;

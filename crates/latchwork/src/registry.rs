@@ -54,6 +54,7 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
+    visitor.rwlock::<rwlock::bravo::Columns<M, rwlock::pf_q::RawPfQ<M>>>();
     visitor.rwlock::<rwlock::bravo::Rows<M, rwlock::shfl_rw::RawShflRw<M>>>();
 }
 

@@ -119,7 +119,7 @@ impl Visitor<Native> for Install {
     fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
         if self.rwlock == Some(R::INFO.name.as_bytes()) {
             self.rwlock_found = true;
-            if self.stats { rwlock::install::<R, true>() } else { rwlock::install::<R, false>() }
+            if self.stats { rwlock::install::<R::Counted, true>() } else { rwlock::install::<R, false>() }
         }
     }
 }

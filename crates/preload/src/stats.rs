@@ -7,6 +7,7 @@
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use latchwork::machine::{Machine, Native};
+use latchwork::rwlock::bravo::count::Counts;
 use libc::c_int;
 
 /// Families that are served.
@@ -219,6 +220,11 @@ extern "C" fn report() {
     }
 }
 
+/// How readers of `lock` got in, if that is one that counts it.
+fn readers(family: usize, lock: &str) -> Option<Counts> {
+    (family == RWLOCK && lock.starts_with("bravo-")).then(Counts::of_process)
+}
+
 fn text() -> Line {
     let mut out = Line::new();
     // SAFETY: always succeeds.
@@ -232,6 +238,17 @@ fn text() -> Line {
             out,
             "latchwork[{pid}]: {name} ({lock}): {objects} objects, {calls} calls, {contended} {last}"
         );
+        if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
+            readers(family, lock)
+        {
+            let _ = writeln!(
+                out,
+                "latchwork[{pid}]: {name} readers: {fast} fast, {} slow ({unbiased} without bias, {collisions} \
+                 without a free slot), {in_vain} slots filled in vain; {revocations} revocations in {} us",
+                unbiased + collisions,
+                revoking / 1000
+            );
+        }
     }
     for (reason, (_, name)) in REASONS.iter().enumerate() {
         let (objects, calls) = (sum(FOREIGN + reason * 2), sum(FOREIGN + reason * 2 + 1));
@@ -253,8 +270,18 @@ fn json() -> Line {
         let _ = write!(
             out,
             ",\"{name}\":{{\"lock\":\"{lock}\",\"objects\":{objects},\"calls\":{calls},\
-             \"contended\":{contended}}}"
+             \"contended\":{contended}"
         );
+        if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
+            readers(family, lock)
+        {
+            let _ = write!(
+                out,
+                ",\"readers\":{{\"fast\":{fast},\"unbiased\":{unbiased},\"collisions\":{collisions},\
+                 \"in_vain\":{in_vain},\"revocations\":{revocations},\"revoking_ns\":{revoking}}}"
+            );
+        }
+        out.bytes(b"}");
     }
     let _ = write!(out, ",\"to_glibc\":{{");
     for (reason, (name, _)) in REASONS.iter().enumerate() {

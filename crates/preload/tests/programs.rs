@@ -304,3 +304,22 @@ fn statistics() {
     assert!(number("objects") > 100_000 && number("calls") > 100_000, "{json}");
     assert!(number("contended") > 0, "{json}");
 }
+
+/// A BRAVO lock says how its readers got in, and a lock that does not know says nothing.
+#[test]
+fn statistics_of_readers() {
+    let Some(program) = compile("rwlock.c", "statistics_of_readers", &[]) else { return };
+    let text = |rwlock| {
+        let mut setting = Setting::new("glibc", rwlock);
+        setting.stats = Some("1".into());
+        String::from_utf8(setting.check(&program).stderr).unwrap()
+    };
+    let text_of_bravo = text("bravo-2d-shfl-rw");
+    let (_, readers) = text_of_bravo.split_once("rwlock readers: ").expect("a line on readers");
+    let numbers: Vec<u64> =
+        readers.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let [fast, slow, unbiased, collisions, _, revocations, _] = numbers[..] else { panic!("{readers}") };
+    assert!(fast > 0 && unbiased > 0 && revocations > 0, "{readers}");
+    assert_eq!(slow, unbiased + collisions, "{readers}");
+    assert!(!text("pf-t").contains("readers"));
+}

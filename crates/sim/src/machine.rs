@@ -173,6 +173,10 @@ unsafe impl Machine for Sim {
         current().map_or(1, |sim| sim.with(|s| s.topology.nodes as u32))
     }
 
+    fn cpu() -> u32 {
+        current().map_or(0, |sim| sim.with(|s| s.threads[s.running as usize].cpu))
+    }
+
     fn acquire_node() -> &'static QNode<Self> {
         resources::acquire_node(thread())
     }

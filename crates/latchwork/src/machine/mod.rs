@@ -25,7 +25,7 @@ mod row;
 pub use native::Native;
 pub use qnode::QNode;
 pub use record::{Record, Records};
-pub use row::{ROW_SLOTS, ReaderRow};
+pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
 
 /// A shared memory cell of one of the machine's word sizes.
 pub trait Word<T: Copy>: Sized + Send + Sync + 'static {
@@ -222,6 +222,12 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// How many NUMA nodes the machine has; with one there is nothing to group.
     fn numa_nodes() -> u32;
 
+    /// The processor that the caller runs on, right now. A machine that has none of its own has one for
+    /// each thread.
+    fn cpu() -> u32 {
+        Self::thread_id() as u32
+    }
+
     /// A queue node from type-stable memory: memory that is only ever reused as a queue node.
     fn acquire_node() -> &'static QNode<Self>;
 
@@ -236,6 +242,13 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
     /// two of slots, each null (0) or the address of a lock.
     fn visible_readers() -> &'static [Self::Usize];
+
+    /// The index of the first of `words` that holds `value`. Each is read as with a sequentially
+    /// consistent load; a machine may read several at once.
+    #[inline]
+    fn find(words: &[Self::Usize], value: usize) -> Option<usize> {
+        words.iter().position(|word| word.load(Ordering::SeqCst) == value)
+    }
 
     /// The process's one array of places to wait at, for locks that have room for a number and none for
     /// a pointer, or no node at all: a power of two of nodes, all fields zero at first, which locks of

@@ -8,6 +8,9 @@ use core::sync::atomic::Ordering::Acquire;
 /// at one line per thread.
 pub const ROW_SLOTS: usize = 7;
 
+/// Counters in a row; see [`bravo::count`](crate::rwlock::bravo::count).
+pub const ROW_COUNTS: usize = 6;
+
 /// A thread's row (BRAVO-2D). Only its owner puts something into a slot, and only into one that is
 /// empty; whoever holds what a slot stands for may empty it. Rows live in type-stable memory and
 /// stay linked for ever; one whose owner has exited gets another owner when it is empty.
@@ -23,6 +26,8 @@ pub struct ReaderRow<M: Machine> {
     pub slow_reads: M::U32,
     /// For the owner: the lock that it last found not to use rows, or 0.
     pub unbiased: M::Usize,
+    /// For the owner: statistics. They stay when the row changes hands.
+    pub counts: [M::U64; ROW_COUNTS],
 }
 
 impl<M: Machine> ReaderRow<M> {
@@ -34,6 +39,7 @@ impl<M: Machine> ReaderRow<M> {
             taken: M::U32::new(0),
             slow_reads: M::U32::new(0),
             unbiased: M::Usize::new(0),
+            counts: core::array::from_fn(|_| M::U64::new(0)),
         }
     }
 
@@ -48,17 +54,14 @@ impl<M: Machine> ReaderRow<M> {
         self.slots.iter().all(|slot| slot.load(Acquire) == 0)
     }
 
-    /// Calls `each` with every slot of this row and those linked behind it, until it says `false`.
-    /// Returns whether it never did.
-    pub fn all_slots(&self, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool
-    where
-        Self: 'static,
-    {
+    /// Calls `each` with this row and those linked behind it, until it says `false`. Returns whether it never
+    /// did.
+    pub fn all_rows(&'static self, mut each: impl FnMut(&'static Self) -> bool) -> bool {
         let mut row = self.as_ptr();
         while !row.is_null() {
             // SAFETY: rows are never unmapped.
             let this: &'static Self = unsafe { &*row };
-            if !this.slots.iter().all(&mut each) {
+            if !each(this) {
                 return false;
             }
             row = this.next.load(Acquire); // pairs with the machine's linking

@@ -10,10 +10,18 @@
 //! it finds there. Readers that find no bias, or no slot, use the underlying lock; one that does may
 //! set the bias, unless a revocation was recent.
 //!
-//! The parts are parameters: where a reader publishes ([`publish`]: [`Hashed`], the paper's table,
-//! or [`Owned`], a row of slots per thread, with which a fast read has no atomic
-//! read-modify-write), and when the lock is biased ([`bias`]: [`Guard`], the paper's, or [`Adaptive`], which
-//! goes with [`Owned`] in [`Rows`]).
+//! The parts are parameters, each a small type:
+//!
+//! | what | types | the paper's (a default) | the crate's `RwLock` |
+//! |---|---|---|---|
+//! | where a reader publishes | [`Hashed`], and that with two probes ([`Twice`](table::Twice)) or a sector per NUMA node ([`Sector`](table::Sector)); [`Columns`](table::Columns), a row per processor; [`Owned`], a row per thread | [`Hashed`] | [`Owned`]: a fast read has no atomic read-modify-write |
+//! | when the lock is biased | [`Guard`], [`Bernoulli`](bias::Bernoulli), [`Adaptive`] | [`Guard`] | [`Adaptive`] |
+//! | how a writer revokes | [`Holding`] the underlying lock, or readers [`Passing`](revoke::Passing) meanwhile | [`Holding`] | [`Holding`] |
+//! | how it waits for a reader | [`Spins`](revoke::Spins), [`Naps`](revoke::Naps) | | [`Naps`](revoke::Naps) |
+//! | statistics | [`Uncounted`], [`Counted`] | [`Uncounted`] | [`Uncounted`] |
+//!
+//! How slots are looked through is the publishing type's affair: all of the table, a cache line at a time
+//! ([`Machine::find`]); one column of it; the threads' rows.
 //!
 //! Where it differs from the paper:
 //! - A lock starts unbiased and gets its first bias after some slow reads, not one: see [`bias`].
@@ -23,9 +31,7 @@
 //!   bias back before they release the underlying lock: the next writer must scan again.
 //! - A thread with a row remembers the lock that it last found unbiased, and goes straight to the
 //!   underlying lock the next time: a look at the bias first makes the lock's cache line move twice.
-//! - A revoking writer spins briefly and then sleeps in naps, from `NAPS`.0 to `NAPS`.1, each a
-//!   quarter of what it has waited: readers leave with a plain store, and do not look for writers.
-//!   So behind a long read it wakes up late by a quarter of the wait, and at most a millisecond.
+//! - A revoking writer spins briefly and then sleeps in naps; see [`Naps`](revoke::Naps).
 //!
 //! Size: the underlying lock and 8 bytes: 24 over `pf-t`, 32 over `pf-q` and `shfl-rw`. Per process 4096
 //! slots, 32 KiB, or 128 bytes per thread: the rows grow with the number of threads by construction. A
@@ -44,43 +50,50 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 pub mod bias;
+pub mod count;
 pub mod publish;
+pub mod revoke;
+pub mod table;
 
-use bias::{Adaptive, BIASED, FIRST, Guard, WARM_UP, When};
-use publish::{Hashed, Owned, Publish};
-
-/// Looks at a slot before a revoking writer sleeps for the first time, and between naps.
-const LOOKS: (u32, u32) = (2048, 64);
-/// The shortest and the longest nap in nanoseconds.
-const NAPS: (u64, u64) = (50_000, 1_000_000);
+use bias::{Adaptive, BIASED, FIRST, Guard, REVOKING, WARM_UP, When};
+use count::{Count, Counted, Event, Uncounted};
+use publish::{Owned, Publish};
+use revoke::{Await, Holding, Patience, Revoke};
+use table::Hashed;
 
 /// BRAVO with a row of slots per thread over `R`, biased when that has paid.
 pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive>;
 
+/// BRAVO with a row of slots per processor over `R`.
+pub type Columns<M, R> = RawBravo<M, R, table::Columns>;
+
 /// BRAVO over the lock `R`. See the [module documentation](self).
 #[repr(C)]
-pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard> {
+pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard, V = Holding, C = Uncounted>
+{
     lock: R,
     bias: M::U32,
     /// The policy's; see [`bias`].
     memory: M::U32,
-    parts: PhantomData<(P, W)>,
+    parts: PhantomData<(P, W, V, C)>,
 }
 
-impl<R: ConstNew, P, W> RawBravo<Native, R, P, W> {
+impl<R: ConstNew, P, W, V, C> RawBravo<Native, R, P, W, V, C> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
         RawBravo { lock: R::NEW, bias: AtomicU32::new(0), memory: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
-impl<R: ConstNew, P, W> Default for RawBravo<Native, R, P, W> {
+impl<R: ConstNew, P, W, V, C> Default for RawBravo<Native, R, P, W, V, C> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<R: ConstNew, P: Publish<Native>, W: When> ConstNew for RawBravo<Native, R, P, W> {
+impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, C: Count> ConstNew
+    for RawBravo<Native, R, P, W, V, C>
+{
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
 }
@@ -128,14 +141,9 @@ impl<S, T: Token> Token for ReadToken<S, T> {
     }
 }
 
-/// How long a revoking writer waits for readers in the table.
-enum Patience {
-    None,
-    Until(Deadline),
-    Endless,
-}
-
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, R, P, W> {
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count>
+    RawBravo<M, R, P, W, V, C>
+{
     /// Bytes of the lock that are ever written; what follows is padding.
     pub const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
 
@@ -162,8 +170,10 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         let slot = published?; // (B)
         // (A) Acquire: pairs with the store in `step`, which comes after the last writer.
         if self.bias.load(SeqCst) == BIASED {
+            C::add::<M>(Event::Fast, 1);
             return Some(slot);
         }
+        C::add::<M>(Event::InVain, 1);
         Self::leave(slot);
         None
     }
@@ -191,8 +201,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         if let Some(slot) = self.read_elsewhere() {
             return ReadToken::Fast(slot);
         }
+        let biased = C::ON && self.is_biased();
         let token = self.lock.read();
-        self.after_slow_read();
+        self.after_slow_read(biased);
         ReadToken::Slow(token)
     }
 
@@ -201,15 +212,17 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         if let Some(slot) = self.read_elsewhere() {
             return Some(ReadToken::Fast(slot));
         }
+        let biased = C::ON && self.is_biased();
         let token = self.lock.try_read()?;
-        self.after_slow_read();
+        self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
 
     /// Listing 1, lines 25 and 26; the caller holds the underlying lock for reading. Several
-    /// readers may be here at once.
+    /// readers may be here at once. `was_biased` is for the statistics: whether it was for want of a slot.
     #[inline]
-    fn after_slow_read(&self) {
+    fn after_slow_read(&self, was_biased: bool) {
+        C::add::<M>(if was_biased { Event::Collision } else { Event::Unbiased }, 1);
         // No writer is about: the value is the last writer's, or a reader's since.
         let bias = self.bias.load(Relaxed);
         P::note_unbiased(self.address(), bias != BIASED);
@@ -223,7 +236,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
     fn step(&self, bias: u32) {
         let next = if bias < WARM_UP {
             bias + 1
-        } else if bias != BIASED && W::may_return::<M>(bias) {
+        } else if bias != BIASED && bias != REVOKING && W::may_return::<M>(bias) {
             BIASED
         } else {
             return;
@@ -240,12 +253,22 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
         let _ = self.bias.compare_exchange(bias, next, Release, Relaxed);
     }
 
-    /// Listing 1, lines 37 to 49; the caller holds the underlying lock for writing. Returns whether
-    /// no reader is in the table.
+    /// Listing 1, lines 37 to 49. Returns whether no reader is in the table; that stays so if the caller
+    /// holds the underlying lock for writing.
     #[inline]
     fn revoke(&self, patience: Patience) -> bool {
-        // Nobody else writes the bias while we hold the lock, and unless it is on the table is empty.
-        !self.is_biased() || self.scan(patience)
+        // Acquire: whoever revoked before us, early, has seen readers leave. Otherwise nobody writes the
+        // bias while we hold the lock, and unless it is on the table is empty.
+        match self.bias.load(if V::EARLY { Acquire } else { Relaxed }) {
+            BIASED | REVOKING => self.scan(patience),
+            _ => true,
+        }
+    }
+
+    /// The same before the caller takes the underlying lock, where that is the way.
+    #[inline]
+    fn revoke_early(&self, patience: Patience) -> bool {
+        !V::EARLY || self.revoke(patience)
     }
 
     #[cold]
@@ -253,51 +276,36 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawBravo<M, 
     fn scan(&self, patience: Patience) -> bool {
         let start = M::now(Clock::Monotonic);
         // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
-        self.bias.store(0, SeqCst);
+        while let Err(bias) = self.bias.compare_exchange(BIASED, REVOKING, SeqCst, Acquire) {
+            if bias != REVOKING {
+                return true;
+            }
+            // Another writer revokes, one that does not hold the lock: the end of that is ours too.
+            if !V::Await::until::<M, _, _>(&self.bias, patience, |bias| bias != REVOKING) {
+                return false;
+            }
+        }
         P::fence();
-        let empty = P::all(|slot| self.await_slot(slot, &patience));
+        let me = self.address();
+        let empty = P::all(me, |slot| {
+            // (B) as above; (C) Acquire: pairs with `leave`.
+            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
+        });
         let bias = if empty {
-            let mut memory = self.memory.load(Relaxed);
-            let bias = W::revoked(start, M::now(Clock::Monotonic), &mut memory).max(FIRST);
+            let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
+            let bias = W::revoked(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
             self.memory.store(memory, Relaxed);
+            C::add::<M>(Event::Revocation, 1);
+            C::add::<M>(Event::Revoking, end.saturating_sub(start));
             bias
         } else {
             BIASED
         };
         // (A) Release matters when the bias is put back: fast readers come after the writers that
-        // we came after.
+        // we came after. And when we do not hold the lock: who finds it off comes after the readers
+        // that we saw leave.
         self.bias.store(bias, Release);
         empty
-    }
-
-    /// Waits until `slot` does not hold this lock. Returns whether it came to that.
-    #[inline]
-    fn await_slot(&self, slot: &M::Usize, patience: &Patience) -> bool {
-        // (B) as above; (C) Acquire: pairs with `leave`.
-        slot.load(SeqCst) != self.address() || self.await_reader(slot, patience)
-    }
-
-    #[cold]
-    fn await_reader(&self, slot: &M::Usize, patience: &Patience) -> bool {
-        let me = self.address();
-        let (mut looks, mut nap) = (LOOKS.0, NAPS.0);
-        loop {
-            let left = match *patience {
-                Patience::None => return false,
-                Patience::Until(Deadline { clock, nanos }) => nanos.saturating_sub(M::now(clock)),
-                Patience::Endless => u64::MAX,
-            };
-            // (C) as above.
-            if M::spin_for(slot, Acquire, looks, |reader| reader != me).is_some() {
-                return true;
-            }
-            if left == 0 {
-                return false;
-            }
-            M::doze(nap.min(left));
-            nap = (nap + nap / 4).min(NAPS.1);
-            looks = LOOKS.1;
-        }
     }
 
     /// Ends a write acquisition whose revocation did not succeed.
@@ -343,12 +351,13 @@ const fn text(bytes: &'static [u8; TEXT], length: usize) -> &'static str {
 // SAFETY: a reader holds the underlying lock, which excludes writers, or was in the table when a
 // writer came and is waited for (B); if it came later it does not enter. (A) and (C) order the
 // sections of fast readers and writers, the underlying lock all others.
-unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRwLock
-    for RawBravo<M, R, P, W>
+unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count> RawRwLock
+    for RawBravo<M, R, P, W, V, C>
 {
     type Machine = M;
     type Read = ReadToken<M::Usize, R::Read>;
     type Write = R::Write;
+    type Counted = RawBravo<M, R, P, W, V, Counted>;
     const INFO: Info = Info {
         name: Described::<M, R, P>::NAME,
         summary: Described::<M, R, P>::SUMMARY,
@@ -387,8 +396,9 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
         if let Some(slot) = self.read_first() {
             return Some(ReadToken::Fast(slot));
         }
+        let biased = C::ON && self.is_biased();
         let token = self.lock.try_read_weak()?;
-        self.after_slow_read();
+        self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
 
@@ -411,10 +421,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
         let me = self.address();
         // (C) as in `leave`; Acquire: the section was the other thread's. It fails at most if that
         // thread leaves as well, which the caller excludes.
-        P::OWNED
-            && !P::all(|slot| {
-                slot.load(Relaxed) != me || slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()
-            })
+        P::OWNED && !P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err())
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
@@ -422,8 +429,9 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
         if let Some(slot) = fast {
             return Some(ReadToken::Fast(slot));
         }
+        let biased = C::ON && self.is_biased();
         let token = self.lock.read_until(deadline)?;
-        self.after_slow_read();
+        self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
 
@@ -438,6 +446,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
 
     #[inline]
     fn write(&self) -> Self::Write {
+        self.revoke_early(Patience::Endless);
         let token = self.lock.write();
         self.revoke(Patience::Endless);
         token
@@ -450,6 +459,9 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
+        if !self.revoke_early(Patience::Until(deadline)) {
+            return None;
+        }
         let token = self.lock.write_until(deadline)?;
         self.settle(token, self.revoke(Patience::Until(deadline)))
     }
@@ -461,8 +473,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When> RawRw
     }
 
     fn is_locked(&self) -> bool {
-        let me = self.address();
-        self.lock.is_locked() || !P::all(|slot| slot.load(Relaxed) != me)
+        self.lock.is_locked() || !P::all(self.address(), |_| false)
     }
 
     fn is_write_locked(&self) -> bool {

@@ -219,6 +219,7 @@ unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
     type Machine = M;
     type Read = Index;
     type Write = Index;
+    type Counted = Self;
     const INFO: Info = Info {
         name: "cohort-rw",
         summary: "NUMA-aware reader-writer spinlock over a cohort mutex (C-RW-WP)",

@@ -44,6 +44,7 @@ unsafe impl<L: RawMutex> RawRwLock for Exclusive<L> {
     type Machine = L::Machine;
     type Read = L::Token;
     type Write = L::Token;
+    type Counted = Self;
     const INFO: Info = L::INFO;
     const SHARES: bool = false;
 

@@ -177,6 +177,7 @@ unsafe impl<M: Machine> RawRwLock for RawMcsRw<M> {
     type Machine = M;
     type Read = NonNull<QNode<M>>;
     type Write = NonNull<QNode<M>>;
+    type Counted = Self;
     const INFO: Info = Info {
         name: "mcs-rw",
         summary: "fair reader-writer queue spinlock",

@@ -55,6 +55,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     type Read: Token;
     /// What `write` hands to `unlock_write`.
     type Write: Token;
+    /// The same lock with statistics of how readers got in, see [`bravo::count`]; itself if it has none.
+    type Counted: RawRwLock<Machine = Self::Machine>;
     /// Its description.
     const INFO: Info;
     /// Whether a reader inside keeps no other reader out. All locks have it so but BRAVO over a mutex.

@@ -20,7 +20,7 @@
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
-use super::bravo::publish::mix32;
+use super::bravo::table::mix32;
 use super::pf_q::RawPfQ;
 use super::{ConstNew, Index, Info, RawRwLock};
 use crate::machine::{Machine, Native, QNode, Word};
@@ -116,6 +116,7 @@ unsafe impl<M: Machine> RawRwLock for RawPerCpu<M> {
     type Machine = M;
     type Read = Index;
     type Write = ();
+    type Counted = Self;
     const INFO: Info = Info {
         name: "percpu",
         summary: "array of pf-q: a reader takes one, a writer all (brlock)",

@@ -149,6 +149,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
     type Machine = M;
     type Read = ();
     type Write = NonNull<QNode<M>>;
+    type Counted = Self;
     const INFO: Info = Info {
         name: "pf-q",
         summary: "phase-fair queue reader-writer spinlock",

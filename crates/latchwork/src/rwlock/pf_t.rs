@@ -208,6 +208,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
     type Machine = M;
     type Read = ();
     type Write = ();
+    type Counted = Self;
     const INFO: Info = Info {
         name: "pf-t",
         summary: "phase-fair ticket reader-writer spinlock",

@@ -214,6 +214,7 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
     type Machine = M;
     type Read = ();
     type Write = ();
+    type Counted = Self;
     const INFO: Info = Info {
         name: "rwsem",
         summary: "the kernel's reader-writer semaphore: counter, queue, spinning on the owner",

@@ -643,6 +643,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     type Machine = M;
     type Read = ();
     type Write = ();
+    type Counted = Self;
     const INFO: Info = Info {
         name: "shfl-rw",
         summary: "reader-writer ShflLock, blocking: one queue of sleepers behind a stealable word",

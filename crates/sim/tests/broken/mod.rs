@@ -246,6 +246,7 @@ unsafe impl RawRwLock for OverlooksReaders {
     type Machine = Sim;
     type Read = ();
     type Write = ();
+    type Counted = Self;
     const INFO: Info = INFO;
     fn new_in() -> Self {
         OverlooksReaders { readers: U32::new(0), writer: U32::new(0) }

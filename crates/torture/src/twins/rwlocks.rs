@@ -60,6 +60,7 @@ unsafe impl RawRwLock for MiscountsReaders {
     type Machine = M;
     type Read = ();
     type Write = ();
+    type Counted = Self;
     const INFO: Info = INFO;
 
     fn new_in() -> Self {
@@ -105,6 +106,7 @@ unsafe impl RawRwLock for LetsReadersInEarly {
     type Machine = M;
     type Read = ();
     type Write = ();
+    type Counted = Self;
     const INFO: Info = INFO;
 
     fn new_in() -> Self {

@@ -10,6 +10,7 @@ mod futex;
 mod pool;
 mod records;
 mod rows;
+mod scan;
 mod thread;
 
 use super::{Arith, Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
@@ -274,6 +275,16 @@ unsafe impl Machine for Native {
 
     fn numa_nodes() -> u32 {
         thread::numa_nodes()
+    }
+
+    #[inline]
+    fn cpu() -> u32 {
+        thread::cpu()
+    }
+
+    #[inline]
+    fn find(words: &[AtomicUsize], value: usize) -> Option<usize> {
+        scan::find(words, value)
     }
 
     #[inline]

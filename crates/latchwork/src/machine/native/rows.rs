@@ -194,7 +194,8 @@ extern "C" fn thread_exit(row: *mut libc::c_void) {
     row.taken.store(if row.is_empty() { FREE } else { LEFT }, Release);
 }
 
-/// In a forked child: empties all rows, and takes those of other threads from them.
+/// In a forked child: empties all rows, and takes those of other threads from them. A child counts for
+/// itself.
 pub(super) fn after_fork() {
     let mine = tls::get();
     let mut row = ROWS.load(Acquire);
@@ -203,6 +204,11 @@ pub(super) fn after_fork() {
         for slot in &this.slots {
             if slot.load(Relaxed) != 0 {
                 slot.store(0, Relaxed);
+            }
+        }
+        for counter in &this.counts {
+            if counter.load(Relaxed) != 0 {
+                counter.store(0, Relaxed);
             }
         }
         if row != mine && this.taken.load(Relaxed) != FREE {
@@ -250,7 +256,8 @@ mod tests {
         })
         .join()
         .unwrap();
-        let visible = || !newest().unwrap().all_slots(|slot| slot.load(Acquire) != 0x1230);
+        let visible =
+            || !newest().unwrap().all_rows(|row| row.slots.iter().all(|slot| slot.load(Acquire) != 0x1230));
         for _ in 0..50 {
             std::thread::spawn(move || assert!(!core::ptr::eq(slot, &own().slots[0]))).join().unwrap();
         }

@@ -50,6 +50,14 @@ pub(super) fn numa_node() -> u32 {
     node
 }
 
+/// The processor of the calling thread, right now. glibc 2.35 and later has the kernel keep it up to date
+/// in the thread's own memory (rseq).
+#[inline]
+pub(super) fn cpu() -> u32 {
+    // SAFETY: no arguments. It fails only where there is no such system call.
+    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
 /// How many NUMA nodes the machine has, read once from the kernel.
 pub(super) fn numa_nodes() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -100,5 +108,6 @@ mod tests {
             assert_eq!(highest_node(list.as_bytes()), highest);
         }
         assert!(numa_nodes() > numa_node());
+        assert!(cpu() < 1 << 16);
     }
 }

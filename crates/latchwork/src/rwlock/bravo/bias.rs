@@ -5,14 +5,15 @@
 //! | value | meaning | who leaves it |
 //! |---|---|---|
 //! | 0 to WARM_UP - 1 | off; so many slow reads since the lock was made | each slow reader, to the next; the last to BIASED |
-//! | BIASED | on | a writer, to 0 and then to what the policy says, holding the underlying lock for writing |
+//! | BIASED | on | a writer, to REVOKING, holding the underlying lock for writing or about to |
+//! | REVOKING | off; that writer waits for readers in their slots | it alone: to what the policy says, or to BIASED if it gives up |
 //! | anything else: a value of the policy's | off | a slow reader, to BIASED, when the policy says so |
 //!
 //! A second word is the policy's memory. It is written by who sets the bias, holding the underlying lock for
 //! reading, and who revokes it, holding that for writing.
 //!
 //! Only a holder of the underlying read lock sets the bias, so no writer is past its revocation
-//! when it appears. All slow readers change the word by compare-and-exchange: a plain store of the
+//! when it appears. (A writer that gives up puts it back, from REVOKING, for which others wait.) All slow readers change the word by compare-and-exchange: a plain store of the
 //! next count could undo the bias that another has just set, with readers in the table already.
 //!
 //! A lock starts unbiased and gets its first bias after WARM_UP slow reads. Programs make locks that
@@ -26,7 +27,9 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const WARM_UP: u32 = 16;
 /// The bias is on.
 pub(super) const BIASED: u32 = WARM_UP;
-/// The first value that is the policy's.
+/// A writer revokes it.
+pub(super) const REVOKING: u32 = u32::MAX;
+/// The first value that is the policy's. The last one comes before [`REVOKING`].
 pub(super) const FIRST: u32 = BIASED + 1;
 
 /// A thread's slow reads, of whatever lock, of which one asks the policy: the clock costs more than
@@ -110,7 +113,7 @@ impl<const ODDS: u32> When for Bernoulli<ODDS> {
         // The thread's own count, scrambled, is random enough to choose with.
         let reads = M::reader_row().map_or(0, |row| row.slow_reads.load(Relaxed));
         let seed = u64::from(reads).wrapping_add((M::thread_id() as u64).rotate_left(32));
-        super::publish::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
+        super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
     }
 }
 

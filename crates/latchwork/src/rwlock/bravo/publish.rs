@@ -31,8 +31,9 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     /// Comes between a writer's store to the bias, which is sequentially consistent, and its scan.
     fn fence();
 
-    /// Calls `each` with every slot until it says `false`; whether it never did.
-    fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool;
+    /// Calls `each` with every slot that holds `lock`, read with sequentially consistent loads, until it
+    /// says `false`; whether it never did.
+    fn all(lock: usize, each: impl FnMut(&'static M::Usize) -> bool) -> bool;
 
     /// The calling thread's first slot that holds `lock`, if slots belong to threads.
     #[inline(always)]
@@ -55,58 +56,7 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     }
 }
 
-/// One table for the process; a reader's slot is a hash of thread and lock (listing 1). Readers that
-/// collide use the underlying lock.
-#[derive(Debug)]
-pub struct Hashed;
-
-/// Mix32 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
-/// with the constants of its implementation in Java 8.
-#[inline]
-pub(in crate::rwlock) fn mix32(z: u64) -> u32 {
-    let z = (z ^ (z >> 33)).wrapping_mul(0x62a9_d9ed_7997_05f5);
-    ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
-}
-
-impl Hashed {
-    /// The caller's slot for `lock`.
-    #[inline]
-    pub(super) fn slot<M: Machine>(lock: usize) -> &'static M::Usize {
-        let table = M::visible_readers();
-        // Both are addresses with the same zero bits below and the same bits above; rotating one
-        // keeps neighbouring locks and neighbouring threads from cancelling out.
-        let key = (lock as u64).wrapping_add((M::thread_id() as u64).rotate_left(32));
-        &table[mix32(key) as usize & (table.len() - 1)]
-    }
-}
-
-impl<M: Machine> Publish<M> for Hashed {
-    const PREFIX: &'static str = "bravo-";
-    const SUMMARY: &'static str = "biased locking for readers over ";
-    const ATOMICS: u32 = 1;
-    const SOURCE: &'static str = "Dice and Kogan 2019, listing 1";
-
-    #[inline]
-    fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        if !biased() {
-            return None; // an atomic instruction for nothing
-        }
-        let slot = Self::slot::<M>(lock);
-        // (B) Dekker pair with the writer: we write the slot and then read the bias, the writer
-        // writes the bias and then reads the slot, all four sequentially consistent, so at least
-        // one sees the other. A compare-and-exchange is a full fence already on x86.
-        slot.compare_exchange(0, lock, SeqCst, Relaxed).is_ok().then_some(slot)
-    }
-
-    fn fence() {} // (B) the accesses themselves
-
-    #[inline]
-    fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        M::visible_readers().iter().all(each)
-    }
-}
-
-/// A row of slots per thread (BRAVO-2D, section 3, with rows owned by threads instead of processors).
+/// A row of slots per thread (BRAVO-2D, section 7, with rows owned by threads instead of processors).
 /// Nobody else fills the slots of a row, so publication is a plain store, and only the light half of an
 /// asymmetric fence; the writer pays for the heavy half. It looks at one cache line per thread instead
 /// of 512. A reader that has its row full uses the underlying lock, and so do all where the operating
@@ -123,7 +73,7 @@ impl<M: Machine> Publish<M> for Owned {
     const PREFIX: &'static str = "bravo-2d-";
     const SUMMARY: &'static str = "biased locking, a row of slots per thread, over ";
     const ATOMICS: u32 = 0;
-    const SOURCE: &'static str = "Dice and Kogan 2019, section 3 (BRAVO-2D)";
+    const SOURCE: &'static str = "Dice and Kogan 2019, section 7 (BRAVO-2D)";
 
     /// Most threads read one lock at a time. Filling a slot in vain costs less than looking at the bias.
     #[inline(always)]
@@ -156,8 +106,10 @@ impl<M: Machine> Publish<M> for Owned {
     }
 
     #[inline]
-    fn all(each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        M::reader_rows().is_none_or(|newest| newest.all_slots(each))
+    fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+        M::reader_rows().is_none_or(|newest| {
+            newest.all_rows(|row| row.slots.iter().all(|slot| slot.load(SeqCst) != lock || each(slot)))
+        })
     }
 
     fn prepare() -> bool {

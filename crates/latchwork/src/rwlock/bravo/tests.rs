@@ -1,6 +1,8 @@
 use super::super::pf_t::RawPfT;
 use super::bias::{Bernoulli, STEPS, TICK, WORTH, expired};
-use super::publish::mix32;
+use super::count::Counts;
+use super::revoke::{Passing, Spins};
+use super::table::{Sector, Slots, Table, Twice, mix32};
 use super::*;
 use crate::machine::ROW_SLOTS;
 use crate::rwlock::shfl_rw::RawShflRw;
@@ -196,6 +198,8 @@ fn tokens_survive_as_words() {
 fn it_is_described_after_the_lock_below() {
     assert_eq!(Lock::INFO.name, "bravo-pf-t");
     assert_eq!(RowLock::INFO.name, "bravo-2d-shfl-rw");
+    assert_eq!(Columns::<Native, RawPfT<Native>>::INFO.name, "bravo-cpu-pf-t");
+    assert_eq!(RawBravo::<Native, RawPfT<Native>, Table<Twice>>::INFO.name, "bravo-twice-pf-t");
     assert!(Lock::INFO.summary.ends_with(RawPfT::<Native>::INFO.summary));
 }
 
@@ -299,4 +303,142 @@ fn a_bias_that_does_not_pay_is_set_less_often() {
     }
     assert_eq!(away(long), N);
     assert_eq!(away(short), 2 * N);
+}
+
+/// Whatever the composition, a reader with a slot is found by a writer, and one without has the lock.
+#[test]
+fn every_composition_excludes() {
+    fn check<P: Publish<Native>, V: Revoke>() {
+        let lock = &RawBravo::<Native, RawShflRw<Native>, P, Bernoulli<1>, V>::new_biased_in();
+        let [sum, most] = &[const { AtomicUsize::new(0) }; 2];
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        if (round + thread) % 16 == 0 {
+                            lock.write();
+                            // Not atomic together: another writer, or a reader, would see it.
+                            sum.store(sum.load(Relaxed) + 1, Relaxed);
+                            most.store(sum.load(Relaxed), Relaxed);
+                            // SAFETY: acquired above.
+                            unsafe { lock.unlock_write(()) };
+                        } else {
+                            let token = lock.read();
+                            assert_eq!(sum.load(Relaxed), most.load(Relaxed));
+                            // SAFETY: the token is from the acquisition above.
+                            unsafe { lock.unlock_read(token) };
+                        }
+                    }
+                });
+            }
+        });
+        let writes = (0..4).flat_map(|thread| (thread..thread + 500).filter(|at| at % 16 == 0));
+        assert_eq!(sum.load(Relaxed), writes.count());
+        assert!(!lock.is_locked());
+    }
+    check::<Hashed, Holding<Spins>>();
+    check::<Table<Twice>, Passing>();
+    check::<Table<Sector>, Passing<Spins>>();
+    check::<table::Columns, Holding>();
+    check::<Owned, Passing>();
+}
+
+/// A table for two threads and locks enough: slots are where their kind says.
+#[test]
+fn slots_are_in_their_places() {
+    fn places<S: Slots>(lock: usize) -> impl Iterator<Item = usize> {
+        [Some(S::first::<Native>(lock, 4096)), S::second::<Native>(lock, 4096)].into_iter().flatten()
+    }
+    let locks = || (1..200).map(|i| i * 32);
+    for lock in locks() {
+        let slots: std::vec::Vec<usize> = places::<Twice>(lock).collect();
+        assert!(slots.len() == 2 && slots.iter().all(|slot| *slot < 4096));
+        assert!(places::<Sector>(lock).all(|slot| slot < 4096));
+        let (column, row) = table::Column::column::<Native>(lock, 4096).unwrap();
+        assert!(places::<table::Column>(lock).all(|slot| slot % row == column));
+    }
+    assert!(locks().any(|lock| places::<Twice>(lock).count() == 2 && places::<Twice>(lock).is_sorted()));
+    assert!(locks().any(|lock| !places::<Twice>(lock).is_sorted()));
+}
+
+/// With the second probe a thread reads through the table though its first slot is taken.
+#[test]
+fn a_second_probe_finds_another_slot() {
+    type Probing = RawBravo<Native, RawPfT<Native>, Table<Twice>>;
+    let locks: [Probing; 8] = core::array::from_fn(|_| Probing::new_biased_in());
+    // Another test's lock may have a slot for a moment; not all of these slots.
+    let pairs = locks.each_ref().map(|lock| (lock.read(), lock.read()));
+    assert!(pairs.iter().any(|pair| matches!(pair, (ReadToken::Fast(_), ReadToken::Fast(_)))));
+    for (lock, (first, second)) in locks.iter().zip(pairs) {
+        assert!(lock.try_write().is_none());
+        // SAFETY: the tokens are from the acquisitions above.
+        unsafe {
+            lock.unlock_read(first);
+            lock.unlock_read(second);
+        }
+        assert!(!lock.is_locked());
+    }
+}
+
+/// Readers pass a writer that revokes early, through the underlying lock, and it still waits for the one
+/// in the table.
+#[test]
+fn readers_pass_a_revocation() {
+    let lock = &RawBravo::<Native, RawShflRw<Native>, Owned, Guard, Passing>::new_biased_in();
+    let first = lock.read();
+    assert!(matches!(first, ReadToken::Fast(_)));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        while lock.bias.load(Relaxed) != REVOKING {
+            std::thread::yield_now();
+        }
+        for _ in 0..2 * WARM_UP {
+            let second = lock.read();
+            assert!(matches!(second, ReadToken::Slow(())));
+            // SAFETY: the token is from the acquisition above.
+            unsafe { lock.unlock_read(second) };
+        }
+        assert_eq!(lock.bias.load(Relaxed), REVOKING, "set while a writer revokes");
+        assert!(lock.try_write().is_none());
+        assert!(lock.write_until(Deadline::after::<Native>(100_000)).is_none());
+        assert!(!writer.is_finished());
+        // SAFETY: the token is from the acquisition above.
+        unsafe { lock.unlock_read(first) };
+    });
+    assert!(!lock.is_locked() && !lock.is_biased());
+}
+
+/// Every read is counted once, and why it was slow.
+#[test]
+fn reads_and_revocations_are_counted() {
+    type Counting = <RowLock as RawRwLock>::Counted;
+    // Its own thread, with a row that no other test counts in.
+    let before = Counts::of_process();
+    std::thread::spawn(|| {
+        let lock = Counting::new_biased_in();
+        let tokens: std::vec::Vec<_> = (0..=ROW_SLOTS).map(|_| lock.read()).collect();
+        for token in tokens {
+            // SAFETY: the token is from an acquisition above.
+            unsafe { lock.unlock_read(token) };
+        }
+        lock.write();
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+        for token in [lock.try_read(), lock.read_until(Deadline::after::<Native>(1_000_000))] {
+            // SAFETY: the token is from the acquisition above.
+            unsafe { lock.unlock_read(token.unwrap()) };
+        }
+    })
+    .join()
+    .unwrap();
+    let after = Counts::of_process();
+    assert_eq!(after.fast - before.fast, ROW_SLOTS as u64);
+    assert_eq!(after.collisions - before.collisions, 1);
+    assert_eq!(after.unbiased - before.unbiased, 2);
+    assert_eq!(after.revocations - before.revocations, 1);
+    assert!(after.in_vain - before.in_vain <= 2 && after.revoking > before.revoking);
 }

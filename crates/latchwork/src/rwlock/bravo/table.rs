@@ -1,0 +1,207 @@
+//! One table of slots for the whole process, and which of them a reader takes.
+
+use super::publish::Publish;
+use crate::machine::{Machine, Word};
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::*;
+
+/// One table for the process. Its slots are everybody's, so a reader takes one with a
+/// compare-and-exchange; one that finds the slot taken uses the underlying lock.
+#[derive(Debug)]
+pub struct Table<S>(PhantomData<S>);
+
+/// The paper's: a slot anywhere in the table.
+pub type Hashed = Table<Anywhere>;
+/// The paper's BRAVO-2D: a slot in the row of the reader's processor, and in the column of the lock.
+pub type Columns = Table<Column>;
+
+/// Which slots of a table, whose length is a power of two, readers take.
+pub trait Slots: Send + Sync + 'static {
+    /// How the names of its locks begin.
+    const PREFIX: &'static str;
+    /// How their summaries begin.
+    const SUMMARY: &'static str;
+    /// Paper and section.
+    const SOURCE: &'static str;
+
+    /// The caller's slot for `lock`.
+    fn first<M: Machine>(lock: usize, length: usize) -> usize;
+
+    /// Another one, for a caller that has found the first taken.
+    fn second<M: Machine>(_lock: usize, _length: usize) -> Option<usize> {
+        None
+    }
+
+    /// Where readers of `lock` can be, if that is not everywhere: each slot from the first number on that
+    /// is a multiple of the second away from it.
+    #[inline]
+    fn column<M: Machine>(_lock: usize, _length: usize) -> Option<(usize, usize)> {
+        None
+    }
+}
+
+/// Mix32 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
+/// with the constants of its implementation in Java 8.
+#[inline]
+pub(in crate::rwlock) fn mix32(z: u64) -> u32 {
+    let z = (z ^ (z >> 33)).wrapping_mul(0x62a9_d9ed_7997_05f5);
+    ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
+}
+
+/// Of thread and lock. Both are addresses with the same zero bits below and the same bits above;
+/// rotating one keeps neighbouring locks and neighbouring threads from cancelling out.
+#[inline]
+fn hash<M: Machine>(lock: usize) -> u32 {
+    mix32((lock as u64).wrapping_add((M::thread_id() as u64).rotate_left(32)))
+}
+
+/// A hash of thread and lock chooses among all slots (listing 1).
+#[derive(Debug)]
+pub struct Anywhere;
+
+impl Slots for Anywhere {
+    const PREFIX: &'static str = "bravo-";
+    const SUMMARY: &'static str = "biased locking for readers over ";
+    const SOURCE: &'static str = "Dice and Kogan 2019, listing 1";
+
+    #[inline]
+    fn first<M: Machine>(lock: usize, length: usize) -> usize {
+        hash::<M>(lock) as usize & (length - 1)
+    }
+}
+
+/// The same, and when that slot is taken, a second one (section 7: "a secondary hash to probe an
+/// alternative location"). For readers that hold many locks at a time, or threads by the hundred: with 4096
+/// slots, c of them taken, one reader in (4096 / c)^2 goes to the underlying lock instead of one in
+/// 4096 / c, and that one has done two compare-and-exchanges in vain.
+#[derive(Debug)]
+pub struct Twice;
+
+impl Slots for Twice {
+    const PREFIX: &'static str = "bravo-twice-";
+    const SUMMARY: &'static str = "biased locking for readers, with two probes, over ";
+    const SOURCE: &'static str = "Dice and Kogan 2019, section 7";
+
+    #[inline]
+    fn first<M: Machine>(lock: usize, length: usize) -> usize {
+        Anywhere::first::<M>(lock, length)
+    }
+
+    fn second<M: Machine>(lock: usize, length: usize) -> Option<usize> {
+        Some(mix32(u64::from(hash::<M>(lock))) as usize & (length - 1))
+    }
+}
+
+/// A hash of thread and lock chooses within a sector that belongs to the reader's NUMA node (section 7), so
+/// that slots which share a cache line are not written by several nodes. On a machine with one node
+/// this is [`Anywhere`].
+#[derive(Debug)]
+pub struct Sector;
+
+impl Slots for Sector {
+    const PREFIX: &'static str = "bravo-numa-";
+    const SUMMARY: &'static str = "biased locking, a sector of slots per NUMA node, over ";
+    const SOURCE: &'static str = "Dice and Kogan 2019, section 7";
+
+    #[inline]
+    fn first<M: Machine>(lock: usize, length: usize) -> usize {
+        let nodes = (M::numa_nodes() as usize).next_power_of_two().min(length);
+        let node = if nodes == 1 { 0 } else { M::numa_node() as usize & (nodes - 1) };
+        let sector = length / nodes;
+        node * sector + (hash::<M>(lock) as usize & (sector - 1))
+    }
+}
+
+/// The row is the processor's that the reader runs on, the column a hash of the lock (section 7, "our
+/// preferred embodiment"). Threads on different processors share no cache line, and a revoking writer
+/// looks at one slot of each row. A reader collides with others of its processor, and with itself if it
+/// holds two locks of one column.
+#[derive(Debug)]
+pub struct Column;
+
+/// Slots in a row: four pairs of cache lines. With 4096 slots there are 64 rows; processors beyond
+/// share them.
+const ROW: u32 = 64;
+
+impl Slots for Column {
+    const PREFIX: &'static str = "bravo-cpu-";
+    const SUMMARY: &'static str = "biased locking, a row of slots per processor, over ";
+    const SOURCE: &'static str = "Dice and Kogan 2019, section 7 (BRAVO-2D)";
+
+    #[inline]
+    fn first<M: Machine>(lock: usize, length: usize) -> usize {
+        let (column, row) = Self::shape::<M>(lock, length);
+        ((M::cpu() as usize * row) & (length - 1)) + column
+    }
+
+    #[inline]
+    fn column<M: Machine>(lock: usize, length: usize) -> Option<(usize, usize)> {
+        Some(Self::shape::<M>(lock, length))
+    }
+}
+
+impl Column {
+    /// The lock's column, and the length of rows.
+    #[inline]
+    fn shape<M: Machine>(lock: usize, length: usize) -> (usize, usize) {
+        let row = (M::patience(ROW) as usize).min(length);
+        (mix32(lock as u64) as usize & (row - 1), row)
+    }
+}
+
+impl<S: Slots> Table<S> {
+    /// The caller's slot for `lock`.
+    #[inline]
+    pub(super) fn slot<M: Machine>(lock: usize) -> &'static M::Usize {
+        let table = M::visible_readers();
+        &table[S::first::<M>(lock, table.len())]
+    }
+
+    #[inline(always)]
+    fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> Option<&'static M::Usize> {
+        // (B) Dekker pair with the writer: we write the slot and then read the bias, the writer
+        // writes the bias and then reads the slot, all four sequentially consistent, so at least
+        // one sees the other. A compare-and-exchange is a full fence already on x86.
+        slot.compare_exchange(0, lock, SeqCst, Relaxed).is_ok().then_some(slot)
+    }
+}
+
+impl<M: Machine, S: Slots> Publish<M> for Table<S> {
+    const PREFIX: &'static str = S::PREFIX;
+    const SUMMARY: &'static str = S::SUMMARY;
+    const ATOMICS: u32 = 1;
+    const SOURCE: &'static str = S::SOURCE;
+
+    #[inline]
+    fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        if !biased() {
+            return None; // an atomic instruction for nothing
+        }
+        Self::fill::<M>(Self::slot::<M>(lock), lock)
+    }
+
+    #[inline]
+    fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        let table = M::visible_readers();
+        let second = S::second::<M>(lock, table.len()).filter(|_| biased())?;
+        Self::fill::<M>(&table[second], lock)
+    }
+
+    fn fence() {} // (B) the accesses themselves
+
+    #[inline]
+    fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+        let mut table = M::visible_readers();
+        if let Some((column, row)) = S::column::<M>(lock, table.len()) {
+            let mut slots = table[column..].iter().step_by(row);
+            return slots.all(|slot| slot.load(SeqCst) != lock || each(slot));
+        }
+        while let Some(at) = M::find(table, lock) {
+            if !each(&table[at]) {
+                return false;
+            }
+            table = &table[at + 1..];
+        }
+        true
+    }
+}
