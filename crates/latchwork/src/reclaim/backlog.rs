@@ -102,8 +102,8 @@ impl<M: Records> Backlog<M> {
         !self.waiting.load(Relaxed).is_null()
     }
 
-    /// Puts all that has come in to what is waiting. Whether there is any. Under the gate.
-    pub(super) fn take(&self) -> bool {
+    /// Puts all that has come in, with a stamp, to what is waiting. Whether there is any. Under the gate.
+    pub(super) fn take(&self, stamp: u32) -> bool {
         for shard in &self.shards {
             if shard.newest.load(Relaxed).is_null() {
                 continue;
@@ -117,6 +117,7 @@ impl<M: Records> Backlog<M> {
                 // SAFETY: the list is ours since the exchange, and its objects are alive.
                 let header = unsafe { &*last };
                 amount += Amount::of(header).0;
+                header.set_stamp(stamp);
                 match header.next() {
                     next if next.is_null() => break header.set_next(self.waiting.load(Relaxed)),
                     next => last = next,
@@ -141,6 +142,22 @@ impl<M: Records> Backlog<M> {
         self.waiting.store(header.next(), Relaxed);
         self.amount.fetch_sub(Amount::of(header).0, Relaxed);
         Some(first)
+    }
+
+    /// Removes all that are waiting, without forgetting that they are there. Under the gate.
+    pub(super) fn detach(&self) -> *mut Header {
+        self.waiting.swap(null_mut(), Relaxed)
+    }
+
+    /// Puts back some of what was detached. Under the gate.
+    pub(super) fn attach(&self, mut objects: *mut Header) {
+        // SAFETY: what is in the list is alive.
+        while let Some(header) = unsafe { objects.as_ref() } {
+            let next = header.next();
+            header.set_next(self.waiting.load(Relaxed));
+            self.waiting.store(objects, Relaxed);
+            objects = next;
+        }
     }
 
     fn amounts(&self) -> impl Iterator<Item = Amount> {

@@ -1,9 +1,9 @@
-//! RCU's writing side, the same for both flavours: grace periods, and the garbage that waits for them.
+//! The writing side of RCU and epochs: grace periods, and the garbage that waits for them.
 
 use super::backlog::Backlog;
-use super::grace::{Flavour, Grace};
+use super::grace::{Flavour, Periods};
 use super::header::{Retire, finish, prepare};
-use super::{Garbage, Limit, Pace, Stall};
+use super::{Garbage, GracePeriod, Info, Limit, Pace, Reclaim, Stall};
 use crate::machine::Word;
 use crate::machine::record::{NESTING, Records};
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it, except inside
 /// of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
-    grace: Grace<M, F>,
+    grace: F::Periods<M>,
     backlog: Backlog<M>,
     /// The ticket of what is waiting.
     ticket: M::U64,
@@ -32,7 +32,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// A domain without garbage.
     pub fn new_in() -> Self {
         Domain {
-            grace: Grace::new(),
+            grace: F::Periods::new(),
             backlog: Backlog::new(),
             ticket: M::U64::new(0),
             pressed: M::U32::new(0),
@@ -91,7 +91,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// After how many nanoseconds a grace period that does not end is reported (10 seconds if this is not
     /// called).
     pub fn set_stall_nanos(&self, nanos: u64) {
-        self.grace.patience.store(nanos, Relaxed);
+        self.grace.set_patience(nanos);
     }
 
     /// How much garbage there may be before who retires has to wait.
@@ -99,7 +99,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.backlog.set_limit(limit);
     }
 
-    /// See [`Reclaim::retire`](super::Reclaim::retire).
+    /// See [`Reclaim::retire`].
     ///
     /// # Safety
     ///
@@ -190,7 +190,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// time has not come. Under the backlog's gate.
     fn work(&self, pace: Option<Pace>) -> bool {
         if !self.backlog.is_waiting() {
-            if !self.backlog.take() {
+            if !self.backlog.take(0) {
                 return false;
             }
             self.ticket.store(self.grace.start(), Relaxed);
@@ -222,5 +222,53 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
         }
         let _collecting = self.backlog.gate.lock();
         while self.work(Some(Pace::Normal)) {}
+    }
+}
+
+impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
+    type Machine = M;
+    type Reader<'d> = F::Reader<'d, M>;
+    const INFO: Info = F::INFO;
+
+    fn new_in() -> Self {
+        Domain::new_in()
+    }
+
+    fn reader(&self) -> F::Reader<'_, M> {
+        F::reader(self)
+    }
+
+    #[inline]
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: forwarded from the caller.
+        unsafe { Domain::retire(self, object) };
+    }
+
+    fn throttle(&self) {
+        Domain::throttle(self);
+    }
+
+    fn set_limit(&self, limit: Limit) {
+        Domain::set_limit(self, limit);
+    }
+
+    fn collect(&self) {
+        Domain::collect(self);
+    }
+
+    #[track_caller]
+    fn barrier(&self) {
+        Domain::barrier(self);
+    }
+
+    fn garbage(&self) -> Garbage {
+        Domain::garbage(self)
+    }
+}
+
+impl<M: Records, F: Flavour> GracePeriod for Domain<M, F> {
+    #[track_caller]
+    fn synchronize(&self) {
+        Domain::synchronize(self);
     }
 }

@@ -16,30 +16,55 @@
 //! -> closed, and `completed` has reached the tickets that it was for.
 //! Size: 64 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence.
 
+use super::domain::Domain;
 use super::gate::Gate;
-use super::{Pace, Stall};
+use super::pace::Rest;
+use super::{Info, Pace, Reader, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP};
 use crate::machine::{Arith, Clock, Machine, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
-/// Which of a record's words says when its section began.
-pub trait Flavour: Send + Sync + 'static {
-    /// That word.
+/// A kind of RCU, or epochs: how its readers say that they read, and how one waits for them.
+pub trait Flavour: Send + Sync + Sized + 'static {
+    /// Its description.
+    const INFO: Info;
+    /// How one waits.
+    type Periods<M: Records>: Periods;
+    /// See [`Reclaim::reader`](super::Reclaim::reader).
+    type Reader<'d, M: Records>: Reader<Machine = M>;
+    /// Which word of a thread's record says when its section began.
     fn word<M: Machine>(record: &Record<M>) -> &M::U64;
+    /// The time that it is stamped with.
+    fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64;
+    /// The calling thread as one that reads.
+    fn reader<M: Records>(domain: &Domain<M, Self>) -> Self::Reader<'_, M>;
 }
 
-/// Looks at a thread that is in the way, before the leader offers its processor.
-const LOOKS: u32 = 64;
-/// Offers before the leader sleeps, and in a hurry.
-const OFFERS: u32 = 4;
-const HURRIED_OFFERS: u32 = 1000;
-/// How long it sleeps, at first and at most, in nanoseconds. In a hurry it stays with the first.
-const NAP: u64 = 20_000;
-const LONG_NAP: u64 = 1_000_000;
+/// A way to wait until all sections that run now are over.
+pub trait Periods: Send + Sync + Sized + 'static {
+    /// In a domain that begins.
+    fn new() -> Self;
+    /// A ticket, which is due when everybody has left the section that they may be in now.
+    fn start(&self) -> u64;
+    /// Whether the ticket is due.
+    fn is_over(&self, ticket: u64) -> bool;
+    /// Whether the ticket is due; does for it what can be done without waiting.
+    fn poll(&self, ticket: u64) -> bool;
+    /// Returns when the ticket is due. The caller is in no section.
+    fn wait(&self, ticket: u64, pace: Pace);
+    /// Which thread holds up the others now.
+    fn stall(&self) -> Option<Stall>;
+    /// Sets after how many nanoseconds that is reported.
+    fn set_patience(&self, nanos: u64);
+}
 
-pub(super) struct Grace<M: Machine, F> {
+/// Looks at a thread that is in the way, before the leader rests.
+const LOOKS: u32 = 64;
+
+/// Grace periods of RCU. See the [module documentation](self).
+pub struct Grace<M: Machine, F> {
     tickets: M::U64,
     completed: M::U64,
     gate: Gate<M>,
@@ -51,7 +76,7 @@ pub(super) struct Grace<M: Machine, F> {
     opened: M::U64,
     report_at: M::U64,
     /// How long a grace period may take until it is reported.
-    pub(super) patience: M::U64,
+    patience: M::U64,
     /// Whether somebody is in a hurry.
     hurry: M::U32,
     flavour: PhantomData<F>,
@@ -69,8 +94,8 @@ fn reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || word & !NESTING >= target & !NESTING
 }
 
-impl<M: Records, F: Flavour> Grace<M, F> {
-    pub(super) fn new() -> Self {
+impl<M: Records, F: Flavour> Periods for Grace<M, F> {
+    fn new() -> Self {
         Grace {
             tickets: M::U64::new(0),
             completed: M::U64::new(0),
@@ -86,19 +111,17 @@ impl<M: Records, F: Flavour> Grace<M, F> {
         }
     }
 
-    /// A ticket, which is due when everybody has left the section that they may be in now.
-    pub(super) fn start(&self) -> u64 {
+    fn start(&self) -> u64 {
         // (A) what the caller has removed happens before the opening that sees this ticket.
         self.tickets.fetch_add(1, AcqRel) + 1
     }
 
-    pub(super) fn is_over(&self, ticket: u64) -> bool {
+    fn is_over(&self, ticket: u64) -> bool {
         // (D) pairs with the end of the grace period.
         self.completed.load(Acquire) >= ticket
     }
 
-    /// Whether the ticket is due; does for it what can be done without waiting.
-    pub(super) fn poll(&self, ticket: u64) -> bool {
+    fn poll(&self, ticket: u64) -> bool {
         if !self.is_over(ticket)
             && let Some(_leading) = self.gate.try_lock()
         {
@@ -108,8 +131,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
         self.is_over(ticket)
     }
 
-    /// Returns when the ticket is due. The caller is in no section.
-    pub(super) fn wait(&self, ticket: u64, pace: Pace) {
+    fn wait(&self, ticket: u64, pace: Pace) {
         while !self.is_over(ticket) {
             if pace == Pace::Expedited {
                 self.hurry.store(1, Relaxed);
@@ -122,25 +144,36 @@ impl<M: Records, F: Flavour> Grace<M, F> {
         }
     }
 
+    fn stall(&self) -> Option<Stall> {
+        let target = self.target.load(Relaxed);
+        // SAFETY: records are never unmapped.
+        let record = unsafe { self.at.load(Relaxed).as_ref() }?;
+        if target == 0 || reached(F::word(record).load(Relaxed), target) {
+            return None;
+        }
+        let nanos = M::now(Clock::Monotonic).saturating_sub(self.opened.load(Relaxed));
+        Some(Stall { thread: record.thread.load(Relaxed), nanos })
+    }
+
+    fn set_patience(&self, nanos: u64) {
+        self.patience.store(nanos, Relaxed);
+    }
+}
+
+impl<M: Records, F: Flavour> Grace<M, F> {
     /// Takes one grace period to its end.
     fn lead(&self) {
-        let (mut offers, mut nap) = (0, NAP);
+        let mut rest = Rest::new();
         while let Err(obstacle) = self.advance() {
-            let word = match obstacle {
-                Obstacle::Reader(record) => F::word(record),
-                Obstacle::Fence => &self.target,
-            };
             let target = self.target.load(Relaxed);
-            let hurry = self.hurry.load(Relaxed) != 0;
-            if M::spin_for(word, Relaxed, LOOKS, |word| reached(word, target)).is_some() {
-                continue;
-            }
-            offers += 1;
-            if offers <= M::patience(if hurry { HURRIED_OFFERS } else { OFFERS }) {
-                M::yield_now();
-            } else {
-                M::doze(nap);
-                nap = if hurry { NAP } else { (nap * 2).min(LONG_NAP) };
+            let left = match obstacle {
+                Obstacle::Reader(record) => {
+                    M::spin_for(F::word(record), Relaxed, LOOKS, |word| reached(word, target)).is_some()
+                }
+                Obstacle::Fence => false,
+            };
+            if !left {
+                rest.take::<M>(self.hurry.load(Relaxed) != 0);
             }
         }
         self.hurry.store(0, Relaxed);
@@ -156,7 +189,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Ok(());
             }
             // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
-            let target = M::clocks().grace.fetch_add(STEP, AcqRel) + STEP;
+            let target = F::clock(M::clocks()).fetch_add(STEP, AcqRel) + STEP;
             // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
             if !M::heavy_fence() {
                 return Err(Obstacle::Fence);
@@ -185,18 +218,6 @@ impl<M: Records, F: Flavour> Grace<M, F> {
         Ok(())
     }
 
-    /// Which thread holds up the grace period that is open, if it is still in the way.
-    pub(super) fn stall(&self) -> Option<Stall> {
-        let target = self.target.load(Relaxed);
-        // SAFETY: records are never unmapped.
-        let record = unsafe { self.at.load(Relaxed).as_ref() }?;
-        if target == 0 || reached(F::word(record).load(Relaxed), target) {
-            return None;
-        }
-        let nanos = M::now(Clock::Monotonic).saturating_sub(self.opened.load(Relaxed));
-        Some(Stall { thread: record.thread.load(Relaxed), nanos })
-    }
-
     /// Reports a grace period that takes too long, and again each time after that time.
     fn report(&self) {
         if M::now(Clock::Monotonic) >= self.report_at.load(Relaxed)
@@ -207,31 +228,4 @@ impl<M: Records, F: Flavour> Grace<M, F> {
             M::report_stall(stall);
         }
     }
-}
-
-/// The outermost section of a thread begins, or one that is nested.
-#[inline(always)]
-pub(super) fn enter<M: Records>(word: &M::U64, clocks: &Clocks<M>) {
-    let now = word.load(Relaxed);
-    if now & NESTING != 0 {
-        return nest::<M>(word, now);
-    }
-    // (B) pairs with the advance of time. (E) an earlier section happens before who sees this one.
-    word.store(clocks.grace.load(Acquire), Release);
-    // (C) pairs with the heavy fence.
-    M::light_fence();
-}
-
-/// A nested section begins.
-#[inline]
-fn nest<M: Machine>(word: &M::U64, now: u64) {
-    assert!(now & NESTING < NESTING, "65535 nested sections: guards are leaked");
-    word.store(now + 1, Relaxed);
-}
-
-/// The innermost section ends.
-#[inline(always)]
-pub(super) fn exit<M: Machine>(word: &M::U64) {
-    // (E) the section happens before the end of the grace period that sees this.
-    word.store(word.load(Relaxed) - 1, Release);
 }

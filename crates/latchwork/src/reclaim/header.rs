@@ -12,7 +12,9 @@ pub struct Header {
     next: Cell<*mut Header>,
     /// How to reclaim it; `None` until it is retired.
     reclaim: Cell<Option<unsafe fn(*mut Header)>>,
-    bytes: Cell<usize>,
+    bytes: Cell<u32>,
+    /// For who reclaims: when it got to know the object.
+    stamp: Cell<u32>,
 }
 
 // SAFETY: the cells are used by who has the object retired, and then by who reclaims it; the list
@@ -24,7 +26,12 @@ unsafe impl Send for Header {}
 impl Header {
     /// The header of an object that is in use.
     pub const fn new() -> Self {
-        Header { next: Cell::new(null_mut()), reclaim: Cell::new(None), bytes: Cell::new(0) }
+        Header {
+            next: Cell::new(null_mut()),
+            reclaim: Cell::new(None),
+            bytes: Cell::new(0),
+            stamp: Cell::new(0),
+        }
     }
 
     /// Whether the object has been retired.
@@ -42,7 +49,15 @@ impl Header {
 
     /// Bytes of the whole object, which begins with this header.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.get()
+        self.bytes.get() as usize
+    }
+
+    pub(super) fn stamp(&self) -> u32 {
+        self.stamp.get()
+    }
+
+    pub(super) fn set_stamp(&self, stamp: u32) {
+        self.stamp.set(stamp);
     }
 }
 
@@ -82,8 +97,13 @@ pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
     let this = unsafe { &*header };
     debug_assert!(!this.is_retired(), "an object was retired twice");
     this.reclaim.set(Some(reclaim::<T>));
-    this.bytes.set(size_of::<T>());
+    this.bytes.set(const { as_bytes(size_of::<T>()) });
     header
+}
+
+const fn as_bytes(size: usize) -> u32 {
+    assert!(size <= u32::MAX as usize, "an object of 4 GiB or more cannot be retired: put it into a box");
+    size as u32
 }
 
 unsafe fn reclaim<T: Retire>(header: *mut Header) {

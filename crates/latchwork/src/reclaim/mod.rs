@@ -6,7 +6,8 @@
 //! | | readers pay | garbage is bounded by |
 //! |---|---|---|
 //! | [`qsbr`] | nothing per section; quiescent states every now and then | back-pressure, in quiescent states |
-//! | [`rcu`] | a few plain instructions per section | back-pressure, outside of sections |
+//! | [`rcu`], [`epoch`] | a few plain instructions per section | back-pressure, outside of sections |
+//! | [`hazard`] | two stores and a second look per pointer | a number of objects, whatever readers do |
 //!
 //! [`Reclaim`] is what a structure is written over, so that it has every strategy:
 //!
@@ -68,17 +69,22 @@ pub use crate::machine::record::Records;
 
 mod backlog;
 pub mod domain;
+pub mod epoch;
 mod gate;
 pub mod grace;
+pub mod hazard;
 mod header;
+mod pace;
 pub mod qsbr;
 pub mod rcu;
+pub mod section;
 
 #[cfg(test)]
 mod tests;
 
 pub use domain::Cookie;
 pub use header::{Header, Retire};
+pub use pace::Pace;
 
 /// A strategy: a domain of objects that are retired together.
 ///
@@ -124,6 +130,21 @@ pub trait Reclaim: Send + Sync + Sized + 'static {
     /// Reclaims what can be reclaimed without waiting.
     fn collect(&self);
 
+    /// Waits until everything that was retired before is reclaimed.
+    ///
+    /// # Panics
+    ///
+    /// Inside of a section of the caller's own, where it may wait for ever, and in the destructor of a retired
+    /// object. A thread that has a quiescent-state-based reader is in a section, unless it is
+    /// [`offline`](Reader::offline).
+    fn barrier(&self);
+
+    /// How much garbage there is.
+    fn garbage(&self) -> Garbage;
+}
+
+/// A strategy that can tell when all sections are over; hazard pointers cannot.
+pub trait GracePeriod: Reclaim {
     /// Waits until every section that runs now is over.
     ///
     /// # Panics
@@ -131,16 +152,6 @@ pub trait Reclaim: Send + Sync + Sized + 'static {
     /// Inside of a section of the caller's own, where it would wait for ever. A thread that has a
     /// quiescent-state-based reader is in one, unless it is [`offline`](Reader::offline).
     fn synchronize(&self);
-
-    /// Waits until everything that was retired before is reclaimed.
-    ///
-    /// # Panics
-    ///
-    /// As [`synchronize`](Reclaim::synchronize); and in the destructor of a retired object.
-    fn barrier(&self);
-
-    /// How much garbage there is.
-    fn garbage(&self) -> Garbage;
 }
 
 /// A thread that reads. It stays in its thread.
@@ -236,15 +247,6 @@ impl Default for Limit {
 
 /// After how long a grace period is reported that does not end.
 const STALL_NANOS: u64 = 10_000_000_000;
-
-/// How a grace period is waited for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Asleep, after a few looks: the leader naps for up to a millisecond between two looks.
-    Normal,
-    /// Awake, mostly.
-    Expedited,
-}
 
 /// A grace period that does not end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -24,10 +24,10 @@
 //! ```
 
 use super::domain::Domain;
-use super::grace::{self, Flavour};
-use super::header::Retire;
-use super::{Garbage, Guard, Info, Limit, Reader, Reclaim};
-use crate::machine::record::{NESTING, Record, Records};
+use super::grace::{Flavour, Grace};
+use super::section::{enter, exit};
+use super::{Guard, Info, Reader};
+use crate::machine::record::{Clocks, NESTING, Record, Records};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -37,9 +37,27 @@ use core::sync::atomic::Ordering::*;
 pub struct Qsbr;
 
 impl Flavour for Qsbr {
+    const INFO: Info = Info {
+        name: "qsbr",
+        summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
+        bound: "the limit, for who announces quiescent states",
+        source: "McKenney et al. 2005, section 2.5",
+    };
+    type Periods<M: Records> = Grace<M, Self>;
+    type Reader<'d, M: Records> = QsbrReader<'d, M>;
+
     #[inline(always)]
     fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
         &record.online
+    }
+
+    #[inline(always)]
+    fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64 {
+        &clocks.grace
+    }
+
+    fn reader<M: Records>(domain: &Domain<M, Self>) -> QsbrReader<'_, M> {
+        QsbrReader::new(domain)
     }
 }
 
@@ -47,7 +65,7 @@ impl Flavour for Qsbr {
 /// [`Reader::offline`].
 pub type QsbrDomain<M> = Domain<M, Qsbr>;
 
-/// A thread that is online. See [`Reclaim::reader`].
+/// A thread that is online. See [`Reclaim::reader`](super::Reclaim::reader).
 pub struct QsbrReader<'d, M: Records> {
     domain: &'d QsbrDomain<M>,
     record: &'static Record<M>,
@@ -63,14 +81,14 @@ pub struct QsbrGuard<'r, M> {
 impl<'d, M: Records> QsbrReader<'d, M> {
     fn new(domain: &'d QsbrDomain<M>) -> Self {
         let record = M::record();
-        grace::enter::<M>(&record.online, M::clocks());
+        enter::<M>(&record.online, &M::clocks().grace);
         QsbrReader { domain, record, thread: PhantomData }
     }
 }
 
 impl<M: Records> Drop for QsbrReader<'_, M> {
     fn drop(&mut self) {
-        grace::exit::<M>(&self.record.online);
+        exit::<M>(&self.record.online);
     }
 }
 
@@ -117,62 +135,11 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
         struct Online<'a, M: Records>(&'a Record<M>);
         impl<M: Records> Drop for Online<'_, M> {
             fn drop(&mut self) {
-                grace::enter::<M>(&self.0.online, M::clocks());
+                enter::<M>(&self.0.online, &M::clocks().grace);
             }
         }
-        grace::exit::<M>(&self.record.online);
+        exit::<M>(&self.record.online);
         let _then = Online(self.record);
         work()
-    }
-}
-
-impl<M: Records> Reclaim for QsbrDomain<M> {
-    type Machine = M;
-    type Reader<'d> = QsbrReader<'d, M>;
-    const INFO: Info = Info {
-        name: "qsbr",
-        summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
-        bound: "the limit, for who announces quiescent states",
-        source: "McKenney et al. 2005, section 2.5",
-    };
-
-    fn new_in() -> Self {
-        Domain::new_in()
-    }
-
-    fn reader(&self) -> QsbrReader<'_, M> {
-        QsbrReader::new(self)
-    }
-
-    #[inline]
-    unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: forwarded from the caller.
-        unsafe { Domain::retire(self, object) };
-    }
-
-    fn throttle(&self) {
-        Domain::throttle(self);
-    }
-
-    fn set_limit(&self, limit: Limit) {
-        Domain::set_limit(self, limit);
-    }
-
-    fn collect(&self) {
-        Domain::collect(self);
-    }
-
-    #[track_caller]
-    fn synchronize(&self) {
-        Domain::synchronize(self);
-    }
-
-    #[track_caller]
-    fn barrier(&self) {
-        Domain::barrier(self);
-    }
-
-    fn garbage(&self) -> Garbage {
-        Domain::garbage(self)
     }
 }

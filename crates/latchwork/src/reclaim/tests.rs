@@ -1,5 +1,7 @@
 //! What holds for every strategy, on the native machine.
 
+use super::epoch::EpochDomain;
+use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
@@ -113,4 +115,16 @@ fn rcu() {
 fn qsbr() {
     readers_are_safe::<QsbrDomain<Native>>();
     protected_objects_stay::<QsbrDomain<Native>>();
+}
+
+#[test]
+fn epoch() {
+    readers_are_safe::<EpochDomain<Native>>();
+    protected_objects_stay::<EpochDomain<Native>>();
+}
+
+#[test]
+fn hazard() {
+    readers_are_safe::<HazardDomain<Native>>();
+    protected_objects_stay::<HazardDomain<Native>>();
 }

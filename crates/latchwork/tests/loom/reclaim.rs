@@ -5,9 +5,11 @@
 
 use crate::machine::{Loom, Mistake, Model, exit_thread};
 use latchwork::machine::{Machine, Word};
+use latchwork::reclaim::epoch::EpochDomain;
+use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
-use latchwork::reclaim::{Guard, Header, Reader, Reclaim, Retire};
+use latchwork::reclaim::{GracePeriod, Guard, Header, Reader, Reclaim, Retire};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
 use std::cell::RefCell;
@@ -109,8 +111,11 @@ fn remove<D>(shared: &Shared<D>, new: *mut Object) -> *mut Object {
 }
 
 fn retires<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
-    // SAFETY: removed, by nobody else.
-    unsafe { shared.domain.retire(remove(shared, null_mut())) };
+    let object = remove(shared, null_mut());
+    if !object.is_null() {
+        // SAFETY: removed, by nobody else.
+        unsafe { shared.domain.retire(object) };
+    }
     shared.domain.collect();
 }
 
@@ -120,7 +125,7 @@ fn replaces<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     shared.domain.barrier();
 }
 
-fn synchronizes<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+fn synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     let object = remove(shared, object());
     shared.domain.synchronize();
     // SAFETY: no reader has it any more.
@@ -157,6 +162,8 @@ fn clean<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
 }
 
 type Rcu = Shared<RcuDomain<Loom>>;
+type Epoch = Shared<EpochDomain<Loom>>;
+type Hazard = Shared<HazardDomain<Loom>>;
 type Qsbr = Shared<QsbrDomain<Loom>>;
 
 fn check<T: Send + Sync + 'static>(
@@ -188,18 +195,35 @@ fn qsbr() {
 }
 
 #[test]
-fn rcu_mistakes() {
+fn epoch() {
+    check("epoch", Model::new(2), start, &[synchronizes, reads as fn(&Epoch)], clean);
+    check("epoch", Model::new(2), start, &[retires, reads_nested as fn(&Epoch)], clean);
+    check("epoch", Model::new(2), start, &[replaces, reads_and_exits as fn(&Epoch)], clean);
+    check("epoch", Model::new(1), start, &[replaces, synchronizes, reads as fn(&Epoch)], clean);
+}
+
+#[test]
+fn hazard() {
+    check("hazard", Model::new(2), start, &[retires, reads as fn(&Hazard)], clean);
+    check("hazard", Model::new(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
+    check("hazard", Model::new(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
+    check("hazard", Model::new(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
+}
+
+/// Every strategy relies on each promise of its machine.
+#[test]
+fn mistakes() {
     use Mistake::*;
+    fn fails<T: Send + Sync + 'static>(name: &str, mistake: Mistake, start: fn() -> T, threads: &[fn(&T)]) {
+        crate::report(name, || {
+            let failure = Model::new(2).with_mistake(mistake).check_fails(start, threads, |_| ());
+            format!("{mistake:?}: {failure}")
+        });
+    }
     for mistake in [SkipsReader, NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
-        crate::report("rcu", || {
-            let model = Model::new(2).with_mistake(mistake);
-            let failure = model.check_fails(start, &[synchronizes, reads as fn(&Rcu)], clean);
-            format!("{mistake:?}: {failure}")
-        });
-        crate::report("qsbr", || {
-            let model = Model::new(2).with_mistake(mistake);
-            let failure = model.check_fails(start, &[synchronizes, reads_twice as fn(&Qsbr)], clean);
-            format!("{mistake:?}: {failure}")
-        });
+        fails("rcu", mistake, start, &[synchronizes, reads as fn(&Rcu)]);
+        fails("qsbr", mistake, start, &[synchronizes, reads_twice as fn(&Qsbr)]);
+        fails("epoch", mistake, start, &[synchronizes, reads as fn(&Epoch)]);
+        fails("hazard", mistake, start, &[retires, reads as fn(&Hazard)]);
     }
 }

@@ -1,0 +1,157 @@
+//! Epoch-based reclamation.
+//!
+//! Source: Fraser, "Practical Lock-Freedom", 2003, section 5.2.3; McKenney, Hart, Walpole 2005, section
+//! 2.4.
+//!
+//! A section is in the epoch that was the current one when it began. The current epoch advances when all
+//! sections that run are in it, so that two advances after an object was retired nobody has it. Whoever
+//! reclaims tries to advance; nobody waits for a particular reader, and nobody is made to.
+//!
+//! It differs from the thesis: the reader's fence is light, and who tries to advance issues the heavy one;
+//! threads keep no limbo lists, nor counts of their operations, since the [domain](super::domain) collects
+//! for all; and an epoch is a number of 48 bits, not of two.
+//!
+//! State of a record's `pinned`: (epoch, nested sections); 0 nested is outside.
+//! Atomics per section: none. Per batch: two heavy fences and two advances, if nobody is in the way.
+//! A reader that stays in its section holds up all reclamation, as with RCU.
+
+use super::domain::Domain;
+use super::grace::{Flavour, Periods};
+use super::pace::Rest;
+use super::section::{SectionGuard, SectionReader};
+use super::{Info, Pace, STALL_NANOS, Stall};
+use crate::machine::record::{Clocks, NESTING, Record, Records, STEP};
+use crate::machine::{Arith, Clock, Machine, Word};
+use core::sync::atomic::Ordering::*;
+
+/// The flavour. See the [module documentation](self).
+#[derive(Copy, Clone, Debug)]
+pub struct Epoch;
+
+impl Flavour for Epoch {
+    const INFO: Info = Info {
+        name: "epoch",
+        summary: "epochs: readers stamp sections, whoever reclaims advances the epoch",
+        bound: "the limit, for who retires outside of sections",
+        source: "Fraser 2003, section 5.2.3",
+    };
+    type Periods<M: Records> = Epochs<M>;
+    type Reader<'d, M: Records> = SectionReader<'d, M, Self>;
+
+    #[inline(always)]
+    fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
+        &record.pinned
+    }
+
+    #[inline(always)]
+    fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64 {
+        &clocks.epoch
+    }
+
+    fn reader<M: Records>(domain: &Domain<M, Self>) -> SectionReader<'_, M, Self> {
+        SectionReader::new(domain)
+    }
+}
+
+/// A domain of epoch-based reclamation.
+pub type EpochDomain<M> = Domain<M, Epoch>;
+
+/// A section.
+pub type EpochGuard<'r, M> = SectionGuard<'r, M, Epoch>;
+
+impl<M: Records> EpochDomain<M> {
+    /// A section of the calling thread.
+    #[inline(always)]
+    pub fn enter(&self) -> EpochGuard<'_, M> {
+        SectionGuard::new(M::record())
+    }
+}
+
+/// Grace periods as advances of the epoch; the epoch is the process's.
+pub struct Epochs<M: Machine> {
+    /// Since when the epoch has not advanced while somebody tried, and when that is reported.
+    stuck_since: M::U64,
+    report_at: M::U64,
+    patience: M::U64,
+}
+
+/// The first section that is not in the current epoch.
+fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
+    M::records().into_iter().flat_map(Record::all).find(|record| {
+        // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
+        let word = record.pinned.load(Acquire);
+        word & NESTING != 0 && word & !NESTING != epoch & !NESTING
+    })
+}
+
+impl<M: Records> Epochs<M> {
+    /// Advances the epoch, if nobody is in the way.
+    fn advance(&self) -> Result<(), ()> {
+        // (B) whoever has advanced it has seen the sections end that were in the way.
+        let epoch = M::clocks().epoch.load(Acquire);
+        // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
+        if !M::heavy_fence() {
+            return Err(());
+        }
+        if let Some(record) = straggler::<M>(epoch) {
+            self.report(record);
+            return Err(());
+        }
+        self.stuck_since.store(0, Relaxed);
+        // (B) pairs with the load in `enter`. If it fails, somebody else was faster.
+        let _ = M::clocks().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
+        Ok(())
+    }
+
+    fn report(&self, record: &Record<M>) {
+        let now = M::now(Clock::Monotonic);
+        let since = self.stuck_since.load(Relaxed);
+        if since == 0 {
+            self.stuck_since.store(now, Relaxed);
+            self.report_at.store(now.saturating_add(self.patience.load(Relaxed)), Relaxed);
+        } else if now >= self.report_at.load(Relaxed) {
+            self.report_at.store(now.saturating_add(self.patience.load(Relaxed)), Relaxed);
+            M::report_stall(Stall { thread: record.thread.load(Relaxed), nanos: now - since });
+        }
+    }
+}
+
+impl<M: Records> Periods for Epochs<M> {
+    fn new() -> Self {
+        Epochs { stuck_since: M::U64::new(0), report_at: M::U64::new(0), patience: M::U64::new(STALL_NANOS) }
+    }
+
+    fn start(&self) -> u64 {
+        // An exchange, so that what the caller has removed happens before the next advance, and with it
+        // before any section in a later epoch than this.
+        M::clocks().epoch.fetch_add(0, AcqRel) + 2 * STEP
+    }
+
+    fn is_over(&self, ticket: u64) -> bool {
+        // (D) pairs with the advance.
+        M::clocks().epoch.load(Acquire) >= ticket
+    }
+
+    fn poll(&self, ticket: u64) -> bool {
+        while !self.is_over(ticket) && self.advance().is_ok() {}
+        self.is_over(ticket)
+    }
+
+    fn wait(&self, ticket: u64, pace: Pace) {
+        let mut rest = Rest::new();
+        while !self.poll(ticket) {
+            rest.take::<M>(pace == Pace::Expedited);
+        }
+    }
+
+    fn stall(&self) -> Option<Stall> {
+        let record = straggler::<M>(M::clocks().epoch.load(Relaxed))?;
+        let since = self.stuck_since.load(Relaxed);
+        let nanos = if since == 0 { 0 } else { M::now(Clock::Monotonic).saturating_sub(since) };
+        Some(Stall { thread: record.thread.load(Relaxed), nanos })
+    }
+
+    fn set_patience(&self, nanos: u64) {
+        self.patience.store(nanos, Relaxed);
+    }
+}

@@ -1,0 +1,309 @@
+//! Hazard pointers.
+//!
+//! Source: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", TPDS 2004; the
+//! asymmetric fence as in Folly's and in P1121; McKenney, Hart, Walpole 2005, section 2.4.
+//!
+//! A reader publishes the address that it is about to follow in a slot of its thread's record, and looks
+//! again whether it is still there. Who reclaims looks through all slots after the objects were removed,
+//! and keeps those that a slot points into: anywhere between an object's first byte and its last, so that
+//! marks in low bits and references into the middle protect the object.
+//!
+//! It differs from the paper: the fence between publishing and looking again is light, and the scan issues
+//! the heavy one; threads keep no lists of what they have retired, whoever fills a batch of 128 scans for
+//! all; a slot counts only while its thread says that it is in use, so that dropping a guard is one store.
+//! A thread has eight slots, and blocks of eight more when it needs them.
+//!
+//! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept (a slot points into it),
+//! and waiting again in the next scan.
+//! Size: 64 bytes of slots per thread. Atomics per protection: none.
+//! Garbage: at most [`HazardDomain::bound`] objects, whatever readers do. A retirer may wait for a scan,
+//! which waits for no reader.
+
+use super::backlog::{BATCH, Backlog, SHARDS};
+use super::header::{Header, Retire, finish, prepare};
+use super::pace::Rest;
+use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
+use crate::machine::record::{HAZARDS, Hazards, Record, Records};
+use crate::machine::{Arith, Word};
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::*;
+
+/// Hazards that are looked for at a time; more need one more pass over the objects.
+const PASS: usize = 128;
+
+/// Objects that are retired together. Slots are the process's: one protects an object of any domain.
+pub struct HazardDomain<M: Records> {
+    backlog: Backlog<M>,
+    /// What the last scan has found in use.
+    kept: M::Ptr<Header>,
+    /// The number of the last scan, and that of the first which has found one of the kept objects.
+    scans: M::U32,
+    oldest: M::U32,
+}
+
+/// A thread that reads. See [`Reclaim::reader`].
+pub struct HazardReader<'d, M: Records> {
+    record: &'static Record<M>,
+    /// Not `Send`: the record is the thread's.
+    domain: PhantomData<(&'d (), *mut ())>,
+}
+
+/// [`SLOTS`] hazard pointers.
+pub struct HazardGuard<'r, M: Records> {
+    block: &'static Hazards<M>,
+    /// The first of its slots in the block.
+    first: usize,
+    reader: PhantomData<(&'r (), *mut ())>,
+}
+
+/// Whether one scan came before another; their numbers wrap around.
+fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
+}
+
+/// The slots from `first` on, in `used`.
+const fn bits(first: usize) -> usize {
+    ((1 << SLOTS) - 1) << first
+}
+
+impl<M: Records> HazardGuard<'_, M> {
+    #[inline(always)]
+    fn new(record: &'static Record<M>) -> Self {
+        Self::in_block(&record.hazards).unwrap_or_else(|| Self::further(&record.hazards))
+    }
+
+    #[inline(always)]
+    fn in_block(block: &'static Hazards<M>) -> Option<Self> {
+        let used = block.used.load(Relaxed);
+        let first = (0..HAZARDS).step_by(SLOTS).find(|first| used & bits(*first) == 0)?;
+        // (A) What the slots still hold counts from here on: at worst, an object is kept for longer.
+        block.used.store(used | bits(first), Relaxed);
+        Some(HazardGuard { block, first, reader: PhantomData })
+    }
+
+    /// In a further block, which is made if there is none.
+    #[cold]
+    fn further(block: &'static Hazards<M>) -> Self {
+        let next = block.more.load(Relaxed);
+        if next.is_null() {
+            let new = Box::leak(Box::new(Hazards::new()));
+            // Release: pairs with the load in `Hazards::blocks`.
+            block.more.store(new, Release);
+        }
+        // SAFETY: blocks live as long as records, for ever.
+        let next: &'static Hazards<M> = unsafe { &*block.more.load(Relaxed) };
+        Self::in_block(next).unwrap_or_else(|| Self::further(next))
+    }
+
+    /// Protects no object any longer with `slot`.
+    #[inline(always)]
+    pub fn clear(&self, slot: usize) {
+        // (E) what was done with the object happens before the scan that sees this.
+        self.slot(slot).store(0, Release);
+    }
+
+    #[inline(always)]
+    fn slot(&self, slot: usize) -> &M::Usize {
+        assert!(slot < SLOTS, "a guard has {SLOTS} slots");
+        &self.block.slots[(self.first + slot) % HAZARDS]
+    }
+}
+
+impl<M: Records> Drop for HazardGuard<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let used = self.block.used.load(Relaxed);
+        // (E) as in `clear`.
+        self.block.used.store(used & !bits(self.first), Release);
+    }
+}
+
+// SAFETY: the address stood in a slot before the object was seen to be linked, so it was there when the
+// object was removed, and every scan that finds the object comes after that.
+unsafe impl<M: Records> Guard for HazardGuard<'_, M> {
+    type Machine = M;
+
+    #[inline(always)]
+    fn protect<T: Send + Sync + 'static>(&self, slot: usize, from: &M::Ptr<T>) -> *mut T {
+        let slot = self.slot(slot);
+        let mut pointer = from.load(Relaxed);
+        loop {
+            // (E) what was done with the slot's last object happens before who sees this.
+            slot.store(pointer.addr(), Release);
+            // (A) pairs with the heavy fence in `scan`: it sees the slot, or we see that the object is gone.
+            M::light_fence();
+            let now = from.load(Acquire);
+            if now == pointer {
+                return pointer;
+            }
+            pointer = now;
+        }
+    }
+}
+
+impl<M: Records> Reader for HazardReader<'_, M> {
+    type Machine = M;
+    type Guard<'r>
+        = HazardGuard<'r, M>
+    where
+        Self: 'r;
+
+    #[inline(always)]
+    fn enter(&self) -> HazardGuard<'_, M> {
+        HazardGuard::new(self.record)
+    }
+}
+
+impl<M: Records> HazardDomain<M> {
+    /// Objects that are garbage at most, if `threads` threads retire at the same time and all threads
+    /// together have `slots` hazard pointers: what has come in, what is being looked through, and what is
+    /// protected.
+    pub const fn bound(threads: u64, slots: u64) -> u64 {
+        // A stack is emptied when it has a batch, by the thread that makes it one. While that waits for
+        // another's scan, each further thread may fill a further batch.
+        2 * BATCH as u64 * (SHARDS as u64 + threads) + slots
+    }
+
+    /// A batch is full.
+    #[cold]
+    fn relieve(&self) {
+        // An object that retires others when it is reclaimed: they stay for the next scan.
+        if !self.backlog.gate.is_mine() {
+            let _scanning = self.backlog.gate.lock();
+            self.scan();
+        }
+    }
+
+    /// Reclaims everything that no slot points into. Returns the number of this scan. Under the gate.
+    fn scan(&self) -> u32 {
+        self.backlog.attach(self.kept.swap(null_mut(), Relaxed));
+        let number = self.scans.fetch_add(1, Relaxed).wrapping_add(1);
+        let any = self.backlog.take(number);
+        // (A) Pairs with the light fence in `protect`. The objects were removed before they came in.
+        if any && !M::heavy_fence() {
+            return number; // refused: everything stays
+        }
+        self.oldest.store(number.wrapping_add(1), Relaxed);
+        if !any {
+            return number;
+        }
+        let mut objects = self.backlog.detach();
+        let mut hazards = [0; PASS];
+        let mut found = 0;
+        for record in M::records().into_iter().flat_map(Record::all) {
+            for block in record.hazards.blocks() {
+                // (E) pairs with the stores of the readers.
+                let used = block.used.load(Acquire);
+                for slot in (0..HAZARDS).filter(|slot| used & 1 << slot != 0) {
+                    match block.slots[slot].load(Acquire) {
+                        0 => continue,
+                        hazard => hazards[found] = hazard,
+                    }
+                    found += 1;
+                    if found == PASS {
+                        objects = self.sift(objects, &mut hazards);
+                        found = 0;
+                    }
+                }
+            }
+        }
+        objects = self.sift(objects, &mut hazards[..found]);
+        self.backlog.attach(objects);
+        while let Some(object) = self.backlog.next() {
+            // SAFETY: it was removed before the heavy fence, after which no slot pointed into it, and none
+            // will: its reader would see that it is gone. It is out of the list, so this happens once.
+            unsafe { finish(object) };
+        }
+        number
+    }
+
+    /// Keeps those of `objects` that a hazard points into, and returns the others.
+    fn sift(&self, mut objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
+        hazards.sort_unstable();
+        let mut others = null_mut();
+        // SAFETY: what is in the list is alive.
+        while let Some(header) = unsafe { objects.as_ref() } {
+            let object = objects;
+            objects = header.next();
+            let first = hazards.partition_point(|hazard| *hazard < object.addr());
+            if hazards.get(first).is_some_and(|hazard| *hazard < object.addr() + header.bytes()) {
+                header.set_next(self.kept.load(Relaxed));
+                self.kept.store(object, Relaxed);
+                if is_before(header.stamp(), self.oldest.load(Relaxed)) {
+                    self.oldest.store(header.stamp(), Relaxed);
+                }
+            } else {
+                header.set_next(others);
+                others = object;
+            }
+        }
+        others
+    }
+}
+
+impl<M: Records> Reclaim for HazardDomain<M> {
+    type Machine = M;
+    type Reader<'d> = HazardReader<'d, M>;
+    const INFO: Info = Info {
+        name: "hazard",
+        summary: "hazard pointers: readers publish what they follow, a light fence each",
+        bound: "256 objects per retiring thread, 2048, and one per hazard pointer",
+        source: "Michael 2004",
+    };
+
+    fn new_in() -> Self {
+        HazardDomain {
+            backlog: Backlog::new(),
+            kept: M::Ptr::new(null_mut()),
+            scans: M::U32::new(0),
+            oldest: M::U32::new(0),
+        }
+    }
+
+    fn reader(&self) -> HazardReader<'_, M> {
+        HazardReader { record: M::record(), domain: PhantomData }
+    }
+
+    #[inline]
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: forwarded from the caller.
+        if self.backlog.push(unsafe { prepare(object) }) {
+            self.relieve();
+        }
+    }
+
+    fn collect(&self) {
+        if let Some(_scanning) = self.backlog.gate.try_lock() {
+            self.scan();
+        }
+    }
+
+    /// Waits for hazard pointers that point to objects which are retired already; none may be the caller's.
+    fn barrier(&self) {
+        assert!(!self.backlog.gate.is_mine(), "barrier by an object that is being reclaimed");
+        let mut scanning = self.backlog.gate.lock();
+        let number = self.scan();
+        let mut rest = Rest::new();
+        while !is_before(number, self.oldest.load(Relaxed)) {
+            drop(scanning);
+            rest.take::<M>(false);
+            scanning = self.backlog.gate.lock();
+            self.scan();
+        }
+    }
+
+    fn garbage(&self) -> Garbage {
+        self.backlog.garbage()
+    }
+}
+
+impl<M: Records> Drop for HazardDomain<M> {
+    /// Reclaims everything that no slot points into; guards that outlive the domain are those of others, and
+    /// what they protect is leaked.
+    fn drop(&mut self) {
+        let _scanning = self.backlog.gate.lock();
+        self.scan();
+    }
+}

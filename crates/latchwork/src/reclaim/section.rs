@@ -1,0 +1,102 @@
+//! The reading side of strategies in which a thread stamps its sections with the time: RCU and epochs.
+
+use super::domain::Domain;
+use super::grace::Flavour;
+use super::{Guard, Reader};
+use crate::machine::record::{NESTING, Record, Records};
+use crate::machine::{Machine, Word};
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::*;
+
+/// The outermost section of a thread begins, or one that is nested.
+#[inline(always)]
+pub(super) fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
+    let now = word.load(Relaxed);
+    if now & NESTING != 0 {
+        return nest::<M>(word, now);
+    }
+    // (B) pairs with the advance of time. (E) an earlier section happens before who sees this one.
+    word.store(clock.load(Acquire), Release);
+    // (C) pairs with the heavy fence.
+    M::light_fence();
+}
+
+/// A nested section begins.
+#[inline]
+fn nest<M: Machine>(word: &M::U64, now: u64) {
+    assert!(now & NESTING < NESTING, "65535 nested sections: guards are leaked");
+    word.store(now + 1, Relaxed);
+}
+
+/// The innermost section ends.
+#[inline(always)]
+pub(super) fn exit<M: Machine>(word: &M::U64) {
+    // (E) the section happens before the end of the grace period that sees this.
+    word.store(word.load(Relaxed) - 1, Release);
+}
+
+/// A thread that reads. See [`Reclaim::reader`](super::Reclaim::reader).
+pub struct SectionReader<'d, M: Records, F: Flavour> {
+    domain: &'d Domain<M, F>,
+    record: &'static Record<M>,
+    /// Not `Send`: the record is the thread's.
+    thread: PhantomData<*mut ()>,
+}
+
+/// A section.
+pub struct SectionGuard<'r, M: Records, F: Flavour> {
+    record: &'static Record<M>,
+    reader: PhantomData<(&'r F, *mut ())>,
+}
+
+impl<'d, M: Records, F: Flavour> SectionReader<'d, M, F> {
+    pub(super) fn new(domain: &'d Domain<M, F>) -> Self {
+        SectionReader { domain, record: M::record(), thread: PhantomData }
+    }
+}
+
+impl<M: Records, F: Flavour> SectionGuard<'_, M, F> {
+    #[inline(always)]
+    pub(super) fn new(record: &'static Record<M>) -> Self {
+        enter::<M>(F::word(record), F::clock(M::clocks()));
+        SectionGuard { record, reader: PhantomData }
+    }
+}
+
+impl<M: Records, F: Flavour> Drop for SectionGuard<'_, M, F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        exit::<M>(F::word(self.record));
+    }
+}
+
+// SAFETY: a section that has begun before an object is retired ends before it is reclaimed (`grace`,
+// `epoch`).
+unsafe impl<M: Records, F: Flavour> Guard for SectionGuard<'_, M, F> {
+    type Machine = M;
+
+    #[inline(always)]
+    fn protect<T: Send + Sync + 'static>(&self, _: usize, from: &M::Ptr<T>) -> *mut T {
+        from.load(Acquire)
+    }
+}
+
+impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
+    type Machine = M;
+    type Guard<'r>
+        = SectionGuard<'r, M, F>
+    where
+        Self: 'r;
+
+    #[inline(always)]
+    fn enter(&self) -> SectionGuard<'_, M, F> {
+        SectionGuard::new(self.record)
+    }
+
+    #[inline(always)]
+    fn quiescent(&mut self) {
+        if self.domain.is_pressed() {
+            self.domain.relent();
+        }
+    }
+}
