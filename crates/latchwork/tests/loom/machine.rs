@@ -53,6 +53,8 @@ pub enum Mistake {
     NoLightFence,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
+    /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
+    ExitEmptiesRow,
     /// Who looks at the threads' records does not see the newest.
     SkipsReader,
     /// A heavy fence may come between the load and the store of `release_dec`.
@@ -261,8 +263,12 @@ impl Rows {
     }
 
     /// The running thread exits: what is in its row stays there.
-    fn leave(&self) {
+    fn leave(&self, mistake: Mistake) {
         let row = std::mem::replace(&mut self.own.borrow_mut()[thread_number()], std::ptr::null_mut());
+        if mistake == Mistake::ExitEmptiesRow {
+            // SAFETY: rows live until the end of the execution.
+            unsafe { &*row }.slots.iter().for_each(|slot| slot.store(0, Ordering::Release));
+        }
         if !row.is_null() && self.linked.borrow()[thread_number()] {
             self.left.borrow_mut().push(row);
         }
@@ -272,7 +278,8 @@ impl Rows {
 /// Ends the life of the running thread as far as its row of slots and its record are concerned; what it
 /// does then, another thread does.
 pub fn exit_thread() {
-    shared_state().rows.leave();
+    let state = shared_state();
+    state.rows.leave(state.mistake);
     shared_state().records.leave();
 }
 
@@ -429,7 +436,8 @@ impl Model {
 
     /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and
     /// `after` looks at the result. Panics if an execution does, deadlocks, races or leaks.
-    /// Says how many executions there were.
+    /// Says how many executions there were; it is one, which shows nothing, if the first thread only loads
+    /// what the others store: loom does not notice then that they meet.
     pub fn check<T: Send + Sync + 'static>(
         self,
         start: impl Start<T>,
@@ -501,20 +509,28 @@ impl Model {
         threads: &[fn(&T)],
         after: fn(&T),
     ) -> String {
-        let run = std::panic::AssertUnwindSafe(|| self.check(start, threads, after));
-        match std::panic::catch_unwind(run) {
-            Ok(outcome) => panic!("{outcome} did not notice {:?}", self.mistake),
-            Err(payload) => payload
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| payload.downcast_ref::<&str>().copied())
-                .unwrap_or("(a panic without text)")
-                .trim()
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-        }
+        fails(|| self.check(start, threads, after))
+    }
+}
+
+/// Explores a client that must fail, and says how it did.
+///
+/// # Panics
+///
+/// If it does not.
+pub fn fails<R: std::fmt::Display>(explore: impl FnOnce() -> R) -> String {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)) {
+        Ok(outcome) => panic!("{outcome} did not notice the mistake"),
+        Err(payload) => payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("(a panic without text)")
+            .trim()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 

@@ -12,11 +12,13 @@ mod machine;
 mod records;
 mod words;
 
+mod bravo;
 mod condvar;
 mod mutex;
 mod reclaim;
 mod rwlock;
 mod semaphore;
+mod seqlock;
 
 #[path = "../example/futex.rs"]
 mod example;

@@ -1,17 +1,10 @@
 //! Clients of the reader-writer locks.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, exit_thread};
-use latchwork::mutex::ttas::RawTtas;
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
 use latchwork::registry::{self, Visitor};
 use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::bias::Guard;
-use latchwork::rwlock::bravo::publish::Owned;
-use latchwork::rwlock::bravo::revoke::{Passing, Spins};
-use latchwork::rwlock::bravo::table::{Hashed, Sector, Table, Twice};
-use latchwork::rwlock::bravo::{Columns, RawBravo, Rows};
-use latchwork::rwlock::exclusive::Exclusive;
+use latchwork::rwlock::bravo::Rows;
 use latchwork::rwlock::pf_t::RawPfT;
-use latchwork::rwlock::seqlock::SeqLock;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::mem::ManuallyDrop;
@@ -20,8 +13,8 @@ use std::mem::ManuallyDrop;
 const WARM_UP: usize = 16;
 
 /// A lock and what it protects: how many writes there were.
-struct Shared<R> {
-    lock: R,
+pub struct Shared<R> {
+    pub lock: R,
     writes: UnsafeCell<usize>,
     /// Readers inside, or readers that have been; not for synchronisation.
     readers: AtomicUsize,
@@ -31,12 +24,12 @@ struct Shared<R> {
 unsafe impl<R: Sync> Sync for Shared<R> {}
 
 impl<R: RawRwLock> Shared<R> {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Shared { lock: R::new_in(), writes: UnsafeCell::new(0), readers: AtomicUsize::new(0) }
     }
 
     /// The reader's section, and its end.
-    fn finish_read(&self, token: R::Read) {
+    pub fn finish_read(&self, token: R::Read) {
         // SAFETY: the caller holds the lock for reading.
         self.writes.with(|writes| unsafe { *writes });
         // SAFETY: the token is from the caller's acquisition.
@@ -44,7 +37,7 @@ impl<R: RawRwLock> Shared<R> {
     }
 
     /// The writer's section, and its end.
-    fn finish_write(&self, token: R::Write) {
+    pub fn finish_write(&self, token: R::Write) {
         assert!(self.lock.is_locked() && self.lock.is_write_locked());
         // SAFETY: the caller holds the lock for writing.
         self.writes.with_mut(|writes| unsafe { *writes += 1 });
@@ -59,7 +52,7 @@ impl<R: RawRwLock> Shared<R> {
 }
 
 /// Makes the lock one that has been read many times, and then once more.
-fn warm<R: RawRwLock>(shared: &Shared<R>) {
+pub fn warm<R: RawRwLock>(shared: &Shared<R>) {
     (0..=WARM_UP).for_each(|_| reads(shared));
 }
 
@@ -75,7 +68,7 @@ fn cooled<R: RawRwLock>(shared: &Shared<R>) {
     (1..WARM_UP).for_each(|_| reads(shared));
 }
 
-fn reads<R: RawRwLock>(shared: &Shared<R>) {
+pub fn reads<R: RawRwLock>(shared: &Shared<R>) {
     shared.finish_read(shared.lock.read());
 }
 
@@ -89,7 +82,7 @@ fn reads_thrice<R: RawRwLock>(shared: &Shared<R>) {
     reads(shared);
 }
 
-fn writes<R: RawRwLock>(shared: &Shared<R>) {
+pub fn writes<R: RawRwLock>(shared: &Shared<R>) {
     shared.finish_write(shared.lock.write());
 }
 
@@ -98,7 +91,7 @@ fn writes_twice<R: RawRwLock>(shared: &Shared<R>) {
     writes(shared);
 }
 
-fn tries_read<R: RawRwLock>(shared: &Shared<R>) {
+pub fn tries_read<R: RawRwLock>(shared: &Shared<R>) {
     if let Some(token) = shared.lock.try_read() {
         shared.finish_read(token);
     }
@@ -116,7 +109,7 @@ fn reads_until<R: RawRwLock>(shared: &Shared<R>) {
     }
 }
 
-fn writes_until<R: RawRwLock>(shared: &Shared<R>) {
+pub fn writes_until<R: RawRwLock>(shared: &Shared<R>) {
     if let Some(token) = shared.lock.write_until(DEADLINE) {
         shared.finish_write(token);
     }
@@ -133,13 +126,13 @@ fn reads_in_company<R: RawRwLock>(shared: &Shared<R>) {
 }
 
 /// Afterwards the lock is free, for readers and for writers.
-fn free_after<R: RawRwLock, const WRITES: usize>(shared: &Shared<R>) {
+pub fn free_after<R: RawRwLock, const WRITES: usize>(shared: &Shared<R>) {
     assert_eq!(shared.writes(), WRITES);
     works_after(shared);
 }
 
 /// As [`free_after`], if the number of writes is not known.
-fn works_after<R: RawRwLock>(shared: &Shared<R>) {
+pub fn works_after<R: RawRwLock>(shared: &Shared<R>) {
     assert!(!shared.lock.is_locked() && !shared.lock.is_write_locked());
     shared.finish_read(shared.lock.try_read().expect("a free lock can be read"));
     shared.finish_write(shared.lock.try_write().expect("a free lock can be written"));
@@ -155,7 +148,7 @@ macro_rules! for_each_rwlock {
         struct Each;
         impl Visitor<Loom> for Each {
             fn rwlock<$lock: RawRwLock<Machine = Loom>>(&mut self) {
-                if $condition && (deep() || !is_composition::<$lock>()) {
+                if $condition && (crate::machine::deep() || !crate::rwlock::is_composition::<$lock>()) {
                     crate::report($lock::INFO.name, || $body);
                 }
             }
@@ -163,13 +156,14 @@ macro_rules! for_each_rwlock {
         registry::visit(&mut Each);
     }};
 }
+pub(crate) use for_each_rwlock;
 
 fn is_bravo<R: RawRwLock>() -> bool {
     R::INFO.name.starts_with("bravo-")
 }
 
 /// BRAVO with a row of slots per thread.
-fn has_rows<R: RawRwLock>() -> bool {
+pub fn has_rows<R: RawRwLock>() -> bool {
     R::INFO.name.starts_with("bravo-2d-")
 }
 
@@ -179,7 +173,7 @@ fn is_array<R: RawRwLock>() -> bool {
 }
 
 /// BRAVO that differs from another by where its slots are only. What that takes is in [`compositions`].
-fn is_composition<R: RawRwLock>() -> bool {
+pub fn is_composition<R: RawRwLock>() -> bool {
     R::INFO.name.starts_with("bravo-cpu-")
 }
 
@@ -536,146 +530,4 @@ fn finds_torn_decrement() {
     for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
         .with_mistake(Mistake::TornDecrement)
         .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
-}
-
-/// Two threads that have not read yet get rows while a writer scans: they are seen, or see that the
-/// bias is off. At most 1 preemption (more of them with one such thread, above). Over a lock that spins:
-/// the steps are the same, and there are fewer below.
-#[test]
-fn growth_against_a_scan() {
-    type R = Rows<Loom, RawPfT<Loom>>;
-    crate::report(R::INFO.name, || {
-        Model::new(1).check((Shared::<R>::new, warm::<R>), &[writes, reads, reads], free_after::<R, 1>)
-    });
-}
-
-/// Seeded: a reader does not order its slot before its second look at the bias.
-#[test]
-fn finds_publication_without_a_fence() {
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
-        .with_mistake(Mistake::NoLightFence)
-        .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
-}
-
-/// Seeded: a revoking writer does without the heavy fence.
-#[test]
-fn finds_revocation_without_a_fence() {
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
-        .with_mistake(Mistake::NoHeavyFence)
-        .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
-}
-
-/// Seeded: a new row is used before it is linked.
-#[test]
-fn finds_row_that_is_linked_late() {
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
-        .with_mistake(Mistake::LateRow)
-        .check_fails((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
-}
-
-/// Reads in a thread that exits meanwhile; another thread, which may get its row, reads as well and
-/// then leaves for the one that is gone.
-fn reads_and_exits<R: RawRwLock>(shared: &Shared<R>) {
-    let token = shared.lock.read();
-    exit_thread();
-    tries_read(shared);
-    shared.finish_read(token);
-}
-
-/// A thread exits with its slot in use; up to 3 preemptions.
-#[test]
-fn exit_with_a_slot_in_use() {
-    for_each_rwlock!(R if has_rows::<R>() => Model::new(3).check(
-        (Shared::<R>::new, warm::<R>),
-        &[writes, reads_and_exits],
-        free_after::<R, 1>
-    ));
-}
-
-/// BRAVO over a mutex, which is not in the registry: two readers, in the table and in the mutex, and a
-/// writer.
-#[test]
-fn over_a_mutex() {
-    type R = RawBravo<Loom, Exclusive<RawTtas<Loom>>>;
-    crate::report(R::INFO.name, || {
-        Model::exhaustive().check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>)
-    });
-    crate::report(R::INFO.name, || {
-        Model::new(2).with_reader_slots(1).check(
-            (Shared::<R>::new, warm::<R>),
-            &[reads, reads, writes],
-            free_after::<R, 1>,
-        )
-    });
-}
-
-/// BRAVO made of other parts, most of which are not in the registry: slots in other places, a writer that
-/// spins, readers that pass it. Over a lock that spins, since what is below is the same.
-#[test]
-fn compositions() {
-    type Made<P, V> = RawBravo<Loom, RawPfT<Loom>, P, Guard, V>;
-    fn check<R: RawRwLock<Machine = Loom>>(name: &str) {
-        crate::report(name, || {
-            Model::new(3).check((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>)
-        });
-        crate::report(name, || {
-            Model::new(1).check((Shared::<R>::new, warm::<R>), &[reads, reads, writes], free_after::<R, 1>)
-        });
-        for mistake in [Mistake::BlindScan, Mistake::RelaxedRelease, Mistake::RelaxedAcquire] {
-            crate::report(name, || {
-                Model::new(2).with_mistake(mistake).check_fails(
-                    (Shared::<R>::new, warm::<R>),
-                    &[reads, writes],
-                    free_after::<R, 1>,
-                )
-            });
-        }
-    }
-    fn check_passing<R: RawRwLock<Machine = Loom>>(name: &str) {
-        check::<R>(name);
-        // Two writers revoke, one of which may hold the lock; and readers that bias it again.
-        crate::report(name, || {
-            Model::new(2).check((Shared::<R>::new, warm::<R>), &[writes, writes], free_after::<R, 2>)
-        });
-        crate::report(name, || {
-            Model::new(1).check((Shared::<R>::new, warm::<R>), &[writes, reads, writes], free_after::<R, 2>)
-        });
-        crate::report(name, || {
-            Model::new(1).with_clock().check(
-                (Shared::<R>::new, warm::<R>),
-                &[reads, writes_until],
-                works_after,
-            )
-        });
-    }
-    check::<Columns<Loom, RawPfT<Loom>>>("bravo, columns");
-    check::<RawBravo<Loom, RawPfT<Loom>, Table<Twice>>>("bravo, two probes");
-    check::<RawBravo<Loom, RawPfT<Loom>, Table<Sector>>>("bravo, sectors");
-    check_passing::<Made<Hashed, Passing<Spins>>>("bravo, passing");
-    check_passing::<Made<Owned, Passing>>("bravo, rows, passing");
-}
-
-/// A sequence lock's readers and writers.
-type Pair = SeqLock<RawTtas<Loom>, 2>;
-
-fn copies(pair: &Pair) {
-    if let Some([a, b]) = pair.try_read() {
-        assert_eq!(a, b);
-    }
-}
-
-fn changes(pair: &Pair) {
-    pair.write(|[a, b]| (*a, *b) = (*a + 1, *b + 1));
-}
-
-/// A copy is of one moment; every interleaving.
-#[test]
-fn sequence() {
-    // Open: no mistake is seeded here. With its loads or stores relaxed the client below still passes.
-    crate::report("seqlock", || {
-        Model::exhaustive().check(Pair::new_in, &[copies, changes], |pair| assert_eq!(pair.read(), [1, 1]))
-    });
-    crate::report("seqlock", || {
-        Model::new(3).check(Pair::new_in, &[copies, changes, changes], |pair| assert_eq!(pair.read(), [2, 2]))
-    });
 }
