@@ -3,6 +3,7 @@
 use crate::events::NS;
 use crate::lines::Kind;
 use crate::simulation::{access, await_tears, current, inside, spin};
+use crate::topology::Distance;
 use crate::words::{Ptr, U8, U32, U64, Usize};
 use crate::{futex, resources};
 use latchwork::machine::record::{Clocks, Record, Records};
@@ -175,6 +176,16 @@ unsafe impl Machine for Sim {
 
     fn cpu() -> u32 {
         current().map_or(0, |sim| sim.with(|s| s.threads[s.running as usize].cpu))
+    }
+
+    fn numa_hops(from: u32, to: u32) -> u32 {
+        current().map_or(0, |sim| {
+            sim.with(|s| match s.topology.between_nodes(from as u16, to as u16) {
+                Distance::Sibling | Distance::Cluster | Distance::Socket => 0,
+                Distance::Hop => 1,
+                Distance::TwoHops => 2,
+            })
+        })
     }
 
     fn acquire_node() -> &'static QNode<Self> {

@@ -62,3 +62,63 @@ fn the_example_of_contributing() {
     scenarios.extend(of_mutex::<RawFutex<Jitter>>());
     must_work(RawFutex::<Native>::INFO.name, &scenarios);
 }
+
+/// Policies: one that is moody, and those of the library that decide by what a thread is.
+mod policies {
+    use latchwork::machine::Machine;
+    use latchwork::mutex::policies::{Account, Urgency};
+    use latchwork::mutex::shuffle::Policy;
+    use std::cell::Cell;
+
+    thread_local! {
+        static WORD: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub struct Moody;
+    impl Policy for Moody {
+        const RANKS: usize = 5;
+        const PATIENCE: Option<u32> = Some(4);
+        const THOROUGH: bool = true;
+        fn key<M: Machine>() -> u32 {
+            WORD.set(WORD.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+            (WORD.get() >> 32) as u32
+        }
+        fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+            (shuffler ^ waiter) as usize % 9
+        }
+    }
+
+    pub struct ByAddress;
+    impl Urgency for ByAddress {
+        fn of_caller<M: Machine>() -> u32 {
+            (M::thread_id() >> 12) as u32 % 4
+        }
+    }
+
+    pub struct Used;
+    impl Account for Used {
+        fn get<M: Machine>() -> u64 {
+            WORD.get()
+        }
+        fn set<M: Machine>(word: u64) {
+            WORD.set(word);
+        }
+    }
+}
+
+#[test]
+fn shuffling_policies() {
+    use latchwork::mutex::policies::{Locally, Priority, RawOpportunity};
+    use latchwork::mutex::{shfl::RawShfl, shfl_spin::RawShflSpin};
+    use policies::{ByAddress, Moody, Used};
+    fn both<N: RawMutex, J: RawMutex>(name: &str) {
+        let mut scenarios = of_mutex::<N>();
+        scenarios.extend(of_mutex::<J>());
+        must_work(name, &scenarios);
+    }
+    both::<RawShfl<Native, Moody>, RawShfl<Jitter, Moody>>("shfl-moody");
+    both::<RawShflSpin<Native, Moody>, RawShflSpin<Jitter, Moody>>("shfl-spin-moody");
+    both::<RawShfl<Native, Locally<Moody>>, RawShfl<Jitter, Locally<Moody>>>("shfl-locally");
+    both::<RawShfl<Native, Priority<ByAddress>>, RawShfl<Jitter, Priority<ByAddress>>>("shfl-priority");
+    both::<RawOpportunity<Native, Used>, RawOpportunity<Jitter, Used>>("shfl-opportunity");
+}

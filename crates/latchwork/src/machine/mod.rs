@@ -228,6 +228,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         Self::thread_id() as u32
     }
 
+    /// How far two NUMA nodes are apart: 0 is the same node, 1 the nearest others, and so on.
+    fn numa_hops(from: u32, to: u32) -> u32 {
+        u32::from(from != to)
+    }
+
     /// A queue node from type-stable memory: memory that is only ever reused as a queue node.
     fn acquire_node() -> &'static QNode<Self>;
 

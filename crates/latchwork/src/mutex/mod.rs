@@ -18,6 +18,7 @@ pub mod mcs;
 pub mod mcs_park;
 pub mod mcs_tp;
 pub mod mutexee;
+pub mod policies;
 pub mod qspinlock;
 pub mod reciprocating;
 pub mod shfl;

@@ -44,7 +44,7 @@
 //! uncontended pair: 1. In a process without a second thread: 0.
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
-use super::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, is_shuffler, may_start, shuffle};
+use super::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, Stealing, is_shuffler, may_start, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
 use core::marker::PhantomData;
@@ -169,7 +169,22 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Whether the head has been passed over for long enough.
     fn overdue(&self) -> bool {
-        micros::<M>().wrapping_sub(self.since.load(Relaxed)) > STEAL_BOUND
+        P::STEALING == Stealing::Nobody
+            || micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > STEAL_BOUND
+    }
+
+    /// The part of `since` that is a time; above it stands, if the policy wants it, a group.
+    const TIMES: u32 = if matches!(P::STEALING, Stealing::Local) { (1 << TIME) - 1 } else { u32::MAX };
+
+    /// Whether a thief would take the lock away from the group that it is in.
+    fn is_far(&self) -> bool {
+        P::STEALING == Stealing::Local && self.since.load(Relaxed) >> TIME != place(P::key::<M>())
+    }
+
+    /// Notes that there is a new head, in the group that the lock is in.
+    fn begin(&self, group: u32) {
+        let group = if P::STEALING == Stealing::Local { place(group) << TIME } else { 0 };
+        self.since.store(micros::<M>() & Self::TIMES | group, Relaxed);
     }
 
     /// Ends the stealing if it has gone on for long enough.
@@ -209,7 +224,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
     /// by a thread that is awake.
     fn arrive(&self) -> bool {
-        if !self.tail.load(Relaxed).is_null() && self.overdue() {
+        if !self.tail.load(Relaxed).is_null() && (self.overdue() || self.is_far()) {
             return false; // the head may be waiting for our processor
         }
         let mut pause = 1;
@@ -250,11 +265,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, node: &QNode<M>, deadline: Option<Deadline>) -> Outcome {
-        node.group.store(P::group::<M>(), Relaxed);
+        node.group.store(P::key::<M>(), Relaxed);
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
-            self.since.store(micros::<M>(), Relaxed);
+            self.begin(node.group.load(Relaxed));
         } else {
             // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the
             // node of one that gave up stays likewise.
@@ -388,7 +403,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn leave(&self, node: &QNode<M>, locked: bool) {
         let mut current = node;
         // For the next head, if there is one; (R) makes it visible to it.
-        self.since.store(micros::<M>(), Relaxed);
+        self.begin(node.group.load(Relaxed));
         loop {
             let mut next = current.next.load(Acquire); // (Q)
             let mut last = false;
@@ -407,11 +422,16 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             // SAFETY: a waiter's node stays at least until it is READY.
             let status = unsafe { &(*next).status };
+            if P::STEALING == Stealing::Nobody && locked {
+                // Ours to set, as it is us who will decrement: it is not lost.
+                self.word.fetch_or(NO_STEALING, Relaxed);
+            }
             // (R) the queue as our walks left it. (D) pairs with giving up.
             match status.swap(READY, AcqRel) {
                 // SAFETY: an abandoned node is ours to release.
                 ABANDONED => current = unsafe { &*next },
-                PARKED if locked => {
+                // (Without thieves to bridge it, a wakeup is too long for the unlock to begin it.)
+                PARKED if locked && P::STEALING != Stealing::Nobody => {
                     // It sleeps on, as a parked head, until our own unlock wakes it. In this order:
                     // who drops the bit from the held word wakes, and must find the sleeper.
                     M::requeue(status, READY, &self.word);
@@ -446,11 +466,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, P>(node, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
+        shuffle::<M, P>(node, &self.tail, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
     }
 }
 
-/// Now, as `since` keeps it: it wraps after 73 minutes, and is compared by difference.
+/// Bits of `since` that are a time if the others are for a policy's key, and that key.
+const TIME: u32 = 26;
+
+fn place(key: u32) -> u32 {
+    key & (u32::MAX >> TIME)
+}
+
+/// Now, as `since` keeps it: it wraps after 73 minutes (68 seconds), and is compared by difference.
 fn micros<M: Machine>() -> u32 {
     (M::now(Clock::Monotonic) >> MICRO) as u32
 }

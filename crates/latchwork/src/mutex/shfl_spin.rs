@@ -19,7 +19,7 @@
 //!
 //! A timed acquisition polls outside the queue, and may be passed over.
 
-use super::shuffle::{NumaPolicy, Policy, SPINNERS_IN_A_ROW, hand_on, is_shuffler, shuffle};
+use super::shuffle::{NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, hand_on, is_shuffler, shuffle};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -80,7 +80,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     fn lock_queued(&self) {
         let node = QNode::<M>::new();
         node.status.store(WAITING, Relaxed);
-        node.group.store(P::group::<M>(), Relaxed);
+        node.group.store(P::key::<M>(), Relaxed);
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
@@ -127,14 +127,14 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         loop {
             // (R) pairs with the hand-over in `leave`.
             match M::spin_for(&node.status, Acquire, LOOKS, |status| {
-                status == READY || idle && node.shuffler.load(Relaxed) != 0
+                status == READY || idle && node.shuffler.load(Relaxed) & SHUFFLER != 0
             }) {
                 Some(READY) => return,
                 Some(_) => idle = false, // called; later walks after each so many looks
                 None => M::yield_now(),
             }
             if is_shuffler::<M, P>(node)
-                && !shuffle::<M, P>(node, SPINNERS_IN_A_ROW, true, head, |_| (), |_| false)
+                && !shuffle::<M, P>(node, &self.tail, SPINNERS_IN_A_ROW, true, head, |_| (), |_| false)
             {
                 self.shuffling.store(0, Release); // (T) our walk is over before another starts
             }

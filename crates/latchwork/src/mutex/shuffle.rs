@@ -16,12 +16,23 @@
 //! 4. *A shuffler may pass the role to one of its successors.* To the last waiter of its run; a head
 //!    that will have the lock before it gets anywhere, to the next waiter (`hand_on`).
 //!
-//! The last waiter of the queue is never moved, because arrivals link themselves behind it. Waiters
-//! behind the shuffler cannot leave meanwhile, because the queue is left only at the head; those
-//! that gave up (timed locks) stay as abandoned nodes, which the walk takes out.
+//! Waiters behind the shuffler cannot leave meanwhile, because the queue is left only at the head; those
+//! that gave up (timed locks) stay as abandoned nodes, which the walk takes out. The last waiter of the
+//! queue is not moved, because arrivals link themselves behind it; a thorough walk takes it out of the
+//! tail word first.
 //!
 //! The `qlast` optimisation (section 4.2.1): the next shuffler is told in `resume` where the walk
 //! stopped, and goes on there.
+//!
+//! # Policies
+//!
+//! What is moved where is a [`Policy`]'s to say; section 7 of the paper names some, which are in
+//! [`policies`](super::policies). A policy only compares two numbers that waiters have brought along. It
+//! touches no queue, so that none can break the invariants, or lose or starve a waiter: whatever it says,
+//! at most [`PATIENCE`](Policy::PATIENCE) waiters pass the first one that stands behind where they are
+//! moved to; it is then a wall that nobody passes until it has had the lock. (With a single rank, the
+//! wall is the first waiter behind a full run.) So one with `n` waiters in front of it is passed by at
+//! most `(n + 1) * PATIENCE` others.
 
 use crate::machine::{Machine, QNode, Word};
 use core::ptr::null_mut;
@@ -34,18 +45,51 @@ pub(crate) const SPINNERS_IN_A_ROW: u32 = 1024;
 /// one place meanwhile, so that a long run is worth little: in the simulator 16 is as fast as 1024.
 pub(crate) const SLEEPERS_IN_A_ROW: u32 = 16;
 
-/// Which waiters belong together.
+/// Ranks that a policy can have.
+pub const MAX_RANKS: usize = 8;
+
+/// Who may take a lock that has a queue without joining it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stealing {
+    /// Whoever finds it free, for a bounded time.
+    Anyone,
+    /// The same, but of those that did not find it free at once only threads of the group that the lock
+    /// is in.
+    Local,
+    /// Nobody: a waiter is not passed by who comes after it, unless the policy moves that one up.
+    Nobody,
+}
+
+/// Who is moved up in a queue: an order of waiters, as seen from the one that shuffles.
+///
+/// A waiter's key is taken when it queues, by its own thread, and does not change while it waits.
 pub trait Policy: Send + Sync + 'static {
-    /// Whether there is anything to group on this machine.
-    fn applies<M: Machine>() -> bool;
-    /// The group of the calling thread.
-    fn group<M: Machine>() -> u32;
-    /// Whether a waiter of group `waiter` should move up behind a shuffler of group `shuffler`.
-    fn belongs(shuffler: u32, waiter: u32) -> bool;
+    /// How many ranks there are, at most [`MAX_RANKS`].
+    const RANKS: usize = 1;
+    /// How many others may pass a waiter; see the [module documentation](self). `None`: as many as the
+    /// lock finds best for NUMA groups.
+    const PATIENCE: Option<u32> = None;
+    /// Whether the head of the queue looks at all waiters before it takes the lock. It may otherwise take
+    /// a lock that has become free first, and leave a waiter where it is.
+    const THOROUGH: bool = false;
+    /// Who may pass the whole queue (blocking ShflLock; the other one has no thieves).
+    const STEALING: Stealing = Stealing::Anyone;
     /// Whether a shuffler makes another waiter the next one.
     const HANDS_ON: bool = true;
     /// Whether the next one goes on where the walk stopped (the `qlast` optimisation).
-    const RESUMES: bool = true;
+    const RESUMES: bool = !Self::THOROUGH;
+
+    /// Whether there is anything to move on this machine.
+    #[inline(always)]
+    fn applies<M: Machine>() -> bool {
+        true
+    }
+    /// The key of the calling thread.
+    fn key<M: Machine>() -> u32;
+    /// Where a waiter with the key `waiter` belongs if a waiter with the key `shuffler` shuffles: with 0
+    /// right behind it, with 1 behind all of those, and so on. From [`RANKS`](Self::RANKS) on it stays
+    /// where it is.
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize;
 }
 
 /// Groups waiters of one NUMA node, so that the lock and its data stay in that node's caches.
@@ -58,12 +102,12 @@ impl Policy for NumaPolicy {
         M::numa_nodes() > 1
     }
     #[inline]
-    fn group<M: Machine>() -> u32 {
+    fn key<M: Machine>() -> u32 {
         M::numa_node()
     }
     #[inline]
-    fn belongs(shuffler: u32, waiter: u32) -> bool {
-        shuffler == waiter
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        usize::from(shuffler != waiter)
     }
 }
 
@@ -73,17 +117,17 @@ impl Policy for NumaPolicy {
 pub struct Partial<const HANDS_ON: bool>;
 
 impl<const HANDS_ON: bool> Policy for Partial<HANDS_ON> {
+    const HANDS_ON: bool = HANDS_ON;
+    const RESUMES: bool = false;
     fn applies<M: Machine>() -> bool {
         NumaPolicy::applies::<M>()
     }
-    fn group<M: Machine>() -> u32 {
-        NumaPolicy::group::<M>()
+    fn key<M: Machine>() -> u32 {
+        NumaPolicy::key::<M>()
     }
-    fn belongs(shuffler: u32, waiter: u32) -> bool {
-        NumaPolicy::belongs(shuffler, waiter)
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        NumaPolicy::rank::<M>(shuffler, waiter)
     }
-    const HANDS_ON: bool = HANDS_ON;
-    const RESUMES: bool = false;
 }
 
 /// Leaves the queue in order of arrival.
@@ -96,19 +140,19 @@ impl Policy for NoPolicy {
         false
     }
     #[inline]
-    fn group<M: Machine>() -> u32 {
+    fn key<M: Machine>() -> u32 {
         0
     }
     #[inline]
-    fn belongs(_: u32, _: u32) -> bool {
-        false
+    fn rank<M: Machine>(_: u32, _: u32) -> usize {
+        Self::RANKS
     }
 }
 
 /// Whether `node` was told to go on.
 pub(crate) fn is_shuffler<M: Machine, P: Policy>(node: &QNode<M>) -> bool {
     // (S) pairs with the hand-on at the end of `shuffle`.
-    P::applies::<M>() && node.shuffler.load(Acquire) != 0
+    P::applies::<M>() && node.shuffler.load(Acquire) & SHUFFLER != 0
 }
 
 /// Whether `node` was told to go on or may, as the head, start.
@@ -116,44 +160,53 @@ pub(crate) fn may_start<M: Machine, P: Policy>(node: &QNode<M>) -> bool {
     is_shuffler::<M, P>(node) || P::applies::<M>() && node.batch.load(Relaxed) == 0
 }
 
+/// In a node's `shuffler`: it is the next one. Above it stands how many have passed it.
+pub(crate) const SHUFFLER: u32 = 1;
+const PASSED: u32 = 2;
+
 /// Makes `next` the shuffler, in the place of one that stands in front of it and will not walk any more.
 pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
-    next.shuffler.store(1, Release); // (S)
+    next.shuffler.store(SHUFFLER, Release); // (S)
 }
 
-/// One walk of the shuffler `node`.
+/// One walk of the shuffler `node`, in the queue that ends at `tail`.
 ///
-/// `stop` is asked after each waiter and ends the walk: the lock is free, or the shuffler has
-/// become the head. If it has grouped nobody by then, and `deep` says so, the role goes to the waiter
-/// that the walk has reached: it has more time. (Then the rule of `may_start` does not hold.)
-/// Returns whether there still is a shuffler: there is none after `quota` waiters in a row.
+/// `stop` is asked after each waiter and ends the walk, unless the policy is thorough: the lock is free, or
+/// the shuffler has become the head. If it has grouped nobody by then, and `deep` says so, the role goes
+/// to the waiter that the walk has reached: it has more time. (Then the rule of `may_start` does not hold.)
+/// Returns whether there still is a shuffler: there is none after `in_a_row` waiters in a row.
 ///
-/// `grouped` is called with each waiter that joined the run. `abandoned` says
-/// whether a waiter has given up, in which case its node is taken out and released here.
+/// `grouped` is called with each waiter that joined the run, or, with several ranks, with the first one of
+/// it at the end. `abandoned` says whether a waiter has given up, in which case its node is taken out and released here.
 ///
 /// Links are plain words: (Q) an arrival's link is a release store that the walk's loads acquire;
 /// everything behind the shuffler is written by the shuffler alone.
 pub(crate) fn shuffle<M: Machine, P: Policy>(
     node: &QNode<M>,
-    quota: u32,
+    tail: &M::Ptr<QNode<M>>,
+    in_a_row: u32,
     deep: bool,
     mut stop: impl FnMut() -> bool,
     mut grouped: impl FnMut(&QNode<M>),
     abandoned: impl Fn(&QNode<M>) -> bool,
 ) -> bool {
+    const { assert!(P::RANKS >= 1 && P::RANKS <= MAX_RANKS) };
+    let quota = P::PATIENCE.unwrap_or(in_a_row);
     node.shuffler.store(0, Relaxed);
-    let group = node.group.load(Relaxed);
+    let key = node.group.load(Relaxed);
     let mut batch = node.batch.load(Relaxed).max(1);
     node.batch.store(batch, Relaxed);
     if batch >= quota {
         return false;
     }
     let mut stopped = false;
-    let mut last = node; // end of the run
-    let mut before = match node.resume.load(Relaxed) {
-        resume if resume.is_null() => node,
+    // For each rank, the last waiter of it or of those before it.
+    let mut ends = [node; MAX_RANKS];
+    // Who goes on only groups: it does not know where the other ranks end.
+    let (mut before, ranks) = match node.resume.load(Relaxed) {
+        resume if resume.is_null() => (node, P::RANKS),
         // SAFETY: it stands behind us, so it cannot leave before we do.
-        resume => unsafe { &*resume },
+        resume => (unsafe { &*resume }, 1),
     };
     node.resume.store(null_mut(), Relaxed);
     while batch < quota {
@@ -163,6 +216,9 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
         }
         // SAFETY: it stands behind us, so it cannot leave before we do.
         let current = unsafe { &*current };
+        let rank = P::rank::<M>(key, current.group.load(Relaxed));
+        // Nobody behind a wall may pass it.
+        let mut wall = P::RANKS > 1 && current.shuffler.load(Relaxed) / PASSED >= quota;
         if abandoned(current) {
             let next = current.next.load(Acquire); // (Q)
             if next.is_null() {
@@ -171,40 +227,83 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
             before.next.store(next, Release);
             // SAFETY: its owner has left, and it is no longer linked.
             unsafe { M::release_node(current) };
-        } else if !P::belongs(group, current.group.load(Relaxed)) {
-            before = current;
-        } else if core::ptr::eq(before, last) {
-            batch += 1;
-            current.batch.store(batch, Relaxed);
-            grouped(current);
-            last = current;
+        } else if rank >= if P::RANKS > 1 { ranks } else { 1 } {
             before = current;
         } else {
-            let next = current.next.load(Acquire); // (Q)
-            if next.is_null() {
-                break;
+            let end = ends[rank];
+            if core::ptr::eq(before, end) {
+                before = current;
+            } else {
+                if !take_out::<M, P>(tail, before, current) {
+                    break;
+                }
+                let passed = end.next.load(Relaxed);
+                if P::RANKS > 1 {
+                    // SAFETY: it stands between us and `current`.
+                    let passed = unsafe { &(*passed).shuffler };
+                    let now = passed.load(Relaxed) + PASSED;
+                    passed.store(now, Relaxed);
+                    wall |= now / PASSED >= quota;
+                }
+                current.next.store(passed, Release);
+                end.next.store(current.as_ptr(), Release);
             }
-            batch += 1;
-            current.batch.store(batch, Relaxed);
-            before.next.store(next, Release);
-            current.next.store(last.next.load(Relaxed), Release);
-            last.next.store(current.as_ptr(), Release);
-            grouped(current);
-            last = current;
+            if rank == 0 {
+                batch += 1;
+                current.batch.store(batch, Relaxed);
+                if P::RANKS == 1 {
+                    grouped(current);
+                }
+            }
+            for later in &mut ends[rank..P::RANKS] {
+                if core::ptr::eq(*later, end) {
+                    *later = current;
+                }
+            }
         }
-        if stop() {
+        if wall {
+            break;
+        }
+        if !P::THOROUGH && stop() {
             stopped = true;
             break;
         }
     }
+    let next = node.next.load(Relaxed);
+    if P::RANKS > 1 && !next.is_null() {
+        // Who is next in line now.
+        // SAFETY: it stands behind us, so it cannot leave before we do.
+        grouped(unsafe { &*next });
+    }
+    let mut last = ends[0];
     if !P::HANDS_ON {
         last = node;
-    } else if P::RESUMES && deep && stopped && core::ptr::eq(last, node) {
+    } else if deep && stopped && core::ptr::eq(last, node) {
         last = before;
     }
     let resume = if !P::RESUMES || core::ptr::eq(before, last) { null_mut() } else { before.as_ptr() };
     last.resume.store(resume, Relaxed);
     // (S) the next shuffler sees the queue as this walk left it.
-    last.shuffler.store(1, Release);
+    last.shuffler.store(SHUFFLER, Release);
     true
+}
+
+/// Unlinks `current`, which stands behind `before`, unless it is the last and has to stay.
+#[inline(always)]
+fn take_out<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, before: &QNode<M>, current: &QNode<M>) -> bool {
+    let next = current.next.load(Acquire); // (Q)
+    if next.is_null() && P::THOROUGH {
+        // Who arrives from here on links itself to `before`. Release: (C) that one's node is initialised
+        // for it, as it is for us, and its `next` is null.
+        before.next.store(null_mut(), Relaxed);
+        let last = tail.compare_exchange(current.as_ptr(), before.as_ptr(), Release, Relaxed).is_ok();
+        if !last {
+            before.next.store(current.as_ptr(), Release);
+        }
+        return last;
+    }
+    if !next.is_null() {
+        before.next.store(next, Release);
+    }
+    !next.is_null()
 }

@@ -121,7 +121,7 @@ impl Side {
     fn group<M: Machine>(self) -> u32 {
         match self {
             Side::Read => READING,
-            Side::Write => NumaPolicy::group::<M>(),
+            Side::Write => NumaPolicy::key::<M>(),
         }
     }
 }
@@ -607,7 +607,7 @@ impl<M: Machine> RawShflRw<M> {
             }
         };
         let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, NumaPolicy>(node, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
+        shuffle::<M, NumaPolicy>(node, &self.tail, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
     }
 }
 

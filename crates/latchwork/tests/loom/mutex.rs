@@ -1,7 +1,11 @@
 //! Clients of the mutexes.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, thread_number};
+use latchwork::machine::Machine;
 use latchwork::mutex::mcs::RawMcs;
+use latchwork::mutex::shfl::RawShfl;
+use latchwork::mutex::shfl_spin::RawShflSpin;
+use latchwork::mutex::shuffle::{Policy, Stealing};
 use latchwork::mutex::stacked::{Local, Stacked};
 use latchwork::mutex::ticket::RawTicket;
 use latchwork::mutex::{Info, RawMutex};
@@ -187,6 +191,40 @@ fn shuffled_queue() {
             free_after::<L, 5>
         )
     );
+}
+
+/// A policy that sorts all waiters, those that came last first, and moves the last one of the queue too.
+struct Sorts;
+impl Policy for Sorts {
+    const RANKS: usize = 3;
+    const PATIENCE: Option<u32> = Some(2);
+    const THOROUGH: bool = true;
+    const STEALING: Stealing = Stealing::Nobody;
+    fn key<M: Machine>() -> u32 {
+        3 - thread_number() as u32
+    }
+    fn rank<M: Machine>(_: u32, waiter: u32) -> usize {
+        waiter as usize
+    }
+}
+
+/// As above, with a policy that moves more. Threads are never preempted.
+#[test]
+fn sorted_queue() {
+    crate::report("shfl-spin", || {
+        Model::new(0).check(
+            Shared::<RawShflSpin<Loom, Sorts>>::new,
+            &[once_for_long, once, once, once],
+            free_after::<RawShflSpin<Loom, Sorts>, 4>,
+        )
+    });
+    crate::report("shfl", || {
+        Model::new(0).check(
+            Shared::<RawShfl<Loom, Sorts>>::new,
+            &[once_for_long, once, once],
+            free_after::<RawShfl<Loom, Sorts>, 3>,
+        )
+    });
 }
 
 /// Locks that prefer waiters of the holder's NUMA node: of three waiters, from both nodes, some are passed

@@ -5,6 +5,7 @@
 //! beside it: the unlock without a `lock` prefix, thread-local storage without a call, and plain
 //! instructions while the process has only one thread.
 
+mod distances;
 mod fence;
 mod futex;
 mod pool;
@@ -275,6 +276,10 @@ unsafe impl Machine for Native {
 
     fn numa_nodes() -> u32 {
         thread::numa_nodes()
+    }
+
+    fn numa_hops(from: u32, to: u32) -> u32 {
+        distances::hops(from, to)
     }
 
     #[inline]

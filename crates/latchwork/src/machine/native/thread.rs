@@ -1,5 +1,6 @@
 //! Who and where the calling thread is.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Whether the process has never had a second thread. glibc keeps this for its own locks.
@@ -76,11 +77,17 @@ pub(super) fn numa_nodes() -> u32 {
 #[cold]
 fn read_numa_nodes() -> u32 {
     let mut text = [0u8; 64];
+    let list = read_file(c"/sys/devices/system/node/online", &mut text);
+    highest_node(list) + 1
+}
+
+/// The start of a file; empty if there is none.
+pub(super) fn read_file<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
     // SAFETY: the path is a C string and the buffer is valid for its length. `errno` is restored.
     let length = unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
-        let file = libc::open(c"/sys/devices/system/node/online".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         let length = if file >= 0 { libc::read(file, text.as_mut_ptr().cast(), text.len()) } else { 0 };
         if file >= 0 {
             libc::close(file);
@@ -88,7 +95,7 @@ fn read_numa_nodes() -> u32 {
         *errno = saved;
         usize::try_from(length).unwrap_or(0)
     };
-    highest_node(&text[..length]) + 1
+    &text[..length]
 }
 
 fn highest_node(list: &[u8]) -> u32 {

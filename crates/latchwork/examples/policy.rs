@@ -1,0 +1,94 @@
+//! A shuffling policy of one's own: requests that somebody waits for come before batch work.
+//!
+//!     cargo run --release -p latchwork --example policy
+//!
+//! Two interactive threads and six batch threads share a lock. The example prints how long each kind
+//! waited for it, under the default policy and under ours. `docs/policies.md` explains the rules.
+
+use latchwork::machine::{Machine, Native};
+use latchwork::mutex::shfl::RawShfl;
+use latchwork::mutex::shuffle::{NumaPolicy, Policy, Stealing};
+use latchwork::mutex::{Api, ConstNew};
+use std::cell::Cell;
+use std::thread;
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// What the calling thread does.
+    static INTERACTIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The policy: all of it.
+struct InteractiveFirst;
+
+impl Policy for InteractiveFirst {
+    // The head of the queue looks at everybody before it takes the lock, and nobody comes in past the queue.
+    const THOROUGH: bool = true;
+    const STEALING: Stealing = Stealing::Nobody;
+
+    /// Asked of each thread that has to queue.
+    fn key<M: Machine>() -> u32 {
+        u32::from(!INTERACTIVE.get())
+    }
+
+    /// Interactive threads (rank 0) move up; the others stay where they are.
+    fn rank<M: Machine>(_shuffler: u32, waiter: u32) -> usize {
+        waiter as usize
+    }
+}
+
+type Mutex<T, P> = lock_api::Mutex<Api<RawShfl<Native, P>>, T>;
+
+/// The median and the longest wait of the interactive threads, and what the others got done.
+fn serve<P: Policy>() -> (Duration, Duration, u64)
+where
+    RawShfl<Native, P>: ConstNew,
+{
+    let jobs: Mutex<u64, P> = Mutex::new(0);
+    let end = Instant::now() + Duration::from_secs(1);
+    let mut waits = Vec::new();
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let mut jobs = jobs.lock();
+                    *jobs += 1;
+                    busy(Duration::from_micros(50));
+                }
+            });
+        }
+        let interactive = [(); 2].map(|()| {
+            scope.spawn(|| {
+                INTERACTIVE.set(true);
+                let mut waits = Vec::new();
+                while Instant::now() < end {
+                    thread::sleep(Duration::from_millis(2));
+                    let start = Instant::now();
+                    let _jobs = jobs.lock();
+                    waits.push(start.elapsed());
+                }
+                waits
+            })
+        });
+        waits = interactive.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+    });
+    waits.sort();
+    (waits[waits.len() / 2], *waits.last().expect("a second is long enough"), jobs.into_inner())
+}
+
+fn busy(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+fn main() {
+    for (name, (median, longest, jobs)) in
+        [("default", serve::<NumaPolicy>()), ("interactive first", serve::<InteractiveFirst>())]
+    {
+        println!(
+            "{name:>18}: interactive threads waited {median:?} (median), {longest:?} (longest); {jobs} batch jobs"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Shuffling policies beyond NUMA grouping, for either ShflLock.
+//!
+//! Source: Kashyap et al. 2019, section 7 ("Policies"), which names them and leaves them open. The
+//! mechanism, and what it guarantees whatever a policy says, is in [`shuffle`](super::shuffle).
+//!
+//! | policy | who is moved up |
+//! |---|---|
+//! | [`Hops`] | waiters of the shuffler's NUMA node, then those of the nodes nearest to it |
+//! | [`Locally`] | as any other policy; stealing only within the group |
+//! | [`Priority`] | the most urgent, which nobody passes |
+//! | [`Opportunity`] | who has been inside for the shortest time lately |
+//!
+//! None adds anything to the lock or to a waiter, but for 8 bytes per lock that `Opportunity` measures
+//! with. What each is worth is in `docs/policies.md`, with an example of one of your own.
+
+use super::shfl::RawShfl;
+use super::shuffle::{MAX_RANKS, NumaPolicy, Policy, Stealing};
+use super::{ConstNew, Info, RawMutex};
+use crate::machine::{Clock, Deadline, Machine, Native, Word};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Several levels of NUMA: first the shuffler's own node, then its neighbours, and so on.
+#[derive(Debug)]
+pub struct Hops;
+
+impl Policy for Hops {
+    const RANKS: usize = 3;
+
+    fn applies<M: Machine>() -> bool {
+        NumaPolicy::applies::<M>()
+    }
+    fn key<M: Machine>() -> u32 {
+        M::numa_node()
+    }
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        M::numa_hops(shuffler, waiter) as usize
+    }
+}
+
+/// `P`, where newcomers that did not find the lock free at once may steal it only if their key is that of
+/// the last one that had it from the queue: with [`NumaPolicy`], on the same NUMA node. (Section 6.3,
+/// "ShflLock (NUMA)".)
+#[derive(Debug)]
+pub struct Locally<P = NumaPolicy>(PhantomData<P>);
+
+impl<P: Policy> Policy for Locally<P> {
+    const RANKS: usize = P::RANKS;
+    const PATIENCE: Option<u32> = P::PATIENCE;
+    const THOROUGH: bool = P::THOROUGH;
+    const STEALING: Stealing = Stealing::Local;
+
+    fn applies<M: Machine>() -> bool {
+        P::applies::<M>()
+    }
+    fn key<M: Machine>() -> u32 {
+        P::key::<M>()
+    }
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        P::rank::<M>(shuffler, waiter)
+    }
+}
+
+/// How urgent it is for a thread to get a lock.
+pub trait Urgency: Send + Sync + 'static {
+    /// Of the calling thread: 0 is the most urgent; from 7 on all are alike.
+    fn of_caller<M: Machine>() -> u32;
+}
+
+/// The most urgent waiter is the next but one: the head of the queue keeps its place, everybody behind it
+/// is sorted by urgency, and nobody steals.
+///
+/// An urgent thread thus waits for those that are as urgent and came before it, and for at most three
+/// others: the holder, the head, and the one behind it (non-blocking: as it may be shuffling). After
+/// [`PATIENCE`](Policy::PATIENCE) more urgent ones in a row one other has its turn, so that nobody starves.
+/// The holder does not inherit the urgency of who waits: its processor is the scheduler's to give.
+#[derive(Debug)]
+pub struct Priority<U>(PhantomData<U>);
+
+impl<U: Urgency> Policy for Priority<U> {
+    const RANKS: usize = MAX_RANKS;
+    const PATIENCE: Option<u32> = Some(64);
+    const THOROUGH: bool = true;
+    const STEALING: Stealing = Stealing::Nobody;
+
+    fn key<M: Machine>() -> u32 {
+        U::of_caller::<M>()
+    }
+    fn rank<M: Machine>(_: u32, waiter: u32) -> usize {
+        (waiter as usize).min(Self::RANKS - 1)
+    }
+}
+
+/// Where it is written down how long a thread has been inside: a word of its own, zero at first. With a
+/// type for each lock, each lock counts for itself; with one for all, a thread that has had much of one
+/// waits longer for the others too.
+pub trait Account: Send + Sync + 'static {
+    /// The calling thread's word.
+    fn get<M: Machine>() -> u64;
+    /// Changes it.
+    fn set<M: Machine>(word: u64);
+}
+
+/// Who has been inside for less time lately comes first: threads get the same share of the *time* that the
+/// lock is held, not of the acquisitions (Patel et al., "Avoiding scheduler subversion using
+/// scheduler-cooperative locks", EuroSys 2020). For [`RawOpportunity`], which measures.
+#[derive(Debug)]
+pub struct Opportunity<A>(PhantomData<A>);
+
+/// Binary logarithm of the nanoseconds after which half of a thread's time inside is forgotten.
+const HALF_LIFE: u32 = 24;
+/// Differences of less than so many nanoseconds are none.
+const SLACK: u32 = 1 << 8;
+
+impl<A: Account> Opportunity<A> {
+    /// The calling thread's time inside, as far as it is not forgotten. The upper half of the word is when
+    /// it was last changed, in half lives.
+    fn used<M: Machine>(now: u64) -> u32 {
+        let word = A::get::<M>();
+        let age = ((now >> HALF_LIFE) as u32).wrapping_sub((word >> 32) as u32);
+        (word as u32).checked_shr(age).unwrap_or(0)
+    }
+
+    /// Adds to it.
+    fn charge<M: Machine>(now: u64, nanos: u64) {
+        let nanos = u32::try_from(nanos).unwrap_or(u32::MAX);
+        let used = Self::used::<M>(now).saturating_add(nanos);
+        A::set::<M>((now >> HALF_LIFE) << 32 | u64::from(used));
+    }
+}
+
+impl<A: Account> Policy for Opportunity<A> {
+    const RANKS: usize = MAX_RANKS;
+    const PATIENCE: Option<u32> = Some(1024);
+    const THOROUGH: bool = true;
+
+    fn key<M: Machine>() -> u32 {
+        Self::used::<M>(M::now(Clock::Monotonic))
+    }
+    /// By the logarithm of what the waiter has used more than the shuffler.
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        let more = waiter.saturating_sub(shuffler) / SLACK;
+        ((u32::BITS - more.leading_zeros()).div_ceil(2) as usize).min(Self::RANKS - 1)
+    }
+}
+
+/// ShflLock, blocking, that measures for [`Opportunity`]. Two looks at the clock per acquisition.
+pub struct RawOpportunity<M: Machine, A> {
+    lock: RawShfl<M, Opportunity<A>>,
+    /// When the holder came in.
+    entered: M::U64,
+}
+
+impl<A> RawOpportunity<Native, A> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawOpportunity { lock: RawShfl::new(), entered: AtomicU64::new(0) }
+    }
+}
+
+impl<A> Default for RawOpportunity<Native, A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Account> ConstNew for RawOpportunity<Native, A> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Self::new();
+}
+
+impl<M: Machine, A: Account> RawOpportunity<M, A> {
+    fn entered(&self) {
+        self.entered.store(M::now(Clock::Monotonic), Relaxed);
+    }
+}
+
+// SAFETY: that of the lock inside; `entered` is only used by its holder.
+unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "shfl-opportunity",
+        summary: "ShflLock that shares out the time inside",
+        fairness: "equal time inside; at most 1024 pass one that has had more",
+        ..RawShfl::<M, Opportunity<A>>::INFO
+    };
+
+    fn new_in() -> Self {
+        RawOpportunity { lock: RawShfl::new_in(), entered: M::U64::new(0) }
+    }
+
+    fn lock(&self) {
+        self.lock.lock();
+        self.entered();
+    }
+
+    fn try_lock(&self) -> Option<()> {
+        self.lock.try_lock().map(|()| self.entered())
+    }
+
+    fn lock_until(&self, deadline: Deadline) -> Option<()> {
+        self.lock.lock_until(deadline).map(|()| self.entered())
+    }
+
+    unsafe fn unlock(&self, (): ()) {
+        let now = M::now(Clock::Monotonic);
+        Opportunity::<A>::charge::<M>(now, now.saturating_sub(self.entered.load(Relaxed)));
+        // SAFETY: forwarded from the caller.
+        unsafe { self.lock.unlock(()) }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+}
