@@ -266,7 +266,8 @@ impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     }
 }
 
-impl<M: Records, F: Flavour> GracePeriod for Domain<M, F> {
+// SAFETY: a section protects all that begins to be reclaimed after it has begun.
+unsafe impl<M: Records, F: Flavour> GracePeriod for Domain<M, F> {
     #[track_caller]
     fn synchronize(&self) {
         Domain::synchronize(self);

@@ -57,6 +57,8 @@
 //! # drop(unsafe { Box::from_raw(last) });
 //! ```
 //!
+//! [`Rcu`] is the safe layer over it: a value that many read and few replace.
+//!
 //! Threads need not be registered: a thread gets its [`Record`](crate::machine::Record) when it first
 //! reads, and gives it back when it exits. After a fork, the child has one thread, which reads what it
 //! read before.
@@ -68,6 +70,7 @@ use crate::machine::Machine;
 pub use crate::machine::record::Records;
 
 mod backlog;
+mod cell;
 pub mod domain;
 pub mod epoch;
 mod gate;
@@ -82,6 +85,7 @@ pub mod section;
 #[cfg(test)]
 mod tests;
 
+pub use cell::{Rcu, Ref};
 pub use domain::Cookie;
 pub use header::{Header, Retire};
 pub use pace::Pace;
@@ -144,7 +148,11 @@ pub trait Reclaim: Send + Sync + Sized + 'static {
 }
 
 /// A strategy that can tell when all sections are over; hazard pointers cannot.
-pub trait GracePeriod: Reclaim {
+///
+/// # Safety
+///
+/// Whatever is read in a section is protected until its end, in however many slots.
+pub unsafe trait GracePeriod: Reclaim {
     /// Waits until every section that runs now is over.
     ///
     /// # Panics

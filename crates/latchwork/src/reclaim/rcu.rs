@@ -13,8 +13,11 @@ use super::Info;
 use super::domain::Domain;
 use super::grace::{Flavour, Grace};
 use super::section::{SectionGuard, SectionReader};
-use crate::machine::Machine;
 use crate::machine::record::{Clocks, Record, Records};
+use crate::machine::{Machine, Native};
+use alloc::boxed::Box;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 /// The flavour. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
@@ -50,6 +53,26 @@ pub type RcuDomain<M> = Domain<M, General>;
 
 /// A section of general-purpose RCU.
 pub type RcuGuard<'r, M> = SectionGuard<'r, M, General>;
+
+/// The process's domain: the one of [`Rcu::new`](super::Rcu::new).
+pub fn global() -> &'static RcuDomain<Native> {
+    static GLOBAL: AtomicPtr<RcuDomain<Native>> = AtomicPtr::new(null_mut());
+    // (A) pairs with the exchange below. SAFETY: never freed.
+    if let Some(domain) = unsafe { GLOBAL.load(Acquire).as_ref() } {
+        return domain;
+    }
+    let new = Box::into_raw(Box::new(RcuDomain::new_in()));
+    match GLOBAL.compare_exchange(null_mut(), new, AcqRel, Acquire) {
+        // SAFETY: as above.
+        Ok(_) => unsafe { &*new },
+        Err(first) => {
+            // SAFETY: made above and given to nobody.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: as above.
+            unsafe { &*first }
+        }
+    }
+}
 
 impl<M: Records> RcuDomain<M> {
     /// A section of the calling thread.

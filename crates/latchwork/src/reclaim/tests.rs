@@ -128,3 +128,225 @@ fn hazard() {
     readers_are_safe::<HazardDomain<Native>>();
     protected_objects_stay::<HazardDomain<Native>>();
 }
+
+/// A domain in which one thread is inside until it is let go.
+fn with_a_reader_inside<D: Reclaim<Machine = Native>>(domain: &D, meanwhile: impl FnOnce(i32)) {
+    let (inside, leave) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
+    let thread = &AtomicUsize::new(0);
+    let reclaimed = &Arc::new(AtomicUsize::new(0));
+    let root = &AtomicPtr::new(Object::make(1, reclaimed));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: no arguments, no memory.
+            thread.store(unsafe { libc::gettid() } as usize, Relaxed);
+            let reader = domain.reader();
+            let guard = reader.enter();
+            let object = guard.protect(0, root);
+            inside.wait();
+            leave.wait();
+            // SAFETY: protected.
+            assert_eq!(unsafe { (*object).value.load(Relaxed) }, 1);
+        });
+        inside.wait();
+        // SAFETY: removed here, by nobody else.
+        unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
+        meanwhile(thread.load(Relaxed) as i32);
+        assert_eq!(reclaimed.load(Relaxed), 0);
+        leave.wait();
+    });
+    domain.barrier();
+    assert_eq!((reclaimed.load(Relaxed), domain.garbage().objects), (1, 0), "{}", D::INFO.name);
+}
+
+fn retire_many(domain: &impl Reclaim<Machine = Native>, count: usize) {
+    let reclaimed = Arc::new(AtomicUsize::new(0));
+    for _ in 0..count {
+        // SAFETY: nobody else has ever seen it.
+        unsafe { domain.retire(Object::make(1, &reclaimed)) };
+    }
+}
+
+/// Whatever readers do, hazard pointers stay within their bound.
+#[test]
+fn hazard_pointers_bound_the_garbage() {
+    let domain = &HazardDomain::<Native>::new_in();
+    with_a_reader_inside(domain, |_| {
+        const THREADS: usize = 4;
+        let most = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        retire_many(domain, 100);
+                        most.fetch_max(domain.garbage().objects as usize, Relaxed);
+                    }
+                });
+            }
+        });
+        // Other tests read as well, with two guards at most.
+        let bound = HazardDomain::<Native>::bound(THREADS as u64 + 1, 8 * 100);
+        assert!((most.into_inner() as u64) <= bound, "more than {bound}");
+    });
+}
+
+/// A reader that stays inside holds up everything, and who retires too much waits, not the memory.
+#[test]
+fn rcu_pushes_back_and_names_who_is_in_the_way() {
+    let domain = &RcuDomain::<Native>::new_in();
+    const LIMIT: usize = 1000;
+    domain.set_limit(Limit { objects: LIMIT as u64, bytes: u64::MAX });
+    let most = &AtomicUsize::new(0);
+    let done = &AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        with_a_reader_inside(domain, |reader| {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    retire_many(domain, 100);
+                    most.fetch_max(domain.garbage().objects as usize, Relaxed);
+                }
+                done.store(1, Relaxed);
+            });
+            // Another test's reader may be in the way for a moment.
+            while domain.stall().is_none_or(|stall| stall.thread != reader as u32) {
+                std::thread::yield_now();
+            }
+            while domain.garbage().objects <= LIMIT as u64 {
+                std::thread::yield_now();
+            }
+            assert_eq!(done.load(Relaxed), 0, "nobody held it up");
+            assert!(domain.garbage().oldest_nanos > 0);
+        });
+    });
+    assert_eq!(done.load(Relaxed), 1);
+    let most = most.load(Relaxed);
+    assert!(most <= LIMIT + 128 + 100, "{most} objects");
+}
+
+/// Inside of a section nobody is held up; outside of it, at the next quiescent state.
+#[test]
+fn who_retires_inside_is_held_up_outside() {
+    fn check<D: Reclaim<Machine = Native>>() {
+        let domain = D::new_in();
+        domain.set_limit(Limit { objects: 100, bytes: u64::MAX });
+        let mut reader = domain.reader();
+        let guard = reader.enter();
+        retire_many(&domain, 1000);
+        assert!(domain.garbage().objects > 100, "{}", D::INFO.name);
+        drop(guard);
+        reader.quiescent();
+        assert!(domain.garbage().objects <= 100, "{}", D::INFO.name);
+    }
+    check::<RcuDomain<Native>>();
+    check::<QsbrDomain<Native>>();
+    check::<EpochDomain<Native>>();
+}
+
+#[test]
+fn cookies_come_due() {
+    fn check<F: grace::Flavour>() {
+        let domain = &domain::Domain::<Native, F>::new_in();
+        let cookie = domain.start_poll();
+        while !domain.poll(cookie) {
+            std::thread::yield_now(); // other tests read
+        }
+        let reader = domain.reader();
+        let guard = reader.enter();
+        let cookie = domain.start_poll();
+        for _ in 0..100 {
+            assert!(!domain.poll(cookie), "{}", F::INFO.name);
+        }
+        drop(guard);
+        drop(reader);
+        domain.synchronize_expedited();
+        assert!(domain.poll(cookie), "{}", F::INFO.name);
+    }
+    check::<rcu::General>();
+    check::<qsbr::Qsbr>();
+    check::<epoch::Epoch>();
+}
+
+#[test]
+fn misuse_panics() {
+    fn panics(what: &str, misuse: impl FnOnce()) {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse));
+        let payload = result.expect_err(what);
+        let text = payload.downcast_ref::<std::string::String>().map(|text| text.as_str());
+        let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or_default();
+        assert!(text.contains(what), "{text}");
+    }
+    let domain = RcuDomain::<Native>::new_in();
+    let guard = domain.enter();
+    panics("synchronize inside", || domain.synchronize());
+    panics("barrier inside", || domain.barrier());
+    drop(guard);
+    let online = QsbrDomain::<Native>::new_in();
+    let reader = online.reader();
+    panics("synchronize inside", || online.synchronize());
+    drop(reader);
+    online.synchronize();
+    let object = Object::make(1, &Arc::new(AtomicUsize::new(0)));
+    // SAFETY: nobody else has it.
+    unsafe { domain.retire(object) };
+    // SAFETY: not: that is what is to be caught, before anything happens.
+    #[cfg(debug_assertions)]
+    panics("retired twice", || unsafe { domain.retire(object) });
+}
+
+/// The child has the one thread that forked: readers and leaders of the parent hold up nothing there.
+#[test]
+fn a_forked_child_reclaims() {
+    let domain = &RcuDomain::<Native>::new_in();
+    with_a_reader_inside(domain, |_| {
+        domain.collect(); // opens a grace period, which the reader holds up
+        assert!(domain.stall().is_some());
+        // SAFETY: the child reclaims, which frees memory (the C library sees to its locks), and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends a child that hangs.
+            unsafe { libc::alarm(20) };
+            domain.synchronize();
+            domain.barrier();
+            let left = domain.garbage().objects;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(left != 0)) };
+        }
+        let mut status = -1;
+        // SAFETY: the child is ours and `status` valid.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+        // Its record in the parent is not touched: the reader is still inside.
+    });
+}
+
+#[test]
+fn a_worker_reclaims_for_the_others() {
+    let domain = &RcuDomain::<Native>::new_in();
+    let over = &AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| domain.serve(100_000, || over.load(Relaxed) == 1));
+        retire_many(domain, 10);
+        while domain.garbage().objects != 0 {
+            std::thread::yield_now();
+        }
+        over.store(1, Relaxed);
+    });
+}
+
+#[test]
+fn cells_are_read_and_updated() {
+    let cell = &Rcu::new((0, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..5000).for_each(|_| cell.update(|(a, b)| (a + 1, b + 1))));
+            scope.spawn(|| {
+                for _ in 0..5000 {
+                    let seen = cell.get();
+                    assert_eq!(seen.0, seen.1);
+                }
+            });
+        }
+    });
+    assert_eq!(*cell.get(), (10_000, 10_000));
+    cell.replace((1, 2));
+    assert_eq!(*cell.read(&rcu::global().enter()), (1, 2));
+}

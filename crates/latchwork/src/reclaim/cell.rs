@@ -1,0 +1,172 @@
+//! A value that is read without locking, and replaced as a whole: [`Rcu`].
+
+use super::header::{Header, Retire};
+use super::rcu::{RcuDomain, RcuGuard, global};
+use super::{GracePeriod, Guard, Reader};
+use crate::machine::{Machine, Native, Word};
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::sync::atomic::Ordering::*;
+
+/// One value that the cell has had.
+#[repr(C)]
+struct Version<T> {
+    header: Header,
+    value: T,
+}
+
+// SAFETY: `repr(C)`, the header first; made by `Version::make`.
+unsafe impl<T: Send + Sync + 'static> Retire for Version<T> {}
+
+impl<T> Version<T> {
+    fn make(value: T) -> *mut Self {
+        Box::into_raw(Box::new(Version { header: Header::new(), value }))
+    }
+}
+
+type Link<T, D> = <<D as super::Reclaim>::Machine as Machine>::Ptr<Version<T>>;
+
+/// The guard of a domain.
+type GuardOf<'r, 'd, D> = <<D as super::Reclaim>::Reader<'d> as Reader>::Guard<'r>;
+
+/// A value that many read and few replace (read, copy, update). Reading is a load in a section of the
+/// reader's; who replaces the value retires the old one, which is dropped when no reader has it any more,
+/// in whatever thread.
+///
+/// ```
+/// use latchwork::reclaim::Rcu;
+///
+/// static GATEWAYS: std::sync::LazyLock<Rcu<Vec<u8>>> = std::sync::LazyLock::new(|| Rcu::new(vec![1]));
+///
+/// let before = GATEWAYS.get();
+/// GATEWAYS.update(|list| [list.as_slice(), &[2]].concat());
+/// assert_eq!(*before, [1]); // what it was when the section began
+/// assert_eq!(*GATEWAYS.get(), [1, 2]);
+/// ```
+///
+/// Many reads can share a section, whose guard they borrow; nothing that was read outlives it:
+///
+/// ```compile_fail,E0505
+/// use latchwork::reclaim::{Rcu, rcu};
+///
+/// let limit = Rcu::new(7);
+/// let guard = rcu::global().enter();
+/// let seen = limit.read(&guard);
+/// drop(guard);
+/// assert_eq!(*seen, 7);
+/// ```
+///
+/// With quiescent-state-based RCU nothing outlives a quiescent state:
+///
+/// ```compile_fail,E0502
+/// use latchwork::machine::Native;
+/// use latchwork::reclaim::{Rcu, Reader, Reclaim, qsbr::QsbrDomain};
+///
+/// let domain: &'static QsbrDomain<Native> = Box::leak(Box::new(QsbrDomain::new_in()));
+/// let limit = Rcu::new_in(7, domain);
+/// let mut reader = domain.reader();
+/// let guard = reader.enter();
+/// let seen = limit.read(&guard);
+/// reader.quiescent();
+/// assert_eq!(*seen, 7);
+/// ```
+///
+/// Guards stay in their thread, and values that cannot be dropped in another are refused:
+///
+/// ```compile_fail,E0277
+/// let shared = latchwork::reclaim::Rcu::new(std::rc::Rc::new(7));
+/// ```
+pub struct Rcu<T: Send + Sync + 'static, D: GracePeriod = RcuDomain<Native>> {
+    current: Link<T, D>,
+    domain: &'static D,
+}
+
+impl<T: Send + Sync + 'static> Rcu<T> {
+    /// A cell in the process's domain.
+    pub fn new(value: T) -> Self {
+        Rcu::new_in(value, global())
+    }
+
+    /// The value, with a section of its own around it.
+    #[inline]
+    pub fn get(&self) -> Ref<'_, T> {
+        let guard = self.domain.enter();
+        let version = guard.protect(0, &self.current);
+        Ref { version, _guard: guard, cell: PhantomData }
+    }
+}
+
+impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
+    /// A cell in a domain.
+    pub fn new_in(value: T, domain: &'static D) -> Self {
+        Rcu { current: Link::<T, D>::new(Version::make(value)), domain }
+    }
+
+    /// The value, in a section of the caller's.
+    #[inline(always)]
+    pub fn read<'g>(&'g self, guard: &'g GuardOf<'_, '_, D>) -> &'g T {
+        // SAFETY: there is always a version, and what is read in a section of this strategy is not
+        // reclaimed before its end; nor is the cell dropped, which is borrowed.
+        unsafe { &(*guard.protect(0, &self.current)).value }
+    }
+
+    /// Replaces the value. The old one is dropped when nobody reads it any more.
+    ///
+    /// Outside of sections this may wait, if too many old values wait to be dropped.
+    pub fn replace(&self, value: T) {
+        let old = self.current.swap(Version::make(value), AcqRel);
+        // SAFETY: removed by this exchange, and by no other.
+        unsafe { self.domain.retire(old) };
+    }
+
+    /// Replaces the value by one that is made from it; by the value that is there then, if others replace it
+    /// meanwhile.
+    pub fn update(&self, mut make: impl FnMut(&T) -> T) {
+        let reader = self.domain.reader();
+        let guard = reader.enter();
+        let mut old = guard.protect(0, &self.current);
+        loop {
+            // SAFETY: as in `read`.
+            let new = Version::make(make(unsafe { &(*old).value }));
+            // It is the same version as long as it is at this address: the section keeps it from being
+            // reclaimed, and the address from being used again.
+            match self.current.compare_exchange(old, new, AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => {
+                    // SAFETY: made above and given to nobody.
+                    drop(unsafe { Box::from_raw(new) });
+                    old = now;
+                }
+            }
+        }
+        drop(guard);
+        drop(reader);
+        // SAFETY: removed by this exchange, and by no other.
+        unsafe { self.domain.retire(old) };
+    }
+}
+
+impl<T: Send + Sync + 'static, D: GracePeriod> Drop for Rcu<T, D> {
+    fn drop(&mut self) {
+        // SAFETY: whoever read it borrowed the cell, and does so no longer.
+        drop(unsafe { Box::from_raw(self.current.load(Acquire)) });
+    }
+}
+
+/// What [`Rcu::get`] has read: the value, in a section.
+pub struct Ref<'a, T: Send + Sync + 'static> {
+    version: *mut Version<T>,
+    _guard: RcuGuard<'a, Native>,
+    cell: PhantomData<&'a T>,
+}
+
+impl<T: Send + Sync + 'static> Deref for Ref<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: as in `read`: the section is not over.
+        unsafe { &(*self.version).value }
+    }
+}
