@@ -3,6 +3,7 @@
 mod common;
 
 use common::{output, scratch, stderr, stdout};
+use latchwork_workloads::workload::Locks;
 
 /// As short as can be.
 fn bench(arguments: &[&str]) -> std::process::Output {
@@ -72,7 +73,7 @@ fn every_workload_can_be_listed_and_run() {
         );
         let detail = stdout(&output(&["bench", info.name, "--list"]));
         assert!(info.parameters.iter().all(|parameter| detail.contains(parameter.help)), "{detail}");
-        let lock = if info.locks.includes(latchwork::registry::Kind::Mutex) { "shfl" } else { "pf-t" };
+        let lock = if info.locks.allows(false) || info.locks == Locks::Table { "shfl" } else { "pf-t" };
         let run = bench(&[info.name, "--locks", lock, "--threads", "2"]);
         assert!(run.status.success(), "{}: {}", info.name, stderr(&run));
     }

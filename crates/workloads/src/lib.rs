@@ -19,6 +19,7 @@ pub mod private;
 mod pthread;
 pub mod registry;
 pub mod stage;
+pub mod tables;
 pub mod thread;
 pub mod topology;
 pub mod workload;

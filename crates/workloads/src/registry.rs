@@ -7,12 +7,13 @@ use crate::lock::{Exclusive, Lock, Shared};
 use crate::measure::Measured;
 use crate::private::PrivateBravo;
 use crate::stage::Stage;
+use crate::tables::{self, TableWorkload};
 use crate::workload::{Info, Settings, Workload};
 use latchwork::machine::Machine;
 use latchwork::mutex::RawMutex;
 use latchwork::mutex::shfl_spin::RawShflSpin;
 use latchwork::mutex::shuffle::{NoPolicy, Partial};
-use latchwork::registry::{self, Kind};
+use latchwork::registry;
 use latchwork::rwlock::RawRwLock;
 use latchwork::rwlock::pf_q::RawPfQ;
 
@@ -20,6 +21,8 @@ use latchwork::rwlock::pf_q::RawPfQ;
 pub trait Visitor {
     /// A workload.
     fn workload<W: Workload>(&mut self);
+    /// A workload over tables.
+    fn table_workload<W: TableWorkload>(&mut self);
 }
 
 /// Shows every workload to `visitor`, in the order of `--list`.
@@ -39,6 +42,7 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::mmap::Mmap>();
     visitor.workload::<load::wc::Wc>();
     visitor.workload::<load::wrmem::WrMem>();
+    visitor.table_workload::<load::hashtable_strategies::HashtableStrategies>();
 }
 
 /// The descriptions of all workloads.
@@ -46,6 +50,9 @@ pub fn all() -> Vec<Info> {
     struct List(Vec<Info>);
     impl Visitor for List {
         fn workload<W: Workload>(&mut self) {
+            self.0.push(W::INFO);
+        }
+        fn table_workload<W: TableWorkload>(&mut self) {
             self.0.push(W::INFO);
         }
     }
@@ -64,12 +71,34 @@ pub fn find(name: &str) -> Option<Info> {
 pub struct Candidate {
     /// As the user types it.
     pub name: &'static str,
-    /// Mutex or reader-writer lock.
+    /// What it is.
     pub kind: Kind,
     /// Whether waiters sleep after a while.
     pub blocking: bool,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// What a workload can run with.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Mutual exclusion.
+    Mutex,
+    /// Readers and writers.
+    RwLock,
+    /// A way to synchronize a table that is more than a lock.
+    Strategy,
+}
+
+impl Kind {
+    /// As a user types it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+            Kind::Strategy => "strategy",
+        }
+    }
 }
 
 /// Where a lock comes from.
@@ -143,17 +172,45 @@ impl Point<'_> {
                     self.result = Some(workload.run::<S, L>(self.stage, self.point.threads));
                 }
             }
+            /// No lock: see [`Point::run_named`].
+            fn table_workload<W: TableWorkload>(&mut self) {}
         }
         let mut find = Find { point: self, stage, result: None, lock: std::marker::PhantomData::<L> };
         visit(&mut find);
         find.result.unwrap_or_else(|| Err(format!("there is no workload called {}", self.workload)))
     }
 
-    /// Measures it under the lock called `name`, one that runs on any machine.
+    /// Measures it under the lock or strategy called `name`, one that runs on any machine.
     pub fn run_named<S: Stage>(&self, stage: &S, name: &str, kind: Kind) -> Result<Measured, String> {
+        if let Some(result) = self.run_table(stage, name) {
+            return result;
+        }
         let mut find = ByName { point: self, stage, name, kind, result: None };
         locks(&mut find);
         find.result.unwrap_or_else(|| Err(format!("there is no lock called {name}")))
+    }
+}
+
+impl Point<'_> {
+    /// Measures it under the strategy called `name`, if the workload is one over tables.
+    fn run_table<S: Stage>(&self, stage: &S, name: &str) -> Option<Result<Measured, String>> {
+        struct Find<'a, S> {
+            point: &'a Point<'a>,
+            stage: &'a S,
+            name: &'a str,
+            result: Option<Result<Measured, String>>,
+        }
+        impl<S: Stage> Visitor for Find<'_, S> {
+            fn workload<W: Workload>(&mut self) {}
+            fn table_workload<W: TableWorkload>(&mut self) {
+                if W::INFO.name == self.point.workload {
+                    self.result = Some(tables::run_named::<W, S>(self.point, self.stage, self.name));
+                }
+            }
+        }
+        let mut find = Find { point: self, stage, name, result: None };
+        visit(&mut find);
+        find.result
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a workload runs: native threads ([`crate::native`]), or a simulated machine.
 
-use latchwork::machine::{Clock, Machine};
+use latchwork::machine::{Clock, Machine, Records};
 
 /// How far a run is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Home {
 /// does behind the machine's back a simulator neither sees nor charges for.
 pub trait Stage: Sync + Sized {
     /// What the locks run on.
-    type Machine: Machine;
+    type Machine: Records;
 
     /// Whether looking at the clock is free, so that every acquisition can be timed.
     const FREE_CLOCK: bool;

@@ -2,8 +2,8 @@
 
 use crate::lock::Lock;
 use crate::measure::Measured;
+use crate::registry::{Candidate, Kind, Origin};
 use crate::stage::Stage;
-use latchwork::registry::Kind;
 use std::fmt;
 
 /// A workload, with its parameters set.
@@ -56,12 +56,28 @@ pub enum Locks {
     RwLock,
     /// Either.
     Both,
+    /// Ways to synchronize a table: strategies, a reader-writer lock for all of it, a mutex in each bucket.
+    Table,
 }
 
 impl Locks {
-    /// Whether a lock of this kind is among them.
-    pub fn includes(self, kind: Kind) -> bool {
-        self.allows(kind == Kind::RwLock)
+    /// Whether this lock or strategy is among them.
+    pub fn includes(self, candidate: &Candidate) -> bool {
+        match (self, candidate.kind) {
+            (Locks::Table, _) => candidate.origin == Origin::Latchwork,
+            (_, Kind::Strategy) => false,
+            (locks, kind) => locks.allows(kind == Kind::RwLock),
+        }
+    }
+
+    /// What they are called.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Locks::Mutex => "mutexes",
+            Locks::RwLock => "reader-writer locks",
+            Locks::Both => "locks",
+            Locks::Table => "this library's locks and strategies",
+        }
     }
 
     /// Whether a lock is among them that lets readers in together, or one that does not.
@@ -70,6 +86,7 @@ impl Locks {
             Locks::Mutex => !shared,
             Locks::RwLock => shared,
             Locks::Both => true,
+            Locks::Table => false,
         }
     }
 }
@@ -80,6 +97,7 @@ impl fmt::Display for Locks {
             Locks::Mutex => "mutex",
             Locks::RwLock => "rwlock",
             Locks::Both => "both",
+            Locks::Table => "table",
         })
     }
 }

@@ -1,15 +1,22 @@
 //! Every workload under real locks for a moment, and under broken ones, which its checks must catch.
 
-use latchwork::machine::Native;
+use latchwork::machine::{Machine, Native};
+use latchwork::map::bucket_lock::{BucketLocked, Section, SectionWide};
+use latchwork::map::michael::{Michael, Sections};
+use latchwork::map::{self, Table, locked};
+use latchwork::mutex::RawMutex;
 use latchwork::mutex::tas::RawTas;
-use latchwork::registry::Kind;
+use latchwork::reclaim::{self, Guard, Reader, Reclaim, Retire};
+use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::lock::{Exclusive, Lock};
 use latchwork_workloads::measure::Measured;
 use latchwork_workloads::native::{Options, Threads};
 use latchwork_workloads::peers;
-use latchwork_workloads::registry::{self, Point};
+use latchwork_workloads::registry::{self, Kind, Point};
+use latchwork_workloads::tables::TableWorkload;
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::{Info, Settings};
+use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 fn stage(ms: u64, placement: Placement) -> Threads {
@@ -46,7 +53,7 @@ fn check(what: &str, measured: &Measured) {
 fn every_workload_runs_under_every_lock_and_checks_itself() {
     for info in registry::all() {
         for candidate in peers::candidates() {
-            if !info.locks.includes(candidate.kind) {
+            if !info.locks.includes(&candidate) {
                 continue;
             }
             let point = Point { workload: info.name, settings: &settings(&info), threads: 2 };
@@ -183,4 +190,107 @@ fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
     must_catch::<BlindReaders>("page-fault", &[("fault", "1us"), ("map", "0ns")]);
+}
+
+/// Reclaims what is retired at once, whoever reads it.
+struct Eager;
+
+struct EagerReader;
+
+struct EagerGuard;
+
+// SAFETY: a lie, which is what the test is about; in a table nothing is freed before the table.
+unsafe impl Guard for EagerGuard {
+    type Machine = Native;
+    fn protect<T: Send + Sync + 'static>(&self, _: usize, from: &<Native as Machine>::Ptr<T>) -> *mut T {
+        from.load(Acquire)
+    }
+}
+
+impl Reader for EagerReader {
+    type Machine = Native;
+    type Guard<'r> = EagerGuard;
+    fn enter(&self) -> EagerGuard {
+        EagerGuard
+    }
+}
+
+impl Reclaim for Eager {
+    type Machine = Native;
+    type Reader<'d> = EagerReader;
+    const INFO: reclaim::Info = reclaim::Info { name: "eager", summary: "", bound: "", source: "" };
+    fn new_in() -> Self {
+        Eager
+    }
+    fn reader(&self) -> EagerReader {
+        EagerReader
+    }
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: it is retired once; that nobody uses it is the lie.
+        unsafe { T::reclaim(object) };
+    }
+    fn collect(&self) {}
+    fn synchronize(&self) {}
+    fn barrier(&self) {}
+    fn garbage(&self) -> reclaim::Garbage {
+        reclaim::Garbage::default()
+    }
+}
+
+// SAFETY: as above, a lie.
+unsafe impl SectionWide for Eager {
+    const LOCKED: &'static str = "eager-l";
+    const LOCK_FREE: &'static str = "eager-nbs";
+}
+
+/// Excludes writers of a bucket, and lets readers in beside them.
+struct Blind;
+
+// SAFETY: a lie about readers; elements are not freed before the table.
+unsafe impl locked::Guard for Blind {
+    type Machine = Native;
+    type Bucket = RawTas<Native>;
+    const INFO: map::Info =
+        map::Info { name: "blind", summary: "", source: "", concurrent: true, blocking: false };
+    fn new() -> Self {
+        Blind
+    }
+    fn bucket() -> RawTas<Native> {
+        RawTas::new_in()
+    }
+    fn read<T>(&self, _: &RawTas<Native>, section: impl FnOnce() -> T) -> T {
+        section()
+    }
+    fn write<T>(&self, lock: &RawTas<Native>, section: impl FnOnce() -> T) -> T {
+        lock.lock();
+        let result = section();
+        // SAFETY: locked above.
+        unsafe { lock.unlock(()) };
+        result
+    }
+}
+
+/// As `must_catch`, for a way to synchronize a table.
+fn must_catch_table<T: Table<Machine = Native>>() {
+    let info = HashtableStrategies::INFO;
+    let mut settings = Settings::new(info.parameters);
+    for (name, value) in [("updates", "1/2"), ("buckets", "2"), ("chain", "8")] {
+        let parameter = info.parameters.iter().find(|parameter| parameter.name == name).unwrap();
+        settings.set(parameter, value).unwrap();
+    }
+    for _ in 0..200 {
+        let run = HashtableStrategies::new(&settings).run::<Threads, T>(&stage(10, Placement::Free), 4);
+        if let Err(why) = run {
+            let said = ["reclaimed", "lost", "has the value", "was found", "should not be"];
+            return assert!(said.iter().any(|word| why.contains(word)), "{why}");
+        }
+    }
+    panic!("{} was not noticed", T::INFO.name);
+}
+
+#[test]
+fn a_table_that_reclaims_too_early_is_caught() {
+    must_catch_table::<BucketLocked<Eager, Section>>();
+    must_catch_table::<Michael<Eager, Sections>>();
+    must_catch_table::<locked::Locked<Blind>>();
 }

@@ -103,7 +103,7 @@ fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
     let extras = point.runs.iter().flat_map(|run| &run.extra);
     OnePoint {
         lock: lock.name,
-        kind: if lock.kind == latchwork::registry::Kind::Mutex { "mutex" } else { "rwlock" },
+        kind: lock.kind.name(),
         threads: plan.threads[point.place.threads],
         settings: plan.settings[point.place.settings].iter().map(|(name, text, _)| (name, text)).collect(),
         failure: point.failure.as_deref(),

@@ -4,9 +4,8 @@
 use super::options::Common;
 use crate::failure::{Failure, Result};
 use crate::{names, output};
-use latchwork::registry::Kind;
-use latchwork_workloads::registry::{self, Candidate, Origin};
-use latchwork_workloads::workload::{Info, Settings, Threads};
+use latchwork_workloads::registry::{self, Candidate, Kind, Origin};
+use latchwork_workloads::workload::{Info, Locks, Settings, Threads};
 
 /// What is measured: each lock at each thread count with each of the settings.
 pub struct Plan {
@@ -39,6 +38,11 @@ pub struct Limits<'a> {
     /// Measurements of each point unless the user says.
     pub runs: u32,
 }
+
+/// The strategies that are compared unless the user names some: those of McKenney, Hart and Walpole, in the
+/// order of their figures' best. A reader-writer lock is one for the table, a mutex one in each bucket.
+const TABLES: &[&str] =
+    &["ideal", "qsbr-l", "qsbr-nbs", "hpbr-l", "hpbr-nbs", "rcu-l", "epoch-nbs", "ttas", "percpu", "pf-q"];
 
 impl Plan {
     /// What these options ask for.
@@ -80,7 +84,7 @@ pub fn workload(name: &str) -> Result<Info> {
 
 /// The locks among `candidates` that are for the workload.
 pub fn fitting(workload: &Info, candidates: &[Candidate]) -> Vec<Candidate> {
-    candidates.iter().filter(|candidate| workload.locks.includes(candidate.kind)).copied().collect()
+    candidates.iter().filter(|candidate| workload.locks.includes(candidate)).copied().collect()
 }
 
 fn locks(workload: &Info, wanted: &[String], limits: &Limits) -> Result<Vec<Candidate>> {
@@ -92,7 +96,8 @@ fn locks(workload: &Info, wanted: &[String], limits: &Limits) -> Result<Vec<Cand
         }
     };
     if wanted.is_empty() {
-        let handful = limits.handful.iter().filter_map(|name| fitting.iter().find(|lock| lock.name == *name));
+        let handful = if workload.locks == Locks::Table { TABLES } else { limits.handful };
+        let handful = handful.iter().filter_map(|name| fitting.iter().find(|lock| lock.name == *name));
         handful.copied().for_each(&mut add);
     }
     for name in wanted.iter().map(|name| name.trim()) {
@@ -116,9 +121,13 @@ fn lock(workload: &Info, name: &str, fitting: &[Candidate], limits: &Limits) -> 
     let names: Vec<_> = fitting.iter().map(|lock| lock.name).collect();
     let why = match limits.candidates.iter().find(|lock| lock.name == name) {
         Some(lock) => {
-            let what = if lock.kind == Kind::Mutex { "a mutex" } else { "a reader-writer lock" };
-            let needs = if lock.kind == Kind::Mutex { "reader-writer locks" } else { "mutexes" };
-            format!("{name} is {what}, and {} is for {needs}", workload.name)
+            let what = match lock.kind {
+                _ if lock.origin != Origin::Latchwork => "not of this library",
+                Kind::Mutex => "a mutex",
+                Kind::RwLock => "a reader-writer lock",
+                Kind::Strategy => "no lock",
+            };
+            format!("{name} is {what}, and {} is for {}", workload.name, workload.locks.plural())
         }
         None => format!(
             "there is no lock called {name:?} on {}{}",

@@ -4,8 +4,7 @@ use super::plan::Plan;
 use super::results::{Place, Results, varied};
 use crate::failure::{Failure, Result};
 use crate::output;
-use latchwork::registry::Kind;
-use latchwork_workloads::registry::{Candidate, Origin};
+use latchwork_workloads::registry::{Candidate, Kind, Origin};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::prelude::*;
@@ -240,7 +239,7 @@ fn draw_panel(
     Ok(())
 }
 
-/// A dot for a mutex, a square for a reader-writer lock; hollow for other libraries' locks.
+/// A dot for a mutex, a square for a reader-writer lock, a triangle for a strategy; hollow for other libraries' locks.
 fn marker<'a>(
     lock: &Candidate,
     (x, y): (i32, i32),
@@ -250,6 +249,7 @@ fn marker<'a>(
     match lock.kind {
         Kind::Mutex => Circle::new((x, y), 4, style).into_dyn(),
         Kind::RwLock => Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], style).into_dyn(),
+        Kind::Strategy => TriangleMarker::new((x, y), 5, style).into_dyn(),
     }
 }
 

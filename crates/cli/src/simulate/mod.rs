@@ -13,6 +13,7 @@ use latchwork::machine::Machine;
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};
 use latchwork_workloads::lock::Lock;
 use latchwork_workloads::registry::{self, Candidate, Locks};
+use latchwork_workloads::tables;
 use std::time::Duration;
 
 /// After the options in `latchwork simulate --help`.
@@ -99,6 +100,7 @@ pub fn candidates() -> Vec<Candidate> {
     }
     let mut list = List(Vec::new());
     registry::locks::<Sim>(&mut list);
+    list.0.extend(tables::strategies::<Sim>());
     list.0
 }
 

@@ -129,7 +129,7 @@ unsafe impl<M: Machine> Guard for Ideal<M> {
     type Bucket = ();
     const INFO: Info = Info {
         name: "ideal",
-        summary: "no synchronization: right without updates, or on one thread",
+        summary: "no synchronization: what the others are measured against",
         source: SOURCE,
         concurrent: false,
         blocking: true,
@@ -191,7 +191,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
     }
 
     #[inline]
-    fn get<'t>(&'t self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
+    fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.read(&bucket.guard, || {
             let Place { node, hit, .. } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
@@ -200,7 +200,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
         })
     }
 
-    fn insert<'t>(&'t self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
+    fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
             let Place { link, node: next, hit } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
@@ -215,7 +215,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
         })
     }
 
-    fn remove<'t>(&'t self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
+    fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
             let Place { link, node, hit } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;

@@ -5,6 +5,7 @@ use super::michael::{Michael, Sections};
 use super::{Table, locked};
 use crate::machine::{Machine, Records};
 use crate::mutex::RawMutex;
+use crate::reclaim::qsbr::QsbrDomain;
 use crate::reclaim::rcu::RcuDomain;
 use crate::registry;
 use crate::rwlock::RawRwLock;
@@ -13,6 +14,12 @@ use crate::rwlock::RawRwLock;
 unsafe impl<M: Records> SectionWide for RcuDomain<M> {
     const LOCKED: &'static str = "rcu-l";
     const LOCK_FREE: &'static str = "rcu-nbs";
+}
+
+// SAFETY: it says so.
+unsafe impl<M: Records> SectionWide for QsbrDomain<M> {
+    const LOCKED: &'static str = "qsbr-l";
+    const LOCK_FREE: &'static str = "qsbr-nbs";
 }
 
 /// Called with each kind of table.
@@ -34,6 +41,7 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
         }
     }
     visitor.table::<locked::Locked<locked::Ideal<M>>>();
+    section_wide::<M, QsbrDomain<M>>(visitor);
     section_wide::<M, RcuDomain<M>>(visitor);
     registry::visit(&mut Locks(visitor));
 }

@@ -7,6 +7,7 @@ pub mod alternator;
 pub mod barrier;
 pub mod counter;
 pub mod hash_table;
+pub mod hashtable_strategies;
 pub mod interference;
 pub mod lock_per_node;
 pub mod locktorture;

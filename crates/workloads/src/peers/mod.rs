@@ -3,9 +3,9 @@
 use crate::lock::Lock;
 use crate::measure::Measured;
 use crate::native::Threads;
-use crate::registry::{ByName, Candidate, Locks, Origin, Point};
+use crate::registry::{ByName, Candidate, Kind, Locks, Origin, Point};
+use crate::tables;
 use latchwork::machine::Native;
-use latchwork::registry::Kind;
 
 #[cfg(any(feature = "ck", feature = "absl", feature = "nsync"))]
 mod foreign;
@@ -55,6 +55,7 @@ pub fn candidates() -> Vec<Candidate> {
     let mut list = List(Vec::new());
     crate::registry::locks::<Native>(&mut list);
     visit(&mut list);
+    list.0.extend(tables::strategies::<Native>());
     list.0
 }
 

@@ -1,0 +1,248 @@
+//! A hash table under each way to synchronize it: locks, RCU, hazard pointers, epochs, nothing.
+//!
+//! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, sections 3.3
+//! and 4. Not to be confused with `hash-table`, which is a table under one lock after the ShflLock paper.
+//!
+//! A mix of lookups and updates of random keys; the table's size decides whether a lookup misses the caches.
+//! Half of the keys are in the table. Every thread owns a share of the keys, spread over all chains: only it
+//! inserts and removes them, in turn, so each update has to succeed, each lookup of an own key has one right
+//! answer, and one of another's must find the value that belongs to the key. Whoever meets an element that
+//! has been reclaimed says so (`latchwork::map`).
+//!
+//! Without synchronization ("ideal"), the threads share a table that nobody changes; if they change it, each
+//! has one for itself.
+//!
+//! What differs from the paper: who announces quiescent states does so every `budget / 4` operations, and
+//! updates insert or remove (the paper does not say what its updates are).
+
+use crate::measure::{self, Measured};
+use crate::stage::Stage;
+use crate::tables::TableWorkload;
+use crate::thread::Thread;
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values};
+use latchwork::map::{Reclaimed, Shape, Table};
+use std::sync::Mutex;
+
+/// See the [module documentation](self).
+pub struct HashtableStrategies {
+    updates: f64,
+    buckets: usize,
+    keys: u64,
+    budget: usize,
+    gap: u64,
+}
+
+/// Whose a key is, and whether it is there at first, do not follow from its bucket.
+fn mix(key: u64) -> u64 {
+    let mixed = (key ^ (key >> 15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
+
+/// The value that belongs to a key.
+fn value(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn initially(key: u64) -> bool {
+    mix(key) >> 20 & 1 == 1
+}
+
+/// A thread's keys.
+struct Own {
+    keys: Vec<u32>,
+    /// Whether each of all keys is there; right for the own ones.
+    there: Vec<bool>,
+}
+
+impl HashtableStrategies {
+    fn owner(key: u64, threads: usize) -> usize {
+        (mix(key) % threads as u64) as usize
+    }
+
+    fn own(&self, thread: usize, threads: usize) -> Own {
+        let keys = (0..self.keys).filter(|key| Self::owner(*key, threads) == thread);
+        Own { keys: keys.map(|key| key as u32).collect(), there: (0..self.keys).map(initially).collect() }
+    }
+
+    /// Inserts or removes one of the thread's own keys.
+    fn update<'t, S: Stage, T: Table>(
+        table: &'t T,
+        handle: &mut T::Handle<'t>,
+        thread: &mut Thread<S>,
+        own: &mut Own,
+    ) -> Result<(), Reclaimed> {
+        let Some(last) = own.keys.len().checked_sub(1) else { return Ok(()) };
+        let key = u64::from(own.keys[thread.below(last as u64 + 1) as usize]);
+        let there = &mut own.there[key as usize];
+        let done = if *there { table.remove(handle, key)? } else { table.insert(handle, key, value(key))? };
+        if !done {
+            let what = if *there { "lost before it was removed" } else { "there before it was inserted" };
+            thread.fail(|| format!("key {key} was {what}"));
+        }
+        *there = !*there;
+        Ok(())
+    }
+
+    /// Looks a random key up.
+    #[inline]
+    fn look<'t, S: Stage, T: Table>(
+        table: &'t T,
+        handle: &mut T::Handle<'t>,
+        thread: &mut Thread<S>,
+        own: &Own,
+        key: u64,
+        threads: usize,
+    ) -> Result<(), Reclaimed> {
+        let found = table.get(handle, key)?;
+        if found.is_some_and(|found| found != value(key)) {
+            thread.fail(|| format!("key {key} has the value of another: {found:?}"));
+        }
+        if found.is_some() != own.there[key as usize] && Self::owner(key, threads) == thread.index {
+            thread.fail(|| format!("key {key} of this thread was found as it is not: {found:?}"));
+        }
+        Ok(())
+    }
+
+    /// What one thread does. Returns its keys as it leaves them.
+    fn body<S: Stage, T: Table>(
+        &self,
+        table: &T,
+        thread: &mut Thread<S>,
+        threads: usize,
+    ) -> Result<Own, Reclaimed> {
+        let mut own = self.own(thread.index, threads);
+        let mut handle = table.join(thread.index);
+        let quiet = (self.budget / 4).max(1);
+        let mut until_quiet = quiet;
+        while thread.running() {
+            if thread.chance(self.updates) {
+                Self::update::<S, T>(table, &mut handle, thread, &mut own)?;
+            } else {
+                let key = thread.below(self.keys);
+                Self::look::<S, T>(table, &mut handle, thread, &own, key, threads)?;
+            }
+            thread.done();
+            until_quiet -= 1;
+            if until_quiet == 0 {
+                until_quiet = quiet;
+                table.quiescent(&mut handle);
+            }
+            if self.gap > 0 {
+                let gap = thread.below(2 * self.gap + 1);
+                thread.work(gap);
+            }
+        }
+        Ok(own)
+    }
+
+    /// A table with half of the keys.
+    fn filled<T: Table>(&self, threads: usize) -> Result<T, Reclaimed> {
+        let (buckets, elements) = (self.buckets, self.keys as usize);
+        let table = T::new(&Shape { buckets, elements, threads, waiting: self.budget });
+        let mut handle = table.join(0);
+        for key in (0..self.keys).filter(|key| initially(*key)) {
+            table.insert(&mut handle, key, value(key))?;
+        }
+        drop(handle);
+        Ok(table)
+    }
+
+    /// Whether the table has the keys that their owners left in it, and no others.
+    fn check<'o, T: Table>(&self, mut table: T, owns: impl Iterator<Item = &'o Own>) -> Result<(), String> {
+        let mut expected: Vec<bool> = (0..self.keys).map(initially).collect();
+        for own in owns {
+            for key in &own.keys {
+                expected[*key as usize] = own.there[*key as usize];
+            }
+        }
+        let mut wrong = None;
+        table.each(|key, found| match expected.get_mut(key as usize) {
+            Some(there) if *there && found == value(key) => *there = false,
+            _ => wrong = Some(format!("key {key} is in the table, and should not be")),
+        });
+        let lost = expected.iter().position(|left| *left).map(|key| format!("key {key} is lost"));
+        wrong.or(lost).map_or(Ok(()), Err)
+    }
+}
+
+impl TableWorkload for HashtableStrategies {
+    const INFO: Info = Info {
+        name: "hashtable-strategies",
+        summary: "look up and change random keys of a hash table under locks, RCU, hazard pointers, epochs or nothing",
+        source: "McKenney, Hart and Walpole 2005, sections 3.3 and 4, figures 2 to 9",
+        shows: "readers that lock nothing scale; what deferred reclamation costs as updates become more",
+        operation: "lookup or update",
+        locks: Locks::Table,
+        parameters: &[
+            Parameter {
+                name: "updates",
+                default: "0",
+                values: Values::Fraction,
+                help: "share of operations that insert or remove (the paper: 0 to 1)",
+            },
+            Parameter {
+                name: "buckets",
+                default: "32",
+                values: Values::Count(1, 1 << 20),
+                help: "chains, a power of two (32 fit the first cache; with 262144 a lookup misses most)",
+            },
+            Parameter {
+                name: "chain",
+                default: "1",
+                values: Values::Count(1, 64),
+                help: "average elements in a chain; there are twice as many keys",
+            },
+            Parameter {
+                name: "budget",
+                default: "1000",
+                values: Values::Count(1, 1 << 20),
+                help: "removed elements that may wait to be reclaimed, for each thread",
+            },
+            Parameter {
+                name: "gap",
+                default: "0ns",
+                values: Values::Time,
+                help: "average computation between operations",
+            },
+        ],
+        threads: Threads::UpToCpus,
+        log_threads: false,
+        simulated_us: 2_000,
+    };
+
+    fn new(settings: &Settings) -> Self {
+        let buckets = settings.count("buckets").next_power_of_two();
+        HashtableStrategies {
+            updates: settings.number("updates"),
+            buckets,
+            keys: 2 * (buckets * settings.count("chain")) as u64,
+            budget: settings.count("budget"),
+            gap: settings.ns("gap"),
+        }
+    }
+
+    fn run<S: Stage, T: Table<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String> {
+        let alone = !T::INFO.concurrent && self.updates > 0.0;
+        let tables = (0..if alone { threads } else { 1 }).map(|_| self.filled::<T>(threads));
+        let tables: Vec<T> = tables.collect::<Result<_, _>>().map_err(|why| why.to_string())?;
+        let owns = Mutex::new(Vec::new());
+        let measured = measure::run(stage, threads, &|thread| {
+            let table = &tables[thread.index % tables.len()];
+            match self.body::<S, T>(table, thread, threads) {
+                Ok(own) => owns.lock().expect("nobody panics with it").push((thread.index, own)),
+                Err(why) => thread.fail(|| why.to_string()),
+            }
+        })?;
+        let owns = owns.into_inner().expect("nobody panics with it");
+        let count = tables.len();
+        for (index, table) in tables.into_iter().enumerate() {
+            let of_table = owns.iter().filter(|(thread, _)| thread % count == index);
+            self.check(table, of_table.map(|(_, own)| own))?;
+        }
+        Ok(measured)
+    }
+}

@@ -1,0 +1,76 @@
+//! Workloads over ways to synchronize a table, where the others are over locks.
+
+use crate::measure::Measured;
+use crate::registry::{Candidate, Kind, Locks, Origin, Point, locks};
+use crate::stage::Stage;
+use crate::workload::{Info, Settings};
+use latchwork::machine::{Machine, Records};
+use latchwork::map::{self, Table};
+
+/// A workload over tables, with its parameters set.
+pub trait TableWorkload: Sized + Sync {
+    /// Its description.
+    const INFO: Info;
+
+    /// With these parameters.
+    fn new(settings: &Settings) -> Self;
+
+    /// Runs it once, and checks that the table kept its elements right.
+    fn run<S: Stage, T: Table<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+        threads: usize,
+    ) -> Result<Measured, String>;
+}
+
+/// The ways to synchronize a table that are no locks; those that are, are called as the lock is.
+pub fn strategies<M: Records>() -> Vec<Candidate> {
+    struct List(Vec<Candidate>);
+    impl<M: Machine> Locks<M> for List {
+        fn lock<L: crate::lock::Lock<Machine = M>>(&mut self, candidate: Candidate) {
+            self.0.push(candidate);
+        }
+    }
+    impl<M: Machine> map::Visitor<M> for List {
+        fn table<T: Table<Machine = M>>(&mut self) {
+            let map::Info { name, blocking, .. } = T::INFO;
+            if self.0.iter().all(|lock| lock.name != name) {
+                self.0.push(Candidate { name, kind: Kind::Strategy, blocking, origin: Origin::Latchwork });
+            }
+        }
+    }
+    let mut list = List(Vec::new());
+    locks::<M>(&mut list);
+    map::visit::<M>(&mut list);
+    list.0.retain(|candidate| candidate.kind == Kind::Strategy);
+    list.0
+}
+
+/// Runs a point when the table's name comes up.
+struct ByName<'a, W, S> {
+    workload: &'a W,
+    stage: &'a S,
+    name: &'a str,
+    threads: usize,
+    result: Option<Result<Measured, String>>,
+}
+
+impl<W: TableWorkload, S: Stage> map::Visitor<S::Machine> for ByName<'_, W, S> {
+    fn table<T: Table<Machine = S::Machine>>(&mut self) {
+        if T::INFO.name == self.name {
+            self.result = Some(self.workload.run::<S, T>(self.stage, self.threads));
+        }
+    }
+}
+
+/// Measures a point under the strategy called `name`.
+pub(crate) fn run_named<W: TableWorkload, S: Stage>(
+    point: &Point,
+    stage: &S,
+    name: &str,
+) -> Result<Measured, String> {
+    let workload = &W::new(point.settings);
+    let mut find = ByName { workload, stage, name, threads: point.threads, result: None };
+    map::visit(&mut find);
+    find.result.unwrap_or_else(|| Err(format!("there is no table called {name}")))
+}
