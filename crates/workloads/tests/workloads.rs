@@ -230,7 +230,6 @@ impl Reclaim for Eager {
         unsafe { T::reclaim(object) };
     }
     fn collect(&self) {}
-    fn synchronize(&self) {}
     fn barrier(&self) {}
     fn garbage(&self) -> reclaim::Garbage {
         reclaim::Garbage::default()

@@ -9,6 +9,9 @@ use crate::reclaim::{Limit, Reader, Reclaim};
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 
+/// Elements that a domain has not looked at, for each thread and each of its lists.
+const SLACK: usize = 256;
+
 /// A bucket: the head of its chain, and what a strategy has beside it.
 pub struct Bucket<M: Machine, B> {
     /// The chain.
@@ -46,8 +49,9 @@ impl<D: Reclaim, B> Store<D, B> {
         Store {
             domain,
             buckets: Array::new(shape.buckets, |_| Bucket { head: Word::new(null_mut()), own: own() }),
-            // Each thread holds one more while it inserts, and may retire as many again before it looks.
-            pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads + 1),
+            // Each thread holds one more while it inserts, and may retire as many again before it looks; and
+            // what domains leave to the next batch.
+            pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
             waiting,
         }
     }

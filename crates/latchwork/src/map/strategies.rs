@@ -1,10 +1,12 @@
 //! Every kind of table, by name.
 
-use super::bucket_lock::{BucketLocked, Section, SectionWide};
-use super::michael::{Michael, Sections};
+use super::bucket_lock::{BucketLocked, Reference, Section, SectionWide};
+use super::michael::{Hazards, Michael, Sections};
 use super::{Table, locked};
 use crate::machine::{Machine, Records};
 use crate::mutex::RawMutex;
+use crate::reclaim::epoch::EpochDomain;
+use crate::reclaim::hazard::HazardDomain;
 use crate::reclaim::qsbr::QsbrDomain;
 use crate::reclaim::rcu::RcuDomain;
 use crate::registry;
@@ -20,6 +22,12 @@ unsafe impl<M: Records> SectionWide for RcuDomain<M> {
 unsafe impl<M: Records> SectionWide for QsbrDomain<M> {
     const LOCKED: &'static str = "qsbr-l";
     const LOCK_FREE: &'static str = "qsbr-nbs";
+}
+
+// SAFETY: it says so.
+unsafe impl<M: Records> SectionWide for EpochDomain<M> {
+    const LOCKED: &'static str = "epoch-l";
+    const LOCK_FREE: &'static str = "epoch-nbs";
 }
 
 /// Called with each kind of table.
@@ -43,6 +51,9 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
     visitor.table::<locked::Locked<locked::Ideal<M>>>();
     section_wide::<M, QsbrDomain<M>>(visitor);
     section_wide::<M, RcuDomain<M>>(visitor);
+    section_wide::<M, EpochDomain<M>>(visitor);
+    visitor.table::<BucketLocked<HazardDomain<M>, Reference>>();
+    visitor.table::<Michael<HazardDomain<M>, Hazards>>();
     registry::visit(&mut Locks(visitor));
 }
 
