@@ -139,3 +139,33 @@ fn ctrl_c_prints_what_there_is() {
         assert!(stdout(&output).starts_with("Interrupted"), "{}", stdout(&output));
     }
 }
+
+#[test]
+fn instructions_are_told_in_units_of_the_first() {
+    let output = output(&["bench", "instructions", "--runs", "2", "--json", "-"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let costs = document["costs"].as_array().unwrap();
+    assert_eq!(costs[0]["instructions"], 1.0);
+    let rest = costs.iter().find(|cost| cost["name"] == "atomic increment").unwrap();
+    let ratio = rest["ns"].as_f64().unwrap() / costs[0]["ns"].as_f64().unwrap();
+    assert!((rest["instructions"].as_f64().unwrap() - ratio).abs() < 1e-6 * ratio.max(1.0));
+    assert_eq!(rest["power4"], 183.1);
+    // What the paper's Table 7 says: RCU's readers need no atomics and no lines of others, locks need both.
+    let lookup = |name: &str, figure: &str| {
+        let operations = document["operations"].as_array().unwrap();
+        let of = operations.iter().find(|one| one["strategy"] == name).unwrap();
+        of["lookup"][figure].as_f64().unwrap()
+    };
+    assert_eq!(lookup("qsbr-l", "atomics"), 0.0);
+    assert_eq!(lookup("hpbr-nbs", "atomics"), 0.0);
+    assert!(lookup("pf-q", "atomics") >= 1.9 && lookup("ttas", "atomics") >= 1.0);
+    assert!(lookup("qsbr-l", "misses") < 0.1 && lookup("pf-q", "misses") > 0.5);
+}
+
+#[test]
+fn instructions_take_no_options_of_workloads() {
+    let output = output(&["bench", "instructions", "--threads", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--threads is for workloads"), "{}", stderr(&output));
+}

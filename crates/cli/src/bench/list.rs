@@ -26,7 +26,8 @@ fn all() -> String {
         table.add_row([info.name, &info.locks.to_string(), info.summary, info.source]);
     }
     format!(
-        "{}\n\nlocks: which kind of lock it is for. Everything about one: latchwork bench NAME --list\n",
+        "{}\n\nlocks: which kind of lock it is for. Everything about one: latchwork bench NAME --list\n\
+         latchwork bench instructions: no workload, but what single operations cost.\n",
         table.trim_fmt()
     )
 }

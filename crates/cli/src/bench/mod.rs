@@ -1,5 +1,6 @@
 //! `latchwork bench`: measures a workload on this machine, under several locks in turn.
 
+pub mod instructions;
 pub mod json;
 pub mod list;
 pub mod options;
@@ -43,6 +44,8 @@ Examples:
   latchwork bench --list                                        the workloads
   latchwork bench hash-table --list                             one of them, with its parameters
   latchwork bench counter
+  latchwork bench hashtable-strategies --set updates=0,1%,50%   locks against RCU, hazard pointers, epochs
+  latchwork bench instructions                                  what synchronization costs on this machine
   latchwork bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
   latchwork bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";
 
@@ -104,6 +107,9 @@ impl Placement {
 /// Measures, prints, and returns the exit status.
 pub fn bench(options: &Options) -> Result<i32> {
     let common = &options.common;
+    if common.workload.as_deref() == Some(instructions::NAME) && !common.list {
+        return instructions::run(common);
+    }
     let candidates = peers::candidates();
     if common.list {
         print!("{}", list::text(common.workload.as_deref(), &candidates)?);

@@ -5,10 +5,10 @@
 //! overlap) is taken from the generic profile, and its source says so.
 
 mod kernel;
-mod memory;
-mod places;
+pub mod memory;
+pub mod places;
 mod sample;
-mod threads;
+pub mod threads;
 
 use crate::bench::progress;
 use crate::compare::machine::Machine;

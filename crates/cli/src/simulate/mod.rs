@@ -23,8 +23,8 @@ lines that move between cores and sockets, wake-ups, fences, a scheduler. Times 
 short, since a lock settles within microseconds. The same seed gives the same numbers. The points of a
 sweep are spread over all CPUs of this machine.
 
-Beside what `latchwork bench` shows: `remote`, the share of handovers between sockets; cache misses and
-atomic operations per operation; `late wakes`, how often the next holder was still being woken when the
+Beside what `latchwork bench` shows: `remote`, the share of handovers between sockets; accesses to words,
+cache misses and atomic operations per operation; `late wakes`, how often the next holder was still being woken when the
 lock became free, per acquisition; `parked`, the share of the threads' time that they slept.
 
 Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, when what was measured until

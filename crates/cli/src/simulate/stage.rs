@@ -30,6 +30,7 @@ impl<'a> Simulated<'a> {
         let (total, acquisitions) = (&report.total, report.acquisitions);
         measured
             .with("remote", per(report.remote_handovers, report.handovers))
+            .with("accesses/op", per(total.accesses, operations))
             .with("misses/op", per(total.misses, operations))
             .with("atomics/op", per(total.atomics, operations))
             .with("late wakes", per(report.critical_wakeups, acquisitions))

@@ -15,6 +15,7 @@
 //! What differs from the paper: who announces quiescent states does so every `budget / 4` operations, and
 //! updates insert or remove (the paper does not say what its updates are).
 
+use crate::data::Line;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::tables::TableWorkload;
@@ -227,11 +228,11 @@ impl TableWorkload for HashtableStrategies {
         threads: usize,
     ) -> Result<Measured, String> {
         let alone = !T::INFO.concurrent && self.updates > 0.0;
-        let tables = (0..if alone { threads } else { 1 }).map(|_| self.filled::<T>(threads));
-        let tables: Vec<T> = tables.collect::<Result<_, _>>().map_err(|why| why.to_string())?;
+        let tables = (0..if alone { threads } else { 1 }).map(|_| self.filled::<T>(threads).map(Line));
+        let tables: Vec<Line<T>> = tables.collect::<Result<_, _>>().map_err(|why| why.to_string())?;
         let owns = Mutex::new(Vec::new());
         let measured = measure::run(stage, threads, &|thread| {
-            let table = &tables[thread.index % tables.len()];
+            let table = &tables[thread.index % tables.len()].0;
             match self.body::<S, T>(table, thread, threads) {
                 Ok(own) => owns.lock().expect("nobody panics with it").push((thread.index, own)),
                 Err(why) => thread.fail(|| why.to_string()),
@@ -241,7 +242,7 @@ impl TableWorkload for HashtableStrategies {
         let count = tables.len();
         for (index, table) in tables.into_iter().enumerate() {
             let of_table = owns.iter().filter(|(thread, _)| thread % count == index);
-            self.check(table, of_table.map(|(_, own)| own))?;
+            self.check(table.0, of_table.map(|(_, own)| own))?;
         }
         Ok(measured)
     }

@@ -4,7 +4,9 @@
 //! with a single increment of a local variable. What moves a cache line needs two CPUs, which take turns at
 //! changing it, each in a loop of its own.
 
-use crate::calibrate::{Chase, Distance, Helper, Places, on};
+use crate::calibrate::memory;
+use crate::calibrate::places::{Distance, Places};
+use crate::calibrate::threads::{Helper, on};
 use crate::compare::order;
 use crate::compare::signals::Signals;
 use crate::compare::stats;
@@ -68,12 +70,30 @@ macro_rules! series {
             $operation;
         };
         move || {
-            four(); four(); four(); four();
-            four(); four(); four(); four();
-            four(); four(); four(); four();
-            four(); four(); four(); four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
+            four();
         }
     }};
+}
+
+#[inline(always)]
+fn nop() {
+    // SAFETY: it does nothing.
+    unsafe { std::arch::asm!("nop", options(nomem, nostack, preserves_flags)) };
 }
 
 /// The loop with a single local increment, for as many turns.
@@ -93,8 +113,11 @@ struct Row {
     name: &'static str,
     power4: Option<f64>,
     xeon: Option<f64>,
-    measure: Box<dyn Fn(&Here) -> Option<f64>>,
+    measure: Measure,
 }
+
+/// Nanoseconds of one operation.
+type Measure = Box<dyn Fn(&Here) -> Option<f64>>;
 
 /// Where it is measured.
 struct Here {
@@ -132,10 +155,7 @@ fn paper(
 /// All rows; the first is the unit.
 fn rows() -> Vec<Row> {
     vec![
-        paper("plain instruction (nop)", 1.0, 1.0, |_| {
-            // SAFETY: it does nothing.
-            each(TURNS * 50, series!(unsafe { std::arch::asm!("nop", options(nomem, nostack, preserves_flags)) }))
-        }),
+        paper("plain instruction (nop)", 1.0, 1.0, |_| each(TURNS * 50, series!(nop()))),
         plain("load that hits", |words| each(TURNS, series!(black_box(words.word.load(Relaxed))))),
         plain("store", |words| each(TURNS, series!(words.word.store(1, Relaxed)))),
         paper("atomic increment", 183.1, 402.3, |words| {
@@ -143,38 +163,60 @@ fn rows() -> Vec<Row> {
         }),
         plain("exchange", |words| each(TURNS, series!(words.word.swap(1, AcqRel)))),
         plain("CAS that succeeds, line here", |words| {
-            each(TURNS, series!(black_box(words.word.compare_exchange(0, 0, AcqRel, Relaxed)).is_ok()))
+            each(TURNS, series!(_ = black_box(words.word.compare_exchange(0, 0, AcqRel, Relaxed))))
         }),
         paper("write barrier (release fence)", 328.6, 0.0, |words| {
-            each(TURNS, series!({ fence(Release); words.word.store(1, Relaxed) }))
-                - each(TURNS, series!(words.word.store(1, Relaxed)))
+            each(
+                TURNS,
+                series!({
+                    fence(Release);
+                    words.word.store(1, Relaxed)
+                }),
+            ) - each(TURNS, series!(words.word.store(1, Relaxed)))
         }),
         paper("read barrier (acquire fence)", 328.9, 402.3, |words| {
-            each(TURNS, series!({ black_box(words.word.load(Relaxed)); fence(Acquire) }))
-                - each(TURNS, series!(black_box(words.word.load(Relaxed))))
+            each(
+                TURNS,
+                series!({
+                    black_box(words.word.load(Relaxed));
+                    fence(Acquire)
+                }),
+            ) - each(TURNS, series!(black_box(words.word.load(Relaxed))))
         }),
         paper("full barrier (seq_cst fence)", 400.9, None, |_| each(TURNS, series!(fence(SeqCst)))),
         plain("light fence", |words| {
-            each(TURNS, series!({ Native::light_fence(); words.word.store(1, Relaxed) }))
-                - each(TURNS, series!(words.word.store(1, Relaxed)))
+            each(
+                TURNS,
+                series!({
+                    Native::light_fence();
+                    words.word.store(1, Relaxed)
+                }),
+            ) - each(TURNS, series!(words.word.store(1, Relaxed)))
         }),
-        plain("heavy fence (membarrier)", |_| turns(20, || _ = black_box(Native::heavy_fence())) / 20.0),
+        row("heavy fence (membarrier), one other CPU busy", None, None, |here| {
+            let fences = || turns(20, || _ = black_box(Native::heavy_fence())) / 20.0;
+            // The helper looks for work all the time.
+            Some(here.pair.map_or_else(fences, |(one, other)| Helper::with(other, |_| on(one, fences))))
+        }),
         paper("local lock round trip (ttas)", 1057.5, 1138.8, |words| {
-            each(TURNS, series!({
-                words.lock.lock();
-                // SAFETY: locked just above.
-                unsafe { words.lock.unlock(()) }
-            }))
+            each(
+                TURNS,
+                series!({
+                    words.lock.lock();
+                    // SAFETY: locked just above.
+                    unsafe { words.lock.unlock(()) }
+                }),
+            )
         }),
         plain("RCU section (general purpose)", |_| {
             let domain = RcuDomain::<Native>::new_in();
             let reader = domain.reader();
             each(TURNS, series!(drop(reader.enter())))
         }),
-        row("load from memory", None, None, |here| Some(stats::median(&Chase::memory(here.cpu, here.cpu)?))),
+        row("load from memory", None, None, |here| Some(stats::median(&memory::memory(here.cpu, here.cpu)?))),
         row("load from another CPU's cache", None, None, |here| {
             let (from, to) = here.pair?;
-            Some(stats::median(&Chase::transfer(from, to, true)?))
+            Some(stats::median(&memory::transfer(from, to, true)?))
         }),
         row("CAS cache transfer", Some(247.1), Some(847.1), |here| bounce(here, false)),
         row("CAS blind cache transfer", Some(257.1), Some(993.9), |here| bounce(here, true)),
@@ -196,7 +238,9 @@ fn bounce(here: &Here, blind: bool) -> Option<f64> {
             let mut tries = 0u32;
             loop {
                 let expected = if blind { mine } else { words.word.load(Relaxed) };
-                if expected == mine && words.word.compare_exchange(expected, 1 - mine, AcqRel, Relaxed).is_ok() {
+                if expected == mine
+                    && words.word.compare_exchange(expected, 1 - mine, AcqRel, Relaxed).is_ok()
+                {
                     break;
                 }
                 tries += 1;
@@ -224,13 +268,14 @@ pub fn measure(rounds: u32, signals: &Signals) -> (Vec<Cost>, Option<i32>) {
     let places = Places::here();
     let near = [Distance::Cluster, Distance::Socket, Distance::Remote, Distance::Sibling];
     let here = Here {
-        cpu: places.first(),
+        cpu: places.cpus.first().map_or(0, |cpu| cpu.id),
         pair: near.iter().find_map(|distance| places.pairs(*distance, 1).first().copied()),
     };
     let _ = Native::prepare_fences();
     let rows = rows();
-    let bar = ProgressBar::new(u64::from(rounds) * rows.len() as u64)
-        .with_style(ProgressStyle::with_template("{wide_msg} {bar:30} {pos}/{len}").expect("a valid template"));
+    let bar = ProgressBar::new(u64::from(rounds) * rows.len() as u64).with_style(
+        ProgressStyle::with_template("{wide_msg} {bar:30} {pos}/{len}").expect("a valid template"),
+    );
     let mut values: Vec<Vec<f64>> = rows.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         for at in order(round as usize, rows.len()) {

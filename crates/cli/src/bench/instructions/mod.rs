@@ -54,6 +54,7 @@ pub fn run(common: &Common) -> Result<i32> {
     let machine = Machine::here();
     let rounds = common.runs.unwrap_or(ROUNDS);
     let (costs, interrupted) = cost::measure(rounds, &signals);
+    drop(signals);
     if let Some(signal) = interrupted {
         return Ok(128 + signal);
     }
@@ -82,7 +83,10 @@ pub fn run(common: &Common) -> Result<i32> {
 }
 
 fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations]) -> String {
-    let mut text = format!("What synchronization costs (McKenney, Hart and Walpole 2005, Table 2)\n{}\n\n", machine.line());
+    let mut text = format!(
+        "What synchronization costs (McKenney, Hart and Walpole 2005, Table 2)\n{}\n\n",
+        machine.line()
+    );
     let mut table = new_table(&["operation", "instructions", "ns", "+-", "POWER4", "Xeon"]);
     for cost in costs {
         let paper = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
@@ -103,8 +107,10 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
          machine.\n"
     )
     .expect("a String");
-    writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n").expect("a String");
-    let mut table = new_table(&["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
+    writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n")
+        .expect("a String");
+    let mut table =
+        new_table(&["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
     for one in operations {
         let mut row = vec![one.strategy.to_owned()];
         for counts in [&one.lookup, &one.update] {
