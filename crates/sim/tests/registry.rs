@@ -7,7 +7,7 @@
 mod broken;
 mod checks;
 
-use checks::{Outcome, Scene, mutex, nobody_starves, rwlock, scenes};
+use checks::{Few, Outcome, Scene, mutex, nobody_starves, outnumbered, rwlock, scenes};
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
@@ -83,6 +83,50 @@ fn nobody_starves_who_was_promised_a_turn() {
 fn starving_is_caught() {
     let error = CROWDS.into_iter().find_map(|threads| nobody_starves::<broken::Despairs>(threads).err());
     assert!(error.expect("nobody starved").to_string().starts_with("not finished"));
+}
+
+/// A thread of the smaller side, and the longest wait that a lock may make of it, in nanoseconds: with a
+/// processor for each thread; and, for locks whose waiters sleep, with four threads for each, where
+/// whoever is inside may lose its processor for three quanta.
+const OUTNUMBERED: [(Few, &str, usize, u64); 4] = [
+    (Few::Writers, "2x8", 16, 5_000_000),
+    (Few::Readers, "2x8", 16, 5_000_000),
+    (Few::Writers, "2x4", 32, 200_000_000),
+    (Few::Readers, "2x4", 32, 200_000_000),
+];
+
+#[test]
+fn neither_readers_nor_writers_starve() {
+    struct Each(Vec<String>);
+    impl Visitor<Sim> for Each {
+        fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
+            let name = R::INFO.name;
+            let scenes = if R::INFO.blocking { &OUTNUMBERED[..] } else { &OUTNUMBERED[..2] };
+            for &(few, machine, threads, bound) in scenes.iter().filter(|_| wanted(name)) {
+                let longest = outnumbered::<R>(few, machine, threads).map_err(|error| error.to_string());
+                println!("{name}: {few:?} among {threads} on {machine}: {longest:?}");
+                if !longest.as_ref().is_ok_and(|longest| *longest <= bound) {
+                    self.0.push(format!("{name}: {few:?} among {threads} on {machine}: {longest:?}"));
+                }
+            }
+        }
+    }
+    let mut each = Each(Vec::new());
+    visit(&mut each);
+    assert!(each.0.is_empty(), "{}", each.0.join("\n"));
+}
+
+#[test]
+fn a_side_that_starves_is_caught() {
+    let starved =
+        |result: Result<u64, Error>| result.is_err_and(|error| error.to_string().starts_with("not finished"));
+    let [writers, readers, ..] = OUTNUMBERED.map(|(few, machine, threads, _)| (few, machine, threads));
+    let prefers_readers =
+        |(few, machine, threads)| outnumbered::<broken::Prefers<false>>(few, machine, threads);
+    let prefers_writers =
+        |(few, machine, threads)| outnumbered::<broken::Prefers<true>>(few, machine, threads);
+    assert!(starved(prefers_readers(writers)) && prefers_readers(readers).is_ok());
+    assert!(starved(prefers_writers(readers)) && prefers_writers(writers).is_ok());
 }
 
 /// The first failure of a broken lock.

@@ -85,7 +85,7 @@ const ABANDONED: u32 = 4;
 const PARKED_TIMED: u32 = 5;
 
 /// Microseconds (of 1024 ns) for which newcomers may pass a head.
-pub const STEAL_BOUND: u32 = 500;
+pub const STEAL_BOUND: u32 = 200;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
 const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
@@ -650,7 +650,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.5 ms per queue position, by readers and writers; then FIFO",
+        fairness: "stealing for at most 0.2 ms per queue position, by readers and writers; then FIFO",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.3",
     };

@@ -281,3 +281,62 @@ unsafe impl RawRwLock for OverlooksReaders {
         self.writer.load(Relaxed) != 0
     }
 }
+
+/// Lets one side pass the other for ever.
+pub struct Prefers<const WRITERS: bool> {
+    /// Readers inside, or a writer.
+    word: U32,
+    /// Writers inside or waiting.
+    writers: U32,
+}
+
+const WRITING: u32 = 1 << 31;
+
+// SAFETY: excludes; but one side may wait for ever.
+unsafe impl<const WRITERS: bool> RawRwLock for Prefers<WRITERS> {
+    type Machine = Sim;
+    type Read = ();
+    type Write = ();
+    type Counted = Self;
+    const INFO: Info = INFO;
+    fn new_in() -> Self {
+        Prefers { word: U32::new(0), writers: U32::new(0) }
+    }
+    fn read(&self) {
+        while self.try_read().is_none() {
+            Sim::pause(4);
+        }
+    }
+    fn try_read(&self) -> Option<()> {
+        if WRITERS && self.writers.load(Relaxed) != 0 {
+            return None;
+        }
+        let free = self.word.fetch_add(1, Acquire) & WRITING == 0;
+        if !free {
+            self.word.fetch_sub(1, Relaxed);
+        }
+        free.then_some(())
+    }
+    unsafe fn unlock_read(&self, (): ()) {
+        self.word.fetch_sub(1, Release);
+    }
+    fn write(&self) {
+        self.writers.fetch_add(1, Relaxed);
+        while self.word.compare_exchange(0, WRITING, Acquire, Relaxed).is_err() {
+            Sim::pause(4);
+        }
+    }
+    fn try_write(&self) -> Option<()> {
+        None
+    }
+    unsafe fn unlock_write(&self, (): ()) {
+        self.word.fetch_and(!WRITING, Release);
+        self.writers.fetch_sub(1, Relaxed);
+    }
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != 0
+    }
+    fn is_write_locked(&self) -> bool {
+        self.word.load(Relaxed) & WRITING != 0
+    }
+}

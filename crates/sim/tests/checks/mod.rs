@@ -1,6 +1,6 @@
 //! What every lock is put through.
 
-use latchwork::machine::{Arith, Deadline, Word};
+use latchwork::machine::{Arith, Clock, Deadline, Machine, Word};
 use latchwork::mutex::RawMutex;
 use latchwork::rwlock::RawRwLock;
 use latchwork_sim::{
@@ -203,4 +203,60 @@ pub fn nobody_starves<L: RawMutex<Machine = Sim>>(threads: usize) -> Result<Repo
         &options,
         (0..threads).map(|_| Box::new(body) as Box<dyn FnOnce()>).collect(),
     )
+}
+
+/// Who has to get a turn, and is outnumbered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Few {
+    /// Two writers against readers whose sections overlap: there is always one inside.
+    Writers,
+    /// Two readers against writers that ask again at once.
+    Readers,
+}
+
+/// Two threads of one side get the lock, however long the others go on asking for it. How long the longest
+/// wait was, in nanoseconds.
+pub fn outnumbered<R: RawRwLock<Machine = Sim>>(
+    few: Few,
+    machine: &str,
+    threads: usize,
+) -> Result<u64, Error> {
+    const FEW: usize = 2;
+    const TURNS: u32 = 20;
+    let (lock, behind, longest) = (Padded(R::new_in()), Cell::new(FEW), Cell::new(0));
+    let turn = |writes: bool| {
+        if writes {
+            let token = lock.0.write();
+            work(100);
+            // SAFETY: the token is from the acquisition just before.
+            unsafe { lock.0.unlock_write(token) };
+        } else {
+            let token = lock.0.read();
+            work(3000);
+            // SAFETY: as above.
+            unsafe { lock.0.unlock_read(token) };
+        }
+    };
+    let body = || {
+        let (writers_are_few, is_few) = (few == Few::Writers, thread() < FEW);
+        work(if is_few { 20_000 } else { 100 * thread() as u64 });
+        if !is_few {
+            while behind.get() > 0 {
+                turn(!writers_are_few);
+                work(50);
+            }
+            return;
+        }
+        for _ in 0..TURNS {
+            let start = Sim::now(Clock::Monotonic);
+            turn(writers_are_few);
+            longest.set(longest.get().max(Sim::now(Clock::Monotonic) - start));
+            work(1000);
+        }
+        behind.set(behind.get() - 1);
+    };
+    let mut options = Options { limit_ns: 800_000_000, ..Options::default() };
+    options.label(&lock.0, "lock");
+    let bodies = (0..threads).map(|_| Box::new(body) as Box<dyn FnOnce()>).collect();
+    run(&Profile::find(machine)?, &options, bodies).map(|_| longest.get())
 }
