@@ -121,14 +121,21 @@ fn empty_calls(pairs: u32) {
 }
 
 const PTHREAD: &str = "pthread_rwlock";
-const LOCKS: [(&str, Pairs); 6] = [
+const LOCKS: &[(&str, Pairs)] = &[
     (PTHREAD, pthread),
     ("latchwork RwLock", latchwork_rwlock),
     ("std::sync::RwLock", std_rwlock),
     ("parking_lot::RwLock", parking_lot_rwlock),
     ("crossbeam ShardedLock", sharded_lock),
+    #[cfg(feature = "ck")]
+    ("Concurrency Kit ck_brlock", latchwork_workloads::peers::big_reader_pairs),
     ("pthread_self, twice", empty_calls),
 ];
+
+/// Their names, in this order.
+fn names() -> Vec<String> {
+    LOCKS.iter().map(|(name, _)| name.to_string()).collect()
+}
 
 /// By lock and figure, one number per round.
 type Figures = BTreeMap<(String, &'static str), Vec<f64>>;
@@ -169,7 +176,7 @@ fn measure(options: &Options) -> Figures {
     std::thread::spawn(|| ()).join().expect("an empty thread");
     let mut figures = Figures::new();
     for round in 0..=options.rounds {
-        for (name, pairs) in LOCKS {
+        for &(name, pairs) in LOCKS {
             if options.only_pthread && name != PTHREAD {
                 continue;
             }
@@ -198,7 +205,7 @@ pub fn main(options: &Options) {
         println!("{}", Value::Array(list));
         return;
     }
-    print(&figures, LOCKS.map(|(name, _)| name.to_string()).as_slice(), options.threads);
+    print(&figures, &names(), options.threads);
 }
 
 /// The same with other locks in the place of glibc's, each in its own process, one after the other in
@@ -228,9 +235,8 @@ pub fn report(options: &ReportOptions) -> Result<(), Box<dyn Error>> {
             file(Some(lock), &runner.run("glibc", lock, &pthread)?);
         }
     }
-    let names = LOCKS.map(|(name, _)| name.to_string());
     let preloaded = options.rwlock.iter().map(|lock| format!("{PTHREAD}, {lock}"));
-    let names: Vec<String> = names.into_iter().chain(preloaded).collect();
+    let names: Vec<String> = names().into_iter().chain(preloaded).collect();
     print(&figures, &names, own.threads);
     Ok(())
 }

@@ -102,7 +102,15 @@ mod ck {
     use super::{Calls, Functions, Memory};
     use std::ffi::c_int;
 
+    /// So many read locks and unlocks, one after the other, of the one big-reader lock (`ck_brlock`) that this
+    /// process has. The loop is C: the lock is inline functions there.
+    pub fn big_reader_pairs(pairs: u32) {
+        // SAFETY: no preconditions.
+        unsafe { lw_ck_br_read_pairs(pairs) }
+    }
+
     unsafe extern "C" {
+        fn lw_ck_br_read_pairs(pairs: u32);
         fn lw_ck_ticket_lock(memory: Memory);
         fn lw_ck_ticket_unlock(memory: Memory);
         fn lw_ck_ticket_try(memory: Memory) -> c_int;

@@ -13,6 +13,9 @@ mod glibc;
 mod parking_lot;
 mod std;
 
+#[cfg(feature = "ck")]
+pub use foreign::big_reader_pairs;
+
 /// Shows every peer to `visitor`. A mutex is called as its library, a reader-writer lock as its
 /// library with `-rw`; Concurrency Kit has several of both.
 pub fn visit(visitor: &mut impl Locks<Native>) {
