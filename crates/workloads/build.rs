@@ -1,5 +1,5 @@
-//! Builds the shims over the C and C++ libraries whose locks are compared with: the features `ck`,
-//! `absl` and `nsync`.
+//! Builds the shims over the C and C++ libraries that are compared with: the features `ck`, `absl` and
+//! `nsync` for their locks, `urcu` for its readers.
 
 use std::path::Path;
 
@@ -28,6 +28,13 @@ const LIBRARIES: &[Library] = &[
         package: "libnsync-dev",
         header: "nsync.h",
         link: &["nsync"],
+    },
+    Library {
+        feature: "URCU",
+        shim: "urcu.c",
+        package: "liburcu-dev",
+        header: "urcu/urcu-memb.h",
+        link: &["urcu-memb", "urcu-qsbr"],
     },
 ];
 

@@ -9,6 +9,7 @@
 //! It can also break one of its promises ([`Flaw`]), which a lock that relies on the promise must
 //! turn into something that the torture notices.
 
+use latchwork::machine::record::{Clocks, Record, Records};
 use latchwork::machine::{Arith, Clock, Deadline, Machine, Native, QNode, ReaderRow, Wait, Word};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +29,11 @@ impl Flaw {
     pub const BLIND_SCAN: u8 = 3;
     /// A thread's queue node is handed out again at once, whoever still looks at it.
     pub const NODE_REUSED: u8 = 4;
+    /// Who looks at the threads' records does not see the newest.
+    pub const SKIPS_READER: u8 = 5;
+    /// A store to a pointer-sized word is seen by others only with the thread's next access to one, and no
+    /// heavy fence makes it so.
+    pub const STORE_BUFFERED: u8 = 6;
 }
 
 /// The native machine, with delays, and the promise `FLAW` broken.
@@ -137,6 +143,22 @@ impl<T: Copy, A: Arith<T>> Arith<T> for Shaken<A> {
     }
 }
 
+thread_local! {
+    /// A store that nobody else sees yet.
+    static BUFFER: Cell<Option<(*const AtomicUsize, usize)>> = const { Cell::new(None) };
+}
+
+/// Lets the others see it.
+fn flush<const FLAW: u8>() {
+    if FLAW == Flaw::STORE_BUFFERED
+        && let Some((word, value)) = BUFFER.take()
+    {
+        // SAFETY: the words that hold addresses are in records and in domains; both are there for as long
+        // as the thread uses them.
+        unsafe { (*word).store(value, Ordering::Release) };
+    }
+}
+
 /// A pointer-sized word: what the table of visible readers is made of.
 #[repr(transparent)]
 pub struct Slot<const FLAW: u8>(Shaken<AtomicUsize>);
@@ -146,14 +168,21 @@ impl<const FLAW: u8> Word<usize> for Slot<FLAW> {
         Slot(Shaken::new(value))
     }
     fn load(&self, order: Ordering) -> usize {
+        flush::<FLAW>();
         // Shaken less: a scan reads thousands of them.
         let value = self.0.0.load(order);
         if FLAW == Flaw::BLIND_SCAN { 0 } else { value }
     }
     fn store(&self, value: usize, order: Ordering) {
+        flush::<FLAW>();
+        // Addresses only: what is still buffered when a thread exits is lost.
+        if FLAW == Flaw::STORE_BUFFERED && value > 0xffff {
+            return BUFFER.set(Some((&raw const self.0.0, value)));
+        }
         self.0.store(value, order);
     }
     fn swap(&self, value: usize, order: Ordering) -> usize {
+        flush::<FLAW>();
         self.0.swap(value, order)
     }
     fn compare_exchange(
@@ -351,6 +380,33 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     }
 }
 
+// SAFETY: the native machine's records, which keep the promises; with a flaw it is unsafe on purpose.
+unsafe impl<const FLAW: u8> Records for Jitter<FLAW> {
+    fn record() -> &'static Record<Self> {
+        same_record(Native::record())
+    }
+
+    fn records() -> Option<&'static Record<Self>> {
+        let newest = Native::records()?;
+        let first = if FLAW == Flaw::SKIPS_READER { newest.all().nth(1)? } else { newest };
+        Some(same_record(first))
+    }
+
+    fn clocks() -> &'static Clocks<Self> {
+        // SAFETY: `Clocks` is `repr(C)`, and `Shaken` is transparent around native words.
+        unsafe { &*core::ptr::from_ref(Native::clocks()).cast() }
+    }
+
+    fn generation() -> u32 {
+        Native::generation()
+    }
+}
+
+fn same_record<const FLAW: u8>(record: &'static Record<Native>) -> &'static Record<Jitter<FLAW>> {
+    // SAFETY: `Record` is `repr(C)`, and `Slot` and `Shaken` are transparent around native words.
+    unsafe { &*core::ptr::from_ref(record).cast() }
+}
+
 fn same_row<const FLAW: u8>(row: &'static ReaderRow<Native>) -> &'static ReaderRow<Jitter<FLAW>> {
     // SAFETY: `ReaderRow` is `repr(C)`, and `Slot` and `Shaken` are transparent around native words.
     unsafe { &*core::ptr::from_ref(row).cast() }
@@ -364,6 +420,7 @@ mod tests {
 
     const _: () = assert!(size_of::<QNode<Jitter>>() == size_of::<QNode<Native>>());
     const _: () = assert!(size_of::<ReaderRow<Jitter>>() == size_of::<ReaderRow<Native>>());
+    const _: () = assert!(size_of::<Record<Jitter>>() == size_of::<Record<Native>>());
     const _: () = assert!(size_of::<RawShfl<Jitter>>() == size_of::<RawShfl<Native>>());
 
     #[test]

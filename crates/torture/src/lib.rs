@@ -12,6 +12,7 @@
 //! | abandonment | the same, where almost everybody gives up waiting |
 //! | condition | the condition variable over a mutex: [`market`] |
 //! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
+//! | reclaim | readers of a reclamation strategy, whose objects are replaced: [`mod@reclaim`] |
 //!
 //! Each on the native machine, and on one that holds threads up between any two steps ([`jitter`]).
 //! Meanwhile threads exit and are replaced, are interrupted and moved between processors ([`chaos`]),
@@ -31,6 +32,7 @@ pub mod lock;
 pub mod manners;
 pub mod market;
 pub mod random;
+pub mod reclaim;
 mod report;
 pub mod reuse;
 pub mod run;

@@ -13,8 +13,15 @@ pub const HAZARDS: usize = 8;
 /// it, the word of a reader counts its nested sections.
 pub const STEP: u64 = 1 << 16;
 
+/// The bit of a reader's word that says that its owner has no light fence. It stands beside the nested
+/// sections so that the beginning of a section looks at both at once.
+pub const FENCED: u64 = STEP / 2;
+
 /// The bits of a reader's word that count nested sections.
-pub const NESTING: u64 = STEP - 1;
+pub const NESTING: u64 = FENCED - 1;
+
+/// The bits of a reader's word that say when its section began.
+pub const TIME: u64 = !(STEP - 1);
 
 /// A machine on which memory can be reclaimed: every thread has a [`Record`].
 ///
@@ -24,7 +31,8 @@ pub const NESTING: u64 = STEP - 1;
 /// mapped for ever. One whose owner has exited gets a new owner only when it
 /// [is idle](Record::is_idle). All threads see the same clocks.
 pub unsafe trait Records: Machine {
-    /// The calling thread's own record; the asymmetric fences are prepared when it gets one.
+    /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
+    /// be, its words have [`FENCED`] set for ever.
     fn record() -> &'static Record<Self>;
 
     /// The newest record; all others are linked behind it.

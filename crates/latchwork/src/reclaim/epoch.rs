@@ -20,7 +20,7 @@ use super::grace::{Flavour, Periods};
 use super::pace::Rest;
 use super::section::{SectionGuard, SectionReader};
 use super::{Info, Pace, STALL_NANOS, Stall};
-use crate::machine::record::{Clocks, NESTING, Record, Records, STEP};
+use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
 use crate::machine::{Arith, Clock, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -80,7 +80,7 @@ fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
     M::records().into_iter().flat_map(Record::all).find(|record| {
         // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
         let word = record.pinned.load(Acquire);
-        word & NESTING != 0 && word & !NESTING != epoch & !NESTING
+        word & NESTING != 0 && word & TIME != epoch & TIME
     })
 }
 

@@ -20,7 +20,7 @@ use super::domain::Domain;
 use super::gate::Gate;
 use super::pace::Rest;
 use super::{Info, Pace, Reader, Stall};
-use crate::machine::record::{Clocks, NESTING, Record, Records, STEP};
+use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
 use crate::machine::{Arith, Clock, Machine, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -91,7 +91,7 @@ enum Obstacle<M: Machine> {
 }
 
 fn reached(word: u64, target: u64) -> bool {
-    word & NESTING == 0 || word & !NESTING >= target & !NESTING
+    word & NESTING == 0 || word & TIME >= target & TIME
 }
 
 impl<M: Records, F: Flavour> Periods for Grace<M, F> {

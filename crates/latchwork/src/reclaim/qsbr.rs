@@ -27,7 +27,7 @@ use super::domain::Domain;
 use super::grace::{Flavour, Grace};
 use super::section::{enter, exit};
 use super::{Guard, Info, Reader};
-use crate::machine::record::{Clocks, NESTING, Record, Records};
+use crate::machine::record::{Clocks, FENCED, NESTING, Record, Records};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -122,7 +122,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
         // (B), (E), (C) as in `enter`. Another reader of this thread may have guards: then this is nothing.
         let now = M::clocks().grace.load(Acquire);
         if word != now && word & NESTING == 1 {
-            online.store(now, Release);
+            online.store(now | word & FENCED, Release);
             M::light_fence();
         }
         if self.domain.is_pressed() {

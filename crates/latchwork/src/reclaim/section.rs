@@ -3,7 +3,7 @@
 use super::domain::Domain;
 use super::grace::Flavour;
 use super::{Guard, Reader};
-use crate::machine::record::{NESTING, Record, Records};
+use crate::machine::record::{FENCED, NESTING, Record, Records};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -12,20 +12,26 @@ use core::sync::atomic::Ordering::*;
 #[inline(always)]
 pub(super) fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
     let now = word.load(Relaxed);
-    if now & NESTING != 0 {
-        return nest::<M>(word, now);
+    if now & (NESTING | FENCED) != 0 {
+        return enter_slowly::<M>(word, clock);
     }
     // (B) pairs with the advance of time. (E) an earlier section happens before who sees this one.
     word.store(clock.load(Acquire), Release);
-    // (C) pairs with the heavy fence.
-    M::light_fence();
+    // (C) pairs with the heavy fence. The fences are prepared, or the word would say so.
+    M::lightest_fence();
 }
 
-/// A nested section begins.
-#[inline]
-fn nest<M: Machine>(word: &M::U64, now: u64) {
-    assert!(now & NESTING < NESTING, "65535 nested sections: guards are leaked");
-    word.store(now + 1, Relaxed);
+/// A nested section, or one of a thread without light fences.
+#[inline(never)]
+fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
+    let now = word.load(Relaxed);
+    if now & NESTING != 0 {
+        assert!(now & NESTING < NESTING, "32767 nested sections: guards are leaked");
+        return word.store(now + 1, Relaxed);
+    }
+    // (B), (E), (C) as above.
+    word.store(clock.load(Acquire) | FENCED, Release);
+    M::light_fence();
 }
 
 /// The innermost section ends.

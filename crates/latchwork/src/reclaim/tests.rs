@@ -352,3 +352,42 @@ fn cells_are_read_and_updated() {
     cell.replace((1, 2));
     assert_eq!(*cell.read(&rcu::global().enter()), (1, 2));
 }
+
+/// Where there is no light fence, sections are as long and as many.
+#[test]
+fn sections_of_a_thread_without_light_fences() {
+    use crate::machine::record::{FENCED, NESTING};
+    std::thread::spawn(|| {
+        let words = || {
+            let record = Native::record();
+            [record.section.load(Relaxed), record.online.load(Relaxed), record.pinned.load(Relaxed)]
+        };
+        let record = Native::record();
+        for word in [&record.section, &record.online, &record.pinned] {
+            word.store(FENCED, Relaxed);
+        }
+        let (rcu, epoch) = (RcuDomain::<Native>::new_in(), EpochDomain::<Native>::new_in());
+        let qsbr = QsbrDomain::<Native>::new_in();
+        let mut online = qsbr.reader();
+        for _ in 0..3 {
+            let outer = (rcu.enter(), epoch.enter());
+            let inner = (rcu.enter(), epoch.enter());
+            assert_eq!(words().map(|word| word & NESTING), [2, 1, 2]);
+            drop(outer);
+            assert!(RcuDomain::<Native>::is_inside() && EpochDomain::<Native>::is_inside());
+            drop(inner);
+            assert!(!RcuDomain::<Native>::is_inside() && !EpochDomain::<Native>::is_inside());
+            rcu.synchronize();
+            epoch.synchronize();
+            online.quiescent();
+            online.offline(|| qsbr.synchronize());
+            assert!(words().iter().all(|word| word & FENCED != 0));
+        }
+        drop(online);
+        for word in [&record.section, &record.online, &record.pinned] {
+            word.store(0, Relaxed);
+        }
+    })
+    .join()
+    .unwrap();
+}

@@ -9,9 +9,11 @@ mod rwlocks;
 
 use crate::jitter::{Flaw, Jitter};
 use crate::lock::{Exclusive, Shared};
+use crate::reclaim::{pointers, sections};
 use crate::report::{Failed, Report};
 use crate::scenario::{Scenario, Settings, abandonment, condition, exclusion, manners, reuse, torture};
 use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
+use latchwork::reclaim::{hazard::HazardDomain, rcu::RcuDomain};
 use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -36,6 +38,8 @@ const NOT_ALONE: &[&str] = &[
     "updates were lost",
     "a holder says that it is free",
 ];
+/// A reader was not waited for.
+const RECLAIMED: &[&str] = &["a reader saw a reclaimed object"];
 /// Somebody waits for ever.
 const STUCK: &[&str] = &["stands still"];
 /// A fork's child uses the same broken lock.
@@ -51,7 +55,21 @@ pub fn all() -> Vec<Twin> {
     type Sleeps = Jitter<{ Flaw::SLEEPS_UNSEEN }>;
     type Blind = Jitter<{ Flaw::BLIND_SCAN }>;
     type Reuses = Jitter<{ Flaw::NODE_REUSED }>;
+    type Skips = Jitter<{ Flaw::SKIPS_READER }>;
+    type Buffers = Jitter<{ Flaw::STORE_BUFFERED }>;
     vec![
+        twin(
+            "skipped-reader",
+            "rcu whose grace periods skip one reader",
+            RECLAIMED,
+            Scenario::new("reclaim", "jitter", sections::<RcuDomain<Skips>>),
+        ),
+        twin(
+            "early-scan",
+            "hazard pointers whose scan comes before the readers' stores are visible",
+            RECLAIMED,
+            Scenario::new("reclaim", "jitter", pointers::<HazardDomain<Buffers>>),
+        ),
         twin(
             "check-then-act",
             "sees that the lock is free, and takes it a moment later",

@@ -69,6 +69,13 @@ pub(super) fn init() {
     }
 }
 
+/// In a forked child: who was deciding the mode has not come along.
+pub(super) fn after_fork() {
+    if MODE.load(Ordering::Relaxed) == REGISTERING {
+        MODE.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
 /// A full fence on every running thread of the process. `false`: the kernel takes part no longer
 /// (a filter was installed later), and the caller may only sleep for a bounded time.
 pub(super) fn heavy() -> bool {

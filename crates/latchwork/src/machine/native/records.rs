@@ -5,7 +5,7 @@
 //! or leaves it behind if it reads something still. The child of a fork keeps the record of the thread
 //! that forked, and empties the others.
 
-use super::super::record::{Clocks, Record, Records};
+use super::super::record::{Clocks, FENCED, Record, Records};
 use super::{Machine, Native};
 use crate::reclaim::Stall;
 use core::fmt::Write;
@@ -169,10 +169,10 @@ fn init() {
         if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } != 0 {
             return; // no keys left: records of threads that exit are then not reused
         }
-        if KEY.compare_exchange(0, key + 1, AcqRel, Relaxed).is_ok() {
-            // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
-            unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
-        } else {
+        // Before anybody relies on it; that it may be there twice does no harm.
+        // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+        if KEY.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err() {
             // SAFETY: created above, used by nobody.
             unsafe { libc::pthread_key_delete(key) };
         }
@@ -183,7 +183,8 @@ fn init() {
 #[cold]
 #[inline(never)]
 fn take() -> &'static Own {
-    Native::prepare_fences();
+    init(); // first: a fork while the fences are being prepared must be noticed
+    let fenced = if Native::prepare_fences() { 0 } else { FENCED };
     let free = Native::records().and_then(|newest| {
         newest.all().find(|record| {
             let taken = record.taken.load(Relaxed);
@@ -194,10 +195,12 @@ fn take() -> &'static Own {
         })
     });
     let found = free.unwrap_or_else(map);
+    for word in [&found.section, &found.online, &found.pinned] {
+        word.store(fenced, Relaxed);
+    }
     // SAFETY: no arguments, no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     tls::set(found.as_ptr());
-    init();
     if let Some(key) = KEY.load(Acquire).checked_sub(1) {
         // SAFETY: the key exists; any non-null value makes the destructor run.
         unsafe { libc::pthread_setspecific(key, found.as_ptr().cast()) };
@@ -245,6 +248,7 @@ extern "C" fn thread_exit(record: *mut libc::c_void) {
 
 /// In a forked child: takes the other threads' records from them.
 extern "C" fn after_fork() {
+    super::fence::after_fork();
     let generation = GENERATION.load(Relaxed);
     GENERATION.store((generation + 1) % (1 << 30), Relaxed);
     let mine = tls::get();

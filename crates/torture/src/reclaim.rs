@@ -1,0 +1,245 @@
+//! Reclamation: what readers see is never reclaimed, and everything that is retired is, once.
+//!
+//! In the manner of the kernel's rcutorture: threads read, and stay inside for a while; replace what others
+//! read, and retire it or wait for a grace period themselves; flood the domain with garbage; and exit and are
+//! replaced. Objects come from a pool and go back to it, so that a reader that sees one which was
+//! reclaimed sees that, instead of crashing: an object says which of its lives it is in, and whether that is
+//! over.
+
+use crate::jitter::Jitter;
+use crate::run::{Bounds, Outcome, Subject, run};
+use crate::scenario::Scenario;
+use crate::worker::{Count, Crew, Worker};
+use latchwork::machine::{Machine, Native, Word};
+use latchwork::reclaim::epoch::EpochDomain;
+use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::qsbr::QsbrDomain;
+use latchwork::reclaim::rcu::RcuDomain;
+use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Reader, Reclaim, Retire, SLOTS};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+
+/// What is shared.
+#[repr(C)]
+struct Object {
+    header: Header,
+    /// Odd while it is alive; grows by one when it is made, and when it is reclaimed.
+    life: AtomicU64,
+    pool: *const Pool,
+}
+
+// SAFETY: the words are shared, the pool outlives its objects.
+unsafe impl Send for Object {}
+// SAFETY: as above.
+unsafe impl Sync for Object {}
+
+// SAFETY: `repr(C)`, the header first.
+unsafe impl Retire for Object {
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: objects are never freed before their pool is.
+        let (object, pool) = unsafe { (&*this, &*(*this).pool) };
+        if object.life.fetch_add(1, AcqRel).is_multiple_of(2) {
+            pool.reclaimed_twice.fetch_add(1, Relaxed);
+        }
+        pool.reclaimed.fetch_add(1, Relaxed);
+        pool.free.lock().unwrap().push(this.expose_provenance());
+    }
+}
+
+/// All objects, by address.
+#[derive(Default)]
+struct Pool {
+    free: Mutex<Vec<usize>>,
+    all: Mutex<Vec<usize>>,
+    made: AtomicU64,
+    reclaimed: AtomicU64,
+    reclaimed_twice: AtomicU64,
+}
+
+impl Pool {
+    /// An object that is alive.
+    fn make(&self) -> *mut Object {
+        self.made.fetch_add(1, Relaxed);
+        let free = self.free.lock().unwrap().pop();
+        let object: *mut Object = free.map(std::ptr::with_exposed_provenance_mut).unwrap_or_else(|| {
+            let new = Object { header: Header::new(), life: AtomicU64::new(0), pool: self };
+            let new = Box::into_raw(Box::new(new));
+            self.all.lock().unwrap().push(new.expose_provenance());
+            new
+        });
+        // SAFETY: nobody uses the header of an object that is in no list; a late reader looks at its life.
+        unsafe {
+            (&raw mut (*object).header).write(Header::new());
+            (*object).life.fetch_add(1, AcqRel);
+        }
+        object
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for object in self.all.lock().unwrap().drain(..) {
+            let object: *mut Object = std::ptr::with_exposed_provenance_mut(object);
+            // SAFETY: made by a box, and used by nobody any more.
+            drop(unsafe { Box::from_raw(object) });
+        }
+    }
+}
+
+/// Waits for a grace period, where there are any.
+type Synchronize<D> = fn(&D);
+
+/// The subject.
+pub struct Readers<D: Reclaim> {
+    /// Dropped before the pool.
+    domain: D,
+    roots: [<D::Machine as Machine>::Ptr<Object>; SLOTS],
+    pool: Arc<Pool>,
+    synchronize: Option<Synchronize<D>>,
+}
+
+/// Objects that a flood retires.
+const FLOOD: u64 = 300;
+
+impl<D: Reclaim> Readers<D> {
+    fn new(synchronize: Option<Synchronize<D>>) -> Self {
+        let (domain, pool) = (D::new_in(), Arc::<Pool>::default());
+        domain.set_limit(Limit { objects: 2000, bytes: u64::MAX });
+        let roots = std::array::from_fn(|_| Word::new(pool.make()));
+        Readers { domain, roots, pool, synchronize }
+    }
+
+    /// Some sections, nested or not.
+    fn read(&self, worker: &mut Worker) -> Result<(), String> {
+        let mut reader = self.domain.reader();
+        for _ in 0..1 + worker.random.below(4) {
+            let outer = reader.enter();
+            let seen: [_; SLOTS] = std::array::from_fn(|slot| look(&outer, slot, &self.roots[slot]));
+            if worker.random.once_in(4) {
+                let inner = reader.enter();
+                let slot = worker.random.below(SLOTS as u64) as usize;
+                let nested = look(&inner, slot, &self.roots[SLOTS - 1 - slot]);
+                worker.rest();
+                check(nested)?;
+            } else {
+                worker.rest();
+            }
+            seen.into_iter().try_for_each(check)?;
+            drop(outer);
+            worker.count(Count::Reads);
+            reader.quiescent();
+        }
+        Ok(())
+    }
+
+    /// Removes what is at one of the roots.
+    fn remove(&self, worker: &mut Worker) -> *mut Object {
+        worker.count(Count::Writes);
+        self.roots[worker.random.below(SLOTS as u64) as usize].swap(self.pool.make(), AcqRel)
+    }
+}
+
+/// Protects an object, and notes which life it is in.
+fn look<G: Guard>(guard: &G, slot: usize, root: &<G::Machine as Machine>::Ptr<Object>) -> (*mut Object, u64) {
+    let object = guard.protect(slot, root);
+    // SAFETY: objects are never freed before the pool is.
+    (object, unsafe { (*object).life.load(Acquire) })
+}
+
+fn check((object, life): (*mut Object, u64)) -> Result<(), String> {
+    // SAFETY: as above.
+    let now = unsafe { (*object).life.load(Acquire) };
+    if life.is_multiple_of(2) || now != life {
+        return Err(format!("a reader saw a reclaimed object: life {life}, then {now}"));
+    }
+    Ok(())
+}
+
+impl<D: Reclaim> Subject for Readers<D> {
+    fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
+        match worker.random.below(100) {
+            0..60 => self.read(worker)?,
+            60..90 => {
+                let object = self.remove(worker);
+                // SAFETY: removed, by nobody else.
+                unsafe { self.domain.retire(object) };
+            }
+            90..92 => {
+                // Inside of a section, where nobody can be held up.
+                let mut reader = self.domain.reader();
+                let guard = reader.enter();
+                // SAFETY: as above.
+                unsafe { self.domain.retire(self.remove(worker)) };
+                drop(guard);
+                reader.quiescent();
+            }
+            92..94 => {
+                for _ in 0..FLOOD {
+                    // SAFETY: nobody else has ever seen it.
+                    unsafe { self.domain.retire(self.pool.make()) };
+                }
+            }
+            94..97 => self.domain.collect(),
+            97..99 => {
+                let Some(synchronize) = self.synchronize else { return Ok(()) };
+                let object = self.remove(worker);
+                synchronize(&self.domain);
+                // SAFETY: a grace period has passed since it was removed.
+                unsafe { Object::reclaim(object) };
+            }
+            _ => self.domain.barrier(),
+        }
+        Ok(())
+    }
+
+    fn balance(&self, _: &Crew) -> Result<(), String> {
+        let pool = &self.pool;
+        let twice = pool.reclaimed_twice.load(Relaxed);
+        if twice != 0 {
+            return Err(format!("{twice} objects were reclaimed twice"));
+        }
+        self.domain.barrier();
+        let left = pool.made.load(Relaxed) - SLOTS as u64 - pool.reclaimed.load(Relaxed);
+        let garbage = self.domain.garbage();
+        if left != 0 || garbage.objects != 0 {
+            return Err(format!("after everybody has left, {left} objects are not reclaimed ({garbage:?})"));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        vec![format!("{:?}", self.domain.garbage())]
+    }
+
+    fn works_in_child() -> bool {
+        let (domain, pool) = (D::new_in(), Pool::default());
+        // SAFETY: nobody else has it.
+        unsafe { domain.retire(pool.make()) };
+        domain.barrier();
+        pool.reclaimed.load(Relaxed) == 1
+    }
+}
+
+/// Readers of a strategy with grace periods.
+pub(crate) fn sections<D: GracePeriod>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Readers::<D>::new(Some(D::synchronize)), bounds, cancelled)
+}
+
+/// Readers of a strategy without.
+pub(crate) fn pointers<D: Reclaim>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Readers::<D>::new(None), bounds, cancelled)
+}
+
+/// What is done to each strategy, by its name.
+pub fn strategies() -> Vec<(&'static str, Vec<Scenario>)> {
+    type J = Jitter;
+    let both = |native, jitter| {
+        vec![Scenario::new("reclaim", "native", native), Scenario::new("reclaim", "jitter", jitter)]
+    };
+    vec![
+        ("rcu", both(sections::<RcuDomain<Native>>, sections::<RcuDomain<J>>)),
+        ("qsbr", both(sections::<QsbrDomain<Native>>, sections::<QsbrDomain<J>>)),
+        ("epoch", both(sections::<EpochDomain<Native>>, sections::<EpochDomain<J>>)),
+        ("hazard", both(pointers::<HazardDomain<Native>>, pointers::<HazardDomain<J>>)),
+    ]
+}

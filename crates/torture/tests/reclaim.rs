@@ -1,0 +1,20 @@
+//! Every reclamation strategy, tortured for a short while (`LATCHWORK_TORTURE_SECONDS` says for how long,
+//! each).
+
+use latchwork_torture::{Settings, reclaim, torture};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+#[test]
+fn strategies_survive() {
+    let seconds = std::env::var("LATCHWORK_TORTURE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let time = Duration::from_secs_f64(seconds.unwrap_or(2.0));
+    for (name, scenarios) in reclaim::strategies() {
+        let settings = Settings { threads: 8, time, round: time / 4, ..Settings::default() };
+        let report = torture(&scenarios, settings, &AtomicBool::new(false), |_| ());
+        assert!(report.failed.is_none(), "{name}: {:?}", report.failed);
+        let totals = report.totals;
+        assert!(totals.reads > 0 && totals.writes > 0 && totals.threads_replaced > 0, "{name}: {totals:?}");
+        eprintln!("{name}: {} reads, {} writes", totals.reads, totals.writes);
+    }
+}
