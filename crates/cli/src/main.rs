@@ -93,6 +93,7 @@ if it cannot be executed.
 Examples:
   latchwork run -- ./server
   latchwork run --mutex mcs --rwlock glibc --stats -- make -j8
+  latchwork run --check -- ./server                              does it misuse its locks?
   LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file"
     )
 }

@@ -26,6 +26,10 @@ pub struct Options {
     /// When the program exits, append the same to this file, one line of JSON per process
     #[arg(long, value_name = "FILE", conflicts_with = "stats")]
     stats_json: Option<PathBuf>,
+    /// Report lock-order inversions, self-deadlocks, unlocks by a stranger and locks destroyed while held,
+    /// with stacks, on stderr. Slow
+    #[arg(long)]
+    check: bool,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
     command: Vec<OsString>,
@@ -43,6 +47,9 @@ pub fn run(options: &Options) -> Result<Infallible> {
         );
     }
     let mut environment = environment(&choice, &library);
+    if options.check {
+        environment.push(("LATCHWORK_CHECK", "1".into()));
+    }
     if let Some(report) = report(options)? {
         environment.push(("LATCHWORK_STATS", report));
     }

@@ -4,7 +4,7 @@
 //! allocates, takes a lock that is interposed, or depends on Rust's runtime.
 
 use crate::table::{pass, resolve};
-use crate::{cond, fork, holds, hot, mutex, rwlock, spin, stats};
+use crate::{check, cond, fork, holds, hot, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::machine::{Machine, Native};
@@ -48,6 +48,7 @@ fn set_up() {
     let stats = stats::configure(variable(b"LATCHWORK_STATS="));
     fork::set_normal(stats);
 
+    let check = variable(b"LATCHWORK_CHECK=").is_some_and(|value| value != b"0");
     let mutex = variable(b"LATCHWORK_MUTEX=");
     let rwlock = variable(b"LATCHWORK_RWLOCK=");
     let mut install = Install { mutex, rwlock, stats, mutex_found: false, rwlock_found: false };
@@ -59,7 +60,7 @@ fn set_up() {
             spin::install(name, stats);
             cond::install(stats);
             crate::c11::install();
-            if hot::is_favourite(name) && !stats {
+            if hot::is_favourite(name) && !stats && !check {
                 fork::set_favourite();
             }
         }
@@ -78,7 +79,7 @@ fn set_up() {
     }
     match rwlock {
         Some(name) if rwlock_found => {
-            if hot::is_favourite_rw(name) && !stats {
+            if hot::is_favourite_rw(name) && !stats && !check {
                 fork::set_favourite_rw();
             }
         }
@@ -90,8 +91,16 @@ fn set_up() {
         }
     }
 
+    if check {
+        check::install(mutex.is_none());
+    }
+
     // From here on pthread calls are served, so what follows may make some.
-    if mutex.is_some() || rwlock.is_some() {
+    if check {
+        latchwork_check::prepare();
+        fork::set_check();
+    }
+    if mutex.is_some() || rwlock.is_some() || check {
         Native::init();
         holds::init();
         fork::register();

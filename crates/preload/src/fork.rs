@@ -19,7 +19,7 @@ use crate::abi::{LOW, Mutex, RwLock, SEEN};
 use crate::table::{REAL, Slot};
 use crate::{holds, place, rwlock, stats};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use latchwork::machine::{Machine, Native, ROW_SLOTS};
 use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
@@ -115,20 +115,38 @@ pub(crate) fn register() {
     unsafe { REAL.register_atfork.get()(Some(prepare), Some(parent), Some(child), null_mut()) };
 }
 
+/// Whether locks are checked.
+static CHECK: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn set_check() {
+    CHECK.store(true, Relaxed);
+}
+
 unsafe extern "C" fn prepare() {
+    if CHECK.load(Relaxed) {
+        latchwork_check::before_fork();
+    }
     REPAIR.lock();
     place::before_fork();
 }
 
 unsafe extern "C" fn parent() {
+    after(false);
+}
+
+/// Gives back what `prepare` has taken.
+fn after(child: bool) {
     place::after_fork();
     // SAFETY: taken in `prepare`.
     unsafe { REPAIR.unlock(()) };
+    if CHECK.load(Relaxed) {
+        latchwork_check::after_fork(child);
+    }
 }
 
 unsafe extern "C" fn child() {
-    // SAFETY: as above; these locks do not sleep, so no waiter is left in them.
-    unsafe { parent() };
+    // These locks do not sleep, so no waiter is left in them.
+    after(true);
     // Wraps after 65,536 nested forks.
     NORMAL.fetch_add(LOW + 1, Relaxed);
     if FAVOURITE.load(Relaxed) != NOBODY {

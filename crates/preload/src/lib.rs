@@ -15,6 +15,7 @@
 //! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks follow it if it has 4 bytes, else they use `ttas`. Unset, empty or `glibc`: mutexes, spin locks and condition variables stay with glibc |
 //! | `LATCHWORK_RWLOCK` | the lock behind rwlocks; unset, empty or `glibc`: glibc |
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
+//! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, over whatever lock serves; reports on stderr |
 //!
 //! An unknown lock name ends the process with status 127 and one line on stderr. Nothing is ever
 //! written to stdout.
@@ -32,6 +33,7 @@
 //!   memory that is made at the first use (`place`).
 //! - An exported symbol is one jump through a `table` of functions that were compiled for the
 //!   chosen lock; its fast path is inlined there.
+//! - `check` is a layer over the table that looks for deadlocks and misuse.
 //! - `fork` repairs, `cancel` lets a thread die politely, `holds` remembers what each thread
 //!   reads.
 //! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects) goes
@@ -43,6 +45,7 @@
 mod abi;
 mod c11;
 mod cancel;
+mod check;
 mod cond;
 mod config;
 mod fork;

@@ -57,13 +57,23 @@ macro_rules! interface {
             $(pub $name: Slot<unsafe extern "C" fn($($arg: $type),*) -> $ret>,)*
         }
 
+        impl Table {
+            /// One that calls nothing yet.
+            #[allow(clippy::declare_interior_mutable_const)]
+            pub(crate) const EMPTY: Table = Table { $($name: Slot::new(missing::$name),)* };
+
+            /// Takes over all functions of another.
+            pub(crate) fn copy_from(&self, other: &Table) {
+                $(self.$name.set(other.$name.get());)*
+            }
+        }
+
         /// What the exported symbols jump through.
         pub(crate) static TABLE: Table =
             Table { $($name: Slot::new(lazy::$name),)* };
 
         /// The next definitions after ours: glibc's, or those of another interposer.
-        pub(crate) static REAL: Table =
-            Table { $($name: Slot::new(missing::$name),)* };
+        pub(crate) static REAL: Table = Table::EMPTY;
 
         mod lazy {
             use super::*;

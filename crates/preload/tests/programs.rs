@@ -323,3 +323,49 @@ fn statistics_of_readers() {
     assert_eq!(slow, unbiased + collisions, "{readers}");
     assert!(!text("pf-t").contains("readers"));
 }
+
+/// What `LATCHWORK_CHECK=1` says of a program that makes one mistake, and of those that make none.
+#[test]
+fn misuse_is_reported() {
+    let Some(program) = compile("misuse.c", "misuse", &[]) else { return };
+    let check = |mutex: &str, mistake: &str| {
+        let mut command = Command::new(&program);
+        command.arg(mistake).env("LD_PRELOAD", library()).env("LATCHWORK_CHECK", "1");
+        command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", "glibc");
+        let what = format!("{mistake} under {mutex}");
+        let output = watch(command, &what);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{what}: {}\n{stderr}", output.status);
+        stderr
+    };
+    for mutex in ["glibc", default_mutex(), "mcs"] {
+        assert_eq!(check(mutex, "clean"), "", "clean under {mutex}");
+        // The report, and functions that its stacks must name.
+        for (mistake, says, functions) in [
+            ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),
+            ("chain", "the first of 2 steps", &["a_then_b", "b_then_c", "c_then_a"]),
+            ("self", "self-deadlock", &["main"]),
+            ("stranger", "by a thread that does not hold it", &["main", "take_a"]),
+            ("nobody", "which nobody holds", &["main"]),
+            ("destroyed", "destroyed while it is held", &["main"]),
+        ] {
+            let report = check(mutex, mistake);
+            assert!(report.contains(says), "{mistake} under {mutex}: {report}");
+            assert_eq!(report.matches("latchwork[").count(), 1, "{mistake} under {mutex}: {report}");
+            for function in functions {
+                let named = report.lines().any(|line| line.contains(&format!(" {function} at ")));
+                assert!(named && report.contains("misuse.c:"), "{mistake}: no {function} in\n{report}");
+            }
+        }
+    }
+    // A program that makes none, with all that the C++ library has.
+    let Some(program) = compile("cpp.cpp", "checked_cpp", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw")] {
+        let mut command = Command::new(&program);
+        command.env("LD_PRELOAD", library()).env("LATCHWORK_CHECK", "1");
+        command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+        let output = watch(command, "cpp.cpp, checked");
+        assert!(output.status.success(), "{}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "under {mutex} and {rwlock}");
+    }
+}

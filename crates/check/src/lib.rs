@@ -1,0 +1,139 @@
+//! Who holds what, in which order, and what is wrong with it.
+//!
+//! [`Checked`] wraps any lock of the `latchwork` crate; the preloaded library does the same to every
+//! pthread lock of a program (`latchwork run --check`). Reported, with stacks, on stderr:
+//!
+//! - *lock-order inversion*: a thread takes B while it holds A, and another time one took A while it held B
+//!   (also through further locks). It need not have come to a deadlock. Known from Linux's lockdep;
+//! - *self-deadlock*: a thread waits for what it holds itself;
+//! - *unlock by a stranger*: by a thread that does not hold the lock;
+//! - *destroyed while held*.
+//!
+//! ```
+//! use latchwork_check::CheckedMutex;
+//!
+//! static A: CheckedMutex<u32> = CheckedMutex::new(1);
+//! static B: CheckedMutex<u32> = CheckedMutex::new(2);
+//!
+//! let before = latchwork_check::problems();
+//! drop((A.lock(), B.lock())); // A, then B
+//! drop((B.lock(), A.lock())); // B, then A: reported, although nobody waited
+//! assert_eq!(latchwork_check::problems(), before + 1);
+//! ```
+//!
+//! # How it is made
+//!
+//! One table of who holds what, and one graph of what was taken while what was held, behind one spin lock.
+//! Their memory comes from `mmap`, and has a fixed size: an allocator may be our caller. A stack is recorded
+//! as raw addresses; names are looked up when it is printed, by which time nothing of ours is locked. It
+//! is slow (microseconds per acquisition), and for finding mistakes, not for production.
+//!
+//! A lock is known by its address. Memory that is freed without `destroy`, and becomes another lock without
+//! `init`, inherits what was known of the first.
+
+mod graph;
+mod report;
+mod stack;
+mod wrapper;
+
+pub use report::problems;
+pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
+
+use graph::Tables;
+use latchwork::machine::{Machine, Native};
+use report::Problem;
+use stack::Stack;
+
+/// How a lock is asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Together with others who only read.
+    pub shared: bool,
+    /// Waiting for it, with or without a deadline. An attempt cannot deadlock.
+    pub waits: bool,
+    /// It may be taken by who has it (recursive), or says so itself (error-checking).
+    pub again: bool,
+}
+
+impl Wish {
+    /// A mutex, for as long as it takes.
+    pub const LOCK: Wish = Wish { shared: false, waits: true, again: false };
+}
+
+/// The stack of an acquisition that is under way; for [`acquired`].
+pub struct Asked(Stack);
+
+/// The calling thread is about to ask for the lock at `lock`. What it returns goes to [`acquired`].
+pub fn acquiring(lock: usize, wish: Wish) -> Option<Asked> {
+    let me = Native::thread_id();
+    if report::is_reporting(me) {
+        return None;
+    }
+    let asked = Asked(Stack::here());
+    if wish.waits
+        && let Some(problem) = graph::with(|tables| tables.acquiring(me, lock, wish, &asked.0)).flatten()
+    {
+        report::report(me, &problem);
+    }
+    Some(asked)
+}
+
+/// It has got it.
+pub fn acquired(lock: usize, wish: Wish, asked: Option<Asked>) {
+    if let Some(Asked(stack)) = asked {
+        graph::with(|tables| tables.acquired(Native::thread_id(), lock, wish.shared, stack));
+    }
+}
+
+/// The calling thread is about to release the lock.
+pub fn releasing(lock: usize) {
+    let me = Native::thread_id();
+    if report::is_reporting(me) {
+        return;
+    }
+    if let Some(mut problem) = graph::with(|tables| tables.releasing(me, lock)).flatten() {
+        if let Problem::Stranger { here, .. } = &mut problem {
+            *here = Stack::here();
+        }
+        report::report(me, &problem);
+    }
+}
+
+/// The lock is destroyed.
+pub fn destroyed(lock: usize) {
+    let me = Native::thread_id();
+    if report::is_reporting(me) {
+        return;
+    }
+    if let Some(mut problem) = graph::with(|tables| tables.forget(lock)).flatten() {
+        if let Problem::Destroyed { here, .. } = &mut problem {
+            *here = Stack::here();
+        }
+        report::report(me, &problem);
+    }
+}
+
+/// A new lock is made at an address where there may have been one.
+pub fn made(lock: usize) {
+    graph::with(|tables: &mut Tables| tables.forget(lock));
+}
+
+/// For a library that puts itself under a program: readies what must not happen inside of a lock call for
+/// the first time, and leaves the library's own functions out of stacks.
+pub fn prepare() {
+    stack::OWN_OBJECT.store(true, std::sync::atomic::Ordering::Relaxed);
+    graph::with(|_| ());
+    let _ = Stack::here();
+}
+
+/// Around a `fork`: the child must not inherit tables that somebody is changing.
+pub fn before_fork() {
+    graph::LOCK.acquire();
+}
+
+/// After it, in the parent and in the child. Other threads' locks are nobody's in the child.
+pub fn after_fork(child: bool) {
+    let me = child.then(Native::thread_id);
+    // SAFETY: taken in `before_fork`.
+    unsafe { graph::LOCK.release_after_fork(me) };
+}

@@ -1,0 +1,134 @@
+//! What was found, in words.
+
+use crate::stack::Stack;
+use latchwork::machine::{Machine, Native};
+use std::ffi::CStr;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+/// Problems that are printed; the others are only counted.
+const MOST: u64 = 100;
+
+static PROBLEMS: AtomicU64 = AtomicU64::new(0);
+/// The thread that prints: what it locks for that is not looked at.
+static REPORTING: AtomicUsize = AtomicUsize::new(0);
+
+/// How many problems were found so far.
+pub fn problems() -> u64 {
+    PROBLEMS.load(Relaxed)
+}
+
+pub(crate) fn is_reporting(me: usize) -> bool {
+    REPORTING.load(Relaxed) == me
+}
+
+/// One acquisition while another lock was held.
+#[derive(Copy, Clone)]
+pub(crate) struct Step {
+    pub(crate) held: (usize, Stack),
+    pub(crate) taken: (usize, Stack),
+}
+
+/// A problem, with all that is said about it.
+#[allow(clippy::large_enum_variant)] // rare, and nowhere to put it
+pub(crate) enum Problem {
+    /// This step closes a cycle, of which these are the last and the first of the other steps.
+    Inversion { now: Step, then: Step, back: Step, length: usize },
+    /// Waits for what it holds.
+    SelfDeadlock { lock: usize, held: Stack, here: Stack },
+    /// Releases what it does not hold, but another thread, or nobody.
+    Stranger { lock: usize, holder: Option<(usize, Stack)>, here: Stack },
+    /// Destroyed while a thread holds it.
+    Destroyed { lock: usize, holder: (usize, Stack), here: Stack },
+    /// The tables are full.
+    Full(&'static str),
+}
+
+pub(crate) fn report(me: usize, problem: &Problem) {
+    if !matches!(problem, Problem::Full(_)) && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
+        return;
+    }
+    // One at a time. Who waits here may hold what the other needs for looking up names: not for ever.
+    let mut patience = 2_000;
+    let alone = loop {
+        if REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
+            break true;
+        }
+        patience -= 1;
+        if patience == 0 {
+            break false;
+        }
+        Native::doze(1_000_000);
+    };
+    if alone {
+        let text = describe(problem, allocator_is_plain());
+        // SAFETY: the text is initialised. There is nobody to tell if it fails.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        REPORTING.store(0, Release);
+    }
+}
+
+/// Whether the allocator is the C library's, which takes no pthread lock: looking up names allocates a lot,
+/// and another one's lock may be what this is about.
+fn allocator_is_plain() -> bool {
+    // SAFETY: zero is a valid `Dl_info`, which the function fills; its strings are the loader's.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
+        libc::dladdr(malloc, &mut info) != 0
+            && CStr::from_ptr(info.dli_fname).to_bytes().windows(7).any(|part| part == b"libc.so")
+    }
+}
+
+fn describe(problem: &Problem, names: bool) -> String {
+    let mut out = String::new();
+    // SAFETY: always succeeds.
+    let _ = write!(out, "latchwork[{}]: ", unsafe { libc::getpid() });
+    let mut part = |what: String, stack: &Stack| {
+        out.push_str(&what);
+        out.push('\n');
+        stack.write(&mut out, names);
+    };
+    match problem {
+        Problem::Inversion { now, then, back, length } => {
+            part(
+                format!(
+                    "lock-order inversion, which may deadlock\n    thread {:#x} holds lock {:#x}, taken at",
+                    Native::thread_id(),
+                    now.held.0
+                ),
+                &now.held.1,
+            );
+            part(format!("    and takes lock {:#x} at", now.taken.0), &now.taken.1);
+            let others = match length {
+                0 | 1 => String::new(),
+                n => format!(" (the first of {n} steps)"),
+            };
+            part(format!("    before, lock {:#x} was held{others}, taken at", then.held.0), &then.held.1);
+            part(format!("    when lock {:#x} was taken at", then.taken.0), &then.taken.1);
+            if *length > 1 {
+                part(format!("    and lock {:#x} (the last step), taken at", back.held.0), &back.held.1);
+                part(format!("    when lock {:#x} was taken at", back.taken.0), &back.taken.1);
+            }
+        }
+        Problem::SelfDeadlock { lock, held, here } => {
+            part(format!("self-deadlock: a thread waits for lock {lock:#x} at"), here);
+            part("    which it holds itself, taken at".into(), held);
+        }
+        Problem::Stranger { lock, holder, here } => match holder {
+            Some((thread, taken)) => {
+                part(format!("lock {lock:#x} is unlocked by a thread that does not hold it, at"), here);
+                part(format!("    thread {thread:#x} holds it, taken at"), taken);
+            }
+            None => part(format!("lock {lock:#x} is unlocked, which nobody holds, at"), here),
+        },
+        Problem::Destroyed { lock, holder: (thread, taken), here } => {
+            part(format!("lock {lock:#x} is destroyed while it is held, at"), here);
+            part(format!("    thread {thread:#x} holds it, taken at"), taken);
+        }
+        Problem::Full(what) => {
+            let _ = writeln!(out, "more {what} than can be checked; what comes now is not");
+        }
+    }
+    out
+}

@@ -1,0 +1,133 @@
+//! Any lock, checked.
+
+use crate::{Wish, acquired, acquiring, destroyed, releasing};
+use latchwork::machine::{Deadline, Native};
+use latchwork::mutex::shfl::RawShfl;
+use latchwork::mutex::{Api, ConstNew, Info, RawMutex};
+use latchwork::rwlock::{self, RawRwLock, shfl_rw::RawShflRw};
+
+/// A lock that tells who holds it. See the [crate](crate)'s documentation.
+#[derive(Debug, Default)]
+pub struct Checked<L>(L);
+
+/// A checked mutex.
+pub type CheckedMutex<T, L = RawShfl<Native>> = lock_api::Mutex<Api<Checked<L>>, T>;
+/// A checked reader-writer lock.
+pub type CheckedRwLock<T, R = RawShflRw<Native>> = lock_api::RwLock<rwlock::Api<Checked<R>>, T>;
+
+impl<L> Checked<L> {
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    fn wait<T>(&self, wish: Wish, lock: impl FnOnce() -> T) -> T {
+        let asked = acquiring(self.address(), wish);
+        let token = lock();
+        acquired(self.address(), wish, asked);
+        token
+    }
+
+    fn attempt<T>(&self, wish: Wish, lock: impl FnOnce() -> Option<T>) -> Option<T> {
+        let asked = acquiring(self.address(), wish);
+        let token = lock()?;
+        acquired(self.address(), wish, asked);
+        Some(token)
+    }
+}
+
+impl<L> Drop for Checked<L> {
+    fn drop(&mut self) {
+        destroyed(self.address());
+    }
+}
+
+const LOCK: Wish = Wish::LOCK;
+const TRY: Wish = Wish { waits: false, ..LOCK };
+const READ: Wish = Wish { shared: true, ..LOCK };
+const TRY_READ: Wish = Wish { shared: true, ..TRY };
+
+// SAFETY: everything is the lock's inside.
+unsafe impl<L: RawMutex<Machine = Native>> RawMutex for Checked<L> {
+    type Machine = Native;
+    type Token = L::Token;
+    const INFO: Info = L::INFO;
+
+    fn new_in() -> Self {
+        Checked(L::new_in())
+    }
+    fn lock(&self) -> L::Token {
+        self.wait(LOCK, || self.0.lock())
+    }
+    fn try_lock(&self) -> Option<L::Token> {
+        self.attempt(TRY, || self.0.try_lock())
+    }
+    fn lock_until(&self, deadline: Deadline) -> Option<L::Token> {
+        self.attempt(LOCK, || self.0.lock_until(deadline))
+    }
+    unsafe fn unlock(&self, token: L::Token) {
+        releasing(self.address());
+        // SAFETY: forwarded from the caller.
+        unsafe { self.0.unlock(token) }
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+impl<L: ConstNew> ConstNew for Checked<L> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Checked(L::NEW);
+}
+
+impl<R: rwlock::ConstNew> rwlock::ConstNew for Checked<R> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const NEW: Self = Checked(R::NEW);
+}
+
+// SAFETY: everything is the lock's inside.
+unsafe impl<R: RawRwLock<Machine = Native>> RawRwLock for Checked<R> {
+    type Machine = Native;
+    type Read = R::Read;
+    type Write = R::Write;
+    type Counted = R::Counted;
+    const INFO: Info = R::INFO;
+    const SHARES: bool = R::SHARES;
+
+    fn new_in() -> Self {
+        Checked(R::new_in())
+    }
+    fn read(&self) -> R::Read {
+        self.wait(READ, || self.0.read())
+    }
+    fn try_read(&self) -> Option<R::Read> {
+        self.attempt(TRY_READ, || self.0.try_read())
+    }
+    fn read_until(&self, deadline: Deadline) -> Option<R::Read> {
+        self.attempt(READ, || self.0.read_until(deadline))
+    }
+    unsafe fn unlock_read(&self, token: R::Read) {
+        releasing(self.address());
+        // SAFETY: forwarded from the caller.
+        unsafe { self.0.unlock_read(token) }
+    }
+    fn write(&self) -> R::Write {
+        self.wait(LOCK, || self.0.write())
+    }
+    fn try_write(&self) -> Option<R::Write> {
+        self.attempt(TRY, || self.0.try_write())
+    }
+    fn write_until(&self, deadline: Deadline) -> Option<R::Write> {
+        self.attempt(LOCK, || self.0.write_until(deadline))
+    }
+    unsafe fn unlock_write(&self, token: R::Write) {
+        releasing(self.address());
+        // SAFETY: forwarded from the caller.
+        unsafe { self.0.unlock_write(token) }
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+    fn is_write_locked(&self) -> bool {
+        self.0.is_write_locked()
+    }
+}

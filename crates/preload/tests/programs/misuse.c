@@ -1,0 +1,158 @@
+/* What latchwork run --check reports: one mistake per argument, or none. */
+#include "check.h"
+
+static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER,
+                       c = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t r = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t full = PTHREAD_COND_INITIALIZER;
+static int items;
+
+__attribute__((noinline)) static void a_then_b(void)
+{
+    OK(pthread_mutex_lock(&a));
+    OK(pthread_mutex_lock(&b));
+    OK(pthread_mutex_unlock(&b));
+    OK(pthread_mutex_unlock(&a));
+}
+
+__attribute__((noinline)) static void b_then_a(void)
+{
+    OK(pthread_mutex_lock(&b));
+    OK(pthread_mutex_lock(&a));
+    OK(pthread_mutex_unlock(&a));
+    OK(pthread_mutex_unlock(&b));
+}
+
+__attribute__((noinline)) static void b_then_c(void)
+{
+    OK(pthread_mutex_lock(&b));
+    OK(pthread_mutex_lock(&c));
+    OK(pthread_mutex_unlock(&c));
+    OK(pthread_mutex_unlock(&b));
+}
+
+__attribute__((noinline)) static void c_then_a(void)
+{
+    OK(pthread_mutex_lock(&c));
+    OK(pthread_mutex_lock(&a));
+    OK(pthread_mutex_unlock(&a));
+    OK(pthread_mutex_unlock(&c));
+}
+
+static void *inverted(void *argument)
+{
+    (void)argument;
+    b_then_a();
+    return NULL;
+}
+
+static void *take_a(void *argument)
+{
+    (void)argument;
+    OK(pthread_mutex_lock(&a));
+    return NULL;
+}
+
+static void *producer(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < 100; i++) {
+        OK(pthread_mutex_lock(&a));
+        items++;
+        OK(pthread_cond_signal(&full));
+        OK(pthread_mutex_unlock(&a));
+    }
+    return NULL;
+}
+
+/* All that is allowed, and looks like a mistake. */
+static void clean(void)
+{
+    pthread_t thread = start(producer, NULL);
+    for (int i = 0; i < 100; i++) {
+        OK(pthread_mutex_lock(&a));
+        while (!items)
+            OK(pthread_cond_wait(&full, &a));
+        items--;
+        OK(pthread_mutex_unlock(&a));
+    }
+    join(thread);
+    a_then_b();
+    /* An attempt against the order. */
+    OK(pthread_mutex_lock(&b));
+    OK(pthread_mutex_trylock(&a));
+    OK(pthread_mutex_unlock(&a));
+    OK(pthread_mutex_unlock(&b));
+    /* Again, where that is allowed. */
+    pthread_mutexattr_t attr;
+    pthread_mutex_t m;
+    OK(pthread_mutexattr_init(&attr));
+    OK(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE));
+    OK(pthread_mutex_init(&m, &attr));
+    OK(pthread_mutex_lock(&m));
+    OK(pthread_mutex_lock(&m));
+    OK(pthread_mutex_unlock(&m));
+    OK(pthread_mutex_unlock(&m));
+    OK(pthread_mutex_destroy(&m));
+    OK(pthread_rwlock_rdlock(&r));
+    OK(pthread_rwlock_rdlock(&r));
+    OK(pthread_rwlock_unlock(&r));
+    OK(pthread_rwlock_unlock(&r));
+    /* The same memory, another lock, another order. */
+    for (int i = 0; i < 2; i++) {
+        OK(pthread_mutex_init(&m, NULL));
+        OK(pthread_mutex_lock(i ? &a : &m));
+        OK(pthread_mutex_lock(i ? &m : &a));
+        OK(pthread_mutex_unlock(&m));
+        OK(pthread_mutex_unlock(&a));
+        OK(pthread_mutex_destroy(&m));
+    }
+    /* A child goes on with what its parent holds. */
+    OK(pthread_mutex_lock(&c));
+    pid_t child = fork();
+    if (child == 0) {
+        OK(pthread_mutex_unlock(&c));
+        a_then_b();
+        _exit(0);
+    }
+    reap(child);
+    OK(pthread_mutex_unlock(&c));
+}
+
+int main(int count, char **arguments)
+{
+    const char *what = count > 1 ? arguments[1] : "clean";
+    if (!strcmp(what, "clean")) {
+        clean();
+    } else if (!strcmp(what, "inversion")) {
+        a_then_b();
+        join(start(inverted, NULL));
+        join(start(inverted, NULL)); /* not again */
+    } else if (!strcmp(what, "chain")) {
+        a_then_b();
+        b_then_c();
+        c_then_a();
+    } else if (!strcmp(what, "self")) {
+        OK(pthread_mutex_lock(&a));
+        struct timespec soon = in_ms(CLOCK_REALTIME, 20);
+        EQ(pthread_mutex_timedlock(&a, &soon), ETIMEDOUT);
+        OK(pthread_mutex_unlock(&a));
+    } else if (!strcmp(what, "stranger")) {
+        join(start(take_a, NULL));
+        pthread_mutex_unlock(&a);
+    } else if (!strcmp(what, "nobody")) {
+        pthread_rwlock_t *l = malloc(sizeof *l);
+        OK(pthread_rwlock_init(l, NULL));
+        OK(pthread_rwlock_wrlock(l));
+        OK(pthread_rwlock_unlock(l));
+        pthread_mutex_unlock(&b);
+        free(l);
+    } else if (!strcmp(what, "destroyed")) {
+        OK(pthread_mutex_lock(&a));
+        pthread_mutex_destroy(&a);
+    } else {
+        return 2;
+    }
+    puts("ok");
+    return 0;
+}
