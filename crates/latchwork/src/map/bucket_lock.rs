@@ -10,14 +10,15 @@
 //! States of an element: free -> in a chain (A) -> removed, which its own link says to readers that protect
 //! each reference (B) -> out of the chain -> retired -> free, when the domain says so.
 //! Atomics: an update, those of the bucket's lock and of retiring; a lookup, none.
-//! Progress: readers of sections never wait or repeat; those that protect references begin again when they
-//! stand on an element that was removed.
+//! Progress: readers of sections never wait or repeat; those that protect references wait for the updater when
+//! they stand on an element that is being removed.
 
 use super::deferred::{Handle, Store, is_marked, marked};
 use super::node::{Node, Place, Reclaimed, Step, search, step};
 use super::{Info, Shape, Table};
 use crate::machine::{Machine, Word};
 use crate::mutex::RawMutex;
+use crate::mutex::backoff::Backoff;
 use crate::mutex::ttas::RawTtas;
 use crate::reclaim::{Guard, Reader, Reclaim};
 use core::marker::PhantomData;
@@ -112,12 +113,15 @@ unsafe impl<D: Reclaim> Readers<D> for Reference {
         key: u64,
         mask: u64,
     ) -> Result<Option<u64>, Reclaimed> {
+        let mut backoff = Backoff::default();
         'again: loop {
             let (mut link, mut slot) = (head, 0);
             loop {
                 // (A), (B) pair with the stores in `insert` and `remove`.
                 let node = guard.protect(slot, link);
                 if is_marked(node) {
+                    // Its updater is about to take it out of the chain.
+                    backoff.wait::<D::Machine>();
                     continue 'again;
                 }
                 // SAFETY: protected, see above.

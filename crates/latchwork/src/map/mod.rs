@@ -11,7 +11,9 @@
 //! | [`bucket_lock`] | updaters lock the bucket, readers nothing: RCU-L, HPBR-L, and the same over epochs |
 //! | [`michael`] | nobody locks: RCU-NBS, HPBR-NBS, and the same over epochs |
 //!
-//! They are there to be compared, and check themselves: keys are numbers, the number of elements is fixed,
+//! The one to use is another: [`RcuMap`], over any keys and values, which grows while it is read.
+//!
+//! The tables above are there to be compared, and check themselves: keys are numbers, the number of elements is fixed,
 //! and a reader that meets an element after it was reclaimed says so ([`Reclaimed`]).
 
 mod array;
@@ -20,9 +22,12 @@ pub mod deferred;
 pub mod locked;
 pub mod michael;
 pub mod node;
+mod rcu_map;
+pub mod relativistic;
 mod strategies;
 
 pub use node::Reclaimed;
+pub use rcu_map::{Iter, RcuMap, Reading, Ref};
 pub use strategies::{Visitor, visit};
 
 use crate::machine::Machine;

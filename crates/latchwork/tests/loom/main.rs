@@ -14,6 +14,7 @@ mod words;
 
 mod bravo;
 mod condvar;
+mod map;
 mod mutex;
 mod reclaim;
 mod rwlock;

@@ -183,7 +183,16 @@ fn rows() -> Vec<Row> {
                 }),
             ) - each(TURNS, series!(black_box(words.word.load(Relaxed))))
         }),
-        paper("full barrier (seq_cst fence)", 400.9, None, |_| each(TURNS, series!(fence(SeqCst)))),
+        paper("full barrier (seq_cst fence) after a store", 400.9, None, |words| {
+            // Without the store between them the compiler makes one of all.
+            each(
+                TURNS,
+                series!({
+                    words.word.store(1, Relaxed);
+                    fence(SeqCst)
+                }),
+            ) - each(TURNS, series!(words.word.store(1, Relaxed)))
+        }),
         plain("light fence", |words| {
             each(
                 TURNS,

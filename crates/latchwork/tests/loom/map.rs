@@ -1,0 +1,152 @@
+//! Clients of the tables over deferred reclamation.
+//!
+//! An element that is reclaimed becomes one of another bucket, and a value that is dropped is written to
+//! through loom's `UnsafeCell`: who reads either too late is found out.
+
+use crate::machine::{Loom, Mistake, Model};
+use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
+use latchwork::map::michael::{Hazards, Michael, Sections};
+use latchwork::map::relativistic::{Change, Relativistic};
+use latchwork::map::{Shape, Table};
+use latchwork::mutex::tas::RawTas;
+use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::rcu::RcuDomain;
+use loom::cell::UnsafeCell;
+
+/// Two buckets; all keys are of the first, so that one that is free is of the other.
+fn table<T: Table<Machine = Loom>>() -> T {
+    let table = T::new(&Shape { buckets: 2, elements: 4, threads: 3, waiting: 1 });
+    let mut handle = table.join(0);
+    for key in [2, 4] {
+        assert_eq!(table.insert(&mut handle, key, 10 * key), Ok(true));
+    }
+    drop(handle);
+    table
+}
+
+/// The key that stays is found, and the other with its value or not at all.
+fn looks<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(1);
+    assert_eq!(table.get(&mut handle, 4), Ok(Some(40)));
+}
+
+/// Removes one and inserts it anew; its element is reclaimed as soon as that may be.
+fn changes<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(2);
+    assert_eq!(table.remove(&mut handle, 2), Ok(true));
+    assert_eq!(table.insert(&mut handle, 2, 21), Ok(true));
+}
+
+/// Of two that remove it, one does.
+fn removes<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(2);
+    let _ = table.remove(&mut handle, 4).unwrap();
+}
+
+fn inserts<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(3);
+    assert_eq!(table.insert(&mut handle, 6, 60), Ok(true));
+    assert_eq!(table.get(&mut handle, 6), Ok(Some(60)));
+}
+
+fn strategy<T: Table<Machine = Loom>>() {
+    crate::report(T::INFO.name, || Model::new(2).check(table::<T>, &[changes, looks], |_| ()));
+    crate::report(T::INFO.name, || Model::new(1).check(table::<T>, &[removes, inserts], |_| ()));
+}
+
+#[test]
+fn tables() {
+    strategy::<BucketLocked<RcuDomain<Loom>, Section>>();
+    strategy::<BucketLocked<HazardDomain<Loom>, Reference>>();
+    strategy::<Michael<RcuDomain<Loom>, Sections>>();
+    strategy::<Michael<HazardDomain<Loom>, Hazards>>();
+}
+
+/// Tells when it has been dropped.
+struct Value(*const UnsafeCell<bool>);
+
+// SAFETY: loom looks at how the cell is used; it is never freed.
+unsafe impl Send for Value {}
+// SAFETY: as above.
+unsafe impl Sync for Value {}
+
+impl Value {
+    fn new() -> Self {
+        Value(Box::leak(Box::new(UnsafeCell::new(true))))
+    }
+
+    fn look(&self) {
+        // SAFETY: never freed.
+        assert!(unsafe { (*self.0).with(|alive| *alive) }, "a value that was dropped");
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: never freed; if somebody reads it, loom tells.
+        unsafe { (*self.0).with_mut(|alive| *alive = false) };
+    }
+}
+
+type Growing = Relativistic<RawTas<Loom>, u64, Value>;
+
+struct Grown {
+    domain: &'static RcuDomain<Loom>,
+    table: Growing,
+}
+
+fn set(table: &Growing, key: u64) {
+    let section = table.enter();
+    table.set(&section, key, key, u64::eq, |_| Change::Set(Value::new()));
+}
+
+fn growing() -> Grown {
+    // Leaked: tables live as long as their domain, which is for ever.
+    let domain: &'static _ = Box::leak(Box::new(RcuDomain::new_in()));
+    let table = Growing::new(domain, 1, 1);
+    [1, 2].iter().for_each(|key| set(&table, *key));
+    Grown { domain, table }
+}
+
+fn reads(grown: &Grown) {
+    for _ in 0..2 {
+        let section = grown.table.enter();
+        let found = grown.table.find(&section, 2, |key| *key == 2);
+        found.expect("it is there all the time").value.look();
+    }
+}
+
+/// Grows the table, and then removes an element: from the new chains only.
+fn grows(grown: &Grown) {
+    assert!(grown.table.resize(1, 2));
+    let section = grown.table.enter();
+    assert!(grown.table.remove(&section, 1, |key| *key == 1).is_some());
+    drop(section);
+    // Through the links of the first again, if nobody can be there any more.
+    grown.table.resize(2, 1);
+    grown.domain.collect();
+}
+
+fn replaces(grown: &Grown) {
+    set(&grown.table, 2);
+    grown.domain.barrier();
+}
+
+#[test]
+fn a_table_that_grows() {
+    crate::report("rcu-map", || Model::new(2).check(growing, &[grows, reads], |_| ()));
+    crate::report("rcu-map", || Model::new(2).check(growing, &[replaces, reads], |_| ()));
+    crate::report("rcu-map", || Model::new(1).check(growing, &[grows, replaces], |_| ()));
+}
+
+/// What is relied on is needed.
+#[test]
+fn a_table_on_a_machine_with_mistakes() {
+    use Mistake::*;
+    for mistake in [RelaxedRelease, RelaxedAcquire, NoHeavyFence, NoLightFence] {
+        crate::report("rcu-map", || {
+            let model = Model::new(2).with_mistake(mistake);
+            format!("{mistake:?}: {}", model.check_fails(growing, &[replaces, reads], |_| ()))
+        });
+    }
+}
