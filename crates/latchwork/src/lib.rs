@@ -16,6 +16,9 @@
 //! over the [`machine::Machine`] trait, so that the code that runs in production is the code that
 //! the model checker and the simulator run. [`registry`] lists them all.
 //!
+//! [`reclaim`] is for readers that take no lock at all: RCU, epochs and hazard pointers, and the safe
+//! [`reclaim::Rcu`] cell over them.
+//!
 //! Which one? [`ShflMutex`] and [`RwLock`] unless you measured something else; the others are
 //! the field's reference points, to compare with.
 #![no_std]

@@ -11,6 +11,11 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
 use std::sync::Arc;
 
+// As `docs/reclamation.md` says.
+const _: () = assert!(size_of::<Header>() == 24);
+const _: () = assert!(size_of::<crate::machine::Record<Native>>() == 128);
+const _: () = assert!(size_of::<RcuDomain<Native>>() <= 1408 && size_of::<HazardDomain<Native>>() <= 1408);
+
 /// An object that says when it is reclaimed.
 #[repr(C)]
 struct Object {
