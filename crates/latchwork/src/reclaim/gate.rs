@@ -76,7 +76,9 @@ impl<M: Records> Gate<M> {
 
     /// Whether the calling thread holds it: reclaims an object right now.
     pub(super) fn is_mine(&self) -> bool {
-        self.owner.load(Relaxed) == M::thread_id()
+        // An owner that a fork has left behind is nobody.
+        self.word.load(Relaxed) | SLEEPERS == Self::held() | SLEEPERS
+            && self.owner.load(Relaxed) == M::thread_id()
     }
 }
 

@@ -1,0 +1,111 @@
+//! Grace periods are shared, and one that does not end is reported. In a process of its own, because both
+//! are the process's.
+
+use latchwork::machine::record::STEP;
+use latchwork::machine::{Machine, Native, Records};
+use latchwork::reclaim::rcu::RcuDomain;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// Threads that wait at once.
+const WAITERS: usize = 16;
+
+/// However many wait, they need no more grace periods than one of them alone, who came too late for the
+/// one that was running.
+fn waiters_share(domain: &RcuDomain<Native>) {
+    let periods = || Native::clocks().grace.load(Relaxed) / STEP;
+    let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+    let (asking, done) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = domain.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        let before = periods();
+        for number in 0..WAITERS {
+            scope.spawn(move || {
+                asking.fetch_add(1, Relaxed);
+                if number % 2 == 0 {
+                    domain.synchronize()
+                } else {
+                    domain.synchronize_expedited()
+                }
+                done.fetch_add(1, Relaxed);
+            });
+        }
+        // Until all have asked; those that were interrupted right before they did need one more.
+        while asking.load(Relaxed) < WAITERS {
+            std::thread::yield_now();
+        }
+        Native::doze(20_000_000);
+        assert_eq!(done.load(Relaxed), 0, "a grace period ended with a reader inside");
+        leave.wait();
+        while done.load(Relaxed) < WAITERS {
+            std::thread::yield_now();
+        }
+        let needed = periods() - before;
+        assert!((1..=WAITERS as u64 / 2).contains(&needed), "{needed} grace periods for {WAITERS} waiters");
+    });
+}
+
+/// The line on stderr names the thread.
+fn stalls_are_reported(domain: &RcuDomain<Native>) {
+    domain.set_stall_nanos(1_000_000);
+    let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+    let thread = &AtomicUsize::new(0);
+    let (read, write) = pipe();
+    // SAFETY: plain system calls on descriptors of our own; stderr is put back below.
+    let stderr = unsafe {
+        let kept = libc::dup(2);
+        libc::dup2(write, 2);
+        kept
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: no arguments, no memory.
+            thread.store(unsafe { libc::gettid() } as usize, Relaxed);
+            let guard = domain.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        let cookie = domain.start_poll();
+        for _ in 0..3 {
+            assert!(!domain.poll(cookie));
+            Native::doze(2_000_000);
+        }
+        leave.wait();
+    });
+    // SAFETY: as above.
+    unsafe {
+        libc::dup2(stderr, 2);
+        libc::close(stderr);
+        libc::close(write);
+    }
+    let text = std::io::read_to_string(read).expect("a report is text");
+    let expected = format!("thread {} has held up a grace period for 0 s", thread.load(Relaxed));
+    assert!(text.contains(&expected), "{text:?}");
+}
+
+/// Both ends.
+fn pipe() -> (std::fs::File, i32) {
+    use std::os::fd::FromRawFd;
+    let mut ends = [0; 2];
+    // SAFETY: the array is valid for writes; the descriptors are new.
+    unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        (std::fs::File::from_raw_fd(ends[0]), ends[1])
+    }
+}
+
+/// One test: they must not be in each other's way.
+#[test]
+fn grace_periods() {
+    let domain = &RcuDomain::<Native>::new_in();
+    waiters_share(domain);
+    stalls_are_reported(domain);
+}
