@@ -27,6 +27,7 @@ const LOOKS: u32 = 64;
 const PAUSE: u32 = 4;
 
 /// A counting semaphore, on any machine. See the [module documentation](self).
+#[repr(transparent)]
 pub struct RawSemaphore<M: Machine> {
     word: M::U32,
 }
@@ -58,6 +59,17 @@ impl core::fmt::Display for Overflow {
 }
 
 impl core::error::Error for Overflow {}
+
+/// What an acquisition has come to; see [`RawSemaphore::step`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It has a unit.
+    Taken,
+    /// It was late, and has none.
+    GivenUp,
+    /// It has to sleep while the word has this value.
+    Sleep(u32),
+}
 
 impl RawSemaphore<Native> {
     /// A semaphore with `value` units.
@@ -139,27 +151,64 @@ impl<M: Machine> RawSemaphore<M> {
                 return true;
             }
         }
-        let mut slept = 0;
+        let (mut slept, mut late) = (false, false);
         loop {
-            // Before the last attempt: a unit that is there is never reported as a timeout.
-            let late = deadline.is_some_and(|deadline| deadline.passed::<M>());
-            if self.take(slept) {
-                return true;
+            match self.step(slept, late) {
+                Step::Taken => return true,
+                Step::GivenUp => return false,
+                Step::Sleep(while_it_is) => {
+                    late = deadline.is_some_and(|deadline| deadline.passed::<M>());
+                    if !late {
+                        M::wait(&self.word, while_it_is, deadline);
+                        slept = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One step of an acquisition that waits, for who has to sleep in a way of its own (the preloaded
+    /// library, where a sleeping thread may be interrupted and cancelled). `slept`: it has, on
+    /// [`word`](Self::word); `late`: this is the last step, which makes up for what a sleeper takes along
+    /// that gives up.
+    pub fn step(&self, slept: bool, late: bool) -> Step {
+        loop {
+            // Also if late: a unit that is there is never reported as a timeout.
+            if self.take(if slept { SLEEPERS } else { 0 }) {
+                return Step::Taken;
             }
             let word = self.word.load(Relaxed);
             // Also by who gives up: the wake that was for us may have cleared the bit of others.
             if word >= UNIT
                 || word & SLEEPERS == 0
-                    && (!late || slept != 0)
+                    && (!late || slept)
                     && self.word.compare_exchange(word, word | SLEEPERS, Relaxed, Relaxed).is_err()
             {
                 continue;
             }
-            if late {
-                return false;
+            return if late { Step::GivenUp } else { Step::Sleep(SLEEPERS) };
+        }
+    }
+
+    /// What a waiter sleeps on.
+    pub fn word(&self) -> &M::U32 {
+        &self.word
+    }
+
+    /// A waiter has slept, and will not come back (its thread was cancelled): a wake that it took along goes
+    /// to another.
+    pub fn forsake(&self) {
+        loop {
+            let word = self.word.load(Relaxed);
+            if word >= UNIT {
+                M::wake(&raw const self.word, 1);
+                return;
             }
-            M::wait(&self.word, SLEEPERS, deadline);
-            slept = SLEEPERS;
+            if word & SLEEPERS != 0
+                || self.word.compare_exchange(word, word | SLEEPERS, Relaxed, Relaxed).is_ok()
+            {
+                return;
+            }
         }
     }
 

@@ -54,3 +54,15 @@ pub(crate) fn wait<T>(
     set_type(ASYNCHRONOUS);
     result
 }
+
+/// Looks before a waiter sleeps, with a pause after each.
+const LOOKS: u32 = 64;
+const PAUSE: u32 = 4;
+
+/// A short wait for something that a step can tell.
+pub(crate) fn spin(mut step: impl FnMut() -> bool) -> bool {
+    (0..LOOKS).any(|_| {
+        Native::pause(PAUSE);
+        step()
+    })
+}

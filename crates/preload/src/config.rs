@@ -60,6 +60,7 @@ fn set_up() {
             spin::install(name, stats);
             cond::install(stats);
             crate::c11::install();
+            crate::sem::install();
             if hot::is_favourite(name) && !stats && !check {
                 fork::set_favourite();
             }
@@ -74,6 +75,8 @@ fn set_up() {
             pass!(cond_init, cond_destroy, cond_wait, cond_timedwait, cond_clockwait);
             pass!(cond_signal, cond_broadcast);
             pass!(mtx_init, mtx_destroy, mtx_lock, mtx_trylock, mtx_timedlock, mtx_unlock);
+            pass!(sem_init, sem_destroy, sem_post, sem_getvalue, sem_wait, sem_trywait, sem_timedwait);
+            pass!(sem_clockwait);
             pass!(cnd_init, cnd_destroy, cnd_wait, cnd_timedwait, cnd_signal, cnd_broadcast);
         }
     }

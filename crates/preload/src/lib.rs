@@ -5,14 +5,14 @@
 //! ```
 //!
 //! (`latchwork run` does this, after checking the names.) It exports the pthread mutex, rwlock,
-//! spin lock and condition variable functions and their C11 counterparts. No algorithm lives here:
+//! spin lock and condition variable functions, their C11 counterparts, and unnamed semaphores. No algorithm lives here:
 //! this is pthread semantics over the locks of the `latchwork` crate, found through its registry.
 //!
 //! # Environment
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks follow it if it has 4 bytes, else they use `ttas`. Unset, empty or `glibc`: mutexes, spin locks and condition variables stay with glibc |
+//! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks follow it if it has 4 bytes, else they use `ttas`. Unset, empty or `glibc`: mutexes, spin locks, condition variables and semaphores stay with glibc |
 //! | `LATCHWORK_RWLOCK` | the lock behind rwlocks; unset, empty or `glibc`: glibc |
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
 //! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, over whatever lock serves; reports on stderr |
@@ -21,10 +21,11 @@
 //! written to stdout.
 //!
 //! The JSON line: `{"pid":N, FAMILY:{"lock":NAME,"objects":N,"calls":N,"contended":N}, ...,
-//! "to_glibc":{REASON:{"objects":N,"calls":N}, ...}}`. FAMILY is `mutex`, `rwlock`, `condvar` or
-//! `spin`, present if it is served; `calls` are lock calls (for a condition variable, waits and
+//! "to_glibc":{REASON:{"objects":N,"calls":N}, ...}}`. FAMILY is `mutex`, `rwlock`, `condvar`,
+//! `spin` or `semaphore`, present if it is served; `calls` are lock calls (for a condition variable, waits and
 //! notifications), `contended` those that did not get the lock at the first attempt (waits). REASON
-//! is `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared` or `condvar_shared`. A
+//! is `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared` or
+//! `semaphore_shared`. A
 //! process and each child that it forks write a line each; `_exit` writes none.
 //!
 //! # How it is made
@@ -54,6 +55,7 @@ mod hot;
 mod mutex;
 mod place;
 mod rwlock;
+mod sem;
 mod spin;
 mod stats;
 mod table;

@@ -15,7 +15,8 @@ pub(crate) const MUTEX: usize = 0;
 pub(crate) const RWLOCK: usize = 1;
 pub(crate) const COND: usize = 2;
 pub(crate) const SPIN: usize = 3;
-const FAMILIES: [&str; 4] = ["mutex", "rwlock", "condvar", "spin"];
+pub(crate) const SEM: usize = 4;
+const FAMILIES: [&str; 5] = ["mutex", "rwlock", "condvar", "spin", "semaphore"];
 
 /// Why an object went to glibc.
 pub(crate) const ROBUST: usize = 0;
@@ -23,12 +24,14 @@ pub(crate) const PRIORITY: usize = 1;
 pub(crate) const MUTEX_SHARED: usize = 2;
 pub(crate) const RWLOCK_SHARED: usize = 3;
 pub(crate) const COND_SHARED: usize = 4;
-const REASONS: [(&str, &str); 5] = [
+pub(crate) const SEM_SHARED: usize = 5;
+const REASONS: [(&str, &str); 6] = [
     ("mutex_robust", "robust mutexes"),
     ("mutex_priority", "priority-inheriting or -protected mutexes"),
     ("mutex_shared", "process-shared mutexes"),
     ("rwlock_shared", "process-shared rwlocks"),
     ("condvar_shared", "process-shared condition variables"),
+    ("semaphore_shared", "process-shared semaphores"),
 ];
 
 /// Counters of a family: objects, calls, contended calls.
@@ -153,6 +156,7 @@ fn served_by(family: usize) -> Option<&'static str> {
         MUTEX => NAMES[0].get(),
         RWLOCK => NAMES[1].get(),
         SPIN => NAMES[2].get(),
+        SEM => NAMES[0].get().map(|_| "semaphore"),
         _ => NAMES[0].get().map(|_| "futex"),
     }
 }

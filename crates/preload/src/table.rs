@@ -6,6 +6,7 @@
 //! calls may come before our constructor.
 
 use crate::abi::{Cond, Mutex, RwLock};
+use crate::sem::Sem;
 use core::cell::UnsafeCell;
 use libc::{c_int, c_void, timespec};
 
@@ -168,6 +169,9 @@ type Time = *const timespec;
 type ClockId = libc::clockid_t;
 type Handle = *mut c_void;
 type Int = c_int;
+type IntPtr = *mut c_int;
+type SemPtr = *mut Sem;
+type Value = u32;
 
 interface! {
     mutex_init(m: MutexPtr, attr: AttrPtr) -> c_int =
@@ -276,6 +280,23 @@ interface! {
         cnd_signal ["@@GLIBC_2.34", "@GLIBC_2.28"], real "cnd_signal" "GLIBC_2.28";
     cnd_broadcast(c: CondPtr) -> c_int =
         cnd_broadcast ["@@GLIBC_2.34", "@GLIBC_2.28"], real "cnd_broadcast" "GLIBC_2.28";
+
+    sem_init(s: SemPtr, shared: Int, value: Value) -> c_int =
+        sem_init ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_init" "GLIBC_2.2.5";
+    sem_destroy(s: SemPtr) -> c_int =
+        sem_destroy ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_destroy" "GLIBC_2.2.5";
+    sem_post(s: SemPtr) -> c_int =
+        sem_post ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_post" "GLIBC_2.2.5";
+    sem_getvalue(s: SemPtr, value: IntPtr) -> c_int =
+        sem_getvalue ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_getvalue" "GLIBC_2.2.5";
+    sem_wait(s: SemPtr) -> c_int =
+        sem_wait ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_wait" "GLIBC_2.2.5";
+    sem_trywait(s: SemPtr) -> c_int =
+        sem_trywait ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_trywait" "GLIBC_2.2.5";
+    sem_timedwait(s: SemPtr, time: Time) -> c_int =
+        sem_timedwait ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_timedwait" "GLIBC_2.2.5";
+    sem_clockwait(s: SemPtr, clock: ClockId, time: Time) -> c_int =
+        sem_clockwait ["@@GLIBC_2.34", "@GLIBC_2.30"], real "sem_clockwait" "GLIBC_2.30";
 
     // Not ours to serve: whoever registers a fork handler comes after us, see `fork`.
     register_atfork(prepare: AtFork, parent: AtFork, child: AtFork, object: Handle) -> c_int =

@@ -169,6 +169,19 @@ fn under_mutexes(program: &Path) {
     }
 }
 
+/// The same of what does not depend on which mutex it is.
+fn under_one_mutex(program: &Path) {
+    Setting::new("glibc", "glibc").check(program);
+    let mut setting = Setting::new(default_mutex(), "glibc");
+    setting.check(program);
+    setting.stats = Some("1".into());
+    let stats = String::from_utf8(setting.check(program).stderr).unwrap();
+    assert!(
+        stats.contains("semaphore (semaphore):") && stats.contains("process-shared semaphores"),
+        "{stats}"
+    );
+}
+
 /// Under glibc, and under every rwlock with a mutex of ours and with glibc's.
 fn under_rwlocks(program: &Path) {
     Setting::new("glibc", "glibc").check(program);
@@ -198,6 +211,7 @@ programs! {
     rwlocks: "rwlock.c" under_rwlocks;
     spin_locks: "spin.c" under_mutexes;
     c11_threads: "c11.c" under_mutexes;
+    semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
 }
 

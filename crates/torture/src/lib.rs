@@ -38,6 +38,7 @@ pub mod reuse;
 pub mod run;
 mod scenario;
 pub mod twins;
+pub mod unit;
 pub mod worker;
 
 pub use report::{Failed, Progress, Report, Totals};

@@ -63,6 +63,14 @@ fn the_example_of_contributing() {
     must_work(RawFutex::<Native>::INFO.name, &scenarios);
 }
 
+#[test]
+fn the_semaphore() {
+    use latchwork_torture::unit::Unit;
+    let mut scenarios = of_mutex::<Unit<Native>>();
+    scenarios.extend(of_mutex::<Unit<Jitter>>());
+    must_work("semaphore", &scenarios);
+}
+
 /// Policies: one that is moody, and those of the library that decide by what a thread is.
 mod policies {
     use latchwork::machine::Machine;

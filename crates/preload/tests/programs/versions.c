@@ -36,6 +36,8 @@ static const struct {
     { "pthread_cond_wait", "GLIBC_2.3.2" },      { "pthread_cond_wait", "GLIBC_2.2.5" },
     { "pthread_cond_clockwait", "GLIBC_2.34" },  { "pthread_rwlock_wrlock", "GLIBC_2.34" },
     { "pthread_spin_trylock", "GLIBC_2.34" },    { "cnd_wait", "GLIBC_2.28" },
+    { "sem_wait", "GLIBC_2.34" },                { "sem_wait", "GLIBC_2.2.5" },
+    { "sem_post", "GLIBC_2.2.5" },               { "sem_clockwait", "GLIBC_2.30" },
     { "__pthread_mutex_unlock", "GLIBC_2.2.5" }, { "__pthread_rwlock_unlock", "GLIBC_2.2.5" },
 };
 

@@ -12,6 +12,7 @@ use crate::lock::{Exclusive, Shared};
 use crate::reclaim::{pointers, sections};
 use crate::report::{Failed, Report};
 use crate::scenario::{Scenario, Settings, abandonment, condition, exclusion, manners, reuse, torture};
+use crate::unit::Unit;
 use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
 use latchwork::reclaim::{hazard::HazardDomain, rcu::RcuDomain};
 use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
@@ -105,6 +106,18 @@ pub fn all() -> Vec<Twin> {
             "a condition variable on a machine where one wake in four wakes nobody",
             STUCK,
             Scenario::new("condition", "jitter", condition::<Exclusive<RawTtas<Drops>>>),
+        ),
+        twin(
+            "forgotten-unit",
+            "a semaphore on a machine where one wake in four wakes nobody",
+            STUCK,
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<Unit<Drops>>>),
+        ),
+        twin(
+            "spare-unit",
+            "a semaphore whose timed waiters give a unit back that they did not get",
+            NOT_ALONE,
+            Scenario::new("abandonment", "jitter", abandonment::<Exclusive<mutexes::GivesBackTooMuch>>),
         ),
         twin(
             "sleeps-unseen",

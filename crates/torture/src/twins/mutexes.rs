@@ -4,6 +4,7 @@ use super::INFO;
 use crate::jitter::Jitter;
 use latchwork::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use latchwork::mutex::{Info, RawMutex, ticket::RawTicket};
+use latchwork::semaphore::RawSemaphore;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -238,5 +239,38 @@ unsafe impl RawMutex for LeavesItsNode {
     }
     fn is_locked(&self) -> bool {
         !self.tail.load(Relaxed).is_null()
+    }
+}
+
+/// A semaphore with one unit, of which a waiter that gives up makes another.
+pub struct GivesBackTooMuch(RawSemaphore<M>);
+
+// SAFETY: as above.
+unsafe impl RawMutex for GivesBackTooMuch {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        GivesBackTooMuch(RawSemaphore::new_in(1))
+    }
+    fn lock(&self) {
+        self.0.acquire();
+    }
+    fn try_lock(&self) -> Option<()> {
+        self.0.try_acquire().then_some(())
+    }
+    fn lock_until(&self, deadline: Deadline) -> Option<()> {
+        let got = self.0.acquire_until(deadline);
+        if !got {
+            let _ = self.0.release();
+        }
+        got.then_some(())
+    }
+    unsafe fn unlock(&self, (): ()) {
+        let _ = self.0.release();
+    }
+    fn is_locked(&self) -> bool {
+        self.0.value() == 0
     }
 }
