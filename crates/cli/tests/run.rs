@@ -83,6 +83,9 @@ fn signal_dispositions_and_closed_descriptors_are_handed_on() {
             unsafe {
                 command.pre_exec(move || {
                     libc::signal(libc::SIGPIPE, before);
+                    // SIGINT too: `latchwork()` changes it, and a shell may have, for what it runs in the
+                    // background.
+                    libc::signal(libc::SIGINT, libc::SIG_IGN);
                     libc::signal(libc::SIGUSR1, libc::SIG_IGN);
                     libc::close(0);
                     Ok(())
