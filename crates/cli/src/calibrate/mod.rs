@@ -8,6 +8,7 @@ mod kernel;
 pub mod memory;
 pub mod places;
 mod sample;
+pub mod steady;
 pub mod threads;
 
 use crate::bench::progress;
@@ -141,14 +142,24 @@ pub fn calibrate(options: &Options) -> Result<i32> {
     Ok(0)
 }
 
-/// This machine's profile, measured now and not written anywhere. `tick` hears what is being measured.
-pub fn profile(mut tick: impl FnMut(&str)) -> Result<Profile> {
-    let mut calibration = Calibration::new(&Machine::here())?;
-    for (what, step) in STEPS {
-        tick(what);
-        step(&mut calibration);
+/// Calibrations until the machine stays the same during one.
+const ATTEMPTS: usize = 4;
+
+/// This machine's profile, measured now and not written anywhere, and what tells whether it is still the
+/// same. `tick` hears what is being measured.
+pub fn profile(mut tick: impl FnMut(&str)) -> Result<(Profile, steady::Probe)> {
+    for attempt in 1.. {
+        let probe = steady::Probe::new();
+        let mut calibration = Calibration::new(&Machine::here())?;
+        for (what, step) in STEPS {
+            tick(what);
+            step(&mut calibration);
+        }
+        if probe.same() || attempt == ATTEMPTS {
+            return Ok((calibration.profile, probe));
+        }
     }
-    Ok(calibration.profile)
+    unreachable!("there is a last attempt")
 }
 
 fn default_path() -> Result<PathBuf> {

@@ -124,11 +124,13 @@ fn value(check: &Checked) -> String {
 fn comparison(comparison: &Comparison) -> String {
     let mut text = format!(
         "<p>Measured on {} (load average {} before). Of {} pairs that differ by over 20% in measurement, {} are in \
-         the same order in the simulator.</p>\n",
+         the same order in the simulator. In {} rounds of the measurement its cache lines did not take the time that \
+         they took when it was calibrated.</p>\n",
         escape(&comparison.machine),
         comparison.load_average,
         comparison.pairs,
-        comparison.agree
+        comparison.agree,
+        comparison.unsteady
     );
     text += "<details open><summary>The pairs that disagree</summary><table><tr><th>workload<th>threads<th>measured \
              faster<th>measured slower<th>measured<th>simulated<th>\n";

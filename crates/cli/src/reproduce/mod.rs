@@ -31,7 +31,7 @@ locks are this library's own source, the paper's machine is simulated. A claim h
 with every seed, does not hold if it is met with none, and is not shown otherwise. Claims about locks that
 do not exist here are listed as `not yet` and not counted.
 
-The claim `simulator` is different: it measures all locks on this machine for about 20 seconds, and asks
+The claim `simulator` is different: it measures all locks on this machine for a minute or two, and asks
 whether the simulator orders them as they are. Other programs disturb it.
 
 Exit status: 0, whatever the claims do; 1 if a lock failed a workload's check; 2 for wrong arguments; 130
@@ -112,18 +112,15 @@ fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document>
     let mut comparison = None;
     if interrupted.is_none() && claims.iter().any(|claim| claim.id == SIMULATOR) {
         let bar = progress(0);
-        let profile = validate::calibrate(&bar)?;
-        let here = validate::ready(&profile, &Effort { seconds: None, ..*effort })?;
-        bar.set_length((validate::measurements(&here) + runner::measurements(&here)) as u64);
-        let (measured, ended) = validate::measure(&here, &signals, &bar);
-        let (simulated, ended) = match ended {
-            None => runner::run(&here, &signals, &bar),
+        let measured = validate::measure(&Effort { seconds: None, ..*effort }, &signals, &bar)?;
+        let (simulated, ended) = match measured.signal {
+            None => runner::run(&measured.ready, &signals, &bar),
             some => (Vec::new(), some),
         };
         interrupted = ended;
         bar.finish_and_clear();
         if interrupted.is_none() {
-            comparison = Some(validate::Comparison::new(&here, &measured, &simulated, &machine));
+            comparison = Some(validate::Comparison::new(&measured, &simulated, &machine));
         }
     }
     let agreement = comparison.as_ref().and_then(validate::Comparison::share);

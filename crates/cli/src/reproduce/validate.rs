@@ -2,9 +2,11 @@
 //! simulated, and their orders are compared.
 
 use super::experiment::{Effort, Experiment, Ready};
+use super::runner;
 use crate::bench;
-use crate::bench::results::{Point, Results, Run};
-use crate::calibrate;
+use crate::bench::plan::Plan;
+use crate::bench::results::{Place, Point, Results, Run};
+use crate::calibrate::{self, steady::Probe};
 use crate::compare::machine::Machine;
 use crate::compare::order;
 use crate::compare::signals::Signals;
@@ -18,14 +20,22 @@ use std::time::Duration;
 
 /// Measurements that differ by less than this are taken for alike.
 const DIFFER: f64 = 1.2;
-/// Of each native measurement.
+/// Of each native measurement ...
 const MEASURED: Duration = Duration::from_millis(50);
+/// ... with more threads than CPUs: then it is quanta that decide, of milliseconds, and it takes many to
+/// tell a lock from its luck.
+const MEASURED_IN_TURNS: Duration = Duration::from_millis(250);
 /// Before that.
 const WARM_UP: Duration = Duration::from_millis(10);
 /// Rounds of native measurements.
 const ROUNDS: u32 = 3;
-/// Simulated microseconds: several quanta of the scheduler, for there are more threads than CPUs.
-const MICROS: u64 = 30_000;
+/// Measurements of the same locks until the machine stays the same during one.
+const ATTEMPTS: usize = 4;
+/// Calibrations, if it never does.
+const CALIBRATIONS: usize = 4;
+/// Simulated microseconds. There are more threads than CPUs, and one that is preempted in a queue makes the
+/// others fall in behind it: a convoy, which stays for good, but takes some quanta to come about.
+const MICROS: u64 = 100_000;
 
 /// The experiments; their machine is this one.
 pub fn experiments() -> Vec<Experiment> {
@@ -42,58 +52,113 @@ pub fn experiments() -> Vec<Experiment> {
     vec![of("this-counter", "counter"), of("this-hash-table", "hash-table")]
 }
 
-/// Ready to be simulated on a machine with this profile.
-pub fn ready(profile: &Profile, effort: &Effort) -> Result<Vec<Ready>> {
-    experiments().iter().map(|experiment| Ready::new(experiment, profile.clone(), effort)).collect()
-}
-
-/// This machine's profile.
-pub fn calibrate(bar: &ProgressBar) -> Result<Profile> {
-    calibrate::profile(|what| {
-        bar.set_message(format!("measuring {what}"));
-        bar.tick();
-    })
+/// Calibrates this machine and measures all points on it, until it stays the same during both; less if a
+/// signal came.
+pub fn measure(effort: &Effort, signals: &Signals, bar: &ProgressBar) -> Result<Measured> {
+    for calibration in 1.. {
+        let (profile, probe) = calibrate::profile(|what| {
+            bar.set_message(format!("measuring {what}"));
+            bar.tick();
+        })?;
+        let ready: Vec<Ready> = experiments()
+            .iter()
+            .map(|experiment| Ready::new(experiment, profile.clone(), effort))
+            .collect::<Result<_>>()?;
+        bar.set_position(0);
+        bar.set_length((measurements(&ready) + runner::measurements(&ready)) as u64);
+        let results = ready.iter().map(|one| Results::new(&one.plan)).collect();
+        let mut measured = Measured { profile, ready, results, unsteady: 0, signal: None };
+        measured.fill(&probe, calibration == CALIBRATIONS, signals, bar);
+        if measured.signal.is_some() || measured.unsteady == 0 || calibration == CALIBRATIONS {
+            return Ok(measured);
+        }
+    }
+    unreachable!("there is a last calibration")
 }
 
 /// How many native measurements there will be.
-pub fn measurements(ready: &[Ready]) -> usize {
+fn measurements(ready: &[Ready]) -> usize {
     ready.iter().map(|one| Results::new(&one.plan).points.len()).sum::<usize>() * ROUNDS as usize
 }
 
-/// Measures all points on this machine; less if a signal came.
-pub fn measure(ready: &[Ready], signals: &Signals, bar: &ProgressBar) -> (Vec<Results>, Option<i32>) {
-    let mut all: Vec<Results> = ready.iter().map(|one| Results::new(&one.plan)).collect();
-    for round in 0..ROUNDS {
-        for (one, results) in ready.iter().zip(&mut all) {
-            let plan = &one.plan;
-            let locks = plan.locks.len();
-            for first in (0..results.points.len()).step_by(locks.max(1)) {
-                for lock in order(round as usize, locks) {
-                    if let Some(signal) = signals.take() {
-                        return (all, Some(signal));
+/// What was measured on this machine.
+pub struct Measured {
+    /// What it costs.
+    pub profile: Profile,
+    /// The experiments, to be simulated on a machine with that profile.
+    pub ready: Vec<Ready>,
+    /// Of each experiment.
+    pub results: Vec<Results>,
+    /// Rounds of all locks during which the machine did not stay the same.
+    pub unsteady: usize,
+    /// What ended it.
+    pub signal: Option<i32>,
+}
+
+impl Measured {
+    /// Measures all points; if it is not the `last` calibration, until the machine is another.
+    fn fill(&mut self, probe: &Probe, last: bool, signals: &Signals, bar: &ProgressBar) {
+        for round in 0..ROUNDS {
+            for (one, results) in self.ready.iter().zip(&mut self.results) {
+                for first in (0..results.points.len()).step_by(one.plan.locks.len().max(1)) {
+                    let place = results.points[first].place;
+                    for attempt in 1.. {
+                        let runs = match measure_locks(&one.plan, place, round, signals, bar) {
+                            Ok(runs) => runs,
+                            Err(signal) => return self.signal = Some(signal),
+                        };
+                        let steady = probe.same();
+                        if !steady && attempt < ATTEMPTS {
+                            continue;
+                        }
+                        self.unsteady += usize::from(!steady);
+                        if !steady && !last {
+                            return;
+                        }
+                        bar.inc(runs.len() as u64);
+                        runs.into_iter().for_each(|(lock, run)| results.file(first + lock, run));
+                        break;
                     }
-                    let place = results.points[first + lock].place;
-                    let threads = plan.threads[place.threads];
-                    let candidate = plan.locks[lock];
-                    bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
-                    bar.tick();
-                    let options = native::Options {
-                        measured: MEASURED,
-                        warm_up: WARM_UP,
-                        placement: topology::Placement::Free,
-                        seed: plan.seed.wrapping_add(u64::from(round)),
-                    };
-                    let stage = Threads::new(options, bench::stuck);
-                    let settings = &plan.settings[place.settings];
-                    let point = registry::Point { workload: plan.workload.name, settings, threads };
-                    let result = peers::run(&point, &stage, candidate.name, candidate.kind);
-                    results.file(first + lock, result.map(Run::from));
-                    bar.inc(1);
                 }
             }
         }
     }
-    (all, None)
+}
+
+/// A run of a point, or why there is none.
+type Outcome = std::result::Result<Run, String>;
+
+/// Measures each lock once; `Err` if a signal came.
+fn measure_locks(
+    plan: &Plan,
+    place: Place,
+    round: u32,
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> std::result::Result<Vec<(usize, Outcome)>, i32> {
+    let threads = plan.threads[place.threads];
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut runs = Vec::new();
+    for lock in order(round as usize, plan.locks.len()) {
+        if let Some(signal) = signals.take() {
+            return Err(signal);
+        }
+        let candidate = plan.locks[lock];
+        bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
+        bar.tick();
+        let options = native::Options {
+            measured: if threads > cpus { MEASURED_IN_TURNS } else { MEASURED },
+            warm_up: WARM_UP,
+            placement: topology::Placement::Free,
+            seed: plan.seed.wrapping_add(u64::from(round)),
+        };
+        let stage = Threads::new(options, bench::stuck);
+        let settings = &plan.settings[place.settings];
+        let point = registry::Point { workload: plan.workload.name, settings, threads };
+        let result = peers::run(&point, &stage, candidate.name, candidate.kind);
+        runs.push((lock, result.map(Run::from)));
+    }
+    Ok(runs)
 }
 
 /// A pair that measures otherwise than it simulates.
@@ -138,6 +203,10 @@ pub struct Comparison {
     pub machine: String,
     /// CPUs whose cycles others had, when it began.
     pub load_average: f64,
+    /// What its costs were measured to be, as a profile.
+    pub profile: String,
+    /// Rounds of all locks during which those costs did not stay the same.
+    pub unsteady: usize,
     /// Pairs that differ by enough.
     pub pairs: usize,
     /// Those that are in the same order.
@@ -150,16 +219,18 @@ pub struct Comparison {
 
 impl Comparison {
     /// Of the measured with the simulated results of the same plans.
-    pub fn new(ready: &[Ready], measured: &[Results], simulated: &[Results], machine: &Machine) -> Self {
+    pub fn new(measured: &Measured, simulated: &[Results], machine: &Machine) -> Self {
         let mut comparison = Comparison {
             machine: machine.line(),
             load_average: machine.load_average,
+            profile: measured.profile.to_toml(),
+            unsteady: measured.unsteady,
             pairs: 0,
             agree: 0,
             disagree: Vec::new(),
             rows: Vec::new(),
         };
-        for ((one, measured), simulated) in ready.iter().zip(measured).zip(simulated) {
+        for ((one, measured), simulated) in measured.ready.iter().zip(&measured.results).zip(simulated) {
             let plan = &one.plan;
             let locks = plan.locks.len().max(1);
             let groups = measured.points.chunks(locks).zip(simulated.points.chunks(locks));
@@ -257,6 +328,8 @@ mod tests {
         let mut comparison = Comparison {
             machine: String::new(),
             load_average: 0.0,
+            profile: String::new(),
+            unsteady: 0,
             pairs: 0,
             agree: 0,
             disagree: Vec::new(),
