@@ -122,28 +122,18 @@ fn value(check: &Checked) -> String {
 }
 
 fn comparison(comparison: &Comparison) -> String {
-    let mut text = format!(
-        "<p>Measured on {} (load average {} before). Of {} pairs that differ by over 20% in measurement, {} are in \
-         the same order in the simulator. In {} rounds of the measurement its cache lines did not take the time that \
-         they took when it was calibrated.</p>\n",
-        escape(&comparison.machine),
-        comparison.load_average,
-        comparison.pairs,
-        comparison.agree,
-        comparison.unsteady
-    );
+    let mut text = format!("<p>{}</p>\n", escape(&comparison.sentence()));
     text += "<details open><summary>The pairs that disagree</summary><table><tr><th>workload<th>threads<th>measured \
-             faster<th>measured slower<th>measured<th>simulated<th>\n";
+             faster<th>measured slower<th>measured<th>simulated\n";
     for pair in &comparison.disagree {
         text += &format!(
-            "<tr><td>{}<td>{}<td>{}<td>{}<td class=n>{}<td class=n>{}<td>{}\n",
+            "<tr><td>{}<td>{}<td>{}<td>{}<td class=n>{}<td class=n>{}\n",
             pair.workload,
             pair.threads,
             pair.faster,
             pair.slower,
             number(pair.measured),
-            number(pair.simulated),
-            if pair.noisy { "single measurements overlap" } else { "" }
+            number(pair.simulated)
         );
     }
     text += "</table></details>\n<details><summary>All rates</summary><table><tr><th>workload<th>threads<th>lock\

@@ -86,22 +86,17 @@ fn cell(text: &str) -> String {
 
 fn comparison(document: &Document) -> String {
     let Some(comparison) = &document.comparison else { return String::new() };
-    let mut text = format!(
-        "\nMeasured on {} (load average {} before). Of {} pairs that differ by over 20% in measurement, {} are in \
-         the same order in the simulator.\n",
-        comparison.machine, comparison.load_average, comparison.pairs, comparison.agree
-    );
+    let mut text = format!("\n{}\n", comparison.sentence());
     if comparison.disagree.is_empty() {
         return text;
     }
-    text += "\nThe pairs that disagree (ratios of the first to the second; *noise*: single measurements overlap):\n\n\
-             | workload | threads | measured faster | measured slower | measured | simulated | |\n\
-             |---|---|---|---|---|---|---|\n";
+    text += "\nThe pairs that disagree (ratios of the first to the second):\n\n\
+             | workload | threads | measured faster | measured slower | measured | simulated |\n\
+             |---|---|---|---|---|---|\n";
     for pair in &comparison.disagree {
-        let noise = if pair.noisy { "noise" } else { "" };
         writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {noise} |",
+            "| {} | {} | {} | {} | {} | {} |",
             pair.workload,
             pair.threads,
             pair.faster,
