@@ -308,10 +308,12 @@ pub fn colour(name: &str) -> RGBColor {
     if let Some((_, (red, green, blue))) = COLOURS.iter().find(|(known, _)| *known == name) {
         return RGBColor(*red, *green, *blue);
     }
-    // Any other: a hue of its own, by its name alone.
+    // Any other: by its name alone.
     let hash =
         name.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    let (red, green, blue) = HSLColor(f64::from(hash % 360) / 360.0, 0.65, 0.42).to_backend_color().rgb;
+    let [hue, saturation, lightness] = [hash % 360, hash / 360 % 5, hash / 1800 % 5].map(f64::from);
+    let colour = HSLColor(hue / 360.0, 0.45 + 0.1 * saturation, 0.3 + 0.05 * lightness);
+    let (red, green, blue) = colour.to_backend_color().rgb;
     RGBColor(red, green, blue)
 }
 
