@@ -20,7 +20,10 @@
 //! Where it differs from the paper:
 //! - Sleepers stay in the queue; the paper moves them to a list of their own, from which they return.
 //! - In the kernel a waiter sees whether its processor has other work, and sleeps only then. Here it offers
-//!   its processor to others now and then, and sleeps after so many times.
+//!   its processor to others, and sees by the clock whether one took it; it sleeps after 16 times, or after
+//!   some 20 milliseconds. (By a fixed number of rounds, all waiters of 8 sockets of 24 fell asleep and every
+//!   handover became a wakeup: in the simulator 600 acquisitions a millisecond with 192 threads instead of
+//!   2998, where MCS has 1476; with 384 threads 215 instead of 362.)
 //! - The local lock is released before the global one, as in [`stacked`](super::stacked).
 //! - Sockets are never freed before the lock, and those beyond the eighth share.
 
@@ -33,7 +36,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 const SOCKETS: usize = 8;
 /// How often the global lock is passed on within a socket.
 const PASSES: u32 = 64;
-/// Rounds of spinning, each of some 20 microseconds, before a waiter sleeps.
+/// How often a waiter's processor was wanted by another thread before it sleeps.
 const ROUNDS: u32 = 16;
 /// Sleepers that a search for somebody awake goes past.
 const SEARCH: u32 = 16;

@@ -13,7 +13,7 @@
 
 use super::stacked::Local;
 use super::{ConstNew, Info, RawMutex, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Clock, Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -23,6 +23,12 @@ const GRANTED: u32 = 2;
 
 /// Looks at its node before a waiter sleeps: some 20 microseconds, twice what a wakeup takes.
 const LOOKS: u32 = 1024;
+
+/// Rounds of spinning, some 20 milliseconds, after which a waiter sleeps though its processor is idle.
+const IDLE_ROUNDS: u32 = 1024;
+/// Nanoseconds after which an offer of the processor has come back from another thread: more than the
+/// system call takes.
+const TAKEN: u64 = 5_000;
 
 /// Parking MCS lock, whose waiters spin for so many rounds. See the [module documentation](self).
 pub struct RawMcsPark<M: Machine, const ROUNDS: u32 = 1> {
@@ -56,15 +62,23 @@ pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
     node
 }
 
-/// Waits for [`grant`]: spins, `rounds` times with the processor offered to others in between, then sleeps.
+/// Waits for [`grant`]: spins, and then sleeps; with several `rounds`, not before it has offered its
+/// processor so many times to another thread that took it, or [`IDLE_ROUNDS`] times in all.
 pub(super) fn await_grant<M: Machine>(node: &QNode<M>, rounds: u32) {
-    for round in 0..M::patience(rounds) {
-        if round != 0 {
-            M::yield_now();
-        }
+    let mut taken = 0;
+    for round in 1.. {
         // (B) pairs with the swap in `grant`.
         if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_some() {
             return;
+        }
+        if round >= M::patience(if rounds > 1 { IDLE_ROUNDS } else { 1 }) {
+            break;
+        }
+        let start = M::now(Clock::Monotonic);
+        M::yield_now();
+        taken += u32::from(M::now(Clock::Monotonic).saturating_sub(start) > TAKEN);
+        if taken >= rounds {
+            break;
         }
     }
     if node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_ok() {
