@@ -34,6 +34,7 @@ pub(crate) mod backoff;
 mod osq;
 mod queue;
 pub mod shuffle;
+pub(crate) mod sleepers;
 
 pub use api::{Api, Held, deadline};
 

@@ -20,8 +20,7 @@
 //! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
 //!   free several times in a row: every look, and every change of hands, takes the cache line away from the
 //!   thread that is using it.
-//! - *Timed waiters* queue with nodes from the machine's type-stable pool. One that gives up marks
-//!   its node ABANDONED; whoever makes it the head passes on to the next and releases the node.
+//! - *Timed waiters* queue too, and may give up in the queue.
 //!
 //! | word | meaning | set by | cleared by |
 //! |---|---|---|---|
@@ -31,22 +30,16 @@
 //!
 //! The two hints may be lost to the unlocker's non-atomic decrement; the head looks again.
 //!
-//! | node | meaning | next |
-//! |---|---|---|
-//! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
-//! | SPINNING | spins; will be head soon | as WAITING |
-//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock |
-//! | PARKED_TIMED | sleeps until a deadline | SPINNING, READY, with a wake; ABANDONED (itself) |
-//! | READY | is the head | |
-//! | ABANDONED | gave up; its owner has left | READY, and released |
+//! The states of a node are in `sleepers`.
 //!
 //! Size: 16 bytes; 64 per waiter, on its stack (timed: from the pool); none per holder. Atomics per
 //! uncontended pair: 1. In a process without a second thread: 0.
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
-use super::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, Stealing, is_shuffler, may_start, shuffle};
+use super::shuffle::{NumaPolicy, Policy, Stealing, may_start};
+use super::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY};
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
+use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -55,13 +48,6 @@ const FREE: u32 = 0;
 const LOCKED: u32 = 1;
 const NO_STEALING: u32 = 1 << 1;
 const PARKED_HEAD: u32 = 1 << 31;
-
-const WAITING: u32 = 0;
-const READY: u32 = 1;
-const PARKED: u32 = 2;
-const SPINNING: u32 = 3;
-const ABANDONED: u32 = 4;
-const PARKED_TIMED: u32 = 5;
 
 /// Binary logarithm of nanoseconds in a microsecond, nearly.
 const MICRO: u32 = 10;
@@ -73,8 +59,6 @@ const ARRIVAL: (u32, u32) = (24, 8);
 const HEAD_PAUSE: (u32, u32) = (1, 128);
 /// Looks of the head, at the longest pause, before it sleeps.
 const HEAD_LOOKS: u32 = 32;
-/// Looks of a waiter at its node before it sleeps.
-const NODE_LOOKS: u32 = 256;
 /// Second looks at a free word, and spin hints before each, until a newcomer and a head believe
 /// that it is idle; see [`RawShfl::is_idle`]. Tuned on a two-processor Zen 4 against two extremes:
 /// threads that do nothing but lock (more is better) and threads that think (less is better).
@@ -86,8 +70,6 @@ const CLAIMS: u32 = 8;
 const CLAIM_PAUSE: u32 = 16;
 /// Sleeps of a waiter in the queue that end by themselves, after [`STEAL_BOUND`].
 const ALARMS: u32 = 3;
-/// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
-const WALKS: u32 = 8;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -247,36 +229,25 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if self.arrive() {
             return true;
         }
-        let node = M::acquire_node();
-        node.next.store(null_mut(), Relaxed);
-        node.status.store(WAITING, Relaxed);
-        node.batch.store(0, Relaxed);
-        node.shuffler.store(0, Relaxed);
-        node.resume.store(null_mut(), Relaxed);
-        match self.lock_queued(node, Some(deadline)) {
-            Outcome::Abandoned => false, // the node is the queue's now
-            outcome => {
-                // SAFETY: ours, and no longer in the queue.
-                unsafe { M::release_node(node) };
-                matches!(outcome, Outcome::Locked)
-            }
-        }
+        sleepers::timed::<M>(|node| self.lock_queued(node, Some(deadline)))
     }
 
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, node: &QNode<M>, deadline: Option<Deadline>) -> Outcome {
         node.group.store(P::key::<M>(), Relaxed);
-        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
-        let before = self.tail.swap(node.as_ptr(), AcqRel);
-        if before.is_null() {
+        if sleepers::enqueue::<M>(&self.tail, node) {
             self.begin(node.group.load(Relaxed));
         } else {
-            // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the
-            // node of one that gave up stays likewise.
-            // (Q) pairs with the walks' and the head's loads of `next`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
             self.support_head();
-            if !self.wait_for_head(node, deadline) {
+            // The first sleeps are short, in case the head waits for a processor that a thief has and
+            // there is nobody else to notice. (On a machine that explores every interleaving they would
+            // only hide lost wakeups.)
+            let alarms = Alarms {
+                count: if deadline.is_none() && M::patience(2) == 2 { ALARMS } else { 0 },
+                after: u64::from(STEAL_BOUND) << MICRO,
+                wakes: || self.support_head(),
+            };
+            if !sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, alarms) {
                 return Outcome::Abandoned;
             }
         }
@@ -285,61 +256,13 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if locked { Outcome::Locked } else { Outcome::TimedOut }
     }
 
-    /// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
-    fn wait_for_head(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
-        let mut walks = 0;
-        // The first sleeps are short, in case the head waits for a processor that a thief has and
-        // there is nobody else to notice. (On a machine that explores every interleaving they would
-        // only hide lost wakeups.)
-        let mut alarms = if deadline.is_none() && M::patience(2) == 2 { ALARMS } else { 0 };
-        loop {
-            // (R) pairs with the hand-over in `leave`.
-            if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
-                return true;
-            }
-            if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
-                walks += 1;
-                self.shuffle(node, || node.status.load(Relaxed) == READY);
-                continue;
-            }
-            walks = 0;
-            let status = node.status.load(Relaxed);
-            let late = deadline.is_some_and(|d| d.passed::<M>());
-            let next = match deadline {
-                None => PARKED,
-                Some(_) if late => ABANDONED,
-                Some(_) => PARKED_TIMED,
-            };
-            // (R) as above, if it fails because we have become the head. Release: (D) pairs with
-            // the swap in `leave` that finds ABANDONED and takes the node over.
-            if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
-                continue;
-            }
-            if late {
-                return false;
-            }
-            let until = match alarms {
-                0 => deadline,
-                _ => Some(Deadline::after::<M>(u64::from(STEAL_BOUND) << MICRO)),
-            };
-            while node.status.load(Relaxed) == next {
-                if M::wait(&node.status, next, until) == Wait::TimedOut {
-                    break;
-                }
-            }
-            if alarms > 0 {
-                alarms = if self.support_head() { 0 } else { alarms - 1 };
-            }
-        }
-    }
-
     /// The head's part: `true` with the lock, `false` after the deadline.
     fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
         loop {
             if may_start::<M, P>(node) {
-                self.shuffle(node, || self.word.load(Relaxed) & LOCKED == 0);
+                sleepers::walk::<M, P>(&self.tail, node, || self.word.load(Relaxed) & LOCKED == 0);
             }
             let word = self.word.load(Relaxed);
             let ours = word & NO_STEALING != 0;
@@ -401,72 +324,27 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
     fn leave(&self, node: &QNode<M>, locked: bool) {
-        let mut current = node;
         // For the next head, if there is one; (R) makes it visible to it.
         self.begin(node.group.load(Relaxed));
-        loop {
-            let mut next = current.next.load(Acquire); // (Q)
-            let mut last = false;
-            if next.is_null() {
-                last = self.tail.compare_exchange(current.as_ptr(), null_mut(), Release, Relaxed).is_ok();
-                if !last {
-                    next = M::spin_until(&current.next, Acquire, |next: *mut QNode<M>| !next.is_null());
-                }
-            }
-            if !core::ptr::eq(current, node) {
-                // SAFETY: its owner gave up (D), and it is no longer in the queue.
-                unsafe { M::release_node(&*current.as_ptr()) };
-            }
-            if last {
-                return;
-            }
-            // SAFETY: a waiter's node stays at least until it is READY.
-            let status = unsafe { &(*next).status };
+        let claim = || {
             if P::STEALING == Stealing::Nobody && locked {
                 // Ours to set, as it is us who will decrement: it is not lost.
                 self.word.fetch_or(NO_STEALING, Relaxed);
             }
-            // (R) the queue as our walks left it. (D) pairs with giving up.
-            match status.swap(READY, AcqRel) {
-                // SAFETY: an abandoned node is ours to release.
-                ABANDONED => current = unsafe { &*next },
-                // (Without thieves to bridge it, a wakeup is too long for the unlock to begin it.)
-                PARKED if locked && P::STEALING != Stealing::Nobody => {
-                    // It sleeps on, as a parked head, until our own unlock wakes it. In this order:
-                    // who drops the bit from the held word wakes, and must find the sleeper.
-                    M::requeue(status, READY, &self.word);
-                    self.word.fetch_or(PARKED_HEAD, Relaxed);
-                    return;
-                }
-                // Not moved: it may give up as the head too, and its node be another lock's by then.
-                PARKED | PARKED_TIMED => {
-                    M::wake(status, 1);
-                    return;
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// One walk; wakes the waiter next in line, so that it is running when its turn comes.
-    fn shuffle(&self, node: &QNode<M>, stop: impl FnMut() -> bool) {
-        let mut wakes = 1;
-        let grouped = |waiter: &QNode<M>| {
-            if wakes == 0 {
-                return;
-            }
-            let from = waiter.status.load(Relaxed);
-            if matches!(from, WAITING | PARKED | PARKED_TIMED)
-                && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
-            {
-                if from != WAITING {
-                    M::wake(&raw const waiter.status, 1);
-                }
-                wakes -= 1;
-            }
         };
-        let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, P>(node, &self.tail, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
+        let Some(Next { status, before, .. }) = sleepers::next_head(&self.tail, node, claim) else { return };
+        match before {
+            // (Without thieves to bridge it, a wakeup is too long for the unlock to begin it.)
+            PARKED if locked && P::STEALING != Stealing::Nobody => {
+                // It sleeps on, as a parked head, until our own unlock wakes it. In this order:
+                // who drops the bit from the held word wakes, and must find the sleeper.
+                M::requeue(status, READY, &self.word);
+                self.word.fetch_or(PARKED_HEAD, Relaxed);
+            }
+            // Not moved: it may give up as the head too, and its node be another lock's by then.
+            PARKED | PARKED_TIMED => _ = M::wake(status, 1),
+            _ => (),
+        }
     }
 }
 
@@ -480,16 +358,6 @@ fn place(key: u32) -> u32 {
 /// Now, as `since` keeps it: it wraps after 73 minutes (68 seconds), and is compared by difference.
 fn micros<M: Machine>() -> u32 {
     (M::now(Clock::Monotonic) >> MICRO) as u32
-}
-
-/// How a queued acquisition ended, and whose the node is.
-enum Outcome {
-    /// Has the lock; has left the queue.
-    Locked,
-    /// The deadline passed at the head; has left the queue.
-    TimedOut,
-    /// The deadline passed in the queue; the node stays there.
-    Abandoned,
 }
 
 // SAFETY: only one swap can take the word from not LOCKED to LOCKED; (A) orders the sections.

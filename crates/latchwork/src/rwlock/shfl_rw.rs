@@ -51,7 +51,7 @@
 //! Who releases does not touch the lock afterwards (a wakeup needs only the address), so whoever
 //! enters next may destroy it.
 //!
-//! Nodes are as in the mutex; `group` also tells readers from writers.
+//! Nodes are as in the mutex (`sleepers`); `group` also tells readers from writers.
 //!
 //! Size: 24 bytes, of which 20 are used; 64 per waiter, on its stack (timed: from the pool); none per
 //! holder. Atomics per uncontended pair: read 2, write 1.
@@ -62,8 +62,9 @@
 //! More than 2^30 - 1 simultaneous readers would break it.
 
 use super::{ConstNew, Info, RawRwLock};
-use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
-use crate::mutex::shuffle::{NumaPolicy, Policy, SLEEPERS_IN_A_ROW, is_shuffler, may_start, shuffle};
+use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Word};
+use crate::mutex::shuffle::{NumaPolicy, Policy, may_start};
+use crate::mutex::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 
@@ -77,13 +78,6 @@ const READER: u32 = 1;
 const MIND: u32 = 1 << 30;
 const COUNT: u32 = MIND - 1;
 
-const WAITING: u32 = 0;
-const READY: u32 = 1;
-const PARKED: u32 = 2;
-const SPINNING: u32 = 3;
-const ABANDONED: u32 = 4;
-const PARKED_TIMED: u32 = 5;
-
 /// Microseconds (of 1024 ns) for which newcomers may pass a head.
 pub const STEAL_BOUND: u32 = 200;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
@@ -94,8 +88,6 @@ const ARRIVAL: (u32, u32) = (24, 8);
 const HEAD_PAUSE: (u32, u32) = (1, 128);
 /// Looks of the head, at the longest pause, before it sleeps.
 const HEAD_LOOKS: u32 = 32;
-/// Looks of a waiter at its node before it sleeps.
-const NODE_LOOKS: u32 = 256;
 /// Second looks at a free word, and spin hints before each, until a newcomer and a head that want to
 /// write believe that it is idle.
 const ARRIVAL_IDLE: (u32, u32) = (1, 5);
@@ -104,8 +96,6 @@ const HEAD_IDLE: (u32, u32) = (4, 8);
 const DRAIN: u32 = 512;
 /// Attempts to fall asleep while readers come and go, and spin hints between them.
 const SLEEPS: (u32, u32) = (16, 64);
-/// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
-const WALKS: u32 = 8;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -324,78 +314,24 @@ impl<M: Machine> RawShflRw<M> {
         if self.arrive(side) {
             return true;
         }
-        let node = M::acquire_node();
-        node.next.store(null_mut(), Relaxed);
-        node.status.store(WAITING, Relaxed);
-        node.batch.store(0, Relaxed);
-        node.shuffler.store(0, Relaxed);
-        node.resume.store(null_mut(), Relaxed);
-        match self.lock_queued(node, side, Some(deadline)) {
-            Outcome::Abandoned => false, // the node is the queue's now
-            outcome => {
-                // SAFETY: ours, and no longer in the queue.
-                unsafe { M::release_node(node) };
-                matches!(outcome, Outcome::Locked)
-            }
-        }
+        sleepers::timed::<M>(|node| self.lock_queued(node, side, Some(deadline)))
     }
 
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>) -> Outcome {
         node.group.store(side.group::<M>(), Relaxed);
-        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
-        let before = self.tail.swap(node.as_ptr(), AcqRel);
-        if before.is_null() {
+        if sleepers::enqueue::<M>(&self.tail, node) {
             self.since.store(micros::<M>(), Relaxed);
         } else {
-            // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the
-            // node of one that gave up stays likewise.
-            // (Q) pairs with the walks' and the head's loads of `next`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
-            if !self.wait_for_head(node, deadline) {
+            // Thieves look at the clock themselves.
+            let alarms = Alarms { count: 0, after: 0, wakes: || true };
+            if !sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, alarms) {
                 return Outcome::Abandoned;
             }
         }
         let locked = self.compete(node, side, deadline);
         self.leave(node, side, locked);
         if locked { Outcome::Locked } else { Outcome::TimedOut }
-    }
-
-    /// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
-    fn wait_for_head(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
-        let mut walks = 0;
-        loop {
-            // (R) pairs with the hand-over in `leave`.
-            if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
-                return true;
-            }
-            if walks < M::patience(WALKS) && is_shuffler::<M, NumaPolicy>(node) {
-                walks += 1;
-                self.shuffle(node, || node.status.load(Relaxed) == READY);
-                continue;
-            }
-            walks = 0;
-            let status = node.status.load(Relaxed);
-            let late = deadline.is_some_and(|d| d.passed::<M>());
-            let next = match deadline {
-                None => PARKED,
-                Some(_) if late => ABANDONED,
-                Some(_) => PARKED_TIMED,
-            };
-            // (R) as above, if it fails because we have become the head. Release: (D) pairs with
-            // the swap in `leave` that finds ABANDONED and takes the node over.
-            if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
-                continue;
-            }
-            if late {
-                return false;
-            }
-            while node.status.load(Relaxed) == next {
-                if M::wait(&node.status, next, deadline) == Wait::TimedOut {
-                    break;
-                }
-            }
-        }
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
@@ -408,7 +344,7 @@ impl<M: Machine> RawShflRw<M> {
         }
         loop {
             if may_start::<M, NumaPolicy>(node) {
-                self.shuffle(node, || self.is_open(side));
+                sleepers::walk::<M, NumaPolicy>(&self.tail, node, || self.is_open(side));
             }
             if self.try_head(side, claimed, M::patience(DRAIN)) {
                 return true;
@@ -540,74 +476,30 @@ impl<M: Machine> RawShflRw<M> {
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
     fn leave(&self, node: &QNode<M>, side: Side, locked: bool) {
-        let mut current = node;
         // For the next head, if there is one; (R) makes it visible to it.
         self.since.store(micros::<M>(), Relaxed);
-        loop {
-            let mut next = current.next.load(Acquire); // (Q)
-            let mut last = false;
-            if next.is_null() {
-                last = self.tail.compare_exchange(current.as_ptr(), null_mut(), Release, Relaxed).is_ok();
-                if !last {
-                    next = M::spin_until(&current.next, Acquire, |next: *mut QNode<M>| !next.is_null());
-                }
-            }
-            if !core::ptr::eq(current, node) {
-                // SAFETY: its owner gave up (D), and it is no longer in the queue.
-                unsafe { M::release_node(&*current.as_ptr()) };
-            }
-            if last {
-                return;
-            }
-            // SAFETY: a waiter's node stays at least until it is READY.
-            let (status, group) = unsafe { (&(*next).status, (*next).group.load(Relaxed)) };
-            // (R) the queue as our walks left it. (D) pairs with giving up.
-            match status.swap(READY, AcqRel) {
-                // SAFETY: an abandoned node is ours to release.
-                ABANDONED => current = unsafe { &*next },
-                // It cannot enter beside us, so it sleeps on, as a parked head, until we leave.
-                // In this order: who is to wake it must find the sleeper.
-                PARKED if locked && side == Side::Write => {
-                    M::requeue(status, READY, &self.word);
-                    self.word.fetch_or(PARKED_HEAD, Relaxed);
-                    return;
-                }
-                PARKED if locked && group != READING => {
-                    M::requeue(status, READY, &self.readers);
-                    self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed);
-                    return;
-                }
-                // The second is not moved: it may give up as the head too, and its node be another
-                // lock's by then.
-                PARKED | PARKED_TIMED => {
-                    self.word.fetch_or(WAKING, Relaxed);
-                    M::wake(status, 1);
-                    return;
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// One walk; wakes the waiter next in line, so that it is running when its turn comes.
-    fn shuffle(&self, node: &QNode<M>, stop: impl FnMut() -> bool) {
-        let mut wakes = 1;
-        let grouped = |waiter: &QNode<M>| {
-            if wakes == 0 {
-                return;
-            }
-            let from = waiter.status.load(Relaxed);
-            if matches!(from, WAITING | PARKED | PARKED_TIMED)
-                && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
-            {
-                if from != WAITING {
-                    M::wake(&raw const waiter.status, 1);
-                }
-                wakes -= 1;
-            }
+        let Some(Next { status, before, group }) = sleepers::next_head(&self.tail, node, || ()) else {
+            return;
         };
-        let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
-        shuffle::<M, NumaPolicy>(node, &self.tail, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
+        match before {
+            // It cannot enter beside us, so it sleeps on, as a parked head, until we leave.
+            // In this order: who is to wake it must find the sleeper.
+            PARKED if locked && side == Side::Write => {
+                M::requeue(status, READY, &self.word);
+                self.word.fetch_or(PARKED_HEAD, Relaxed);
+            }
+            PARKED if locked && group != READING => {
+                M::requeue(status, READY, &self.readers);
+                self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed);
+            }
+            // The second is not moved: it may give up as the head too, and its node be another
+            // lock's by then.
+            PARKED | PARKED_TIMED => {
+                self.word.fetch_or(WAKING, Relaxed);
+                M::wake(status, 1);
+            }
+            _ => (),
+        }
     }
 }
 
@@ -619,16 +511,6 @@ enum Steal {
     Held,
     /// It is the head's turn.
     Refused,
-}
-
-/// How a queued acquisition ended, and whose the node is.
-enum Outcome {
-    /// Has the lock; has left the queue.
-    Locked,
-    /// The deadline passed at the head; has left the queue.
-    TimedOut,
-    /// The deadline passed in the queue; the node stays there.
-    Abandoned,
 }
 
 /// Now, as `since` keeps it: microseconds of 1024 ns in the upper bits (they wrap after 4.6 minutes

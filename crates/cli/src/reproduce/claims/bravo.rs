@@ -1,5 +1,5 @@
-//! Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: sections 3, 5
-//! and 6.
+//! Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: sections 3, 5,
+//! 6 and 7.
 
 use super::{Claim, Experiment, Paper, at, check, experiment, of, ratio, with};
 use crate::reproduce::rule::{
@@ -10,6 +10,12 @@ use latchwork_sim::Placement;
 const BA: &str = "pf-q";
 const BRAVO: &str = "bravo-pf-q";
 const PAIR: &[&str] = &[BA, BRAVO];
+/// With a table for each lock.
+const PRIVATE: &str = "bravo-pf-q-private";
+/// BRAVO-2D: with a row of the table for each processor.
+const BY_CPU: &str = "bravo-cpu-pf-q";
+/// What the crate calls `RwLock`: with a row for each thread.
+const DEFAULT: &str = "bravo-2d-shfl-rw";
 /// Thread counts of RWBench.
 const COUNTS: [usize; 6] = [1, 2, 8, 18, 36, 72];
 
@@ -38,7 +44,7 @@ pub fn experiments() -> Vec<Experiment> {
     let mut all = vec![
         Experiment {
             set: &["locks=1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192"],
-            ..experiment("interference", "x5-2", "interference", &[BRAVO, "bravo-pf-q-private"], "64")
+            ..experiment("interference", "x5-2", "interference", &[BRAVO, PRIVATE, BY_CPU, DEFAULT], "64")
         },
         experiment("alternator", "x5-2", "alternator", PAIR, "1,2,8,36,72"),
         Experiment {
@@ -188,7 +194,7 @@ fn section_5() -> Vec<Claim> {
                 .map(|set| {
                     ratio(
                         with("interference", BRAVO, 64, set),
-                        with("interference", "bravo-pf-q-private", 64, set),
+                        with("interference", PRIVATE, 64, set),
                         Bound::AtLeast(0.94),
                     )
                 })
@@ -200,6 +206,23 @@ fn section_5() -> Vec<Claim> {
              where a real cache and its TLB miss; in the shared table, with 8 slots to a line, \
              1.2 do, and cost a tenth of a loop.",
         ),
+        claim(
+            "bravo-2d-interference",
+            "section 7",
+            "BRAVO-2D virtually eliminates inter-thread interference and false sharing (near collisions) (here: with \
+             a row for each processor, and as in this crate's default lock one for each thread).",
+            [BY_CPU, DEFAULT]
+                .iter()
+                .flat_map(|lock| POOLS.iter().map(move |set| (lock, set)))
+                .map(|(lock, set)| {
+                    ratio(
+                        with("interference", lock, 64, set),
+                        with("interference", PRIVATE, 64, set),
+                        Bound::AtLeast(0.94),
+                    )
+                })
+                .collect(),
+        ).number("virtually none"),
         claim(
             "bravo-alternator-drop",
             "section 5.2, figure 2",

@@ -1,0 +1,204 @@
+//! The queue of the blocking ShflLocks, [`shfl`](super::shfl) and
+//! [`shfl_rw`](crate::rwlock::shfl_rw): waiters spin briefly and then sleep, one of them shuffles, and timed ones
+//! may give up. Who is the head of the queue competes for the lock, each lock in its own way.
+//!
+//! | node | meaning | next |
+//! |---|---|---|
+//! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
+//! | SPINNING | spins; will be head soon | as WAITING |
+//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock |
+//! | PARKED_TIMED | sleeps until a deadline | SPINNING, READY, with a wake; ABANDONED (itself) |
+//! | READY | is the head | |
+//! | ABANDONED | gave up; its owner has left | READY, and released |
+//!
+//! Waiters without a deadline have their node on the stack, timed ones from the machine's type-stable pool:
+//! one that gives up leaves it behind, and whoever would make it the head passes on to the next and
+//! releases it.
+
+use super::shuffle::{Policy, SLEEPERS_IN_A_ROW, is_shuffler, shuffle};
+use crate::machine::{Deadline, Machine, QNode, Wait, Word};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::*;
+
+pub(crate) const WAITING: u32 = 0;
+pub(crate) const READY: u32 = 1;
+pub(crate) const PARKED: u32 = 2;
+pub(crate) const SPINNING: u32 = 3;
+pub(crate) const ABANDONED: u32 = 4;
+pub(crate) const PARKED_TIMED: u32 = 5;
+
+/// Looks of a waiter at its node before it sleeps.
+const NODE_LOOKS: u32 = 256;
+/// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
+const WALKS: u32 = 8;
+
+/// How a queued acquisition ended, and whose the node is.
+pub(crate) enum Outcome {
+    /// Has the lock; has left the queue.
+    Locked,
+    /// The deadline passed at the head; has left the queue.
+    TimedOut,
+    /// The deadline passed in the queue; the node stays there.
+    Abandoned,
+}
+
+/// A timed acquisition, with a node from the pool. Whether it got the lock.
+pub(crate) fn timed<M: Machine>(acquire: impl FnOnce(&'static QNode<M>) -> Outcome) -> bool {
+    let node = M::acquire_node();
+    node.next.store(null_mut(), Relaxed);
+    node.status.store(WAITING, Relaxed);
+    node.batch.store(0, Relaxed);
+    node.shuffler.store(0, Relaxed);
+    node.resume.store(null_mut(), Relaxed);
+    match acquire(node) {
+        Outcome::Abandoned => false, // the node is the queue's now
+        outcome => {
+            // SAFETY: ours, and no longer in the queue.
+            unsafe { M::release_node(node) };
+            matches!(outcome, Outcome::Locked)
+        }
+    }
+}
+
+/// Queues up. Whether the caller is the head.
+pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>) -> bool {
+    // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+    let before = tail.swap(node.as_ptr(), AcqRel);
+    if before.is_null() {
+        return true;
+    }
+    // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the node of
+    // one that gave up stays likewise.
+    // (Q) pairs with the walks' and the head's loads of `next`.
+    unsafe { (*before).next.store(node.as_ptr(), Release) };
+    false
+}
+
+/// Short sleeps of a waiter in the queue, which end by themselves.
+pub(crate) struct Alarms<F> {
+    /// How many.
+    pub count: u32,
+    /// Nanoseconds of each.
+    pub after: u64,
+    /// What it does then. If it says `true`, that was the last one.
+    pub wakes: F,
+}
+
+/// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
+pub(crate) fn wait_for_head<M: Machine, P: Policy>(
+    tail: &M::Ptr<QNode<M>>,
+    node: &QNode<M>,
+    deadline: Option<Deadline>,
+    mut alarms: Alarms<impl FnMut() -> bool>,
+) -> bool {
+    let mut walks = 0;
+    loop {
+        // (R) pairs with the hand-over in `next_head`.
+        if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
+            return true;
+        }
+        if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
+            walks += 1;
+            walk::<M, P>(tail, node, || node.status.load(Relaxed) == READY);
+            continue;
+        }
+        walks = 0;
+        let status = node.status.load(Relaxed);
+        let late = deadline.is_some_and(|d| d.passed::<M>());
+        let next = match deadline {
+            None => PARKED,
+            Some(_) if late => ABANDONED,
+            Some(_) => PARKED_TIMED,
+        };
+        // (R) as above, if it fails because we have become the head. Release: (D) pairs with
+        // the swap in `next_head` that finds ABANDONED and takes the node over.
+        if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
+            continue;
+        }
+        if late {
+            return false;
+        }
+        let until = match alarms.count {
+            0 => deadline,
+            _ => Some(Deadline::after::<M>(alarms.after)),
+        };
+        while node.status.load(Relaxed) == next {
+            if M::wait(&node.status, next, until) == Wait::TimedOut {
+                break;
+            }
+        }
+        if alarms.count > 0 {
+            alarms.count = if (alarms.wakes)() { 0 } else { alarms.count - 1 };
+        }
+    }
+}
+
+/// The waiter that has just become the head.
+pub(crate) struct Next<M: Machine> {
+    /// Its node's status, which is READY now. To be used as an address only: the node may be gone.
+    pub status: *const M::U32,
+    /// What it was.
+    pub before: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+/// Leaves the queue from its head, `node`: the next waiter that is still there becomes it, after `claim`.
+pub(crate) fn next_head<M: Machine>(
+    tail: &M::Ptr<QNode<M>>,
+    node: &QNode<M>,
+    mut claim: impl FnMut(),
+) -> Option<Next<M>> {
+    let mut current = node;
+    loop {
+        let mut next = current.next.load(Acquire); // (Q)
+        let mut last = false;
+        if next.is_null() {
+            last = tail.compare_exchange(current.as_ptr(), null_mut(), Release, Relaxed).is_ok();
+            if !last {
+                next = M::spin_until(&current.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            }
+        }
+        if !core::ptr::eq(current, node) {
+            // SAFETY: its owner gave up (D), and it is no longer in the queue.
+            unsafe { M::release_node(&*current.as_ptr()) };
+        }
+        if last {
+            return None;
+        }
+        // SAFETY: a waiter's node stays at least until it is READY.
+        let (status, group) = unsafe { (&(*next).status, (*next).group.load(Relaxed)) };
+        claim();
+        // (R) the queue as our walks left it. (D) pairs with giving up.
+        match status.swap(READY, AcqRel) {
+            // SAFETY: an abandoned node is ours to release.
+            ABANDONED => current = unsafe { &*next },
+            before => return Some(Next { status: &raw const *status, before, group }),
+        }
+    }
+}
+
+/// One walk; wakes the waiter next in line, so that it is running when its turn comes.
+pub(crate) fn walk<M: Machine, P: Policy>(
+    tail: &M::Ptr<QNode<M>>,
+    node: &QNode<M>,
+    stop: impl FnMut() -> bool,
+) {
+    let mut wakes = 1;
+    let grouped = |waiter: &QNode<M>| {
+        if wakes == 0 {
+            return;
+        }
+        let from = waiter.status.load(Relaxed);
+        if matches!(from, WAITING | PARKED | PARKED_TIMED)
+            && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
+        {
+            if from != WAITING {
+                M::wake(&raw const waiter.status, 1);
+            }
+            wakes -= 1;
+        }
+    };
+    let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
+    shuffle::<M, P>(node, tail, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
+}
