@@ -21,10 +21,11 @@
 //!   newcomers is up. With more threads than cores, shutting them out until a preempted reader runs
 //!   again costs most of the throughput.
 //! - *A waiting reader does not shut writers out at once*, nor a waiting writer other writers: newcomers
-//!   may pass the head for [`STEAL_BOUND`] microseconds. Then CLAIMED shuts them out, which is the
-//!   paper's writer-waiting bit and, for a reader, its early increment. No waiter is passed over for
-//!   ever: one with `n` in front of it waits for at most `n + 1` times (the bound, a wakeup and the
-//!   sections inside).
+//!   may pass the head for [`STEAL_BOUND`] microseconds. Then it sets CLAIMED, which shuts them out, and is
+//!   the paper's writer-waiting bit and, for a reader, its early increment. A head that sleeps by then is
+//!   woken by a newcomer, and passed until it runs, but for no longer than `WAKE_BOUND`: shutting others out for
+//!   as long as a wakeup takes leaves the lock unused. No waiter is passed over for ever: one with `n` in front
+//!   of it waits for at most `n + 1` times (the longer bound, a wakeup and the sections inside).
 //! - *Readers in a row enter together.* A reader that enters from the queue wakes the next one if
 //!   that is a reader too. On machines with several NUMA nodes readers are moved up behind readers,
 //!   whatever their node; writers behind writers of their node.
@@ -80,6 +81,9 @@ const COUNT: u32 = MIND - 1;
 
 /// Microseconds (of 1024 ns) for which newcomers may pass a head.
 pub const STEAL_BOUND: u32 = 200;
+/// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
+/// wakeup leaves the lock, and often processors, unused until then.
+const WAKE_BOUND: u32 = 5 * STEAL_BOUND;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
 const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
@@ -170,16 +174,17 @@ impl<M: Machine> RawShflRw<M> {
     fn stay(&self, before: u32) -> bool {
         let word = self.word.load(SeqCst); // (A), (E)
         let asleep = word & (WAKING | PARKED_HEAD) != 0 || before >= MIND;
-        if word & (WRITER | CLAIMED) != 0 || asleep && self.is_its_turn() {
+        if word & (WRITER | CLAIMED) != 0 || asleep && self.has_waited() {
             self.turn_back();
             return false;
         }
         if asleep {
             self.count_steal();
         }
-        if before & (COUNT | PARKED_HEAD) == PARKED_HEAD {
-            // Whoever left last has woken the head, and those who leave from now on need not do so again.
-            // But the head may just now have taken our addition for the reader it knew, and gone to sleep.
+        if before & PARKED_HEAD != 0 && (before & COUNT == 0 || self.is_its_turn()) {
+            // Its turn begins when it runs. Or: whoever left last has woken the head, and those who leave
+            // from now on need not do so again. But the head may just now have taken our addition for the
+            // reader it knew, and gone to sleep.
             self.readers.fetch_and(!PARKED_HEAD, Relaxed);
             wake_head::<M>(&raw const self.readers);
         }
@@ -230,7 +235,7 @@ impl<M: Machine> RawShflRw<M> {
         let word = self.word.load(Relaxed);
         let readers = self.readers.load(Relaxed);
         let asleep = word & (WAKING | PARKED_HEAD) != 0 || readers >= MIND;
-        if asleep && self.is_its_turn() {
+        if asleep && self.has_waited() {
             return Steal::Refused;
         }
         if word & (WRITER | CLAIMED) != 0 {
@@ -260,14 +265,20 @@ impl<M: Machine> RawShflRw<M> {
         self.since.store(since & !STEALS | (since + 1) & STEALS, Relaxed);
     }
 
-    /// Whether a sleeping head must not be passed any more. The clock is read at every sixteenth steal.
+    /// Whether a sleeping head is to be woken, to shut others out itself. The clock is read at every sixteenth
+    /// steal.
     fn is_its_turn(&self) -> bool {
-        self.since.load(Relaxed) & STEALS == 0 && self.overdue()
+        self.since.load(Relaxed) & STEALS == 0 && self.overdue(STEAL_BOUND)
     }
 
-    /// Whether the head has been passed over for long enough.
-    fn overdue(&self) -> bool {
-        micros::<M>().wrapping_sub(self.since.load(Relaxed) & !STEALS) > STEAL_BOUND * (STEALS + 1)
+    /// Whether it must not be passed any more, although it may not be running yet.
+    fn has_waited(&self) -> bool {
+        self.since.load(Relaxed) & STEALS == 0 && self.overdue(WAKE_BOUND)
+    }
+
+    /// Whether the head has been passed over for so many microseconds.
+    fn overdue(&self, bound: u32) -> bool {
+        micros::<M>().wrapping_sub(self.since.load(Relaxed) & !STEALS) > bound * (STEALS + 1)
     }
 
     #[cold]
@@ -364,7 +375,7 @@ impl<M: Machine> RawShflRw<M> {
                 }
                 return self.try_head(side, true, 1);
             }
-            claimed = claimed || self.overdue();
+            claimed = claimed || self.overdue(STEAL_BOUND);
             if claimed && self.word.load(Relaxed) & CLAIMED == 0 {
                 self.word.fetch_or(CLAIMED, Relaxed);
                 pause = HEAD_PAUSE.0;
@@ -532,7 +543,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.2 ms per queue position, by readers and writers; then FIFO",
+        fairness: "stealing for 0.2 ms per queue position, at most 1 ms until a sleeper runs; then FIFO",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.3",
     };
