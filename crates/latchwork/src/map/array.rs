@@ -28,13 +28,15 @@ impl<T> Array<T> {
         layout.expect("less than half of the address space")
     }
 
-    /// `len` elements, at least one, each made by `new` from its index.
+    /// `len` elements, each made by `new` from its index.
     pub fn new(len: usize, mut new: impl FnMut(usize) -> T) -> Self {
-        assert!(len > 0 && size_of::<T>() > 0, "an array has elements, and they have a size");
         let layout = Self::layout(len);
-        // SAFETY: the layout's size is not 0.
-        let Some(first) = NonNull::new(unsafe { alloc(layout) }.cast::<T>()) else {
-            handle_alloc_error(layout)
+        let first = if layout.size() == 0 {
+            NonNull::dangling()
+        } else {
+            // SAFETY: the layout's size is not 0.
+            let memory = unsafe { alloc(layout) };
+            NonNull::new(memory.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout))
         };
         for at in 0..len {
             // SAFETY: within the allocation, which is aligned for `T`.
@@ -65,7 +67,10 @@ impl<T> Drop for Array<T> {
         // SAFETY: allocated and filled by `new`, and used by nobody any more.
         unsafe {
             core::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len).drop_in_place();
-            dealloc(self.first.as_ptr().cast(), Self::layout(self.len));
+            let layout = Self::layout(self.len);
+            if layout.size() > 0 {
+                dealloc(self.first.as_ptr().cast(), layout);
+            }
         }
     }
 }

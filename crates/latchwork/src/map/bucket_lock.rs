@@ -55,6 +55,14 @@ pub unsafe trait SectionWide: Reclaim {
     const LOCK_FREE: &'static str;
 }
 
+/// A strategy under which each reference is protected by itself.
+pub trait PerReference: Reclaim {
+    /// What the table with a lock in each bucket is called.
+    const LOCKED: &'static str;
+    /// What the table without locks is called.
+    const LOCK_FREE: &'static str;
+}
+
 const SOURCE: &str = "McKenney, Hart and Walpole 2005, section 4";
 
 /// Readers in a section that protects whatever they meet.
@@ -96,9 +104,9 @@ pub struct Reference;
 
 // SAFETY: protecting a reference reads the link again. If it still leads there and carries no mark, the
 // element that it is in had not been removed, so neither had the one that it leads to.
-unsafe impl<D: Reclaim> Readers<D> for Reference {
+unsafe impl<D: PerReference> Readers<D> for Reference {
     const INFO: Info = Info {
-        name: "hpbr-l",
+        name: D::LOCKED,
         summary: "updaters lock the bucket; readers protect each element with a hazard pointer",
         source: SOURCE,
         concurrent: true,
@@ -171,14 +179,14 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     #[inline]
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.store.bucket(key);
-        R::find(&handle.reader.enter(), &bucket.head, key, mask)
+        R::find(&handle.reader.enter(), bucket.head, key, mask)
     }
 
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.store.bucket(key);
         let node = self.store.take(handle, key, value);
-        Self::update(&bucket.own, || {
-            let Place { link, node: next, hit } = search::<D::Machine>(&bucket.head, key, mask, Relaxed)?;
+        Self::update(bucket.own, || {
+            let Place { link, node: next, hit } = search::<D::Machine>(bucket.head, key, mask, Relaxed)?;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
                 unsafe { super::node::give_back(node) };
@@ -194,8 +202,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
 
     fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.store.bucket(key);
-        let removed = Self::update(&bucket.own, || {
-            let Place { link, node, hit } = search::<D::Machine>(&bucket.head, key, mask, Relaxed)?;
+        let removed = Self::update(bucket.own, || {
+            let Place { link, node, hit } = search::<D::Machine>(bucket.head, key, mask, Relaxed)?;
             if !hit {
                 return Ok(None);
             }

@@ -12,19 +12,20 @@ use core::ptr::null_mut;
 /// Elements that a domain has not looked at, for each thread and each of its lists.
 const SLACK: usize = 256;
 
-/// A bucket: the head of its chain, and what a strategy has beside it.
-pub struct Bucket<M: Machine, B> {
+/// A bucket: the head of its chain, and what updaters have beside it, out of the way of readers.
+pub struct Bucket<'a, M: Machine, B> {
     /// The chain.
-    pub head: M::Ptr<Node<M>>,
-    /// For the strategy.
-    pub own: B,
+    pub head: &'a M::Ptr<Node<M>>,
+    /// For updaters.
+    pub own: &'a B,
 }
 
 /// A table's memory.
 pub struct Store<D: Reclaim, B> {
     /// Before the pool: dropping it reclaims what waits, into the pool.
     pub domain: D,
-    buckets: Array<Bucket<D::Machine, B>>,
+    heads: Array<<D::Machine as Machine>::Ptr<Node<D::Machine>>>,
+    own: Array<B>,
     pool: Box<Pool<D::Machine>>,
     waiting: usize,
 }
@@ -48,7 +49,8 @@ impl<D: Reclaim, B> Store<D, B> {
         domain.set_limit(Limit { objects: limit, bytes: u64::MAX });
         Store {
             domain,
-            buckets: Array::new(shape.buckets, |_| Bucket { head: Word::new(null_mut()), own: own() }),
+            heads: Array::new(shape.buckets, |_| Word::new(null_mut())),
+            own: Array::new(shape.buckets, |_| own()),
             // Each thread holds one more while it inserts, and may retire as many again before it looks; and
             // what domains leave to the next batch.
             pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
@@ -63,9 +65,10 @@ impl<D: Reclaim, B> Store<D, B> {
 
     /// The bucket of a key, and the mask of all.
     #[inline(always)]
-    pub fn bucket(&self, key: u64) -> (&Bucket<D::Machine, B>, u64) {
-        let mask = self.buckets.len() as u64 - 1;
-        (&self.buckets[(key & mask) as usize], mask)
+    pub fn bucket(&self, key: u64) -> (Bucket<'_, D::Machine, B>, u64) {
+        let mask = self.heads.len() as u64 - 1;
+        let at = (key & mask) as usize;
+        (Bucket { head: &self.heads[at], own: &self.own[at] }, mask)
     }
 
     /// A free node. Outside of sections: it may wait until one has been reclaimed.
@@ -110,7 +113,7 @@ impl<D: Reclaim, B> Store<D, B> {
 
     /// Calls `each` with every key and value. Nobody else uses the table.
     pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        super::node::each::<D::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each);
+        super::node::each::<D::Machine>(self.heads.iter(), &mut each);
     }
 }
 

@@ -17,7 +17,7 @@
 //! Atomics: an insertion 1, a removal 2, and those of retiring; a lookup none.
 //! Progress: lock-free.
 
-use super::bucket_lock::SectionWide;
+use super::bucket_lock::{PerReference, SectionWide};
 use super::deferred::{Handle, Store, is_marked, marked, unmarked};
 use super::node::{Node, Reclaimed, Step, give_back, step};
 use super::{Info, Shape, Table};
@@ -37,9 +37,9 @@ const SOURCE: &str = "Michael 2002; McKenney, Hart and Walpole 2005, section 4";
 /// Hazard pointers.
 pub struct Hazards;
 
-impl<D> Named<D> for Hazards {
+impl<D: PerReference> Named<D> for Hazards {
     const INFO: Info = Info {
-        name: "hpbr-nbs",
+        name: D::LOCK_FREE,
         summary: "Michael's lock-free lists; everybody protects each element with a hazard pointer",
         source: SOURCE,
         concurrent: true,
@@ -86,7 +86,7 @@ impl<D: Reclaim, N: Named<D>> Michael<D, N> {
     ) -> Result<Found<'a, D::Machine>, Reclaimed> {
         let (bucket, mask) = self.store.bucket(key);
         'again: loop {
-            let mut link = &bucket.head;
+            let mut link = bucket.head;
             // Slots for the element that `link` is in, the one at hand, and the one behind it.
             let mut slots = [0, 1, 2];
             let mut node = guard.protect(slots[1], link);

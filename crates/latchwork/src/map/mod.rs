@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`locked`] | one reader-writer lock (any of ours; `percpu` is the brlock), one mutex per bucket, none at all ("ideal") |
 //! | [`bucket_lock`] | updaters lock the bucket, readers nothing: RCU-L, HPBR-L, and the same over epochs |
+//! | [`fenced`] | HPBR-L and HPBR-NBS with the fences that the paper's readers paid for |
 //! | [`michael`] | nobody locks: RCU-NBS, HPBR-NBS, and the same over epochs |
 //!
 //! The one to use is another: [`RcuMap`], over any keys and values, which grows while it is read.
@@ -19,6 +20,7 @@
 mod array;
 pub mod bucket_lock;
 pub mod deferred;
+pub mod fenced;
 pub mod locked;
 pub mod michael;
 pub mod node;

@@ -211,7 +211,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// assert!(map.is_empty());
     /// ```
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        let buckets = capacity.max(STRIPES).next_power_of_two();
+        let buckets = (2 * capacity).max(2 * STRIPES).next_power_of_two();
         RcuMap { table: Relativistic::new(rcu::global(), STRIPES, buckets), hasher }
     }
 
@@ -239,7 +239,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// assert!(latchwork::map::RcuMap::<u32, u32>::new().capacity() > 0);
     /// ```
     pub fn capacity(&self) -> usize {
-        self.table.buckets()
+        self.table.buckets() / 2
     }
 
     /// Begins a read section.
@@ -426,7 +426,7 @@ where
     /// assert!(map.capacity() >= 1000);
     /// ```
     pub fn reserve(&self, more: usize) {
-        let (now, wanted) = (self.capacity(), (self.len() + more).next_power_of_two());
+        let (now, wanted) = (self.table.buckets(), (2 * (self.len() + more)).next_power_of_two());
         if wanted > now {
             self.table.resize(now, wanted);
         }
@@ -440,7 +440,7 @@ where
     /// assert!(map.capacity() < 10_000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        let (now, wanted) = (self.capacity(), self.len().next_power_of_two());
+        let (now, wanted) = (self.table.buckets(), (2 * self.len()).next_power_of_two());
         if wanted < now {
             self.table.resize(now, wanted);
         }

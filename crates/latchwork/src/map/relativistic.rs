@@ -14,7 +14,8 @@
 //!
 //! States of an element: made -> linked (A) -> unlinked -> retired; through the other link too, between (B).
 //! States of a table: published (B) -> left by updaters (the next is published) -> retired.
-//! Size: 48 bytes per element beside key and value, 8 per bucket, 64 per stripe.
+//! Size: 48 bytes per element beside key and value; 16 to 32 for its share of the buckets; 64
+//! per stripe.
 //! Atomics: a lookup none; an update those of the stripe's lock, and of retiring.
 //! Progress: lookups are wait-free; updates wait for updates of their stripe and for a resize.
 
@@ -335,14 +336,15 @@ impl<L: RawMutex<Machine: Records>, K: Send + Sync + 'static, V: Send + Sync + '
         }
     }
 
-    /// To be called after an insertion: doubles the buckets if the stripe has more elements than buckets.
+    /// To be called after an insertion: doubles the buckets if the stripe has more elements than half its buckets.
+    /// Each element is a line of its own, and may be a miss; a bucket is 8 bytes.
     #[inline]
     pub fn grow(&self, hash: u64) {
         let buckets = {
             let guard = self.enter();
             self.current(&guard).heads.len()
         };
-        if self.stripe(hash).count.load(Relaxed) > buckets / self.stripes.len() {
+        if self.stripe(hash).count.load(Relaxed) > (buckets / self.stripes.len() / 2).max(1) {
             self.resize(buckets, buckets * 2);
         }
     }

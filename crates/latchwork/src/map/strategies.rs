@@ -1,6 +1,7 @@
 //! Every kind of table, by name.
 
-use super::bucket_lock::{BucketLocked, Reference, Section, SectionWide};
+use super::bucket_lock::{BucketLocked, PerReference, Reference, Section, SectionWide};
+use super::fenced::Fenced;
 use super::michael::{Hazards, Michael, Sections};
 use super::{Table, locked};
 use crate::machine::{Machine, Records};
@@ -52,9 +53,25 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
     section_wide::<M, QsbrDomain<M>>(visitor);
     section_wide::<M, RcuDomain<M>>(visitor);
     section_wide::<M, EpochDomain<M>>(visitor);
-    visitor.table::<BucketLocked<HazardDomain<M>, Reference>>();
-    visitor.table::<Michael<HazardDomain<M>, Hazards>>();
+    per_reference::<M, HazardDomain<M>>(visitor);
+    per_reference::<M, Fenced<M>>(visitor);
     registry::visit(&mut Locks(visitor));
+}
+
+impl<M: Records> PerReference for HazardDomain<M> {
+    const LOCKED: &'static str = "hpbr-l";
+    const LOCK_FREE: &'static str = "hpbr-nbs";
+}
+
+impl<M: Records> PerReference for Fenced<M> {
+    const LOCKED: &'static str = "hpbr-l-fence";
+    const LOCK_FREE: &'static str = "hpbr-nbs-fence";
+}
+
+/// Both tables over a strategy that protects references one by one.
+fn per_reference<M: Records, D: PerReference<Machine = M>>(visitor: &mut impl Visitor<M>) {
+    visitor.table::<BucketLocked<D, Reference>>();
+    visitor.table::<Michael<D, Hazards>>();
 }
 
 /// Both tables over a strategy that protects whole sections.

@@ -1,0 +1,134 @@
+//! Measures this library's tables beside those of other libraries, interleaved: the tables of `docs/maps.md`.
+
+mod epoch;
+mod table;
+mod user;
+
+use clap::{Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+
+/// Measures tables. Figures of one run are comparable with each other, not across machines.
+#[derive(Parser)]
+#[command(after_help = "Examples:
+  cargo run --release --example maps -- table
+  cargo run --release --example maps -- user --rounds 11 --json user.json")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The fixed table (workload hashtable-strategies), also over the epochs of crossbeam.
+    Table(Options),
+    /// RcuMap beside the concurrent maps of other libraries.
+    User(Options),
+}
+
+/// How to measure.
+#[derive(clap::Args)]
+struct Options {
+    /// Rounds; every point is measured once in each.
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// Seconds per measurement.
+    #[arg(long, default_value_t = 0.2)]
+    seconds: f64,
+    /// Write all measurements to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Something to measure: a name, and what it does in a second under these conditions.
+struct Subject {
+    name: &'static str,
+    rate: fn(&Point, f64) -> Result<f64, String>,
+}
+
+/// Under which conditions.
+#[derive(Clone, Debug, serde::Serialize)]
+struct Point {
+    threads: usize,
+    updates: &'static str,
+    keys: u64,
+}
+
+impl Point {
+    fn share(&self) -> f64 {
+        self.updates.trim_end_matches('%').parse::<f64>().expect("a percentage") / 100.0
+    }
+}
+
+/// Measures each subject at each point in each round; prints a table of each point as Markdown.
+fn compare(
+    subjects: &[Subject],
+    points: &[Point],
+    options: &Options,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut values = vec![vec![Vec::new(); subjects.len()]; points.len()];
+    let bar = ProgressBar::new((options.rounds * points.len() * subjects.len()) as u64)
+        .with_style(ProgressStyle::with_template("{wide_msg} {bar:30} {pos}/{len}, {eta} left")?);
+    for round in 0..options.rounds {
+        for (at, point) in points.iter().enumerate() {
+            // Each round begins with another.
+            for turn in 0..subjects.len() {
+                let which = (turn + round) % subjects.len();
+                bar.set_message(subjects[which].name);
+                values[at][which].push((subjects[which].rate)(point, options.seconds)?);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    for (point, values) in points.iter().zip(&values) {
+        let threads =
+            if point.threads == 1 { "1 thread".into() } else { format!("{} threads", point.threads) };
+        println!("\n{} keys, {} updates, {threads}:\n", point.keys, point.updates);
+        println!("| | million op/s | of the first | quartiles |\n|---|---|---|---|");
+        let first = quantile(&values[0], 0.5);
+        for (subject, values) in subjects.iter().zip(values) {
+            let [low, middle, high] = [0.25, 0.5, 0.75].map(|q| quantile(values, q));
+            println!(
+                "| {} | {:.1} | {:.2} | {:.1} .. {:.1} |",
+                subject.name,
+                middle / 1e6,
+                middle / first,
+                low / 1e6,
+                high / 1e6
+            );
+        }
+    }
+    if let Some(path) = &options.json {
+        let names: Vec<_> = subjects.iter().map(|subject| subject.name).collect();
+        let document = serde_json::json!({ "subjects": names, "points": points, "rates": values });
+        std::fs::write(path, serde_json::to_string_pretty(&document)?)?;
+    }
+    Ok(())
+}
+
+/// The `q`-quantile of at least one value, interpolated.
+fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+fn points(keys: &[u64]) -> Vec<Point> {
+    let mut points = Vec::new();
+    for keys in keys {
+        for updates in ["0%", "1%", "50%"] {
+            points.extend([1, 2].map(|threads| Point { threads, updates, keys: *keys }));
+        }
+    }
+    points
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match Cli::parse().command {
+        Command::Table(options) => compare(&table::SUBJECTS, &points(&[64, 1 << 18]), &options),
+        Command::User(options) => compare(&user::SUBJECTS, &points(&[1 << 10, 1 << 17]), &options),
+    }
+}

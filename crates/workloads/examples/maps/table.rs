@@ -1,0 +1,59 @@
+//! The table of fixed size, under each strategy.
+
+use crate::epoch::Crossbeam;
+use crate::{Point, Subject};
+use latchwork::machine::Native;
+use latchwork::map::Table;
+use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
+use latchwork::map::locked::{Global, Ideal, Locked, PerBucket};
+use latchwork::map::michael::{Hazards, Michael, Sections};
+use latchwork::mutex::ttas::RawTtas;
+use latchwork::reclaim::epoch::EpochDomain;
+use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::qsbr::QsbrDomain;
+use latchwork::reclaim::rcu::RcuDomain;
+use latchwork::rwlock::pf_q::RawPfQ;
+use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
+use latchwork_workloads::native::{Options, Threads};
+use latchwork_workloads::tables::TableWorkload;
+use latchwork_workloads::topology::Placement;
+use latchwork_workloads::workload::Settings;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What is measured; the first is what the others are compared with.
+pub const SUBJECTS: [Subject; 11] = [
+    Subject { name: "ideal", rate: rate::<Locked<Ideal<Native>>> },
+    Subject { name: "qsbr-l", rate: rate::<BucketLocked<QsbrDomain<Native>, Section>> },
+    Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Sections>> },
+    Subject { name: "rcu-l", rate: rate::<BucketLocked<RcuDomain<Native>, Section>> },
+    Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Sections>> },
+    Subject { name: "hpbr-l", rate: rate::<BucketLocked<HazardDomain<Native>, Reference>> },
+    Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Hazards>> },
+    Subject { name: "crossbeam-epoch, bucket locks", rate: rate::<BucketLocked<Crossbeam, Section>> },
+    Subject { name: "crossbeam-epoch, lock-free", rate: rate::<Michael<Crossbeam, Sections>> },
+    Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
+    Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
+];
+
+fn stuck(why: &str) -> ! {
+    eprintln!("{why}");
+    std::process::exit(1)
+}
+
+/// Runs the workload.
+fn rate<T: Table<Machine = Native>>(point: &Point, seconds: f64) -> Result<f64, String> {
+    static SEED: AtomicU64 = AtomicU64::new(1);
+    let measured = Duration::from_secs_f64(seconds);
+    let seed = SEED.fetch_add(1, Relaxed);
+    let options = Options { measured, warm_up: measured / 4, placement: Placement::Free, seed };
+    let info = HashtableStrategies::INFO;
+    let mut settings = Settings::new(info.parameters);
+    let buckets = (point.keys / 2).to_string();
+    for (name, value) in [("updates", point.updates), ("buckets", buckets.as_str())] {
+        let parameter = info.parameters.iter().find(|parameter| parameter.name == name);
+        settings.set(parameter.expect("a parameter of the workload"), value)?;
+    }
+    let workload = HashtableStrategies::new(&settings);
+    Ok(workload.run::<Threads, T>(&Threads::new(options, stuck), point.threads)?.rate())
+}

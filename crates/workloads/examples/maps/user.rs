@@ -1,0 +1,184 @@
+//! Maps that a program would use, all with the standard library's hasher.
+//!
+//! Half of the keys are in the map. A lookup copies the value; an update inserts a key or removes it, whichever
+//! changes the map more often than not: half of each. Every value is the key's, or the run fails.
+
+use crate::{Point, Subject};
+use latchwork::map::RcuMap;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Barrier, RwLock};
+use std::time::{Duration, Instant};
+
+/// What is measured; the first is what the others are compared with.
+pub const SUBJECTS: [Subject; 6] = [
+    Subject { name: "RcuMap", rate: rate::<RcuMap<u64, u64>> },
+    Subject { name: "RcuMap, sections of 64", rate: rate::<Sections> },
+    Subject { name: "dashmap", rate: rate::<dashmap::DashMap<u64, u64, RandomState>> },
+    Subject { name: "papaya", rate: rate::<papaya::HashMap<u64, u64, RandomState>> },
+    Subject { name: "scc", rate: rate::<scc::HashMap<u64, u64, RandomState>> },
+    Subject { name: "RwLock<HashMap>", rate: rate::<RwLock<HashMap<u64, u64>>> },
+];
+
+trait Map: Sync {
+    fn new() -> Self;
+    fn get(&self, key: u64) -> Option<u64>;
+    /// Looks 64 keys up.
+    fn get_many(&self, mut key: impl FnMut() -> u64) {
+        for _ in 0..64 {
+            let key = key();
+            check(key, self.get(key));
+        }
+    }
+    fn insert(&self, key: u64, value: u64);
+    fn remove(&self, key: u64);
+}
+
+fn value(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[inline(always)]
+fn check(key: u64, found: Option<u64>) {
+    assert!(found.is_none_or(|found| found == value(key)), "key {key} has the value of another");
+}
+
+impl Map for RcuMap<u64, u64> {
+    fn new() -> Self {
+        RcuMap::new()
+    }
+    fn get(&self, key: u64) -> Option<u64> {
+        RcuMap::get(self, &key).map(|value| *value)
+    }
+    fn insert(&self, key: u64, value: u64) {
+        RcuMap::insert(self, key, value);
+    }
+    fn remove(&self, key: u64) {
+        RcuMap::remove(self, &key);
+    }
+}
+
+/// An `RcuMap` whose readers look up many keys in a section.
+struct Sections(RcuMap<u64, u64>);
+
+impl Map for Sections {
+    fn new() -> Self {
+        Sections(RcuMap::new())
+    }
+    fn get(&self, key: u64) -> Option<u64> {
+        Map::get(&self.0, key)
+    }
+    fn get_many(&self, mut key: impl FnMut() -> u64) {
+        let reading = self.0.read();
+        for _ in 0..64 {
+            let key = key();
+            check(key, reading.get(&key).copied());
+        }
+    }
+    fn insert(&self, key: u64, value: u64) {
+        self.0.insert(key, value);
+    }
+    fn remove(&self, key: u64) {
+        self.0.remove(&key);
+    }
+}
+
+impl<S: BuildHasher + Clone + Default + Send + Sync> Map for dashmap::DashMap<u64, u64, S> {
+    fn new() -> Self {
+        Self::default()
+    }
+    fn get(&self, key: u64) -> Option<u64> {
+        dashmap::DashMap::get(self, &key).map(|value| *value)
+    }
+    fn insert(&self, key: u64, value: u64) {
+        dashmap::DashMap::insert(self, key, value);
+    }
+    fn remove(&self, key: u64) {
+        dashmap::DashMap::remove(self, &key);
+    }
+}
+
+impl Map for papaya::HashMap<u64, u64, RandomState> {
+    fn new() -> Self {
+        Self::default()
+    }
+    fn get(&self, key: u64) -> Option<u64> {
+        self.pin().get(&key).copied()
+    }
+    fn insert(&self, key: u64, value: u64) {
+        self.pin().insert(key, value);
+    }
+    fn remove(&self, key: u64) {
+        self.pin().remove(&key);
+    }
+}
+
+impl Map for scc::HashMap<u64, u64, RandomState> {
+    fn new() -> Self {
+        Self::default()
+    }
+    fn get(&self, key: u64) -> Option<u64> {
+        self.read_sync(&key, |_, value| *value)
+    }
+    fn insert(&self, key: u64, value: u64) {
+        self.upsert_sync(key, value);
+    }
+    fn remove(&self, key: u64) {
+        self.remove_sync(&key);
+    }
+}
+
+impl Map for RwLock<HashMap<u64, u64>> {
+    fn new() -> Self {
+        Self::default()
+    }
+    fn get(&self, key: u64) -> Option<u64> {
+        self.read().expect("nobody panics with it").get(&key).copied()
+    }
+    fn insert(&self, key: u64, value: u64) {
+        self.write().expect("nobody panics with it").insert(key, value);
+    }
+    fn remove(&self, key: u64) {
+        self.write().expect("nobody panics with it").remove(&key);
+    }
+}
+
+/// Operations a second.
+fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
+    let (map, over, together) = (M::new(), AtomicBool::new(false), Barrier::new(point.threads + 1));
+    (0..point.keys).step_by(2).for_each(|key| map.insert(key, value(key)));
+    let work = |thread: u64| {
+        let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
+        together.wait();
+        while !over.load(Relaxed) {
+            if point.share() == 0.0 {
+                map.get_many(|| random.u64(0..point.keys));
+                done += 64;
+                continue;
+            }
+            for _ in 0..64 {
+                let key = random.u64(0..point.keys);
+                match random.f64() / point.share() {
+                    share if share < 0.5 => map.insert(key, value(key)),
+                    share if share < 1.0 => map.remove(key),
+                    _ => check(key, map.get(key)),
+                }
+            }
+            done += 64;
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            (0..point.threads as u64).map(|thread| scope.spawn(move || work(thread))).collect();
+        together.wait();
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        over.store(true, Relaxed);
+        let took = start.elapsed().as_secs_f64();
+        let done: Result<Vec<u64>, _> = threads.into_iter().map(|thread| thread.join()).collect();
+        done.map(|done| done.iter().sum::<u64>() as f64 / took).map_err(|_| "a map is wrong".into())
+    })
+}
