@@ -383,3 +383,35 @@ fn misuse_is_reported() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "under {mutex} and {rwlock}");
     }
 }
+
+/// 300,000 mutexes, used, take no more memory than glibc's if the lock fits in their bytes.
+#[test]
+fn memory_of_many_mutexes() {
+    let Some(program) = compile("memory.c", "memory", &[]) else { return };
+    let grown = |mutex: &'static str| -> u64 {
+        let output = Setting::new(mutex, "glibc").run(&program);
+        assert!(output.status.success(), "{mutex}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().parse().expect("a number")
+    };
+    let glibc = grown("glibc");
+    eprintln!("{:>16}: {glibc} KiB", "glibc");
+    let (mut inside, mut outside) = (0, 0);
+    registry::for_each(|entry| {
+        // Of those that do not fit, the smaller ones say enough; all are in `docs/memory.md`.
+        let all = env::var_os("LATCHWORK_ALL").is_some();
+        if entry.kind != Kind::Mutex || entry.bytes > 64 && !all {
+            return;
+        }
+        let ours = grown(entry.info.name);
+        eprintln!("{:>16}: {ours} KiB, {} bytes each", entry.info.name, entry.bytes);
+        if entry.bytes <= 16 {
+            inside += 1;
+            // Some pages are touched for other reasons.
+            assert!(ours <= glibc + 128, "{}: {ours} KiB, glibc's {glibc}", entry.info.name);
+        } else {
+            outside += 1;
+            assert!(ours > glibc + 128, "{} is not in place, and costs nothing?", entry.info.name);
+        }
+    });
+    assert!(inside > 5 && outside > 0);
+}

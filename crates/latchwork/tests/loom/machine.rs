@@ -67,6 +67,8 @@ pub enum Mistake {
     BlindScan,
     /// A node counts as free from the moment it is handed out.
     NodeTooEarly,
+    /// Each thread has a waiting array of its own.
+    PrivateArray,
 }
 
 /// Nodes in the waiting array.
@@ -730,7 +732,12 @@ unsafe impl Machine for Loom {
     fn waiting_array() -> &'static [QNode<Self>] {
         let state = shared_state();
         let mut array = state.waiting.lock().unwrap();
-        array.get_or_insert_with(|| Box::leak((0..WAITING_ARRAY).map(|_| QNode::new()).collect::<Box<[_]>>()))
+        let private = state.mistake == Mistake::PrivateArray;
+        let arrays = if private { state.instructions.len() } else { 1 };
+        let nodes = || (0..arrays * WAITING_ARRAY).map(|_| QNode::new()).collect::<Box<[_]>>();
+        let all: &'static [_] = array.get_or_insert_with(|| Box::leak(nodes()));
+        let first = if private { thread_number() * WAITING_ARRAY } else { 0 };
+        &all[first..first + WAITING_ARRAY]
     }
 
     fn reader_row() -> Option<&'static ReaderRow<Self>> {

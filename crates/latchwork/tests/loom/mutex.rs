@@ -354,6 +354,14 @@ fn finds_node_released_too_early() {
         .check_fails(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
 }
 
+/// Seeded: who waits in the waiting array and who wakes it there do not mean the same place.
+#[test]
+fn finds_private_waiting_arrays() {
+    for_each_mutex!(L if ["twa", "qspinlock"].contains(&L::INFO.name) => Model::new(0)
+        .with_mistake(Mistake::PrivateArray)
+        .check_fails(Shared::<L>::new, &[once_for_long, once, once, once], free_after::<L, 4>));
+}
+
 /// A local lock that sees waiters where there are none.
 struct Lies(RawMcs<Loom>);
 
