@@ -3,6 +3,7 @@
 //! of its own.
 
 use latchwork::machine::{Machine, Native};
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
@@ -76,11 +77,12 @@ fn left(body: fn()) -> isize {
 /// One test, because the allocator is the process's.
 #[test]
 fn nothing_leaks() {
-    let strategies: [(&str, fn()); 4] = [
+    let strategies: [(&str, fn()); 5] = [
         ("rcu", churn::<RcuDomain<Native>>),
         ("qsbr", churn::<QsbrDomain<Native>>),
         ("epoch", churn::<EpochDomain<Native>>),
         ("hazard", churn::<HazardDomain<Native>>),
+        ("counted", churn::<CountedDomain<Native>>),
     ];
     for (name, churn) in strategies {
         churn(); // what stays with the threads' records, and with the library, is there from now on

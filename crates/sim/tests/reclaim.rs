@@ -2,6 +2,7 @@
 //! safe, everything is reclaimed, and a run can be repeated exactly.
 
 use latchwork::machine::{Arith, Machine, Word};
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
@@ -87,4 +88,5 @@ fn strategies_run_on_a_simulated_machine() {
     check::<QsbrDomain<Sim>>();
     check::<EpochDomain<Sim>>();
     check::<HazardDomain<Sim>>();
+    check::<CountedDomain<Sim>>();
 }

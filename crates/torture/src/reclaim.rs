@@ -11,6 +11,7 @@ use crate::run::{Bounds, Outcome, Subject, run};
 use crate::scenario::Scenario;
 use crate::worker::{Count, Crew, Worker};
 use latchwork::machine::{Machine, Native, Word};
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
@@ -240,6 +241,7 @@ pub fn strategies() -> Vec<(&'static str, Vec<Scenario>)> {
         ("rcu", both(sections::<RcuDomain<Native>>, sections::<RcuDomain<J>>)),
         ("qsbr", both(sections::<QsbrDomain<Native>>, sections::<QsbrDomain<J>>)),
         ("epoch", both(sections::<EpochDomain<Native>>, sections::<EpochDomain<J>>)),
+        ("counted", both(pointers::<CountedDomain<Native>>, pointers::<CountedDomain<J>>)),
         ("hazard", both(pointers::<HazardDomain<Native>>, pointers::<HazardDomain<J>>)),
     ]
 }

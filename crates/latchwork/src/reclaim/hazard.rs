@@ -19,15 +19,14 @@
 //! Garbage: at most [`HazardDomain::bound`] objects, whatever readers do. A retirer may wait for a scan,
 //! which waits for no reader.
 
-use super::backlog::{BATCH, Backlog, SHARDS};
-use super::header::{Header, Retire, finish, prepare};
-use super::pace::Rest;
+use super::backlog::{BATCH, SHARDS};
+use super::header::{Header, Retire, prepare};
+use super::sieve::Sieve;
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
+use crate::machine::Word;
 use crate::machine::record::{HAZARDS, Hazards, Record, Records};
-use crate::machine::{Arith, Word};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
-use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
 /// Hazards that are looked for at a time; more need one more pass over the objects.
@@ -35,12 +34,7 @@ const PASS: usize = 128;
 
 /// Objects that are retired together. Slots are the process's: one protects an object of any domain.
 pub struct HazardDomain<M: Records> {
-    backlog: Backlog<M>,
-    /// What the last scan has found in use.
-    kept: M::Ptr<Header>,
-    /// The number of the last scan, and that of the first which has found one of the kept objects.
-    scans: M::U32,
-    oldest: M::U32,
+    sieve: Sieve<M>,
 }
 
 /// A thread that reads. See [`Reclaim::reader`].
@@ -56,11 +50,6 @@ pub struct HazardGuard<'r, M: Records> {
     /// The first of its slots in the block.
     first: usize,
     reader: PhantomData<(&'r (), *mut ())>,
-}
-
-/// Whether one scan came before another; their numbers wrap around.
-fn is_before(one: u32, other: u32) -> bool {
-    (one.wrapping_sub(other) as i32) < 0
 }
 
 /// The slots from `first` on, in `used`.
@@ -166,30 +155,13 @@ impl<M: Records> HazardDomain<M> {
         2 * BATCH as u64 * (SHARDS as u64 + threads) + slots
     }
 
-    /// A batch is full.
-    #[cold]
-    fn relieve(&self) {
-        // An object that retires others when it is reclaimed: they stay for the next scan.
-        if !self.backlog.gate.is_mine() {
-            let _scanning = self.backlog.gate.lock();
-            self.scan();
+    /// Reclaims everything that no slot points into. Under the gate.
+    fn scan(&self) {
+        // (A) pairs with the light fence in `protect`. The objects were removed before they came in.
+        let mut objects = self.sieve.begin(M::heavy_fence);
+        if objects.is_null() {
+            return;
         }
-    }
-
-    /// Reclaims everything that no slot points into. Returns the number of this scan. Under the gate.
-    fn scan(&self) -> u32 {
-        self.backlog.attach(self.kept.swap(null_mut(), Relaxed));
-        let number = self.scans.fetch_add(1, Relaxed).wrapping_add(1);
-        let any = self.backlog.take(number);
-        // (A) Pairs with the light fence in `protect`. The objects were removed before they came in.
-        if any && !M::heavy_fence() {
-            return number; // refused: everything stays
-        }
-        self.oldest.store(number.wrapping_add(1), Relaxed);
-        if !any {
-            return number;
-        }
-        let mut objects = self.backlog.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
         for record in M::records().into_iter().flat_map(Record::all) {
@@ -210,36 +182,19 @@ impl<M: Records> HazardDomain<M> {
             }
         }
         objects = self.sift(objects, &mut hazards[..found]);
-        self.backlog.attach(objects);
-        while let Some(object) = self.backlog.next() {
-            // SAFETY: it was removed before the heavy fence, after which no slot pointed into it, and none
-            // will: its reader would see that it is gone. It is out of the list, so this happens once.
-            unsafe { finish(object) };
-        }
-        number
+        // SAFETY: they were removed before the heavy fence, after which no slot pointed into them, and none
+        // will: its reader would see that the object is gone.
+        unsafe { self.sieve.end(objects) };
     }
 
     /// Keeps those of `objects` that a hazard points into, and returns the others.
-    fn sift(&self, mut objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
+    fn sift(&self, objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
         hazards.sort_unstable();
-        let mut others = null_mut();
-        // SAFETY: what is in the list is alive.
-        while let Some(header) = unsafe { objects.as_ref() } {
-            let object = objects;
-            objects = header.next();
-            let first = hazards.partition_point(|hazard| *hazard < object.addr());
-            if hazards.get(first).is_some_and(|hazard| *hazard < object.addr() + header.bytes()) {
-                header.set_next(self.kept.load(Relaxed));
-                self.kept.store(object, Relaxed);
-                if is_before(header.stamp(), self.oldest.load(Relaxed)) {
-                    self.oldest.store(header.stamp(), Relaxed);
-                }
-            } else {
-                header.set_next(others);
-                others = object;
-            }
-        }
-        others
+        self.sieve.keep(objects, |header| {
+            let object = core::ptr::from_ref(header).addr();
+            let first = hazards.partition_point(|hazard| *hazard < object);
+            hazards.get(first).is_some_and(|hazard| *hazard < object + header.bytes())
+        })
     }
 }
 
@@ -254,12 +209,7 @@ impl<M: Records> Reclaim for HazardDomain<M> {
     };
 
     fn new_in() -> Self {
-        HazardDomain {
-            backlog: Backlog::new(),
-            kept: M::Ptr::new(null_mut()),
-            scans: M::U32::new(0),
-            oldest: M::U32::new(0),
-        }
+        HazardDomain { sieve: Sieve::new() }
     }
 
     fn reader(&self) -> HazardReader<'_, M> {
@@ -269,33 +219,22 @@ impl<M: Records> Reclaim for HazardDomain<M> {
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        if self.backlog.push(unsafe { prepare(object) }) {
-            self.relieve();
+        if self.sieve.backlog.push(unsafe { prepare(object) }) {
+            self.sieve.relieve(|| self.scan());
         }
     }
 
     fn collect(&self) {
-        if let Some(_scanning) = self.backlog.gate.try_lock() {
-            self.scan();
-        }
+        self.sieve.collect(|| self.scan());
     }
 
     /// Waits for hazard pointers that point to objects which are retired already; none may be the caller's.
     fn barrier(&self) {
-        assert!(!self.backlog.gate.is_mine(), "barrier by an object that is being reclaimed");
-        let mut scanning = self.backlog.gate.lock();
-        let number = self.scan();
-        let mut rest = Rest::new();
-        while !is_before(number, self.oldest.load(Relaxed)) {
-            drop(scanning);
-            rest.take::<M>(false);
-            scanning = self.backlog.gate.lock();
-            self.scan();
-        }
+        self.sieve.barrier(|| self.scan());
     }
 
     fn garbage(&self) -> Garbage {
-        self.backlog.garbage()
+        self.sieve.backlog.garbage()
     }
 }
 
@@ -303,7 +242,7 @@ impl<M: Records> Drop for HazardDomain<M> {
     /// Reclaims everything that no slot points into; guards that outlive the domain are those of others, and
     /// what they protect is leaked.
     fn drop(&mut self) {
-        let _scanning = self.backlog.gate.lock();
+        let _scanning = self.sieve.backlog.gate.lock();
         self.scan();
     }
 }

@@ -7,7 +7,8 @@
 //! |---|---|---|
 //! | [`qsbr`] | nothing per section; quiescent states every now and then | back-pressure, in quiescent states |
 //! | [`rcu`], [`epoch`] | a few plain instructions per section | back-pressure, outside of sections |
-//! | [`hazard`] | two stores and a second look per pointer | a number of objects, whatever readers do |
+//! | [`hazard`] | a store and a second look per pointer | a number of objects, whatever readers do |
+//! | [`counted`] | two atomic instructions on a shared line per pointer | what readers hold |
 //!
 //! [`Reclaim`] is what a structure is written over, so that it has every strategy:
 //!
@@ -71,6 +72,7 @@ pub use crate::machine::record::Records;
 
 mod backlog;
 mod cell;
+pub mod counted;
 pub mod domain;
 pub mod epoch;
 mod gate;
@@ -81,6 +83,7 @@ mod pace;
 pub mod qsbr;
 pub mod rcu;
 pub mod section;
+mod sieve;
 
 #[cfg(test)]
 mod tests;
@@ -200,7 +203,8 @@ pub unsafe trait Guard {
     /// dropped, or until `slot` protects another (for hazard pointers, which have [`SLOTS`] per guard; the
     /// others protect everything that is read in the section). Ordering: acquire.
     ///
-    /// The pointer may carry marks in its low bits, or point into the middle of the object. It must be
+    /// The pointer may carry marks in its low bits, or (except for [`counted`]) point into the middle of the
+    /// object. It must be
     /// read from where the object is still linked when it is read: a structure with marks looks at those
     /// of the object that the word belongs to.
     fn protect<T: Send + Sync + 'static>(

@@ -1,5 +1,6 @@
 //! What holds for every strategy, on the native machine.
 
+use super::counted::CountedDomain;
 use super::epoch::EpochDomain;
 use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
@@ -395,4 +396,10 @@ fn sections_of_a_thread_without_light_fences() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn counted() {
+    readers_are_safe::<CountedDomain<Native>>();
+    protected_objects_stay::<CountedDomain<Native>>();
 }

@@ -5,6 +5,7 @@
 
 use crate::machine::{Loom, Mistake, Model, exit_thread};
 use latchwork::machine::{Machine, Word};
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
@@ -162,6 +163,7 @@ fn clean<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
 }
 
 type Rcu = Shared<RcuDomain<Loom>>;
+type Counted = Shared<CountedDomain<Loom>>;
 type Epoch = Shared<EpochDomain<Loom>>;
 type Hazard = Shared<HazardDomain<Loom>>;
 type Qsbr = Shared<QsbrDomain<Loom>>;
@@ -199,7 +201,7 @@ fn epoch() {
     check("epoch", Model::new(2), start, &[synchronizes, reads as fn(&Epoch)], clean);
     check("epoch", Model::new(2), start, &[retires, reads_nested as fn(&Epoch)], clean);
     check("epoch", Model::new(2), start, &[replaces, reads_and_exits as fn(&Epoch)], clean);
-    check("epoch", Model::new(1), start, &[replaces, synchronizes, reads as fn(&Epoch)], clean);
+    check("epoch", Model::new(1), start, &[synchronizes, reads, reads as fn(&Epoch)], clean);
 }
 
 #[test]
@@ -208,6 +210,19 @@ fn hazard() {
     check("hazard", Model::new(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
     check("hazard", Model::new(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
     check("hazard", Model::new(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
+}
+
+#[test]
+fn counted() {
+    check("counted", Model::new(2), start, &[retires, reads as fn(&Counted)], clean);
+    check("counted", Model::new(2), start, &[replaces, reads_nested as fn(&Counted)], clean);
+    check("counted", Model::new(1), start, &[retires, retires, reads as fn(&Counted)], clean);
+    for mistake in [Mistake::RelaxedRelease, Mistake::RelaxedAcquire] {
+        crate::report("counted", || {
+            let model = Model::new(2).with_mistake(mistake);
+            model.check_fails(start, &[retires, reads as fn(&Counted)], |_| ())
+        });
+    }
 }
 
 /// Every strategy relies on each promise of its machine.

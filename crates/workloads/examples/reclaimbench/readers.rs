@@ -2,6 +2,7 @@
 
 use super::Work;
 use latchwork::machine::Native;
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
@@ -29,6 +30,7 @@ pub fn all() -> Vec<(&'static str, Work)> {
         ("epoch", epoch_reader),
         ("hazard, protect and clear", hazard_slot),
         ("hazard", hazard_reader),
+        ("counted", counted_reader),
         #[cfg(feature = "urcu")]
         ("liburcu-memb", urcu::memb_reader),
         #[cfg(feature = "urcu")]
@@ -87,6 +89,12 @@ fn rcu_looked_up(times: u64) -> u64 {
 #[inline(never)]
 fn epoch_reader(times: u64) -> u64 {
     static DOMAIN: LazyLock<EpochDomain<Native>> = LazyLock::new(EpochDomain::new_in);
+    sections(&*DOMAIN, times)
+}
+
+#[inline(never)]
+fn counted_reader(times: u64) -> u64 {
+    static DOMAIN: LazyLock<CountedDomain<Native>> = LazyLock::new(CountedDomain::new_in);
     sections(&*DOMAIN, times)
 }
 

@@ -1,0 +1,174 @@
+//! Reference counts: what the others are compared with.
+//!
+//! Source: McKenney, Hart, Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 2.4 ("an
+//! obvious technique ... is to associate reference counts with the data"); Detlefs, Martin, Moir, Steele,
+//! "Lock-Free Reference Counting", 2001, for why the count cannot stand in the object itself.
+//!
+//! A reader counts itself at the object that it is about to follow, and looks again whether it is still
+//! there. The counts stand beside the objects, 1024 of them, chosen by address: a count in the object could
+//! only be reached through the pointer that it is to protect. Objects that share a count keep each other
+//! from being reclaimed, for a while.
+//!
+//! State of a count: readers of the objects that it stands for.
+//! Size: 64 KiB per domain. Atomics per protection: 2, on a line that all readers of the object share; that
+//! is why nobody wants it. Garbage: what readers hold, what shares a count with that, and a batch per stack.
+//! Marks in the lowest three bits of a pointer are ignored; a reference into the middle of an object does not
+//! protect it.
+
+use super::header::{Header, Retire, prepare};
+use super::sieve::Sieve;
+use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
+use crate::machine::record::Records;
+use crate::machine::{Arith, Machine, Word};
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::*;
+
+/// Counts.
+const COUNTS: usize = 1024;
+
+/// A count, in a line of its own.
+#[repr(align(64))]
+struct Count<M: Machine>(M::U32);
+
+/// Objects that are retired together.
+pub struct CountedDomain<M: Records> {
+    sieve: Sieve<M>,
+    counts: Box<[Count<M>]>,
+}
+
+/// A thread that reads. See [`Reclaim::reader`].
+pub struct CountedReader<'d, M: Records> {
+    domain: &'d CountedDomain<M>,
+    thread: PhantomData<*mut ()>,
+}
+
+/// A section: up to [`SLOTS`] references.
+pub struct CountedGuard<'r, M: Records> {
+    domain: &'r CountedDomain<M>,
+    /// Each the count at which the slot's object is counted.
+    held: [Cell<Option<&'r M::U32>>; SLOTS],
+    thread: PhantomData<*mut ()>,
+}
+
+impl<M: Records> CountedDomain<M> {
+    fn count(&self, address: usize) -> &M::U32 {
+        let mixed = (M::identity(address & !7) as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.counts[(mixed >> (64 - COUNTS.ilog2())) as usize].0
+    }
+
+    /// Reclaims everything that nobody is counted at. Under the gate.
+    fn scan(&self) {
+        let objects = self.sieve.begin(|| true);
+        let in_use = |header: &Header| {
+            let address = core::ptr::from_ref(header).addr();
+            // (A) An exchange: readers that come to the count after it see that the object is gone. (E) What
+            // those did that have left happens before.
+            self.count(address).fetch_add(0, AcqRel) != 0
+        };
+        let objects = self.sieve.keep(objects, in_use);
+        // SAFETY: removed before they came in, and nobody was counted at them after that.
+        unsafe { self.sieve.end(objects) };
+    }
+}
+
+impl<M: Records> CountedGuard<'_, M> {
+    /// Is counted no longer.
+    fn leave(&self, slot: usize) {
+        if let Some(count) = self.held[slot].take() {
+            // (E) pairs with the scan.
+            count.fetch_sub(1, Release);
+        }
+    }
+}
+
+impl<M: Records> Drop for CountedGuard<'_, M> {
+    fn drop(&mut self) {
+        (0..SLOTS).for_each(|slot| self.leave(slot));
+    }
+}
+
+// SAFETY: the reader was counted before the object was seen to be linked, so it was when the object was
+// removed, and every scan that finds the object comes after that.
+unsafe impl<M: Records> Guard for CountedGuard<'_, M> {
+    type Machine = M;
+
+    fn protect<T: Send + Sync + 'static>(&self, slot: usize, from: &M::Ptr<T>) -> *mut T {
+        self.leave(slot);
+        let mut pointer = from.load(Relaxed);
+        loop {
+            let count = self.domain.count(pointer.addr());
+            // (A) pairs with the scan: it sees us, or we see that the object is gone.
+            count.fetch_add(1, Acquire);
+            let now = from.load(Acquire);
+            if now == pointer {
+                self.held[slot].set(Some(count));
+                return pointer;
+            }
+            count.fetch_sub(1, Release);
+            pointer = now;
+        }
+    }
+}
+
+impl<M: Records> Reader for CountedReader<'_, M> {
+    type Machine = M;
+    type Guard<'r>
+        = CountedGuard<'r, M>
+    where
+        Self: 'r;
+
+    fn enter(&self) -> CountedGuard<'_, M> {
+        CountedGuard { domain: self.domain, held: Default::default(), thread: PhantomData }
+    }
+}
+
+impl<M: Records> Reclaim for CountedDomain<M> {
+    type Machine = M;
+    type Reader<'d> = CountedReader<'d, M>;
+    const INFO: Info = Info {
+        name: "counted",
+        summary: "reference counts: readers are counted at what they follow, two atomics each",
+        bound: "what readers hold, what shares a count with that, and a batch per stack",
+        source: "McKenney et al. 2005, section 2.4",
+    };
+
+    fn new_in() -> Self {
+        let counts = (0..COUNTS).map(|_| Count(M::U32::new(0))).collect();
+        CountedDomain { sieve: Sieve::new(), counts }
+    }
+
+    fn reader(&self) -> CountedReader<'_, M> {
+        CountedReader { domain: self, thread: PhantomData }
+    }
+
+    #[inline]
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: forwarded from the caller.
+        if self.sieve.backlog.push(unsafe { prepare(object) }) {
+            self.sieve.relieve(|| self.scan());
+        }
+    }
+
+    fn collect(&self) {
+        self.sieve.collect(|| self.scan());
+    }
+
+    /// Waits for readers of objects that are retired already; none may be the caller.
+    fn barrier(&self) {
+        self.sieve.barrier(|| self.scan());
+    }
+
+    fn garbage(&self) -> Garbage {
+        self.sieve.backlog.garbage()
+    }
+}
+
+impl<M: Records> Drop for CountedDomain<M> {
+    /// Nobody reads any more: reclaims everything.
+    fn drop(&mut self) {
+        let _scanning = self.sieve.backlog.gate.lock();
+        self.scan();
+    }
+}
