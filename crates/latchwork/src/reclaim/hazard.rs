@@ -117,17 +117,33 @@ unsafe impl<M: Records> Guard for HazardGuard<'_, M> {
     #[inline(always)]
     fn protect<T: Send + Sync + 'static>(&self, slot: usize, from: &M::Ptr<T>) -> *mut T {
         let slot = self.slot(slot);
-        let mut pointer = from.load(Relaxed);
-        loop {
-            // (E) what was done with the slot's last object happens before who sees this.
-            slot.store(pointer.addr(), Release);
-            // (A) pairs with the heavy fence in `scan`: it sees the slot, or we see that the object is gone.
-            M::light_fence();
-            let now = from.load(Acquire);
-            if now == pointer {
-                return pointer;
-            }
-            pointer = now;
+        match try_protect::<M, T>(slot, from) {
+            Ok(pointer) => pointer,
+            Err(()) => protect_again::<M, T>(slot, from),
+        }
+    }
+}
+
+/// Publishes what is there, and looks whether it still is.
+#[inline(always)]
+fn try_protect<M: Records, T: Send + Sync + 'static>(
+    slot: &M::Usize,
+    from: &M::Ptr<T>,
+) -> Result<*mut T, ()> {
+    let pointer = from.load(Relaxed);
+    // (E) what was done with the slot's last object happens before who sees this.
+    slot.store(pointer.addr(), Release);
+    // (A) pairs with the heavy fence in `scan`: it sees the slot, or we see that the object is gone.
+    M::light_fence();
+    if from.load(Acquire) == pointer { Ok(pointer) } else { Err(()) }
+}
+
+/// Apart, so that the first attempt is laid out straight.
+#[cold]
+fn protect_again<M: Records, T: Send + Sync + 'static>(slot: &M::Usize, from: &M::Ptr<T>) -> *mut T {
+    loop {
+        if let Ok(pointer) = try_protect::<M, T>(slot, from) {
+            return pointer;
         }
     }
 }
