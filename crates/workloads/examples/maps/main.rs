@@ -1,6 +1,5 @@
 //! Measures this library's tables beside those of other libraries, interleaved: the tables of `docs/maps.md`.
 
-mod epoch;
 mod table;
 mod user;
 
@@ -20,7 +19,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The fixed table (workload hashtable-strategies), also over the epochs of crossbeam.
+    /// The fixed table (workload hashtable-strategies).
     Table(Options),
     /// RcuMap beside the concurrent maps of other libraries.
     User(Options),

@@ -1,6 +1,5 @@
 //! The table of fixed size, under each strategy.
 
-use crate::epoch::Crossbeam;
 use crate::{Point, Subject};
 use latchwork::machine::Native;
 use latchwork::map::Table;
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What is measured; the first is what the others are compared with.
-pub const SUBJECTS: [Subject; 11] = [
+pub const SUBJECTS: [Subject; 9] = [
     Subject { name: "ideal", rate: rate::<Locked<Ideal<Native>>> },
     Subject { name: "qsbr-l", rate: rate::<BucketLocked<QsbrDomain<Native>, Section>> },
     Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Sections>> },
@@ -30,8 +29,6 @@ pub const SUBJECTS: [Subject; 11] = [
     Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Sections>> },
     Subject { name: "hpbr-l", rate: rate::<BucketLocked<HazardDomain<Native>, Reference>> },
     Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Hazards>> },
-    Subject { name: "crossbeam-epoch, bucket locks", rate: rate::<BucketLocked<Crossbeam, Section>> },
-    Subject { name: "crossbeam-epoch, lock-free", rate: rate::<Michael<Crossbeam, Sections>> },
     Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
     Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
 ];
