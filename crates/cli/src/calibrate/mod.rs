@@ -237,8 +237,7 @@ impl Calibration {
 
     /// Another CPU, on another core if there is one.
     fn other(&self) -> Option<usize> {
-        let distances = [Distance::Cluster, Distance::Socket, Distance::Remote, Distance::Sibling];
-        distances.into_iter().find_map(|distance| Some(self.places.pairs(distance, 1).first()?.1))
+        Some(self.places.nearest()?.1)
     }
 
     /// A measured number.

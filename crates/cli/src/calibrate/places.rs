@@ -97,6 +97,12 @@ impl Places {
         pairs.into_iter().step_by(step).collect()
     }
 
+    /// Two CPUs of different cores, as near to each other as there are; of one core if there is only one.
+    pub fn nearest(&self) -> Option<(usize, usize)> {
+        let distances = [Distance::Cluster, Distance::Socket, Distance::Remote, Distance::Sibling];
+        distances.into_iter().find_map(|distance| self.pairs(distance, 1).first().copied())
+    }
+
     /// The shape of a machine of which all sockets are like the largest.
     pub fn shape(&self) -> Shape {
         let mut sockets: BTreeMap<usize, BTreeMap<usize, BTreeMap<usize, usize>>> = BTreeMap::new();
@@ -161,6 +167,7 @@ mod tests {
             let pairs = places.pairs(distance, 3);
             assert!((1..=3).contains(&pairs.len()), "{distance:?}: {pairs:?}");
         }
+        assert_eq!(places.nearest(), Some((0, 2)));
         let shape = places.shape();
         assert_eq!((shape.sockets, shape.clusters, shape.cores, shape.smt), (2, 2, 2, 2));
     }
@@ -169,6 +176,7 @@ mod tests {
     fn one_cpu() {
         let places = Places { cpus: vec![Cpu { id: 3, socket: 0, cluster: 0, core: 0 }] };
         assert!(places.pairs(Distance::Cluster, 3).is_empty());
+        assert_eq!(places.nearest(), None);
         assert_eq!(places.shape().cores, 1);
     }
 

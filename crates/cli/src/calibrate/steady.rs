@@ -4,7 +4,7 @@
 //! second later, and a line's way between them is 6 ns, or 130. What is measured then is another
 //! machine than the profile's.
 
-use super::places::{Distance, Places};
+use super::places::Places;
 use super::{memory, sample::Sample};
 
 /// The way of a line between two CPUs.
@@ -18,10 +18,7 @@ pub struct Probe {
 impl Probe {
     /// Measures it for the first time.
     pub fn new() -> Self {
-        let places = Places::here();
-        let distances = [Distance::Cluster, Distance::Socket, Distance::Remote, Distance::Sibling];
-        let pair = distances.into_iter().find_map(|distance| places.pairs(distance, 1).first().copied());
-        let mut probe = Probe { pair, first: 0.0 };
+        let mut probe = Probe { pair: Places::here().nearest(), first: 0.0 };
         probe.first = probe.way();
         probe
     }

@@ -103,23 +103,17 @@ impl Measured {
             for (one, results) in self.ready.iter().zip(&mut self.results) {
                 for first in (0..results.points.len()).step_by(one.plan.locks.len().max(1)) {
                     let place = results.points[first].place;
-                    for attempt in 1.. {
-                        let runs = match measure_locks(&one.plan, place, round, signals, bar) {
-                            Ok(runs) => runs,
-                            Err(signal) => return self.signal = Some(signal),
-                        };
-                        let steady = probe.same();
-                        if !steady && attempt < ATTEMPTS {
-                            continue;
-                        }
-                        self.unsteady += usize::from(!steady);
-                        if !steady && !last {
-                            return;
-                        }
-                        bar.inc(runs.len() as u64);
-                        runs.into_iter().for_each(|(lock, run)| results.file(first + lock, run));
-                        break;
+                    let (runs, steady) = match measure_steadily(&one.plan, place, round, probe, signals, bar)
+                    {
+                        Ok(measured) => measured,
+                        Err(signal) => return self.signal = Some(signal),
+                    };
+                    self.unsteady += usize::from(!steady);
+                    if !steady && !last {
+                        return;
                     }
+                    bar.inc(runs.len() as u64);
+                    runs.into_iter().for_each(|(lock, run)| results.file(first + lock, run));
                 }
             }
         }
@@ -128,6 +122,27 @@ impl Measured {
 
 /// A run of a point, or why there is none.
 type Outcome = std::result::Result<Run, String>;
+
+/// Measures each lock once, again if the machine is another afterwards, and says whether it was the same in
+/// the end; `Err` if a signal came.
+fn measure_steadily(
+    plan: &Plan,
+    place: Place,
+    round: u32,
+    probe: &Probe,
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> std::result::Result<(Vec<(usize, Outcome)>, bool), i32> {
+    let mut attempts = 0;
+    loop {
+        let runs = measure_locks(plan, place, round, signals, bar)?;
+        attempts += 1;
+        let steady = probe.same();
+        if steady || attempts == ATTEMPTS {
+            return Ok((runs, steady));
+        }
+    }
+}
 
 /// Measures each lock once; `Err` if a signal came.
 fn measure_locks(

@@ -5,7 +5,7 @@
 //! changing it, each in a loop of its own.
 
 use crate::calibrate::memory;
-use crate::calibrate::places::{Distance, Places};
+use crate::calibrate::places::Places;
 use crate::calibrate::threads::{Helper, on};
 use crate::compare::order;
 use crate::compare::signals::Signals;
@@ -275,11 +275,7 @@ fn bounce(here: &Here, blind: bool) -> Option<f64> {
 /// Measures each row in each round. And the signal that ended it early, if one did.
 pub fn measure(rounds: u32, signals: &Signals) -> (Vec<Cost>, Option<i32>) {
     let places = Places::here();
-    let near = [Distance::Cluster, Distance::Socket, Distance::Remote, Distance::Sibling];
-    let here = Here {
-        cpu: places.cpus.first().map_or(0, |cpu| cpu.id),
-        pair: near.iter().find_map(|distance| places.pairs(*distance, 1).first().copied()),
-    };
+    let here = Here { cpu: places.cpus.first().map_or(0, |cpu| cpu.id), pair: places.nearest() };
     let _ = Native::prepare_fences();
     let rows = rows();
     let bar = ProgressBar::new(u64::from(rounds) * rows.len() as u64).with_style(
