@@ -15,7 +15,7 @@
 //! Marks in the lowest three bits of a pointer are ignored; a reference into the middle of an object does not
 //! protect it.
 
-use super::header::{Header, Retire, prepare};
+use super::header::{Header, Retire};
 use super::sieve::Sieve;
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::record::Records;
@@ -146,9 +146,7 @@ impl<M: Records> Reclaim for CountedDomain<M> {
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        if self.sieve.backlog.push(unsafe { prepare(object) }) {
-            self.sieve.relieve(|| self.scan());
-        }
+        unsafe { self.sieve.retire(object, || self.scan()) };
     }
 
     fn collect(&self) {
@@ -168,7 +166,6 @@ impl<M: Records> Reclaim for CountedDomain<M> {
 impl<M: Records> Drop for CountedDomain<M> {
     /// Nobody reads any more: reclaims everything.
     fn drop(&mut self) {
-        let _scanning = self.sieve.backlog.gate.lock();
-        self.scan();
+        self.sieve.close(|| self.scan());
     }
 }

@@ -20,7 +20,7 @@
 //! which waits for no reader.
 
 use super::backlog::{BATCH, SHARDS};
-use super::header::{Header, Retire, prepare};
+use super::header::{Header, Retire};
 use super::sieve::Sieve;
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::Word;
@@ -235,9 +235,7 @@ impl<M: Records> Reclaim for HazardDomain<M> {
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        if self.sieve.backlog.push(unsafe { prepare(object) }) {
-            self.sieve.relieve(|| self.scan());
-        }
+        unsafe { self.sieve.retire(object, || self.scan()) };
     }
 
     fn collect(&self) {
@@ -258,7 +256,6 @@ impl<M: Records> Drop for HazardDomain<M> {
     /// Reclaims everything that no slot points into; guards that outlive the domain are those of others, and
     /// what they protect is leaked.
     fn drop(&mut self) {
-        let _scanning = self.sieve.backlog.gate.lock();
-        self.scan();
+        self.sieve.close(|| self.scan());
     }
 }

@@ -5,7 +5,7 @@
 //! wait for what was there at some time while more comes in.
 
 use super::backlog::Backlog;
-use super::header::{Header, finish};
+use super::header::{Header, Retire, finish, prepare};
 use super::pace::Rest;
 use crate::machine::{Arith, Machine, Records, Word};
 use core::ptr::null_mut;
@@ -99,9 +99,28 @@ impl<M: Records> Sieve<M> {
         }
     }
 
+    /// Takes an object in, and scans if that fills a batch.
+    ///
+    /// # Safety
+    ///
+    /// As [`Reclaim::retire`](super::Reclaim::retire).
+    #[inline]
+    pub(super) unsafe fn retire<T: Retire>(&self, object: *mut T, scan: impl Fn()) {
+        // SAFETY: forwarded from the caller.
+        if self.backlog.push(unsafe { prepare(object) }) {
+            self.relieve(scan);
+        }
+    }
+
+    /// The domain ends: scans for the last time.
+    pub(super) fn close(&self, scan: impl Fn()) {
+        let _scanning = self.backlog.gate.lock();
+        scan();
+    }
+
     /// A batch is full: scans, unless the caller is an object that is being reclaimed.
     #[cold]
-    pub(super) fn relieve(&self, scan: impl Fn()) {
+    fn relieve(&self, scan: impl Fn()) {
         if !self.backlog.gate.is_mine() {
             let _scanning = self.backlog.gate.lock();
             scan();
