@@ -2,7 +2,7 @@
 
 use latchwork::machine::{Machine, Native};
 use latchwork::map::bucket_lock::{BucketLocked, Section, SectionWide};
-use latchwork::map::michael::{Michael, Sections};
+use latchwork::map::michael::Michael;
 use latchwork::map::{self, Table, locked};
 use latchwork::mutex::RawMutex;
 use latchwork::mutex::tas::RawTas;
@@ -290,6 +290,6 @@ fn must_catch_table<T: Table<Machine = Native>>() {
 #[test]
 fn a_table_that_reclaims_too_early_is_caught() {
     must_catch_table::<BucketLocked<Eager, Section>>();
-    must_catch_table::<Michael<Eager, Sections>>();
+    must_catch_table::<Michael<Eager, Section>>();
     must_catch_table::<locked::Locked<Blind>>();
 }

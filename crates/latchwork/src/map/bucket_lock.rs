@@ -30,8 +30,10 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 ///
 /// With a domain of type `D`, an element that `find` looks at has not been reclaimed.
 pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
-    /// What is said about the table.
-    const INFO: Info;
+    /// What is said about the table with a lock in each bucket.
+    const LOCKED: Info;
+    /// What is said about the table without locks ([`michael`](super::michael)).
+    const LOCK_FREE: Info;
     /// Whether the link of an element that is removed has to say so.
     const MARKS: bool;
     /// The value of `key`.
@@ -63,20 +65,21 @@ pub trait PerReference: Reclaim {
     const LOCK_FREE: &'static str;
 }
 
-const SOURCE: &str = "McKenney, Hart and Walpole 2005, section 4";
+const fn info(name: &'static str, summary: &'static str, source: &'static str) -> Info {
+    Info { name, summary, source, concurrent: true, blocking: true }
+}
+
+const LOCKED: &str = "McKenney, Hart and Walpole 2005, section 4";
+const LOCK_FREE: &str = "Michael 2002; McKenney, Hart and Walpole 2005, section 4";
 
 /// Readers in a section that protects whatever they meet.
 pub struct Section;
 
 // SAFETY: a section protects all that was in a chain when it began.
 unsafe impl<D: SectionWide> Readers<D> for Section {
-    const INFO: Info = Info {
-        name: D::LOCKED,
-        summary: "updaters lock the bucket; readers are in a section",
-        source: SOURCE,
-        concurrent: true,
-        blocking: true,
-    };
+    const LOCKED: Info = info(D::LOCKED, "updaters lock the bucket; readers are in a section", LOCKED);
+    const LOCK_FREE: Info =
+        info(D::LOCK_FREE, "Michael's lock-free lists; everybody is in a section", LOCK_FREE);
     const MARKS: bool = false;
 
     #[inline(always)]
@@ -105,13 +108,16 @@ pub struct Reference;
 // SAFETY: protecting a reference reads the link again. If it still leads there and carries no mark, the
 // element that it is in had not been removed, so neither had the one that it leads to.
 unsafe impl<D: PerReference> Readers<D> for Reference {
-    const INFO: Info = Info {
-        name: D::LOCKED,
-        summary: "updaters lock the bucket; readers protect each element with a hazard pointer",
-        source: SOURCE,
-        concurrent: true,
-        blocking: true,
-    };
+    const LOCKED: Info = info(
+        D::LOCKED,
+        "updaters lock the bucket; readers protect each element with a hazard pointer",
+        LOCKED,
+    );
+    const LOCK_FREE: Info = info(
+        D::LOCK_FREE,
+        "Michael's lock-free lists; everybody protects each element with a hazard pointer",
+        LOCK_FREE,
+    );
     const MARKS: bool = true;
 
     #[inline(always)]
@@ -166,7 +172,7 @@ impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
 unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     type Machine = D::Machine;
     type Handle<'a> = Handle<'a, D>;
-    const INFO: Info = R::INFO;
+    const INFO: Info = R::LOCKED;
 
     fn new(shape: &Shape) -> Self {
         BucketLocked { store: Store::new(shape, RawTtas::new_in), readers: PhantomData }

@@ -17,7 +17,7 @@
 //! Atomics: an insertion 1, a removal 2, and those of retiring; a lookup none.
 //! Progress: lock-free.
 
-use super::bucket_lock::{PerReference, SectionWide};
+use super::bucket_lock::Readers;
 use super::deferred::{Handle, Store, is_marked, marked, unmarked};
 use super::node::{Node, Reclaimed, Step, give_back, step};
 use super::{Info, Shape, Table};
@@ -26,44 +26,10 @@ use crate::reclaim::{Guard, Reader, Reclaim};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What the table is called under a strategy.
-pub trait Named<D>: Send + Sync + 'static {
-    /// What is said about it.
-    const INFO: Info;
-}
-
-const SOURCE: &str = "Michael 2002; McKenney, Hart and Walpole 2005, section 4";
-
-/// Hazard pointers.
-pub struct Hazards;
-
-impl<D: PerReference> Named<D> for Hazards {
-    const INFO: Info = Info {
-        name: D::LOCK_FREE,
-        summary: "Michael's lock-free lists; everybody protects each element with a hazard pointer",
-        source: SOURCE,
-        concurrent: true,
-        blocking: true,
-    };
-}
-
-/// Sections.
-pub struct Sections;
-
-impl<D: SectionWide> Named<D> for Sections {
-    const INFO: Info = Info {
-        name: D::LOCK_FREE,
-        summary: "Michael's lock-free lists; everybody is in a section",
-        source: SOURCE,
-        concurrent: true,
-        blocking: true,
-    };
-}
-
 /// The table. See the [module documentation](self).
-pub struct Michael<D: Reclaim, N> {
+pub struct Michael<D: Reclaim, R> {
     store: Store<D, ()>,
-    named: PhantomData<N>,
+    readers: PhantomData<R>,
 }
 
 /// Where a search ended. Under the guard, `node` and what `link` is in are protected.
@@ -75,7 +41,7 @@ struct Found<'a, M: Machine> {
     hit: bool,
 }
 
-impl<D: Reclaim, N: Named<D>> Michael<D, N> {
+impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
     /// Finds `key`, or where it would be; takes out what was removed on the way, and counts it.
     #[inline(always)]
     fn find<'a>(
@@ -120,13 +86,13 @@ impl<D: Reclaim, N: Named<D>> Michael<D, N> {
 }
 
 // SAFETY: elements are retired by who took them out of the chain; what a search looks at is protected.
-unsafe impl<D: Reclaim, N: Named<D>> Table for Michael<D, N> {
+unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
     type Machine = D::Machine;
     type Handle<'a> = Handle<'a, D>;
-    const INFO: Info = N::INFO;
+    const INFO: Info = R::LOCK_FREE;
 
     fn new(shape: &Shape) -> Self {
-        Michael { store: Store::new(shape, || ()), named: PhantomData }
+        Michael { store: Store::new(shape, || ()), readers: PhantomData }
     }
 
     fn join(&self, index: usize) -> Handle<'_, D> {

@@ -1,11 +1,12 @@
 //! Every kind of table, by name.
 
-use super::bucket_lock::{BucketLocked, PerReference, Reference, Section, SectionWide};
+use super::bucket_lock::{BucketLocked, PerReference, Readers, Reference, Section, SectionWide};
 use super::fenced::Fenced;
-use super::michael::{Hazards, Michael, Sections};
+use super::michael::Michael;
 use super::{Table, locked};
 use crate::machine::{Machine, Records};
 use crate::mutex::RawMutex;
+use crate::reclaim::Reclaim;
 use crate::reclaim::epoch::EpochDomain;
 use crate::reclaim::hazard::HazardDomain;
 use crate::reclaim::qsbr::QsbrDomain;
@@ -50,11 +51,11 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
         }
     }
     visitor.table::<locked::Locked<locked::Ideal<M>>>();
-    section_wide::<M, QsbrDomain<M>>(visitor);
-    section_wide::<M, RcuDomain<M>>(visitor);
-    section_wide::<M, EpochDomain<M>>(visitor);
-    per_reference::<M, HazardDomain<M>>(visitor);
-    per_reference::<M, Fenced<M>>(visitor);
+    both::<M, QsbrDomain<M>, Section>(visitor);
+    both::<M, RcuDomain<M>, Section>(visitor);
+    both::<M, EpochDomain<M>, Section>(visitor);
+    both::<M, HazardDomain<M>, Reference>(visitor);
+    both::<M, Fenced<M>, Reference>(visitor);
     registry::visit(&mut Locks(visitor));
 }
 
@@ -68,14 +69,8 @@ impl<M: Records> PerReference for Fenced<M> {
     const LOCK_FREE: &'static str = "hpbr-nbs-fence";
 }
 
-/// Both tables over a strategy that protects references one by one.
-fn per_reference<M: Records, D: PerReference<Machine = M>>(visitor: &mut impl Visitor<M>) {
-    visitor.table::<BucketLocked<D, Reference>>();
-    visitor.table::<Michael<D, Hazards>>();
-}
-
-/// Both tables over a strategy that protects whole sections.
-fn section_wide<M: Records, D: SectionWide<Machine = M>>(visitor: &mut impl Visitor<M>) {
-    visitor.table::<BucketLocked<D, Section>>();
-    visitor.table::<Michael<D, Sections>>();
+/// Both tables over a strategy.
+fn both<M: Records, D: Reclaim<Machine = M>, R: Readers<D>>(visitor: &mut impl Visitor<M>) {
+    visitor.table::<BucketLocked<D, R>>();
+    visitor.table::<Michael<D, R>>();
 }

@@ -5,7 +5,7 @@
 
 use crate::machine::{Loom, Mistake, Model};
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
-use latchwork::map::michael::{Hazards, Michael, Sections};
+use latchwork::map::michael::Michael;
 use latchwork::map::relativistic::{Change, Relativistic};
 use latchwork::map::{Shape, Table};
 use latchwork::mutex::tas::RawTas;
@@ -58,8 +58,8 @@ fn strategy<T: Table<Machine = Loom>>() {
 fn tables() {
     strategy::<BucketLocked<RcuDomain<Loom>, Section>>();
     strategy::<BucketLocked<HazardDomain<Loom>, Reference>>();
-    strategy::<Michael<RcuDomain<Loom>, Sections>>();
-    strategy::<Michael<HazardDomain<Loom>, Hazards>>();
+    strategy::<Michael<RcuDomain<Loom>, Section>>();
+    strategy::<Michael<HazardDomain<Loom>, Reference>>();
 }
 
 /// Tells when it has been dropped.

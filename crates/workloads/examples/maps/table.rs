@@ -5,7 +5,7 @@ use latchwork::machine::Native;
 use latchwork::map::Table;
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
 use latchwork::map::locked::{Global, Ideal, Locked, PerBucket};
-use latchwork::map::michael::{Hazards, Michael, Sections};
+use latchwork::map::michael::Michael;
 use latchwork::mutex::ttas::RawTtas;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
@@ -24,11 +24,11 @@ use std::time::Duration;
 pub const SUBJECTS: [Subject; 9] = [
     Subject { name: "ideal", rate: rate::<Locked<Ideal<Native>>> },
     Subject { name: "qsbr-l", rate: rate::<BucketLocked<QsbrDomain<Native>, Section>> },
-    Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Sections>> },
+    Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Section>> },
     Subject { name: "rcu-l", rate: rate::<BucketLocked<RcuDomain<Native>, Section>> },
-    Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Sections>> },
+    Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Section>> },
     Subject { name: "hpbr-l", rate: rate::<BucketLocked<HazardDomain<Native>, Reference>> },
-    Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Hazards>> },
+    Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Reference>> },
     Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
     Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
 ];
