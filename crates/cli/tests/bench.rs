@@ -55,6 +55,44 @@ fn json_and_plot_hold_every_point() {
 }
 
 #[test]
+fn markdown_has_shares_and_says_where_the_default_is_behind() {
+    let folder = scratch("bench-markdown");
+    let (json, page) = (folder.join("out.json"), folder.join("out.md"));
+    let files = ["--json", json.to_str().unwrap(), "--markdown", page.to_str().unwrap()];
+    let what = ["counter", "--locks", "shfl,mcs,glibc", "--threads", "1,2,6", "--set", "hold=0ns,2us"];
+    let output = bench(&[&what[..], &files, &["--cut", "0.99"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = std::fs::read_to_string(&page).unwrap();
+    for line in
+        ["## hold=0ns", "## hold=2us", "| threads | 1 | 2 | 6 |", "## Where shfl is more than 5% behind"]
+    {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let points = document["points"].as_array().unwrap();
+    // At each point the best of the first round is measured again, and whoever was far from it is not.
+    for point in points.chunks(3) {
+        let first = |lock: usize| point[lock]["runs"][0]["ops_per_s"].as_f64().unwrap();
+        let best = (0..3).map(first).fold(0.0, f64::max);
+        for lock in 0..3 {
+            let again = point[lock]["runs"].as_array().unwrap().len() == 2;
+            assert_eq!(again, first(lock) >= best * 0.99, "{point:#?}");
+        }
+        // Its median is the best's, or it is not called so.
+        let rate = |lock: usize| point[lock]["ops_per_s"]["median"].as_f64().unwrap();
+        let best = (0..3).map(rate).fold(0.0, f64::max);
+        let listed = format!(
+            "| hold={} | {} |",
+            point[0]["settings"]["hold"].as_str().unwrap(),
+            point[0]["threads"].as_u64().unwrap()
+        );
+        assert_eq!(page.contains(&listed), rate(0) < best * 0.95, "{listed} in\n{page}");
+    }
+    let refused = bench(&["counter", "--cut", "1.5"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
 fn json_on_stdout_takes_the_table_s_place() {
     let output = bench(&["alternator", "--locks", "pf-t", "--threads", "1", "--json", "-"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

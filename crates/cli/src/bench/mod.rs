@@ -8,6 +8,7 @@ pub mod plan;
 pub mod plot;
 pub mod report;
 pub mod results;
+mod shares;
 
 use crate::compare::machine::{self, Machine};
 use crate::compare::order;
@@ -47,6 +48,7 @@ Examples:
   latchwork bench hashtable-strategies --set updates=0,1%,50%   locks against RCU, hazard pointers, epochs
   latchwork bench instructions                                  what synchronization costs on this machine
   latchwork bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
+  latchwork bench counter --locks all --threads 1..64 --set hold=0ns,5us --cut 0.1 --markdown locks.md
   latchwork bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";
 
 /// Locks that are compared unless the user names some.
@@ -80,6 +82,16 @@ pub struct Options {
     /// Where threads run
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
+    /// Measure a lock once only where it did less than this share of the best in the first round
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
+    cut: Option<f64>,
+}
+
+fn share(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("a share of the best, from 0 to below 1, such as 0.1".into()),
+    }
 }
 
 /// Where threads run.
@@ -142,6 +154,7 @@ pub fn bench(options: &Options) -> Result<i32> {
             "seconds": options.seconds.as_secs_f64(),
             "warm_up_s": warm_up(options).as_secs_f64(),
             "placement": format!("{:?}", options.placement),
+            "cut": options.cut,
         }),
     };
     finish(&plan, &results, common, &header, &machine.line(), &about)
@@ -165,6 +178,10 @@ pub fn finish(
         print!("{}", json::text(plan, results, about));
     } else {
         print!("{}", report::text(plan, results, header));
+    }
+    if let Some(path) = &common.markdown {
+        let cut = about.options["cut"].as_f64();
+        output::write("--markdown", path, &shares::page(plan, results, header, cut))?;
     }
     if let Some(path) = common.json.as_deref().filter(|_| !to_stdout) {
         output::write("--json", path, &json::text(plan, results, about))?;
@@ -194,6 +211,15 @@ fn measure(plan: &Plan, options: &Options) -> Result<Results> {
                 if let Some(signal) = signals.take() {
                     results.interrupted = Some(signal);
                     break 'rounds;
+                }
+                if round == 1
+                    && let Some(cut) = options.cut
+                {
+                    results.cut(first..first + locks, cut);
+                }
+                if results.points[first + lock].cut {
+                    bar.inc(1);
+                    continue;
                 }
                 let place = results.points[first + lock].place;
                 let (name, kind) = (plan.locks[lock].name, plan.locks[lock].kind);

@@ -31,6 +31,9 @@ pub struct Common {
     /// Write every number of every run here (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write each lock's share of the best here, as Markdown, and where the default lock is behind
+    #[arg(long, value_name = "FILE.md")]
+    pub markdown: Option<PathBuf>,
     /// Draw the curves into this SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,

@@ -51,6 +51,9 @@ impl Plan {
         if let Some(path) = &common.json {
             output::check("--json", path)?;
         }
+        if let Some(path) = &common.markdown {
+            output::check("--markdown", path)?;
+        }
         if let Some(path) = &common.plot {
             output::check("--plot", path)?;
         }

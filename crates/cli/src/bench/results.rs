@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use crate::compare::stats;
 use latchwork_workloads::measure::Measured;
+use std::ops::Range;
 
 /// One measurement of a point.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct Point {
     pub runs: Vec<Run>,
     /// Why one did not.
     pub failure: Option<String>,
+    /// Whether it is not worth another run.
+    pub cut: bool,
 }
 
 impl Point {
@@ -109,7 +112,7 @@ impl Results {
             for threads in 0..plan.threads.len() {
                 for lock in 0..plan.locks.len() {
                     let place = Place { settings, threads, lock };
-                    points.push(Point { place, runs: Vec::new(), failure: None });
+                    points.push(Point { place, runs: Vec::new(), failure: None, cut: false });
                 }
             }
         }
@@ -140,6 +143,15 @@ impl Results {
             Err(why) => {
                 point.failure.get_or_insert(why);
             }
+        }
+    }
+
+    /// Marks those of `points` as cut whose first run did less than this share of the best.
+    pub fn cut(&mut self, points: Range<usize>, share: f64) {
+        let first = |point: &Point| point.runs.first().map_or(0.0, |run| run.rate);
+        let best = self.points[points.clone()].iter().map(first).fold(0.0, f64::max);
+        for point in &mut self.points[points] {
+            point.cut = first(point) < best * share;
         }
     }
 

@@ -91,6 +91,7 @@ impl Ready {
             runs: Some(effort.runs),
             seed: effort.seed,
             json: None,
+            markdown: None,
             plot: None,
         };
         let plan = Plan::new(&common, &limits)?;

@@ -355,6 +355,7 @@ mod tests {
             place: Place { settings: 0, threads: 0, lock },
             runs: vec![run(*rate)],
             failure: None,
+            cut: false,
         };
         rates.iter().enumerate().map(point).collect()
     }

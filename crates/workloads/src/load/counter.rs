@@ -7,7 +7,8 @@
 //! Placement is the stage's (`--placement`), the memory's home is a parameter.
 //!
 //! The gap between release and the next acquire is not in the paper; without any, whoever releases
-//! has the line and wins again, and the collapse that the paper is about does not show.
+//! has the line and wins again, and the collapse that the paper is about does not show. Nor is the time
+//! inside (`hold`), which makes it the workload for comparing mutexes with short and long sections.
 
 use crate::data::{Cell, Page};
 use crate::lock::Lock;
@@ -18,6 +19,7 @@ use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workloa
 /// See the [module documentation](self).
 pub struct Counter {
     gap: u64,
+    hold: u64,
     home: Home,
 }
 
@@ -42,6 +44,12 @@ impl Workload for Counter {
                 help: "computation between release and the next acquire",
             },
             Parameter {
+                name: "hold",
+                default: "0ns",
+                values: Values::Time,
+                help: "computation inside, beside the increment",
+            },
+            Parameter {
                 name: "home",
                 default: "local",
                 values: Values::Word(&["local", "remote"]),
@@ -55,7 +63,7 @@ impl Workload for Counter {
 
     fn new(settings: &Settings) -> Self {
         let home = if settings.count("home") == 0 { Home::Local } else { Home::Remote };
-        Counter { gap: settings.ns("gap"), home }
+        Counter { gap: settings.ns("gap"), hold: settings.ns("hold"), home }
     }
 
     fn run<S: Stage, L: Lock<Machine = S::Machine>>(
@@ -73,9 +81,15 @@ impl Workload for Counter {
             while thread.running() {
                 let held = thread.write(&shared.lock);
                 shared.count.add(1);
+                // Not even the call: it would be a third of the section.
+                if self.hold > 0 {
+                    thread.work(self.hold);
+                }
                 drop(held);
                 thread.done();
-                thread.work(self.gap);
+                if self.gap > 0 {
+                    thread.work(self.gap);
+                }
             }
         })?;
         let total = measured.total;

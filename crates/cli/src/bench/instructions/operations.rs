@@ -61,6 +61,7 @@ pub fn count() -> Result<Vec<Operations>> {
         runs: None,
         seed: 1,
         json: None,
+        markdown: None,
         plot: None,
     };
     let plan = Plan::new(&common, &limits)?;
