@@ -52,7 +52,7 @@ fn a_broken_lock_is_reported_with_the_command_that_repeats_it() {
         "--twin",
         "early-unlock",
         "--seconds",
-        "20",
+        "120",
         "--seed",
         "3",
         "--json",
@@ -61,7 +61,7 @@ fn a_broken_lock_is_reported_with_the_command_that_repeats_it() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("latchwork: early-unlock failed in exclusion with jitter: "), "{said}");
-    assert!(said.contains("again: latchwork torture --twin early-unlock --seconds 20"), "{said}");
+    assert!(said.contains("again: latchwork torture --twin early-unlock --seconds 120"), "{said}");
     assert!(said.contains("--seed 3"), "{said}");
     let table = stdout(&output);
     assert!(table.lines().any(|line| line.contains("early-unlock") && line.contains("FAILED")), "{table}");
@@ -73,7 +73,7 @@ fn a_broken_lock_is_reported_with_the_command_that_repeats_it() {
 
 #[test]
 fn a_lock_that_stands_still_is_shown_with_its_memory_and_its_threads() {
-    let output = output(&["torture", "--twin", "node-reused", "--seconds", "30", "--seed", "1"]);
+    let output = output(&["torture", "--twin", "node-reused", "--seconds", "120", "--seed", "1"]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("node-reused failed in exclusion"), "{said}");

@@ -71,6 +71,12 @@ fn churn<D: Reclaim<Machine = Native>>() {
     drop(unsafe { Box::from_raw(root.load(Acquire)) });
 }
 
+/// Bytes that `body` leaves allocated, at least: what others (the test's harness) allocate meanwhile is not
+/// there each time.
+fn always_left(body: fn()) -> isize {
+    (0..3).map(|_| left(body)).min().unwrap()
+}
+
 /// Bytes that `body` leaves allocated.
 fn left(body: fn()) -> isize {
     let before = BYTES.load(Relaxed);
@@ -90,7 +96,7 @@ fn nothing_leaks() {
     ];
     for (name, churn) in strategies {
         churn(); // what stays with the threads' records, and with the library, is there from now on
-        let left = left(churn);
+        let left = always_left(churn);
         assert!(left <= 0, "{name}: {left} bytes");
     }
     let cell = || {
@@ -100,8 +106,9 @@ fn nothing_leaks() {
         global().barrier();
     };
     cell();
-    assert!(left(cell) <= 0);
+    assert!(always_left(cell) <= 0);
     // The counter counts.
     static KEPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-    assert_eq!(left(|| *KEPT.lock().unwrap() = vec![0; 1000]), 1000);
+    let leak = || KEPT.lock().unwrap().extend([0; 1000]);
+    assert!(always_left(leak) > 0);
 }

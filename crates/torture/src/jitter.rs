@@ -29,7 +29,7 @@ impl Flaw {
     pub const BLIND_SCAN: u8 = 3;
     /// A thread's queue node is handed out again at once, whoever still looks at it.
     pub const NODE_REUSED: u8 = 4;
-    /// Who looks at the threads' records does not see the newest.
+    /// Who looks at the threads' records does not see that of one thread which reads.
     pub const SKIPS_READER: u8 = 5;
     /// A store to a pointer-sized word is seen by others only with the thread's next access to one, and no
     /// heavy fence makes it so.
@@ -45,13 +45,17 @@ thread_local! {
     static CHANCE: Cell<u64> = const { Cell::new(0) };
     /// When it is set, whoever spins sleeps for ever.
     static ABANDONED: Cell<Option<&'static AtomicBool>> = const { Cell::new(None) };
+    /// Whether this is the thread that [`Flaw::SKIPS_READER`] is about.
+    static SKIPPED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The calling thread is delayed from now on, and gives up spinning once `abandoned` is set: the
-/// threads of a stuck lock must not take the processor away from those that come after.
-pub(crate) fn take_part(seed: u64, abandoned: &'static AtomicBool) {
+/// threads of a stuck lock must not take the processor away from those that come after. `skipped`: it is
+/// the one that [`Flaw::SKIPS_READER`] is about.
+pub(crate) fn take_part(seed: u64, abandoned: &'static AtomicBool, skipped: bool) {
     CHANCE.set(seed | 1);
     ABANDONED.set(Some(abandoned));
+    SKIPPED.set(skipped);
 }
 
 fn chance() -> u64 {
@@ -383,13 +387,12 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
 // SAFETY: the native machine's records, which keep the promises; with a flaw it is unsafe on purpose.
 unsafe impl<const FLAW: u8> Records for Jitter<FLAW> {
     fn record() -> &'static Record<Self> {
-        same_record(Native::record())
+        let record = same_record(Native::record());
+        if FLAW == Flaw::SKIPS_READER && SKIPPED.get() { unlinked(record) } else { record }
     }
 
     fn records() -> Option<&'static Record<Self>> {
-        let newest = Native::records()?;
-        let first = if FLAW == Flaw::SKIPS_READER { newest.all().nth(1)? } else { newest };
-        Some(same_record(first))
+        Native::records().map(same_record)
     }
 
     fn clocks() -> &'static Clocks<Self> {
@@ -400,6 +403,25 @@ unsafe impl<const FLAW: u8> Records for Jitter<FLAW> {
     fn generation() -> u32 {
         Native::generation()
     }
+}
+
+/// A record of the calling thread's in which nobody looks, in place of the one that it has.
+fn unlinked<const FLAW: u8>(own: &'static Record<Jitter<FLAW>>) -> &'static Record<Jitter<FLAW>> {
+    thread_local! {
+        static UNLINKED: Cell<Option<&'static Record<Native>>> = const { Cell::new(None) };
+    }
+    let record = UNLINKED.get().unwrap_or_else(|| {
+        // Left behind when the thread exits; there are not many of these threads.
+        let new: &Record<Native> = Box::leak(Box::default());
+        for (word, own) in
+            [(&new.section, &own.section), (&new.online, &own.online), (&new.pinned, &own.pinned)]
+        {
+            word.store(own.0.load(Ordering::Relaxed), Ordering::Relaxed); // with or without light fences
+        }
+        UNLINKED.set(Some(new));
+        new
+    });
+    same_record(record)
 }
 
 fn same_record<const FLAW: u8>(record: &'static Record<Native>) -> &'static Record<Jitter<FLAW>> {
@@ -434,7 +456,16 @@ mod tests {
         assert!(std::ptr::eq(Reuses::acquire_node(), Reuses::acquire_node()));
         assert!(!std::ptr::eq(<Jitter>::acquire_node(), <Jitter>::acquire_node()));
 
-        take_part(1, &NEVER);
+        type Skips = Jitter<{ Flaw::SKIPS_READER }>;
+        let is_seen = || {
+            let own = std::ptr::from_ref(Skips::record());
+            Skips::records().is_some_and(|newest| newest.all().any(|record| std::ptr::eq(record, own)))
+        };
+        assert!(is_seen());
+        take_part(1, &NEVER, true);
+        assert!(!is_seen());
+        assert!(std::ptr::eq(Skips::record(), Skips::record()));
+
         let lock = RawShfl::<Jitter>::new_in();
         lock.lock();
         assert!(lock.try_lock().is_none());

@@ -102,6 +102,9 @@ pub struct Readers<D: Reclaim> {
 /// Objects that a flood retires.
 const FLOOD: u64 = 300;
 
+/// How often a reader that stays inside lets others run.
+const STAY: usize = 50;
+
 impl<D: Reclaim> Readers<D> {
     fn new(synchronize: Option<Synchronize<D>>) -> Self {
         let (domain, pool) = (D::new_in(), Arc::<Pool>::default());
@@ -133,6 +136,39 @@ impl<D: Reclaim> Readers<D> {
         Ok(())
     }
 
+    /// A reader that retires what it reads, and stays inside until the others have had the time to reclaim
+    /// it, had they been allowed to; half of the time it asks for that itself.
+    fn stay(&self, worker: &mut Worker) -> Result<(), String> {
+        let mut reader = self.domain.reader();
+        let guard = reader.enter();
+        let slot = SLOTS - 1; // the last store of a section is the one that nothing follows
+        let seen = look(&guard, slot, &self.roots[slot]);
+        let new = self.pool.make();
+        if self.roots[slot].compare_exchange(seen.0, new, AcqRel, Relaxed).is_ok() {
+            // SAFETY: removed here, by nobody else; protected.
+            unsafe { self.domain.retire(seen.0) };
+        } else {
+            // SAFETY: nobody else has ever seen it.
+            unsafe { self.domain.retire(new) };
+        }
+        let asks = worker.random.once_in(2);
+        for _ in 0..STAY {
+            if asks {
+                self.domain.collect();
+            }
+            std::thread::yield_now();
+            worker.rest();
+            check(seen)?;
+            if worker.crew().is_over() {
+                break;
+            }
+        }
+        drop(guard);
+        worker.count(Count::Reads);
+        reader.quiescent();
+        Ok(())
+    }
+
     /// Removes what is at one of the roots.
     fn remove(&self, worker: &mut Worker) -> *mut Object {
         worker.count(Count::Writes);
@@ -159,7 +195,8 @@ fn check((object, life): (*mut Object, u64)) -> Result<(), String> {
 impl<D: Reclaim> Subject for Readers<D> {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
         match worker.random.below(100) {
-            0..60 => self.read(worker)?,
+            0..59 => self.read(worker)?,
+            59 => self.stay(worker)?,
             60..90 => {
                 let object = self.remove(worker);
                 // SAFETY: removed, by nobody else.

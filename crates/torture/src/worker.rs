@@ -257,7 +257,7 @@ pub struct Worker {
 impl Worker {
     pub(crate) fn new(crew: Arc<Crew>, place: usize) -> Self {
         let seed = crew.seed();
-        crate::jitter::take_part(seed, crew.abandoned);
+        crate::jitter::take_part(seed, crew.abandoned, place == 0);
         let worker = Worker { crew, place, random: Random::new(seed) };
         // SAFETY: no arguments, no memory.
         worker.post().thread.store(unsafe { libc::gettid() }, Relaxed);
@@ -360,7 +360,7 @@ impl Worker {
         crew.alive.fetch_add(1, Relaxed);
         crew.errands.fetch_add(1, Relaxed);
         spawn(move || {
-            crate::jitter::take_part(crew.seed(), crew.abandoned);
+            crate::jitter::take_part(crew.seed(), crew.abandoned, false);
             what();
             crew.errands.fetch_sub(1, Relaxed);
             // (A) what was done happens before the books are looked at.

@@ -9,7 +9,7 @@ use latchwork_torture::twins;
 use std::time::Duration;
 
 /// Rounds go on for so many seconds, or until a twin is caught.
-const AT_MOST: u32 = 30;
+const AT_MOST: u32 = 120;
 
 /// The one called `name`.
 pub fn find(name: &str) -> Result<Target> {

@@ -311,7 +311,7 @@ fn a_forked_child_reclaims() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends a child that hangs.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(300) };
             domain.synchronize();
             domain.barrier();
             let left = domain.garbage().objects;

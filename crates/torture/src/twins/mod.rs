@@ -17,7 +17,7 @@ use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
 use latchwork::reclaim::{hazard::HazardDomain, rcu::RcuDomain};
 use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A broken lock, and how it is caught.
 pub struct Twin {
@@ -185,27 +185,39 @@ pub enum Verdict {
 }
 
 impl Twin {
-    /// Tortures it, in short rounds, until it is caught or `time` is over.
+    /// Tortures it, in short rounds that become longer (on a busy machine little happens in a short one),
+    /// until it is caught or `time` is over.
     pub fn check(&self, seed: u64, time: Duration) -> Verdict {
-        let settings = Settings {
+        let start = Instant::now();
+        let stands_still = self.symptoms.contains(&STUCK[0]);
+        let mut settings = Settings {
             threads: 8,
-            time,
+            time: Duration::ZERO,
             round: Duration::from_millis(150),
-            patience: Duration::from_millis(1500),
+            // Who is not expected to stand still may have been held up by others.
+            patience: if stands_still { Duration::from_millis(1500) } else { Duration::from_secs(20) },
             seed,
         };
         let never = AtomicBool::new(false);
-        let report = torture(std::slice::from_ref(&self.scenario), settings, &never, |_| ());
-        match report.failed {
-            Some(failed) => {
-                let expected = |symptom: &&str| failed.what.contains(*symptom);
-                if self.symptoms.iter().chain([&CHILD]).any(expected) {
-                    Verdict::Caught(failed)
-                } else {
-                    Verdict::Otherwise(failed)
+        loop {
+            // With a disturber in every other round.
+            settings.time = 2 * settings.round;
+            let report = torture(std::slice::from_ref(&self.scenario), settings, &never, |_| ());
+            match report.failed {
+                Some(failed) => {
+                    let expected = |symptom: &&str| failed.what.contains(*symptom);
+                    break if self.symptoms.iter().chain([&CHILD]).any(expected) {
+                        Verdict::Caught(failed)
+                    } else {
+                        Verdict::Otherwise(failed)
+                    };
+                }
+                None if start.elapsed() > time => break Verdict::Missed(report),
+                None => {
+                    settings.round = (settings.round * 5 / 4).min(Duration::from_secs(2));
+                    settings.seed += 1;
                 }
             }
-            None => Verdict::Missed(report),
         }
     }
 }
