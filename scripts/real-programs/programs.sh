@@ -17,6 +17,8 @@ PROGRAMS=(
     'leveldb-empty|leveldb_db_bench|mutex|reads/s|LevelDB db_bench readrandom, empty database, 4 threads'
     'leveldb-filled|leveldb_db_bench|mutex|reads/s|LevelDB db_bench readrandom, filled database, 4 threads'
     'rocksdb|db_bench|mutex rwlock|reads/s|RocksDB db_bench readwhilewriting, update in place, one update lock, 4 readers'
+    'rocksdb-rate|db_bench|mutex rwlock|reads/s|the same with a writer that writes 8 MB/s under every lock'
+    'hash_table_bench|hash_table_bench|rwlock|operations/s|RocksDB hash_table_bench, one lock: 4 threads read, one inserts, one erases'
     'cache_bench|cache_bench|mutex|operations/s|RocksDB block cache, one shard, 4 threads'
     'threadtest3|threadtest3|mutex|statements|SQLite threadtest3 (checks itself), shared cache, 2 to 15 threads'
     'mariadb|mariadbd sysbench|mutex rwlock|transactions/s|MariaDB under sysbench oltp_read_write, 8 clients'
@@ -107,13 +109,23 @@ leveldb() { # benchmarks keys reads
 run_leveldb_empty() { leveldb readrandom 1000000 "$(work 2000000)" 0; }
 run_leveldb_filled() { leveldb fillseq,readrandom 20000 "$(work 200000)" "$(work 200000)"; }
 
-run_rocksdb() {
+rocksdb() { # options...
     locked db_bench --db="$PWD/db" --benchmarks=fillseq,readwhilewriting --num=50000 --threads=4 --duration="$S" \
         --inplace_update_support=1 --inplace_update_num_locks=1 --allow_concurrent_memtable_write=0 \
-        --compression_type=none >log 2>&1 || fail "status $?: $(tail -n 1 log)"
+        --compression_type=none "$@" >log 2>&1 || fail "status $?: $(tail -n 1 log)"
     tr '\r' '\n' <log | grep -E 'readwhilewriting +:' >line || true
     expect db_bench line '\(([0-9]+) of \1 found\)'
     figure "$(sed -E 's/.* ([0-9]+) ops\/sec.*/\1/' line)"
+}
+run_rocksdb() { rocksdb; }
+run_rocksdb_rate() { rocksdb --benchmark_write_rate_limit=8000000; }
+
+# It benchmarks two tables, one after the other; the first is the one with a single lock.
+run_hash_table_bench() {
+    locked "$WORK/bin/hash_table_bench" --nsec="$S" --nthread_write=1 --nthread_erase=1 --nthread_read=4 \
+        >log 2>&1 || fail "status $?: $(tail -n 1 log)"
+    expect hash_table_bench log '^Micro benchmarking scalable hash map'
+    figure "$(sed -nE 's/^ops\/sec = ([0-9.]+).*/\1/p' log | head -n 1)"
 }
 
 run_cache_bench() {

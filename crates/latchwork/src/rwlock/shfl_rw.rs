@@ -82,8 +82,9 @@ const COUNT: u32 = MIND - 1;
 /// Microseconds (of 1024 ns) for which newcomers may pass a head.
 pub const STEAL_BOUND: u32 = 200;
 /// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
-/// wakeup leaves the lock, and often processors, unused until then.
-const WAKE_BOUND: u32 = 5 * STEAL_BOUND;
+/// wakeup leaves the lock, and often processors, unused until then. Longer than the scheduler takes to run
+/// somebody whom it has woken (a quantum or two), so that this is what happens to a program with very many threads.
+const WAKE_BOUND: u32 = 50 * STEAL_BOUND;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
 const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
@@ -543,7 +544,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for 0.2 ms per queue position, at most 1 ms until a sleeper runs; then FIFO",
+        fairness: "stealing for 0.2 ms per queue position, at most 10 ms until a sleeper runs; then FIFO",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.3",
     };
