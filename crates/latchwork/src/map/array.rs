@@ -45,6 +45,21 @@ impl<T> Array<T> {
         Array { first, len }
     }
 
+    /// The first element, of an array that is nobody's any more.
+    pub fn into_first(self) -> *mut T {
+        core::mem::ManuallyDrop::new(self).first.as_ptr()
+    }
+
+    /// The array back.
+    ///
+    /// # Safety
+    ///
+    /// From [`into_first`](Array::into_first) of one with `len` elements; once.
+    pub unsafe fn from_first(first: *mut T, len: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Array { first: unsafe { NonNull::new_unchecked(first) }, len }
+    }
+
     /// A pointer to an element, good for as long as the array is there.
     pub fn pointer(&self, at: usize) -> *mut T {
         assert!(at < self.len);

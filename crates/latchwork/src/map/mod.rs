@@ -20,12 +20,14 @@
 mod array;
 pub mod bucket_lock;
 pub mod deferred;
+pub mod elements;
 pub mod fenced;
+pub mod growing;
+pub mod lines;
 pub mod locked;
 pub mod michael;
 pub mod node;
 mod rcu_map;
-pub mod relativistic;
 mod strategies;
 
 pub use node::Reclaimed;

@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use super::relativistic::{Change, Node, Relativistic};
+use super::growing::{Change, Growing, Node};
 use crate::machine::Native;
 use crate::mutex::shfl::RawShfl;
 use crate::reclaim::rcu::{self, RcuGuard};
@@ -11,25 +11,30 @@ use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::ops::Deref;
 use std::hash::RandomState;
+use std::sync::OnceLock;
 
-type Table<K, V> = Relativistic<RawShfl<Native>, K, V>;
+type Table<K, V, S> = Growing<RawShfl<Native>, K, V, S>;
 
-/// Updaters of different stripes do not wait for each other.
-const STRIPES: usize = 64;
+/// Parts of a map, whose updaters do not wait for each other: more than there are processors.
+fn shards() -> usize {
+    static SHARDS: OnceLock<usize> = OnceLock::new();
+    let count = || 4 * std::thread::available_parallelism().map_or(16, usize::from);
+    *SHARDS.get_or_init(|| count().next_power_of_two())
+}
 
 /// A concurrent hash map whose readers lock nothing and wait for nobody, also while it grows.
 ///
 /// Made for tables that are read much more often than changed. A lookup is a handful of plain instructions
-/// more than that of a map without synchronization; an update locks one of 64 parts of the table, allocates
-/// an element and retires the one before ([`reclaim`](crate::reclaim)). Growing keeps updaters out while the
-/// elements are chained anew; it never waits for readers, who are not disturbed.
+/// more than that of a map without synchronization; an update locks a part of the table (there are four for each
+/// processor), and retires the element before ([`reclaim`](crate::reclaim)), whose memory serves the next. Parts
+/// grow one by one, which keeps updaters of the part out, never waits for readers, and does not disturb them.
+/// Memory is given back when the map is dropped.
 ///
 /// Values are not changed in place: readers may have them. [`update`](RcuMap::update) makes a new one from the
 /// old. What a reader has got ([`Ref`], [`Reading`]) stays valid until it is dropped, whatever becomes of the
-/// map's elements meanwhile; a thread that keeps it for long holds up the reclamation of the whole process, and
-/// this map's second growth from then on.
+/// map's elements meanwhile; a thread that keeps it for long holds up the reclamation of the whole process.
 ///
-/// The algorithm: [`relativistic`](super::relativistic).
+/// The algorithm: [`growing`](super::growing).
 ///
 /// ```
 /// use latchwork::map::RcuMap;
@@ -43,8 +48,7 @@ const STRIPES: usize = 64;
 /// assert_eq!(routes.len(), 2);
 /// ```
 pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    table: Table<K, V>,
-    hasher: S,
+    table: Table<K, V, S>,
 }
 
 /// A value of a map, which stays valid while this is there.
@@ -58,12 +62,12 @@ pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Random
 /// ```
 pub struct Ref<'m, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Of the section below.
-    node: *const Node<Native, K, V>,
+    node: *const Node<K, V>,
     _section: RcuGuard<'m, Native>,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Ref<'_, K, V> {
-    fn node(&self) -> &Node<Native, K, V> {
+    fn node(&self) -> &Node<K, V> {
         // SAFETY: found in the section that this holds.
         unsafe { &*self.node }
     }
@@ -122,7 +126,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.map.find(&self.section, key).map(|node| &node.value)
+        self.map.table.find(&self.section, key).map(|node| &node.value)
     }
 
     /// Whether `key` is there.
@@ -162,7 +166,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Reading<'_, K, V, S>
 /// }
 /// ```
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static>(
-    alloc::boxed::Box<dyn Iterator<Item = &'g Node<Native, K, V>> + 'g>,
+    alloc::boxed::Box<dyn Iterator<Item = &'g Node<K, V>> + 'g>,
 );
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Iter<'g, K, V> {
@@ -211,8 +215,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// assert!(map.is_empty());
     /// ```
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        let buckets = (2 * capacity).max(2 * STRIPES).next_power_of_two();
-        RcuMap { table: Relativistic::new(rcu::global(), STRIPES, buckets), hasher }
+        RcuMap { table: Growing::new(rcu::global(), shards(), capacity, hasher) }
     }
 
     /// How many elements there are; while others change the map, how many there were a moment ago.
@@ -239,7 +242,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// assert!(latchwork::map::RcuMap::<u32, u32>::new().capacity() > 0);
     /// ```
     pub fn capacity(&self) -> usize {
-        self.table.buckets() / 2
+        self.table.capacity()
     }
 
     /// Begins a read section.
@@ -261,18 +264,6 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    #[inline]
-    fn find<'g, Q: Hash + Eq + ?Sized>(
-        &self,
-        section: &'g RcuGuard<'_, Native>,
-        key: &Q,
-    ) -> Option<&'g Node<Native, K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        self.table.find(section, self.hasher.hash_one(key), |found| found.borrow() == key)
-    }
-
     /// The value of `key`.
     ///
     /// ```
@@ -286,7 +277,7 @@ where
         K: Borrow<Q>,
     {
         let section = self.table.enter();
-        let node: *const _ = self.find(&section, key)?;
+        let node: *const _ = self.table.find(&section, key)?;
         Some(Ref { node, _section: section })
     }
 
@@ -300,20 +291,15 @@ where
     where
         K: Borrow<Q>,
     {
-        self.find(&self.table.enter(), key).is_some()
+        self.table.find(&self.table.enter(), key).is_some()
     }
 
     /// Changes the element of one key while no other update of it runs. Returns the elements before and after.
     fn change(&self, key: K, change: impl FnOnce(Option<&V>) -> Change<V>) -> [Option<Ref<'_, K, V>>; 2] {
-        let hash = self.hasher.hash_one(&key);
-        self.table.throttle(hash);
+        self.table.throttle();
         let sections = [self.table.enter(), self.table.enter()];
-        let changed = self.table.set(&sections[0], hash, key, K::eq, change);
-        let grown = changed.before.is_none() && changed.after.is_some();
+        let changed = self.table.set(&sections[0], key, change);
         let [old, new] = [changed.before, changed.after].map(|node| node.map(core::ptr::from_ref));
-        if grown {
-            self.table.grow(hash);
-        }
         let [before, after] = sections;
         [old.map(|node| Ref { node, _section: before }), new.map(|node| Ref { node, _section: after })]
     }
@@ -381,11 +367,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let hash = self.hasher.hash_one(key);
-        self.table.throttle(hash);
+        self.table.throttle();
         let section = self.table.enter();
-        let equal = |found: &K| found.borrow() == key;
-        let node: *const _ = self.table.remove(&section, hash, equal)?;
+        let node: *const _ = self.table.remove(&section, key, |node| node.key.borrow() == key)?;
         Some(Ref { node, _section: section })
     }
 
@@ -400,8 +384,7 @@ where
         let section = self.table.enter();
         for node in self.table.iter(&section) {
             if !keep(&node.key, &node.value) {
-                let same = |found: &K| core::ptr::eq(found, &node.key);
-                self.table.remove(&section, self.hasher.hash_one(&node.key), same);
+                self.table.remove(&section, &node.key, |found| core::ptr::eq(found, node));
             }
         }
     }
@@ -417,8 +400,7 @@ where
         self.retain(|_, _| false);
     }
 
-    /// Makes room for so many more elements, if that is possible now: not while the map is being resized, nor
-    /// shortly after. Elements can be inserted in any case.
+    /// Makes room for so many more elements, if they spread evenly.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::<u32, u32>::new();
@@ -426,13 +408,10 @@ where
     /// assert!(map.capacity() >= 1000);
     /// ```
     pub fn reserve(&self, more: usize) {
-        let (now, wanted) = (self.table.buckets(), (2 * (self.len() + more)).next_power_of_two());
-        if wanted > now {
-            self.table.resize(now, wanted);
-        }
+        self.table.fit(self.len() + more, false);
     }
 
-    /// Gives room back that the elements do not need, under the same conditions.
+    /// Gives room back that the elements do not need.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::<u32, u32>::with_capacity(10_000);
@@ -440,10 +419,7 @@ where
     /// assert!(map.capacity() < 10_000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        let (now, wanted) = (self.table.buckets(), (2 * self.len()).next_power_of_two());
-        if wanted < now {
-            self.table.resize(now, wanted);
-        }
+        self.table.fit(self.len(), true);
     }
 }
 

@@ -146,15 +146,6 @@ fn rcu_map_is_a_hash_map() {
             map.shrink_to_fit();
         }
     }
-    // Growth is put off while a reader of another test may be in the table before; insertions ask again.
-    for _ in 0..1_000_000 {
-        if map.capacity() >= 512 {
-            break;
-        }
-        map.insert(u64::MAX, 0);
-        map.remove(&u64::MAX);
-        std::thread::yield_now();
-    }
     assert!(map.capacity() >= 512, "it has grown");
     let found: HashMap<u64, u64> = map.read().iter().map(|(key, value)| (*key, *value)).collect();
     assert_eq!(found, model);
@@ -185,11 +176,7 @@ fn an_rcu_map_that_grows_and_shrinks_loses_nothing_that_readers_look_for() {
             let (map, over, resizes) = (&map, &over, &resizes);
             scope.spawn(move || {
                 let mut random = Random(10 + owner);
-                for round in 0..3000 {
-                    // A resize is put off while a reader that was preempted may be in the table before.
-                    if round >= 20 && resizes.load(Relaxed) >= 2 {
-                        break;
-                    }
+                for round in 0..20 {
                     let keys: Vec<u64> = (0..300).map(|key| owner * 10_000 + key).collect();
                     for key in &keys {
                         assert!(map.insert(*key, round).is_none());

@@ -75,6 +75,10 @@ impl Default for Header {
 ///
 /// The type is `repr(C)` and its first field is a [`Header`].
 pub unsafe trait Retire: Send + Sized + 'static {
+    /// How much [`Garbage`](super::Garbage) it is. More than its size, if it stands for something beside it; for
+    /// hazard pointers, the bytes that such may point to.
+    const BYTES: usize = size_of::<Self>();
+
     /// Ends the object's life.
     ///
     /// # Safety
@@ -97,7 +101,7 @@ pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
     let this = unsafe { &*header };
     debug_assert!(!this.is_retired(), "an object was retired twice");
     this.reclaim.set(Some(reclaim::<T>));
-    this.bytes.set(const { as_bytes(size_of::<T>()) });
+    this.bytes.set(const { as_bytes(T::BYTES) });
     header
 }
 

@@ -5,13 +5,15 @@
 
 use crate::machine::{Loom, Mistake, Model};
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
+use latchwork::map::growing::{Change, Growing};
 use latchwork::map::michael::Michael;
-use latchwork::map::relativistic::{Change, Relativistic};
 use latchwork::map::{Shape, Table};
 use latchwork::mutex::tas::RawTas;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::rcu::RcuDomain;
 use loom::cell::UnsafeCell;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Mutex;
 
 /// Two buckets; all keys are of the first, so that one that is free is of the other.
 fn table<T: Table<Machine = Loom>>() -> T {
@@ -88,43 +90,81 @@ impl Drop for Value {
     }
 }
 
-type Growing = Relativistic<RawTas<Loom>, u64, Value>;
+/// Every key in the same bucket, with the same tag.
+#[derive(Default)]
+struct Same;
+
+impl Hasher for Same {
+    fn write(&mut self, _: &[u8]) {}
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+type Map = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Same>>;
 
 struct Grown {
     domain: &'static RcuDomain<Loom>,
-    table: Growing,
+    table: Map,
 }
 
-fn set(table: &Growing, key: u64) {
-    let section = table.enter();
-    table.set(&section, key, key, u64::eq, |_| Change::Set(Value::new()));
+fn set(table: &Map, key: u64) {
+    table.set(&table.enter(), key, |_| Change::Set(Value::new()));
+}
+
+fn remove(table: &Map, key: u64) {
+    assert!(table.remove(&table.enter(), &key, |node| node.key == key).is_some());
 }
 
 fn growing() -> Grown {
     // Leaked: tables live as long as their domain, which is for ever.
     let domain: &'static _ = Box::leak(Box::new(RcuDomain::new_in()));
-    let table = Growing::new(domain, 1, 1);
+    let table = Growing::new(domain, 1, 1, Default::default());
     [1, 2].iter().for_each(|key| set(&table, *key));
     Grown { domain, table }
+}
+
+/// As above, and the next that is put takes the slot and the memory of one that has been removed.
+fn recycling() -> Grown {
+    let grown = growing();
+    remove(&grown.table, 1);
+    grown.domain.barrier();
+    grown
+}
+
+/// As above, and the next that is put needs a spare line.
+fn full() -> Grown {
+    let grown = growing();
+    (3..=12).for_each(|key| set(&grown.table, key));
+    grown
 }
 
 fn reads(grown: &Grown) {
     for _ in 0..2 {
         let section = grown.table.enter();
-        let found = grown.table.find(&section, 2, |key| *key == 2);
+        let found = grown.table.find(&section, &2);
         found.expect("it is there all the time").value.look();
     }
 }
 
-/// Grows the table, and then removes an element: from the new chains only.
+/// Looks for those that come and go.
+fn looks_around(grown: &Grown) {
+    for key in [13, 1] {
+        let section = grown.table.enter();
+        if let Some(found) = grown.table.find(&section, &key) {
+            assert_eq!(found.key, key);
+            found.value.look();
+        }
+    }
+}
+
+/// Grows the table, and then removes an element: from the new buckets only.
 fn grows(grown: &Grown) {
-    assert!(grown.table.resize(1, 2));
-    let section = grown.table.enter();
-    assert!(grown.table.remove(&section, 1, |key| *key == 1).is_some());
-    drop(section);
-    // Through the links of the first again, if nobody can be there any more.
-    grown.table.resize(2, 1);
+    grown.table.fit(9, false);
+    assert!(grown.table.capacity() > 8);
+    remove(&grown.table, 1);
     grown.domain.collect();
+    grown.table.fit(1, true);
 }
 
 fn replaces(grown: &Grown) {
@@ -132,11 +172,38 @@ fn replaces(grown: &Grown) {
     grown.domain.barrier();
 }
 
+fn inserts_again(grown: &Grown) {
+    set(&grown.table, 13);
+    remove(&grown.table, 13);
+    set(&grown.table, 1);
+}
+
+fn overflows(grown: &Grown) {
+    set(&grown.table, 13);
+    remove(&grown.table, 1);
+}
+
 #[test]
 fn a_table_that_grows() {
     crate::report("rcu-map", || Model::new(2).check(growing, &[grows, reads], |_| ()));
     crate::report("rcu-map", || Model::new(2).check(growing, &[replaces, reads], |_| ()));
     crate::report("rcu-map", || Model::new(1).check(growing, &[grows, replaces], |_| ()));
+    crate::report("rcu-map", || Model::new(2).check(recycling, &[inserts_again, looks_around], |_| ()));
+    crate::report("rcu-map", || Model::new(2).check(full, &[overflows, looks_around], |_| ()));
+}
+
+/// Whoever has the last of what was removed frees the memory of a table that has ended.
+#[test]
+fn a_table_that_ends() {
+    struct Ends(&'static RcuDomain<Loom>, Mutex<Option<Map>>);
+    let table = || {
+        let Grown { domain, table } = growing();
+        remove(&table, 1);
+        Ends(domain, Mutex::new(Some(table)))
+    };
+    let ends = |ends: &Ends| drop(ends.1.lock().unwrap().take());
+    let collects = |ends: &Ends| ends.0.barrier();
+    crate::report("rcu-map", || Model::new(2).check(table, &[ends, collects], |_| ()));
 }
 
 /// What is relied on is needed.

@@ -1,0 +1,256 @@
+//! Memory for the elements of a table, as dense as it can be: a lookup's second miss.
+//!
+//! Elements have numbers. They lie in chunks, of which each is twice as large as the one before, and have nothing
+//! beside them: what an element needs to wait for its readers ([`Removed`]) is made when it is removed. It then
+//! goes back to its home with the element's number, and serves the next one, so that a table whose size stays
+//! the same allocates nothing.
+//!
+//! States of a number: fresh -> in use (`put`) -> removed (`remove`) -> returned by who reclaims (A) -> in use.
+//! At the end (`close`) returned ones are counted, and who reclaims the last of the others frees the memory (B).
+
+use super::array::Array;
+use crate::machine::{Arith, Machine, Word};
+use crate::reclaim::{Header, Retire};
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Elements in the first chunk, a power of two.
+const FIRST: u32 = 8;
+/// Chunks, for all numbers of 32 bits.
+const CHUNKS: usize = (32 - FIRST.ilog2()) as usize;
+
+/// An element that has been removed.
+#[repr(C)]
+pub struct Removed<M: Machine, T: Send + Sync + 'static> {
+    header: Header,
+    home: *const Elements<M, T>,
+    next: *mut Removed<M, T>,
+    number: u32,
+}
+
+// SAFETY: its home is there until it has come back; who has it has the element, which may be sent.
+unsafe impl<M: Machine, T: Send + Sync + 'static> Send for Removed<M, T> {}
+// SAFETY: as above.
+unsafe impl<M: Machine, T: Send + Sync + 'static> Sync for Removed<M, T> {}
+
+/// The memory. Who adds and removes has a lock.
+pub struct Elements<M: Machine, T: Send + Sync + 'static> {
+    chunks: [M::Ptr<T>; CHUNKS],
+    /// Those that have been reclaimed, or [`closed`].
+    returned: M::Ptr<Removed<M, T>>,
+    /// Those that are away when the table ends.
+    owed: M::Usize,
+    own: UnsafeCell<Own<M, T>>,
+}
+
+/// What the lock is for.
+struct Own<M: Machine, T: Send + Sync + 'static> {
+    /// The first number that was never used.
+    fresh: u32,
+    /// Lists: with a number that is free, and without.
+    free: *mut Removed<M, T>,
+    blank: *mut Removed<M, T>,
+    /// How many have been removed, and not used again.
+    away: usize,
+}
+
+// SAFETY: elements are shared as `Sync` allows, and dropped by who has them; what is not atomic is under a lock.
+unsafe impl<M: Machine, T: Send + Sync + 'static> Sync for Elements<M, T> {}
+// SAFETY: as above.
+unsafe impl<M: Machine, T: Send + Sync + 'static> Send for Elements<M, T> {}
+
+/// Stands where the list of those that were returned was, once nobody uses them any more.
+fn closed<T>() -> *mut T {
+    core::ptr::without_provenance_mut(1)
+}
+
+/// Takes the first of a list.
+///
+/// # Safety
+///
+/// The list is the caller's.
+unsafe fn pop<M: Machine, T: Send + Sync + 'static>(list: &mut *mut Removed<M, T>) -> *mut Removed<M, T> {
+    let first = *list;
+    // SAFETY: what is in a list is there.
+    if let Some(removed) = unsafe { first.as_ref() } {
+        *list = removed.next;
+    }
+    first
+}
+
+/// Frees a list; returns how long it was.
+///
+/// # Safety
+///
+/// The list is the caller's.
+unsafe fn free<M: Machine, T: Send + Sync + 'static>(mut list: *mut Removed<M, T>) -> usize {
+    let mut count = 0;
+    while !list.is_null() {
+        // SAFETY: the caller's promise; they are boxes.
+        drop(unsafe { Box::from_raw(pop(&mut list)) });
+        count += 1;
+    }
+    count
+}
+
+/// The chunk of a number, and where in it.
+#[inline(always)]
+fn locate(number: u32) -> (usize, usize) {
+    let at = number + FIRST;
+    let chunk = at.ilog2();
+    ((chunk - FIRST.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
+}
+
+impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
+    /// No elements. To be given to [`close`](Elements::close) in the end.
+    pub fn new() -> Box<Self> {
+        let own = Own { fresh: 0, free: null_mut(), blank: null_mut(), away: 0 };
+        Box::new(Elements {
+            chunks: core::array::from_fn(|_| Word::new(null_mut())),
+            returned: Word::new(null_mut()),
+            owed: Word::new(0),
+            own: UnsafeCell::new(own),
+        })
+    }
+
+    /// Where an element is, if the number is in use.
+    #[inline(always)]
+    pub fn at(&self, number: u32) -> *mut T {
+        let (chunk, at) = locate(number);
+        // SAFETY: there is a chunk for each number. Relaxed: it was there before the number was used.
+        let first = unsafe { self.chunks.get_unchecked(chunk) }.load(Relaxed);
+        first.wrapping_add(at)
+    }
+
+    /// Adds an element.
+    ///
+    /// # Safety
+    ///
+    /// Under the lock.
+    pub unsafe fn put(&self, element: T) -> u32 {
+        // SAFETY: the caller has the lock.
+        let own = unsafe { &mut *self.own.get() };
+        if own.free.is_null() && !self.returned.load(Relaxed).is_null() {
+            // (A) pairs with `reclaim`.
+            own.free = self.returned.swap(null_mut(), Acquire);
+        }
+        // SAFETY: the lists are of who has the lock.
+        let number = match unsafe { pop(&mut own.free).as_mut() } {
+            Some(removed) => {
+                removed.next = own.blank;
+                own.blank = removed;
+                own.away -= 1;
+                removed.number
+            }
+            None => self.fresh(own),
+        };
+        // SAFETY: the number is in use by nobody else.
+        unsafe { self.at(number).write(element) };
+        number
+    }
+
+    fn fresh(&self, own: &mut Own<M, T>) -> u32 {
+        let number = own.fresh;
+        assert!(number < u32::MAX - FIRST, "more than 4 billion elements in a shard");
+        if let (chunk, 0) = locate(number) {
+            let memory = Array::<MaybeUninit<T>>::new((FIRST as usize) << chunk, |_| MaybeUninit::uninit());
+            self.chunks[chunk].store(memory.into_first().cast(), Relaxed);
+        }
+        own.fresh += 1;
+        number
+    }
+
+    /// Removes an element: what is returned is to be retired.
+    ///
+    /// # Safety
+    ///
+    /// Under the lock; nobody finds the element any more.
+    pub unsafe fn remove(&self, number: u32) -> *mut Removed<M, T> {
+        // SAFETY: the caller has the lock.
+        let own = unsafe { &mut *self.own.get() };
+        own.away += 1;
+        let new = Removed { header: Header::new(), home: self, next: null_mut(), number };
+        // SAFETY: the list is of who has the lock.
+        let blank = unsafe { pop(&mut own.blank) };
+        if blank.is_null() {
+            return Box::into_raw(Box::new(new));
+        }
+        // SAFETY: as above.
+        unsafe { blank.write(new) };
+        blank
+    }
+
+    /// Drops the elements that `left` names, and frees the memory, when the last of those that were removed
+    /// has come back.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses `this`, which is from `new`; `left` are those that have not been removed.
+    pub unsafe fn close(this: *mut Self, left: impl Iterator<Item = u32>) {
+        let (elements, owed) = {
+            // SAFETY: it is freed below, or by the last that comes back, who waits for (B).
+            let elements = unsafe { &*this };
+            // SAFETY: nobody else has it; they are in use.
+            left.for_each(|number| unsafe { elements.at(number).drop_in_place() });
+            // SAFETY: as above.
+            let own = unsafe { &mut *elements.own.get() };
+            // (A) pairs with `reclaim`.
+            let returned = elements.returned.swap(closed(), AcqRel);
+            // SAFETY: the lists are ours.
+            let back = unsafe {
+                free(own.blank);
+                free(own.free) + free(returned)
+            };
+            (elements, own.away - back)
+        };
+        // (B) pairs with `reclaim`: of both, who finds that nothing is owed any more comes last. (It may have
+        // been more than nothing, if some have come back since.)
+        if elements.owed.fetch_add(owed, AcqRel).wrapping_add(owed) == 0 {
+            // SAFETY: it is a box, and nobody else has it.
+            drop(unsafe { Box::from_raw(this) });
+        }
+    }
+}
+
+impl<M: Machine, T: Send + Sync + 'static> Drop for Elements<M, T> {
+    fn drop(&mut self) {
+        for (chunk, first) in self.chunks.iter().enumerate() {
+            let first = first.load(Relaxed).cast::<MaybeUninit<T>>();
+            if !first.is_null() {
+                // SAFETY: from `fresh`, which made it so large.
+                drop(unsafe { Array::from_first(first, (FIRST as usize) << chunk) });
+            }
+        }
+    }
+}
+
+// SAFETY: `repr(C)`, and the header comes first.
+unsafe impl<M: Machine, T: Send + Sync + 'static> Retire for Removed<M, T> {
+    const BYTES: usize = size_of::<Self>() + size_of::<T>();
+
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: it is the caller's, and its home is there until it has come back.
+        let (removed, home) = unsafe { (&mut *this, &*(*this).home) };
+        // SAFETY: nobody uses the element.
+        unsafe { home.at(removed.number).drop_in_place() };
+        let mut first = home.returned.load(Acquire);
+        while first != closed() {
+            removed.next = first;
+            // (A) who uses the number comes after those who have read the element.
+            match home.returned.compare_exchange(first, this, Release, Acquire) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+        // SAFETY: it is a box, and ours.
+        let home = unsafe { Box::from_raw(this) }.home.cast_mut();
+        // (B) SAFETY: there is still one that has not come back: this.
+        if unsafe { &*home }.owed.fetch_sub(1, AcqRel) == 1 {
+            // SAFETY: nothing is owed, so that nobody else has it.
+            drop(unsafe { Box::from_raw(home) });
+        }
+    }
+}
