@@ -7,7 +7,7 @@ use crate::topology::Distance;
 use crate::words::{Ptr, U8, U32, U64, Usize};
 use crate::{futex, resources};
 use latchwork::machine::record::{Clocks, Record, Records};
-use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
+use latchwork::machine::{Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The simulated machine: finds its simulation through the OS thread that it runs on.
@@ -229,7 +229,7 @@ unsafe impl Records for Sim {
         resources::record(current().map_or(0, |_| thread() + 1))
     }
 
-    fn records() -> Option<&'static Record<Self>> {
+    fn records() -> Option<&'static Group<Self, Record<Self>>> {
         resources::records()
     }
 

@@ -5,8 +5,9 @@
 use crate::machine::Sim;
 use crate::words::Usize;
 use corosensei::stack::DefaultStack;
+use latchwork::machine::group::GROUP;
 use latchwork::machine::record::{Clocks, Record};
-use latchwork::machine::{QNode, ReaderRow, Word};
+use latchwork::machine::{Group, QNode, ReaderRow, Word};
 use std::cell::RefCell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -42,10 +43,12 @@ struct Resources {
     rows: Vec<&'static [ReaderRow<Sim>]>,
     linked: Vec<bool>,
     newest: Option<&'static ReaderRow<Sim>>,
-    /// The same for records. The first is that of the OS thread itself, outside of simulations.
-    records: Vec<&'static [Record<Sim>]>,
+    /// Groups of records, each linked to the one before, and how many of them are linked in this simulation;
+    /// for each thread whether its record is taken. The first is that of the OS thread itself, outside of
+    /// simulations.
+    records: Vec<&'static Group<Sim, Record<Sim>>>,
+    groups: usize,
     recorded: Vec<bool>,
-    newest_record: Option<&'static Record<Sim>>,
     clocks: &'static Clocks<Sim>,
     /// Made when it is first used.
     waiting: Option<&'static [QNode<Sim>]>,
@@ -76,7 +79,7 @@ impl Resources {
                 newest: None,
                 records: Vec::new(),
                 recorded: Vec::new(),
-                newest_record: None,
+                groups: 0,
                 clocks: Box::leak(Box::new(Clocks::new())),
                 waiting: None,
             }
@@ -87,9 +90,12 @@ impl Resources {
 impl Resources {
     /// Nobody reads anything. Clocks go on: they only grow.
     fn forget_records(&mut self) {
-        self.records.iter().flat_map(|block| block.iter()).for_each(Record::reset);
+        for group in &self.records {
+            group.entries().iter().for_each(Record::reset);
+            group.forget(std::ptr::null());
+        }
         self.recorded.clear();
-        self.newest_record = None;
+        self.groups = 0;
     }
 }
 
@@ -193,35 +199,28 @@ pub(crate) fn reader_rows() -> Option<&'static ReaderRow<Sim>> {
 /// The record of the simulated thread `thread - 1`, or, if that is 0, of those outside; linked when it
 /// is first asked for.
 pub(crate) fn record(thread: usize) -> &'static Record<Sim> {
-    let (record, mut linked) = with(|r| {
-        while r.records.len() <= thread / ROWS {
-            let block: Vec<_> = (0..ROWS).map(|_| Record::new()).collect();
-            r.records.push(Vec::leak(block));
+    let (group, known) = with(|r| {
+        while r.records.len() <= thread / GROUP {
+            let entries = (0..GROUP).map(|_| Record::new()).collect::<Vec<_>>().leak();
+            let next = r.records.last().map_or(null_mut(), |group| group.as_ptr());
+            r.records.push(Box::leak(Box::new(Group::new(entries, 0, next))));
         }
         if r.recorded.len() <= thread {
             r.recorded.resize(thread + 1, false);
         }
-        (&r.records[thread / ROWS][thread % ROWS], r.recorded[thread])
+        r.groups = r.groups.max(thread / GROUP + 1);
+        (r.records[thread / GROUP], std::mem::replace(&mut r.recorded[thread], true))
     });
-    while !linked {
-        let newest = records();
-        // As with rows.
-        record.next.store(newest.map_or(null_mut(), Record::as_ptr), Relaxed);
-        linked = with(|r| {
-            let free = r.newest_record.map(Record::as_ptr) == newest.map(Record::as_ptr);
-            if free {
-                r.newest_record = Some(record);
-                r.recorded[thread] = true;
-            }
-            free
-        });
+    if !known {
+        // Simulated memory: others may run meanwhile.
+        group.claim(thread % GROUP);
     }
-    record
+    &group.entries()[thread % GROUP]
 }
 
-/// The record that was linked last.
-pub(crate) fn records() -> Option<&'static Record<Sim>> {
-    with(|r| r.newest_record)
+/// The group of records that was linked last.
+pub(crate) fn records() -> Option<&'static Group<Sim, Record<Sim>>> {
+    with(|r| r.groups.checked_sub(1).map(|last| r.records[last]))
 }
 
 pub(crate) fn clocks() -> &'static Clocks<Sim> {

@@ -10,7 +10,7 @@
 //! turn into something that the torture notices.
 
 use latchwork::machine::record::{Clocks, Record, Records};
-use latchwork::machine::{Arith, Clock, Deadline, Machine, Native, QNode, ReaderRow, Wait, Word};
+use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Wait, Word};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -391,8 +391,9 @@ unsafe impl<const FLAW: u8> Records for Jitter<FLAW> {
         if FLAW == Flaw::SKIPS_READER && SKIPPED.get() { unlinked(record) } else { record }
     }
 
-    fn records() -> Option<&'static Record<Self>> {
-        Native::records().map(same_record)
+    fn records() -> Option<&'static Group<Self, Record<Self>>> {
+        // SAFETY: as in `same_record`; `Group` is `repr(C)` as well.
+        Native::records().map(|group| unsafe { &*core::ptr::from_ref(group).cast() })
     }
 
     fn clocks() -> &'static Clocks<Self> {
@@ -443,6 +444,8 @@ mod tests {
     const _: () = assert!(size_of::<QNode<Jitter>>() == size_of::<QNode<Native>>());
     const _: () = assert!(size_of::<ReaderRow<Jitter>>() == size_of::<ReaderRow<Native>>());
     const _: () = assert!(size_of::<Record<Jitter>>() == size_of::<Record<Native>>());
+    const _: () =
+        assert!(size_of::<Group<Jitter, Record<Jitter>>>() == size_of::<Group<Native, Record<Native>>>());
     const _: () = assert!(size_of::<RawShfl<Jitter>>() == size_of::<RawShfl<Native>>());
 
     #[test]
@@ -459,7 +462,7 @@ mod tests {
         type Skips = Jitter<{ Flaw::SKIPS_READER }>;
         let is_seen = || {
             let own = std::ptr::from_ref(Skips::record());
-            Skips::records().is_some_and(|newest| newest.all().any(|record| std::ptr::eq(record, own)))
+            Skips::records().is_some_and(|newest| newest.owned().any(|record| std::ptr::eq(record, own)))
         };
         assert!(is_seen());
         take_part(1, &NEVER, true);

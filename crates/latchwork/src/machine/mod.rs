@@ -17,11 +17,13 @@
 
 use core::sync::atomic::Ordering;
 
+pub mod group;
 pub mod native;
 mod qnode;
 pub mod record;
 mod row;
 
+pub use group::Group;
 pub use native::Native;
 pub use qnode::QNode;
 pub use record::{Record, Records};

@@ -1,6 +1,6 @@
 //! What a thread says about itself to those who reclaim memory: [`Record`].
 
-use super::{Machine, Word};
+use super::{Group, Machine, Word};
 use crate::reclaim::Stall;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -27,16 +27,16 @@ pub const TIME: u64 = !(STEP - 1);
 ///
 /// # Safety
 ///
-/// A record belongs to one thread at a time, is linked before its owner gets it, and stays linked and
-/// mapped for ever. One whose owner has exited gets a new owner only when it
+/// A record belongs to one thread at a time; its group is linked, and says that it is taken, before its owner
+/// gets it and until it is idle; groups stay linked and mapped for ever. One whose owner has exited gets a new owner only when it
 /// [is idle](Record::is_idle). All threads see the same clocks.
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
     /// be, its words have [`FENCED`] set for ever.
     fn record() -> &'static Record<Self>;
 
-    /// The newest record; all others are linked behind it.
-    fn records() -> Option<&'static Record<Self>>;
+    /// The newest group of records; all others are linked behind it.
+    fn records() -> Option<&'static Group<Self, Record<Self>>>;
 
     /// The time that readers stamp their sections with.
     fn clocks() -> &'static Clocks<Self>;
@@ -53,8 +53,7 @@ pub unsafe trait Records: Machine {
     }
 }
 
-/// A thread's record. Its owner alone writes to it, others look; except for `taken` and `next`, which
-/// are the machine's.
+/// A thread's record. Its owner alone writes to it, others look; except for `left`, which is the machine's.
 #[repr(C, align(128))]
 pub struct Record<M: Machine> {
     /// General RCU: the time at which the outermost section began, and how many are nested; 0 in the
@@ -64,12 +63,10 @@ pub struct Record<M: Machine> {
     pub online: M::U64,
     /// Epochs: the epoch in which the outermost section began, and how many are nested.
     pub pinned: M::U64,
-    /// The record that was made before this one.
-    pub next: M::Ptr<Record<M>>,
     /// For people: the number by which the operating system knows the owner, or 0.
     pub thread: M::U32,
-    /// For the machine: whether somebody owns it.
-    pub taken: M::U32,
+    /// For the machine: whether its owner has exited and left it behind.
+    pub left: M::U32,
     /// Hazard pointers.
     pub hazards: Hazards<M>,
 }
@@ -117,24 +114,15 @@ impl<M: Machine> Record<M> {
             section: M::U64::new(0),
             online: M::U64::new(0),
             pinned: M::U64::new(0),
-            next: M::Ptr::new(null_mut()),
             thread: M::U32::new(0),
-            taken: M::U32::new(0),
+            left: M::U32::new(0),
             hazards: Hazards::new(),
         }
     }
 
-    /// The record's address, as it is stored in links.
+    /// The record's address, as it is stored.
     pub fn as_ptr(&self) -> *mut Self {
         core::ptr::from_ref(self).cast_mut()
-    }
-
-    /// This record and those linked behind it.
-    pub fn all(&'static self) -> impl Iterator<Item = &'static Self> {
-        core::iter::successors(Some(self), |record| {
-            // Acquire: pairs with the machine's linking. SAFETY: records are never unmapped.
-            unsafe { record.next.load(Acquire).as_ref() }
-        })
     }
 
     /// Whether its owner reads nothing.
@@ -174,6 +162,10 @@ pub struct Clocks<M: Machine> {
     apart: [M::U64; 15],
     /// For epochs: the same, with every epoch.
     pub epoch: M::U64,
+    further: [M::U64; 15],
+    /// The time that all sections of general RCU, and all readers of QSBR, are known to have reached: what one
+    /// grace period has found is found for those of other domains that were open.
+    pub reached: [M::U64; 2],
 }
 
 impl<M: Machine> Clocks<M> {
@@ -183,6 +175,8 @@ impl<M: Machine> Clocks<M> {
             grace: M::U64::new(STEP | 1),
             apart: core::array::from_fn(|_| M::U64::new(0)),
             epoch: M::U64::new(STEP | 1),
+            further: core::array::from_fn(|_| M::U64::new(0)),
+            reached: core::array::from_fn(|_| M::U64::new(0)),
         }
     }
 }
@@ -195,6 +189,8 @@ impl Clocks<super::Native> {
             grace: AtomicU64::new(STEP | 1),
             apart: [const { AtomicU64::new(0) }; 15],
             epoch: AtomicU64::new(STEP | 1),
+            further: [const { AtomicU64::new(0) }; 15],
+            reached: [const { AtomicU64::new(0) }; 2],
         }
     }
 }

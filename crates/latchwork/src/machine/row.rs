@@ -20,8 +20,8 @@ pub struct ReaderRow<M: Machine> {
     pub slots: [M::Usize; ROW_SLOTS],
     /// The row that was made before this one.
     pub next: M::Ptr<ReaderRow<M>>,
-    /// For the machine: whether somebody owns it.
-    pub taken: M::U32,
+    /// For the machine: whether its owner has exited and left it behind.
+    pub left: M::U32,
     /// For the owner: acquisitions that did not use the row.
     pub slow_reads: M::U32,
     /// For the owner: the lock that it last found not to use rows, or 0.
@@ -36,7 +36,7 @@ impl<M: Machine> ReaderRow<M> {
         ReaderRow {
             slots: core::array::from_fn(|_| M::Usize::new(0)),
             next: M::Ptr::new(null_mut()),
-            taken: M::U32::new(0),
+            left: M::U32::new(0),
             slow_reads: M::U32::new(0),
             unbiased: M::Usize::new(0),
             counts: core::array::from_fn(|_| M::U64::new(0)),

@@ -19,9 +19,10 @@ use super::domain::Domain;
 use super::grace::{Flavour, Periods};
 use super::pace::Rest;
 use super::section::{SectionGuard, SectionReader};
-use super::{Info, Pace, STALL_NANOS, Stall};
+use super::watch::Watch;
+use super::{Info, Pace, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Clock, Machine, Word};
+use crate::machine::{Arith, Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// The flavour. See the [module documentation](self).
@@ -69,15 +70,13 @@ impl<M: Records> EpochDomain<M> {
 
 /// Grace periods as advances of the epoch; the epoch is the process's.
 pub struct Epochs<M: Machine> {
-    /// Since when the epoch has not advanced while somebody tried, and when that is reported.
-    stuck_since: M::U64,
-    report_at: M::U64,
-    patience: M::U64,
+    /// Since when the epoch has not advanced while somebody tried.
+    stuck: Watch<M>,
 }
 
 /// The first section that is not in the current epoch.
 fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
-    M::records().into_iter().flat_map(Record::all).find(|record| {
+    M::records().into_iter().flat_map(Group::owned).find(|record| {
         // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
         let word = record.pinned.load(Acquire);
         word & NESTING != 0 && word & TIME != epoch & TIME
@@ -97,28 +96,24 @@ impl<M: Records> Epochs<M> {
             self.report(record);
             return Err(());
         }
-        self.stuck_since.store(0, Relaxed);
+        self.stuck.end();
         // (B) pairs with the load in `enter`. If it fails, somebody else was faster.
         let _ = M::clocks().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
         Ok(())
     }
 
     fn report(&self, record: &Record<M>) {
-        let now = M::now(Clock::Monotonic);
-        let since = self.stuck_since.load(Relaxed);
-        if since == 0 {
-            self.stuck_since.store(now, Relaxed);
-            self.report_at.store(now.saturating_add(self.patience.load(Relaxed)), Relaxed);
-        } else if now >= self.report_at.load(Relaxed) {
-            self.report_at.store(now.saturating_add(self.patience.load(Relaxed)), Relaxed);
-            M::report_stall(Stall { thread: record.thread.load(Relaxed), nanos: now - since });
+        if !self.stuck.is_running() {
+            self.stuck.begin();
+        } else if self.stuck.is_due() {
+            M::report_stall(Stall { thread: record.thread.load(Relaxed), nanos: self.stuck.nanos() });
         }
     }
 }
 
 impl<M: Records> Periods for Epochs<M> {
     fn new() -> Self {
-        Epochs { stuck_since: M::U64::new(0), report_at: M::U64::new(0), patience: M::U64::new(STALL_NANOS) }
+        Epochs { stuck: Watch::new() }
     }
 
     fn start(&self) -> u64 {
@@ -146,12 +141,10 @@ impl<M: Records> Periods for Epochs<M> {
 
     fn stall(&self) -> Option<Stall> {
         let record = straggler::<M>(M::clocks().epoch.load(Relaxed))?;
-        let since = self.stuck_since.load(Relaxed);
-        let nanos = if since == 0 { 0 } else { M::now(Clock::Monotonic).saturating_sub(since) };
-        Some(Stall { thread: record.thread.load(Relaxed), nanos })
+        Some(Stall { thread: record.thread.load(Relaxed), nanos: self.stuck.nanos() })
     }
 
     fn set_patience(&self, nanos: u64) {
-        self.patience.store(nanos, Relaxed);
+        self.stuck.set_patience(nanos);
     }
 }

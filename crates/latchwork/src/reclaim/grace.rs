@@ -8,20 +8,26 @@
 //! a *ticket*. A *leader* then opens a grace period for all tickets given out so far: it lets time
 //! advance, issues the heavy fence, and looks at each thread until it is outside of any section, or in one
 //! that began later. The others sleep: however many wait at once, each grace period is for all of them,
-//! and each of them sees at most two. (There is no tree: the leader looks at one cache line per thread,
-//! which for 64 threads takes less than the fence.) A leader can stop halfway: asking whether a ticket
-//! is due (`poll`) takes a grace period as far as it gets without waiting.
+//! and each of them sees at most two. Leaders of different domains share what they find: a time that one of
+//! them has seen everybody reach has been reached for all.
+//!
+//! The leader looks at one word per 31 threads, and at one line per thread among them that has not exited; a
+//! group that is through is not looked at again. There is no tree above that, since in a tree it is the
+//! readers who tell: they would write to a word that others write to (`docs/reclamation.md` has figures).
+//! A leader can stop halfway: asking whether a ticket is due (`poll`) takes a grace period as far as it gets
+//! without waiting.
 //!
 //! State: closed (`target` is 0) -> open (a leader; `target` is the time that readers must have reached)
 //! -> closed, and `completed` has reached the tickets that it was for.
-//! Size: 64 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence.
+//! Size: 80 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence.
 
 use super::domain::Domain;
 use super::gate::Gate;
 use super::pace::Rest;
+use super::watch::Watch;
 use super::{Info, Pace, Reader, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Clock, Machine, Word};
+use crate::machine::{Arith, Group, Machine, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
@@ -38,6 +44,11 @@ pub trait Flavour: Send + Sync + Sized + 'static {
     fn word<M: Machine>(record: &Record<M>) -> &M::U64;
     /// The time that it is stamped with.
     fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64;
+    /// The time that all of them are known to have reached, where grace periods are [`Grace`].
+    fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
+        let _ = clocks;
+        None
+    }
     /// The calling thread as one that reads.
     fn reader<M: Records>(domain: &Domain<M, Self>) -> Self::Reader<'_, M>;
 }
@@ -68,15 +79,14 @@ pub struct Grace<M: Machine, F> {
     tickets: M::U64,
     completed: M::U64,
     gate: Gate<M>,
-    /// The open grace period: the tickets it is for, the time, the next record to be looked at, when it
-    /// was opened, and for how long that is to be reported next. Under the gate.
+    /// The open grace period: the tickets it is for, the time, the next group to be looked at, and who was in
+    /// the way there. Under the gate.
     covers: M::U64,
     target: M::U64,
-    at: M::Ptr<Record<M>>,
-    opened: M::U64,
-    report_at: M::U64,
-    /// How long a grace period may take until it is reported.
-    patience: M::U64,
+    at: M::Ptr<Group<M, Record<M>>>,
+    obstacle: M::Ptr<Record<M>>,
+    /// For how long it has been open.
+    open: Watch<M>,
     /// Whether somebody is in a hurry.
     hurry: M::U32,
     flavour: PhantomData<F>,
@@ -103,9 +113,8 @@ impl<M: Records, F: Flavour> Periods for Grace<M, F> {
             covers: M::U64::new(0),
             target: M::U64::new(0),
             at: M::Ptr::new(null_mut()),
-            opened: M::U64::new(0),
-            report_at: M::U64::new(0),
-            patience: M::U64::new(super::STALL_NANOS),
+            obstacle: M::Ptr::new(null_mut()),
+            open: Watch::new(),
             hurry: M::U32::new(0),
             flavour: PhantomData,
         }
@@ -147,16 +156,15 @@ impl<M: Records, F: Flavour> Periods for Grace<M, F> {
     fn stall(&self) -> Option<Stall> {
         let target = self.target.load(Relaxed);
         // SAFETY: records are never unmapped.
-        let record = unsafe { self.at.load(Relaxed).as_ref() }?;
+        let record = unsafe { self.obstacle.load(Relaxed).as_ref() }?;
         if target == 0 || reached(F::word(record).load(Relaxed), target) {
             return None;
         }
-        let nanos = M::now(Clock::Monotonic).saturating_sub(self.opened.load(Relaxed));
-        Some(Stall { thread: record.thread.load(Relaxed), nanos })
+        Some(Stall { thread: record.thread.load(Relaxed), nanos: self.open.nanos() })
     }
 
     fn set_patience(&self, nanos: u64) {
-        self.patience.store(nanos, Relaxed);
+        self.open.set_patience(nanos);
     }
 }
 
@@ -194,38 +202,46 @@ impl<M: Records, F: Flavour> Grace<M, F> {
             if !M::heavy_fence() {
                 return Err(Obstacle::Fence);
             }
-            let now = M::now(Clock::Monotonic);
-            self.opened.store(now, Relaxed);
-            self.report_at.store(now.saturating_add(self.patience.load(Relaxed)), Relaxed);
-            self.at.store(M::records().map_or(null_mut(), Record::as_ptr), Relaxed);
+            self.open.begin();
+            self.at.store(M::records().map_or(null_mut(), Group::as_ptr), Relaxed);
+            self.obstacle.store(null_mut(), Relaxed);
             self.covers.store(covers, Relaxed);
             self.target.store(target, Relaxed);
         }
-        let target = self.target.load(Relaxed);
-        // SAFETY: records are never unmapped.
-        let rest = unsafe { self.at.load(Relaxed).as_ref() };
-        for record in rest.into_iter().flat_map(Record::all) {
-            // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
-            if !reached(F::word(record).load(Acquire), target) {
-                self.at.store(record.as_ptr(), Relaxed);
-                self.report();
-                return Err(Obstacle::Reader(record));
-            }
-        }
+        self.look(self.target.load(Relaxed))?;
         // (D) the sections of all happen before what is done with a ticket that is due.
         self.completed.store(self.covers.load(Relaxed), Release);
         self.target.store(0, Relaxed);
         Ok(())
     }
 
-    /// Reports a grace period that takes too long, and again each time after that time.
-    fn report(&self) {
-        if M::now(Clock::Monotonic) >= self.report_at.load(Relaxed)
-            && let Some(stall) = self.stall()
-        {
-            let next = M::now(Clock::Monotonic).saturating_add(self.patience.load(Relaxed));
-            self.report_at.store(next, Relaxed);
-            M::report_stall(stall);
+    /// Looks at everybody who has not been seen to have reached `target`. Under the gate.
+    fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
+        let known = F::reached(M::clocks());
+        // (F) another leader advanced time further, and fenced, after this one: whoever it has seen outside, or
+        // in a section that began later than its advance, is in none that this one waits for.
+        let before = known.map_or(0, |known| known.load(Acquire));
+        if before >= target {
+            return Ok(());
         }
+        // SAFETY: groups are never unmapped.
+        let rest = unsafe { self.at.load(Relaxed).as_ref() };
+        for group in rest.into_iter().flat_map(Group::groups) {
+            // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
+            let left = |record: &&Record<M>| reached(F::word(record).load(Acquire), target);
+            if let Some(record) = group.taken().find(|record| !left(record)) {
+                self.at.store(group.as_ptr(), Relaxed);
+                self.obstacle.store(record.as_ptr(), Relaxed);
+                if let Some(stall) = self.stall().filter(|_| self.open.is_due()) {
+                    M::report_stall(stall);
+                }
+                return Err(Obstacle::Reader(record));
+            }
+        }
+        if let Some(known) = known {
+            // (F) If it fails, others have found as much, or look themselves.
+            let _ = known.compare_exchange(before, target, AcqRel, Relaxed);
+        }
+        Ok(())
     }
 }

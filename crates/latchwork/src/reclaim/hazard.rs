@@ -23,8 +23,8 @@ use super::backlog::{BATCH, SHARDS};
 use super::header::{Header, Retire};
 use super::sieve::Sieve;
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
-use crate::machine::Word;
 use crate::machine::record::{HAZARDS, Hazards, Record, Records};
+use crate::machine::{Group, Word};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -180,7 +180,7 @@ impl<M: Records> HazardDomain<M> {
         }
         let mut hazards = [0; PASS];
         let mut found = 0;
-        for record in M::records().into_iter().flat_map(Record::all) {
+        for record in M::records().into_iter().flat_map(Group::owned) {
             for block in record.hazards.blocks() {
                 // (E) pairs with the stores of the readers.
                 let used = block.used.load(Acquire);

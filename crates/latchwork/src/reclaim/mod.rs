@@ -84,6 +84,7 @@ pub mod qsbr;
 pub mod rcu;
 pub mod section;
 mod sieve;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -256,9 +257,6 @@ impl Default for Limit {
         Limit { objects: 100_000, bytes: 64 << 20 }
     }
 }
-
-/// After how long a grace period is reported that does not end.
-const STALL_NANOS: u64 = 10_000_000_000;
 
 /// A grace period that does not end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

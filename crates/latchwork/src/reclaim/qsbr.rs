@@ -56,6 +56,10 @@ impl Flavour for Qsbr {
         &clocks.grace
     }
 
+    fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
+        Some(&clocks.reached[1])
+    }
+
     fn reader<M: Records>(domain: &Domain<M, Self>) -> QsbrReader<'_, M> {
         QsbrReader::new(domain)
     }

@@ -43,6 +43,10 @@ impl Flavour for General {
         &clocks.grace
     }
 
+    fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
+        Some(&clocks.reached[0])
+    }
+
     fn reader<M: Records>(domain: &Domain<M, Self>) -> SectionReader<'_, M, Self> {
         SectionReader::new(domain)
     }

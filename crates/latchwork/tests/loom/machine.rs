@@ -57,6 +57,10 @@ pub enum Mistake {
     ExitEmptiesRow,
     /// Who looks at the threads' records does not see the newest.
     SkipsReader,
+    /// A thread gets a record that does not say that it is taken.
+    UntakenRecord,
+    /// A thread that exits gives its record back before it has left its section.
+    EarlyReturn,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
     /// `wake` wakes nobody.

@@ -15,6 +15,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
 use std::cell::RefCell;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// What is shared: `true` until it is reclaimed.
 #[repr(C)]
@@ -133,6 +134,24 @@ fn synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     unsafe { Object::reclaim(object) };
 }
 
+/// In a domain of its own, whose grace periods share what they find with the others'.
+fn synchronizes_apart<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
+    let domain = D::new_in();
+    let object = remove(shared, object());
+    domain.synchronize();
+    // SAFETY: no reader has it any more.
+    unsafe { Object::reclaim(object) };
+}
+
+/// A thread that gives its record back while it is in a section, if its machine makes that mistake.
+fn exits_inside<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    let object = guard.protect(0, &shared.root);
+    exit_thread();
+    look(object);
+}
+
 fn expedites(shared: &Shared<RcuDomain<Loom>>) {
     let object = remove(shared, object());
     shared.domain.synchronize_expedited();
@@ -185,6 +204,7 @@ fn rcu() {
     check("rcu", Model::new(2), start, &[replaces, reads_and_exits as fn(&Rcu)], clean);
     check("rcu", Model::new(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
     check("rcu", Model::new(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
+    check("rcu", Model::new(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
     check("rcu", Model::new(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
 }
 
@@ -212,6 +232,106 @@ fn hazard() {
     check("hazard", Model::new(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
 }
 
+/// A value of the safe cell: a read is one of its number, and dropping it a write, so that loom sees them
+/// overlap.
+struct Value {
+    number: UnsafeCell<u32>,
+    dropped: Arc<std::sync::atomic::AtomicU32>,
+}
+
+// SAFETY: loom looks at how the number is used.
+unsafe impl Sync for Value {}
+// SAFETY: as above.
+unsafe impl Send for Value {}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: nobody reads it any more, or loom tells.
+        self.number.with_mut(|number| unsafe { *number = 0 });
+        self.dropped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// The safe cell, in a domain that lives as long as it.
+struct Cell {
+    cell: std::mem::ManuallyDrop<latchwork::reclaim::Rcu<Value, RcuDomain<Loom>>>,
+    domain: *mut RcuDomain<Loom>,
+    dropped: Arc<std::sync::atomic::AtomicU32>,
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        // SAFETY: once, the cell first; the threads are gone.
+        unsafe {
+            std::mem::ManuallyDrop::drop(&mut self.cell);
+            drop(Box::from_raw(self.domain));
+        }
+    }
+}
+
+// SAFETY: the domain is shared, and freed with the cell.
+unsafe impl Sync for Cell {}
+// SAFETY: as above.
+unsafe impl Send for Cell {}
+
+fn value(number: u32, dropped: &Arc<std::sync::atomic::AtomicU32>) -> Value {
+    Value { number: UnsafeCell::new(number), dropped: dropped.clone() }
+}
+
+fn start_cell() -> Cell {
+    let dropped = Arc::default();
+    let domain = Box::into_raw(Box::new(RcuDomain::<Loom>::new_in()));
+    // SAFETY: freed after the cell.
+    let cell = latchwork::reclaim::Rcu::new_in(value(1, &dropped), unsafe { &*domain });
+    Cell { cell: std::mem::ManuallyDrop::new(cell), domain, dropped }
+}
+
+fn number(value: &Value) -> u32 {
+    // SAFETY: only read.
+    value.number.with(|number| unsafe { *number })
+}
+
+fn cell_reads(shared: &Cell) {
+    // SAFETY: the threads are joined before it is freed.
+    let reader = unsafe { &*shared.domain }.reader();
+    let guard = reader.enter();
+    assert_ne!(number(shared.cell.read(&guard)), 0, "a reader saw a value that was dropped");
+}
+
+fn cell_replaces(shared: &Cell) {
+    shared.cell.replace(value(2, &shared.dropped));
+    // SAFETY: as above.
+    unsafe { &*shared.domain }.barrier();
+}
+
+/// Twice as much as it was, plus one.
+fn cell_updates(shared: &Cell) {
+    shared.cell.update(|old| value(2 * number(old) + 1, &shared.dropped));
+    // SAFETY: as above.
+    unsafe { &*shared.domain }.barrier();
+}
+
+/// Everything has been dropped but the last value.
+fn end_cell(shared: &Cell) {
+    let last = {
+        // SAFETY: as above.
+        let reader = unsafe { &*shared.domain }.reader();
+        let guard = reader.enter();
+        number(shared.cell.read(&guard))
+    };
+    // Two updates are both seen; a replacement comes before or after an update.
+    assert!([2, 5, 7].contains(&last), "an update was lost: {last}");
+    let made = Arc::strong_count(&shared.dropped) as u32 - 1;
+    assert_eq!(made, 1, "values that were replaced are not dropped");
+}
+
+#[test]
+fn cell() {
+    check("cell", Model::new(2), start_cell, &[cell_replaces, cell_reads], end_cell);
+    check("cell", Model::new(1), start_cell, &[cell_updates, cell_updates, cell_reads], end_cell);
+    check("cell", Model::new(1), start_cell, &[cell_updates, cell_replaces, cell_reads], end_cell);
+}
+
 #[test]
 fn counted() {
     check("counted", Model::new(2), start, &[retires, reads as fn(&Counted)], clean);
@@ -235,10 +355,13 @@ fn mistakes() {
             format!("{mistake:?}: {failure}")
         });
     }
-    for mistake in [SkipsReader, NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
+    for mistake in [SkipsReader, UntakenRecord, NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
         fails("rcu", mistake, start, &[synchronizes, reads as fn(&Rcu)]);
         fails("qsbr", mistake, start, &[synchronizes, reads_twice as fn(&Qsbr)]);
         fails("epoch", mistake, start, &[synchronizes, reads as fn(&Epoch)]);
         fails("hazard", mistake, start, &[retires, reads as fn(&Hazard)]);
+        fails("cell", mistake, start_cell, &[cell_replaces, cell_reads]);
     }
+    fails("rcu", EarlyReturn, start, &[synchronizes, exits_inside as fn(&Rcu)]);
+    fails("hazard", EarlyReturn, start, &[retires, exits_inside as fn(&Hazard)]);
 }

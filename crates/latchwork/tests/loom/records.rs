@@ -1,22 +1,26 @@
 //! The threads' records for reclamation, in the machine that explores.
 //!
-//! They are made when a thread first asks for one, and linked with the same instructions as in
-//! production; those of threads that exit are reused when they are idle.
+//! They are made when a thread first asks for one, each a group of its own, and linked and taken with the same
+//! instructions as in production; those of threads that exit are given back, and taken by others.
 
 use super::machine::{Loom, Mistake, mistake, state, thread_number};
+use latchwork::machine::Group;
 use latchwork::machine::record::{Clocks, Record, Records};
 use loom::sync::atomic::{self, Ordering};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
+
+type Own = &'static Record<Loom>;
+type One = Group<Loom, Record<Loom>>;
 
 /// The records of one execution.
 pub struct All {
-    newest: atomic::AtomicPtr<Record<Loom>>,
-    /// Per thread: its record, once it has one.
-    own: RefCell<Vec<*mut Record<Loom>>>,
-    /// Those of threads that have exited.
-    left: RefCell<Vec<*mut Record<Loom>>>,
-    all: RefCell<Vec<*mut Record<Loom>>>,
+    newest: atomic::AtomicPtr<One>,
+    /// Per thread: its record, once it has one, and the group.
+    own: RefCell<Vec<Option<(Own, &'static One)>>>,
+    /// Whether a thread has exited.
+    any_left: Cell<bool>,
+    all: RefCell<Vec<*mut One>>,
     clocks: *mut Clocks<Loom>,
 }
 
@@ -24,70 +28,73 @@ impl All {
     pub fn new(threads: usize) -> Self {
         All {
             newest: atomic::AtomicPtr::new(null_mut()),
-            own: RefCell::new(vec![null_mut(); threads]),
-            left: RefCell::default(),
+            own: RefCell::new(vec![None; threads]),
+            any_left: Cell::new(false),
             all: RefCell::default(),
             clocks: Box::into_raw(Box::new(Clocks::new())),
         }
     }
 
-    fn own(&self) -> *mut Record<Loom> {
-        let me = thread_number();
-        let own = self.own.borrow()[me];
-        if !own.is_null() {
-            return own;
-        }
-        let left = self.left.borrow().clone();
-        // SAFETY: records live until the end of the execution.
-        let found = left.iter().find(|record| unsafe { (***record).is_idle() });
-        // Another thread may have been faster while this one looked.
-        let reused = found.and_then(|found| {
-            let mut now = self.left.borrow_mut();
-            now.iter().position(|record| record == found).map(|i| now.remove(i))
-        });
-        let record = reused.unwrap_or_else(|| {
-            let record = Box::into_raw(Box::new(Record::new()));
-            self.all.borrow_mut().push(record);
-            self.link(record);
-            record
-        });
-        self.own.borrow_mut()[me] = record;
-        record
+    fn newest(&self) -> Option<&'static One> {
+        // SAFETY: groups live until the end of the execution.
+        unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
-    fn link(&self, record: *mut Record<Loom>) {
+    fn own(&self) -> Own {
+        let me = thread_number();
+        if let Some((own, _)) = self.own.borrow()[me] {
+            return own;
+        }
+        // One that was given back, if there can be one.
+        let groups = self.any_left.get().then(|| self.newest().into_iter().flat_map(Group::groups));
+        let found = groups.into_iter().flatten().find_map(|group| Some((group.take()?, group)));
+        let own = found.unwrap_or_else(|| self.make());
+        self.own.borrow_mut()[me] = Some(own);
+        own.0
+    }
+
+    fn make(&self) -> (Own, &'static One) {
+        let records: &'static [Record<Loom>] = Box::leak(Box::new([Record::new()]));
+        let taken = u32::from(mistake() != Mistake::UntakenRecord);
+        let group: &'static One = Box::leak(Box::new(Group::new(records, taken, null_mut())));
+        self.all.borrow_mut().push(group.as_ptr());
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: as above; words are shared.
-            latchwork::machine::Word::store(unsafe { &(*record).next }, newest, Ordering::Relaxed);
-            match self.newest.compare_exchange(newest, record, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
+            latchwork::machine::Word::store(group.next(), newest, Ordering::Relaxed);
+            match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return (&records[0], group),
                 Err(now) => newest = now,
             }
         }
     }
 
-    /// The running thread exits: what is in its record stays there.
+    /// The running thread exits, in no section.
     pub fn leave(&self) {
-        let record = std::mem::replace(&mut self.own.borrow_mut()[thread_number()], null_mut());
-        if !record.is_null() {
-            self.left.borrow_mut().push(record);
+        let own = self.own.borrow_mut()[thread_number()].take();
+        if let Some((record, group)) = own {
+            assert!(mistake() == Mistake::EarlyReturn || record.is_idle());
+            self.any_left.set(true);
+            group.give_back(record);
         }
     }
 
     /// The end of the execution, when all threads but the first have been joined.
     pub fn end(&self) {
-        for record in self.all.borrow_mut().drain(..) {
-            // SAFETY: leaked in `own`; the threads that used it are gone.
-            let record = unsafe { &*record };
-            assert!(record.is_idle(), "a reader is still in its record");
-            let more: Vec<_> = record.hazards.blocks().skip(1).map(std::ptr::from_ref).collect();
-            for block in more {
-                // SAFETY: leaked by their owner, who is gone.
-                drop(unsafe { Box::from_raw(block.cast_mut()) });
+        for group in self.all.borrow_mut().drain(..) {
+            // SAFETY: leaked in `make`; the threads that used it are gone.
+            let group: &'static One = unsafe { &*group };
+            let records: *const [Record<Loom>] = group.entries();
+            // SAFETY: as above.
+            for record in unsafe { &*records } {
+                assert!(record.is_idle(), "a reader is still in its record");
+                let more: Vec<_> = record.hazards.blocks().skip(1).map(std::ptr::from_ref).collect();
+                for block in more {
+                    // SAFETY: leaked by their owner, who is gone.
+                    drop(unsafe { Box::from_raw(block.cast_mut()) });
+                }
             }
             // SAFETY: as above.
-            drop(unsafe { Box::from_raw(record.as_ptr()) });
+            drop(unsafe { (Box::from_raw(group.as_ptr()), Box::from_raw(records.cast_mut())) });
         }
         // SAFETY: leaked in `new`.
         drop(unsafe { Box::from_raw(self.clocks) });
@@ -97,15 +104,12 @@ impl All {
 // SAFETY: a thread has one record, linked before it gets it; it lives until the end of the execution.
 unsafe impl Records for Loom {
     fn record() -> &'static Record<Self> {
-        // SAFETY: as above.
-        unsafe { &*super::machine::shared_state().records.own() }
+        super::machine::shared_state().records.own()
     }
 
-    fn records() -> Option<&'static Record<Self>> {
-        let newest = super::machine::shared_state().records.newest.load(Ordering::Acquire);
-        // SAFETY: as above.
-        let newest = unsafe { newest.as_ref() }?;
-        if mistake() == Mistake::SkipsReader { newest.all().nth(1) } else { Some(newest) }
+    fn records() -> Option<&'static One> {
+        let newest = super::machine::shared_state().records.newest()?;
+        if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
     }
 
     fn clocks() -> &'static Clocks<Self> {

@@ -1,6 +1,7 @@
 //! Measures reclamation: what a reader pays per section, and what an updater pays per replaced object, under
 //! the library's strategies and those of others, interleaved.
 
+mod grace;
 mod readers;
 mod updates;
 
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   cargo run --release -p latchwork-workloads --example reclaimbench --features urcu -- readers
   cargo run --release -p latchwork-workloads --example reclaimbench -- updates --json
+  cargo run --release -p latchwork-workloads --example reclaimbench -- grace
   valgrind --tool=callgrind --toggle-collect='*rcu_reader*' target/release/examples/reclaimbench \\
       count rcu 100000          # instructions of 100000 sections
 
@@ -28,6 +30,18 @@ enum Command {
     Readers(Options),
     /// Nanoseconds of an updater: allocate, replace, retire, and its share of reclaiming.
     Updates(Options),
+    /// Microseconds of a grace period, with so many threads that have read.
+    Grace {
+        /// Rounds, of 100 each.
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// Numbers of threads; each as long as all are idle, and again when they have exited.
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256, 1024])]
+        threads: Vec<usize>,
+        /// One JSON object instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
     /// Runs one reader so many times and prints nothing: for a profiler.
     Count {
         /// Its name in the table of `readers`.
@@ -94,6 +108,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Readers(options) => measure(&options, options.operations, "rcu", &readers::all()),
         Command::Updates(options) => measure(&options, options.operations / 10, "rcu", &updates::all()),
+        Command::Grace { rounds, threads, json } => grace::grace(rounds, &threads, json),
         Command::Count { name, times } => {
             let Some((_, work)) = readers::all().into_iter().find(|(known, _)| *known == name) else {
                 let known: Vec<_> = readers::all().iter().map(|(name, _)| *name).collect();

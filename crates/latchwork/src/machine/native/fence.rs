@@ -22,19 +22,20 @@
 //! Portable path, also taken on x86-64 until [`init`] has run and for ever if the kernel refuses
 //! `membarrier` (seccomp, before 4.14): an atomic decrement, with which the parker needs no fence.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-const UNKNOWN: u8 = 0;
-const REGISTERING: u8 = 1;
-const LIGHT: u8 = 2;
-const FULL: u8 = 3;
+const UNKNOWN: u32 = 0;
+const LIGHT: u32 = 1;
+const FULL: u32 = 2;
 
-/// Which side pays. UNKNOWN -> REGISTERING -> LIGHT | FULL; the hot side takes the cheap path in
-/// LIGHT only, and no parker relies on `membarrier` before it has seen LIGHT.
-static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// Which side pays. UNKNOWN -> registering -> LIGHT | FULL; the hot side takes the cheap path in
+/// LIGHT only, and no parker relies on `membarrier` before it has seen LIGHT. While it is being
+/// registered, this is FULL plus the number of the process: in a child that is forked meanwhile, the
+/// thread that was at it is not there, and the next one that asks begins anew.
+static MODE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 fn membarrier(command: i32) -> bool {
     // SAFETY: membarrier takes no pointers. `errno` is restored: lock calls must not disturb it.
@@ -56,23 +57,23 @@ pub(super) fn is_light() -> bool {
 /// Decides the mode, once per process. Threads that come meanwhile wait: a parker must not take
 /// the full-fence protocol while the hot side is about to be told that it may take the cheap one.
 pub(super) fn init() {
-    loop {
-        match MODE.compare_exchange(UNKNOWN, REGISTERING, Ordering::Acquire, Ordering::Acquire) {
+    let mut mode = MODE.load(Ordering::Acquire);
+    while mode != LIGHT && mode != FULL {
+        // SAFETY: no arguments, no memory.
+        let registering = FULL + unsafe { libc::getpid() } as u32;
+        if mode == registering {
+            <super::Native as super::Machine>::yield_now();
+            mode = MODE.load(Ordering::Acquire);
+            continue;
+        }
+        match MODE.compare_exchange(mode, registering, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 let ok = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
                 MODE.store(if ok { LIGHT } else { FULL }, Ordering::Release);
                 return;
             }
-            Err(REGISTERING) => <super::Native as super::Machine>::yield_now(),
-            Err(_) => return,
+            Err(now) => mode = now,
         }
-    }
-}
-
-/// In a forked child: who was deciding the mode has not come along.
-pub(super) fn after_fork() {
-    if MODE.load(Ordering::Relaxed) == REGISTERING {
-        MODE.store(UNKNOWN, Ordering::Relaxed);
     }
 }
 
@@ -131,6 +132,25 @@ mod tests {
             word.store(1 << 31 | 3, Ordering::Relaxed);
             assert!(release_dec(&word));
             assert_eq!(word.load(Ordering::Relaxed), 1 << 31 | 2);
+        }
+    }
+
+    /// A child that was forked while another thread of its parent was deciding the mode decides it itself.
+    #[test]
+    fn a_fork_in_the_middle_of_the_registration() {
+        // SAFETY: the child only looks at words and exits; it is ours, and `status` valid.
+        unsafe {
+            let parent = libc::getpid() as u32;
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(300); // ends a child that hangs
+                MODE.store(FULL + parent, Ordering::Relaxed);
+                let fenced = heavy() && is_light();
+                libc::_exit(i32::from(!fenced));
+            }
+            let mut status = -1;
+            libc::waitpid(child, &mut status, 0);
+            assert_eq!(status, 0);
         }
     }
 

@@ -10,11 +10,12 @@ mod fence;
 mod futex;
 mod pool;
 mod records;
+mod roll;
 mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).

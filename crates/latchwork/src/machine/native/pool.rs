@@ -12,8 +12,9 @@
 
 use super::super::QNode;
 use super::Native;
+use super::roll::Key;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 type Node = QNode<Native>;
 
@@ -83,22 +84,11 @@ mod tls {
     }
 }
 
-/// The `pthread_key` plus one; 0 while there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
+static KEY: Key = Key::new();
 
 /// Creates the key. Early, so that it is among the first 32.
 pub(super) fn init() {
-    if KEY.load(Ordering::Acquire) == 0 {
-        let mut key = 0;
-        // SAFETY: `key` is valid for writes and the destructor is a plain function.
-        if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } != 0 {
-            return; // no keys left: a thread's last few nodes are then not reused
-        }
-        if KEY.compare_exchange(0, key + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: the key was created above and nobody has used it.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
+    KEY.create(thread_exit, || ());
 }
 
 #[inline]
@@ -139,10 +129,7 @@ pub(super) unsafe fn release(node: &'static Node) {
 #[cold]
 unsafe fn set_exit_hook(cache: *mut Cache) {
     init();
-    if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
-        // SAFETY: the key exists; any non-null value makes the destructor run.
-        unsafe { libc::pthread_setspecific(key, cache.cast()) };
-    }
+    KEY.set(cache);
     // SAFETY: the cache is this thread's own.
     unsafe { (*cache).exit_hook = true };
 }

@@ -1,31 +1,18 @@
-//! The threads' records for reclamation, a list that only grows.
-//!
-//! As with `rows`: a thread finds its record through a thread-local word, records come from `mmap`, a
-//! page at a time, and are linked before anybody uses them; a thread that exits gives its record back,
-//! or leaves it behind if it reads something still. The child of a fork keeps the record of the thread
-//! that forked, and empties the others.
+//! The threads' records for reclamation, a [`Roll`]. A thread that exits in a section leaves its record
+//! behind. The child of a fork keeps the record of the thread that forked, and empties the others.
 
 use super::super::record::{Clocks, FENCED, Record, Records};
-use super::{Machine, Native};
+use super::roll::{Entry, Key, Roll};
+use super::{Group, Machine, Native};
 use crate::reclaim::Stall;
 use core::fmt::Write;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 type Own = Record<Native>;
 
-/// Records made at a time: one page.
-const PAGE: usize = 4096 / size_of::<Own>();
-
-/// [`Record::taken`]: nobody's, somebody's, or left behind by a thread that exited.
-const FREE: u32 = 0;
-const OWNED: u32 = 1;
-const LEFT: u32 = 2;
-
-/// The newest record.
-static RECORDS: AtomicPtr<Own> = AtomicPtr::new(null_mut());
-/// The `pthread_key` plus one; 0 while there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
+static RECORDS: Roll<Own> = Roll::new();
+static KEY: Key = Key::new();
 /// Forks on the way to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOCKS: Clocks<Native> = Clocks::native();
@@ -96,8 +83,18 @@ mod tls {
     }
 }
 
-// SAFETY: a record is owned by who set `taken` to OWNED, and linked in `map` before that; the mapping
-// stays; a new owner looks whether it is idle.
+// SAFETY: zero bytes are idle, and only an owner begins to read.
+unsafe impl Entry for Own {
+    fn left(&self) -> &AtomicU32 {
+        &self.left
+    }
+
+    fn is_idle(&'static self) -> bool {
+        Record::is_idle(self)
+    }
+}
+
+// SAFETY: `Roll` keeps the promises.
 unsafe impl Records for Native {
     #[inline(always)]
     fn record() -> &'static Own {
@@ -110,9 +107,8 @@ unsafe impl Records for Native {
     }
 
     #[inline]
-    fn records() -> Option<&'static Own> {
-        // (A) pairs with the linking in `map`. SAFETY: records are never unmapped.
-        unsafe { RECORDS.load(Acquire).as_ref() }
+    fn records() -> Option<&'static Group<Native, Own>> {
+        RECORDS.newest()
     }
 
     #[inline(always)]
@@ -161,106 +157,44 @@ impl Write for Line {
     }
 }
 
-/// Creates the key, and has the child of a fork told, once.
-fn init() {
-    if KEY.load(Acquire) == 0 {
-        let mut key = 0;
-        // SAFETY: `key` is valid for writes and the destructor is a plain function.
-        if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } != 0 {
-            return; // no keys left: records of threads that exit are then not reused
-        }
-        // Before anybody relies on it; that it may be there twice does no harm.
-        // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
-        if KEY.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err() {
-            // SAFETY: created above, used by nobody.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
-}
-
-/// An idle record for a thread that has none.
+/// A record for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Own {
-    init(); // first: a fork while the fences are being prepared must be noticed
-    let fenced = if Native::prepare_fences() { 0 } else { FENCED };
-    let free = Native::records().and_then(|newest| {
-        newest.all().find(|record| {
-            let taken = record.taken.load(Relaxed);
-            // (B) pairs with the release in `thread_exit`. One that was left behind is idle once and
-            // for all when it is: only an owner begins to read.
-            (taken == FREE || taken == LEFT && record.is_idle())
-                && record.taken.compare_exchange(taken, OWNED, Acquire, Relaxed).is_ok()
-        })
+    // First: that the child of a fork is told (twice does no harm), before anybody relies on it.
+    // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
+    KEY.create(thread_exit, || unsafe {
+        libc::pthread_atfork(None, None, Some(after_fork));
     });
-    let found = free.unwrap_or_else(map);
+    let fenced = if Native::prepare_fences() { 0 } else { FENCED };
+    let found = RECORDS.take();
     for word in [&found.section, &found.online, &found.pinned] {
         word.store(fenced, Relaxed);
     }
     // SAFETY: no arguments, no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     tls::set(found.as_ptr());
-    if let Some(key) = KEY.load(Acquire).checked_sub(1) {
-        // SAFETY: the key exists; any non-null value makes the destructor run.
-        unsafe { libc::pthread_setspecific(key, found.as_ptr().cast()) };
-    }
+    KEY.set(found.as_ptr());
     found
-}
-
-/// A page of new records, the first of which is the caller's.
-fn map() -> &'static Own {
-    // SAFETY: an anonymous private mapping, checked below; zero is an idle record.
-    unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let page = libc::mmap(null_mut(), PAGE * size_of::<Own>(), protection, flags, -1, 0);
-        if page == libc::MAP_FAILED {
-            // A reader has no way to report this, and going on would be use after free.
-            libc::abort();
-        }
-        let page: *mut Own = page.cast();
-        (*page).taken.store(OWNED, Relaxed);
-        for i in 1..PAGE {
-            (*page.add(i)).next.store(page.add(i - 1), Relaxed);
-        }
-        let mut newest = RECORDS.load(Relaxed);
-        loop {
-            (*page).next.store(newest, Relaxed);
-            // (A) the records are idle and linked. They are so before their owners begin to read: a
-            // grace period that does not find the record is one that the reader need not be waited for in.
-            match RECORDS.compare_exchange(newest, page.add(PAGE - 1), Release, Relaxed) {
-                Ok(_) => return &*page,
-                Err(now) => newest = now,
-            }
-        }
-    }
 }
 
 /// Runs when a thread exits; again, if later destructors read.
 extern "C" fn thread_exit(record: *mut libc::c_void) {
     tls::set(null_mut());
     // SAFETY: the value was set by `take` on this very thread; records are never unmapped.
-    let record: &'static Own = unsafe { &*record.cast::<Own>() };
-    // (B) the next owner comes after this one.
-    record.taken.store(if record.is_idle() { FREE } else { LEFT }, Release);
+    RECORDS.give_back(unsafe { &*record.cast::<Own>() });
 }
 
 /// In a forked child: takes the other threads' records from them.
 extern "C" fn after_fork() {
-    super::fence::after_fork();
     let generation = GENERATION.load(Relaxed);
     GENERATION.store((generation + 1) % (1 << 30), Relaxed);
-    let mine = tls::get();
-    for record in Native::records().into_iter().flat_map(Record::all) {
-        if record.as_ptr() == mine {
-            // SAFETY: no arguments, no memory.
-            record.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
-        } else if record.taken.load(Relaxed) != FREE {
-            record.reset();
-            record.taken.store(FREE, Relaxed);
-        }
+    // SAFETY: null, or a record, which is never unmapped.
+    if let Some(mine) = unsafe { tls::get().as_ref() } {
+        // SAFETY: no arguments, no memory.
+        mine.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     }
+    RECORDS.forget_others(tls::get(), Record::reset);
 }
 
 #[cfg(test)]
@@ -323,7 +257,7 @@ mod tests {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, Native::record());
-                let mut others = Native::records().unwrap().all().filter(|r| !core::ptr::eq(*r, mine));
+                let mut others = Native::records().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
                 let ok = kept && others.all(Record::is_idle);
                 let ok = ok && Native::generation() != generation;
                 // SAFETY: ends the child.

@@ -1,29 +1,31 @@
-//! The threads' rows of slots, a list that only grows.
-//!
-//! A thread finds its row through a thread-local word. Rows come from `mmap`, a page at a time, and
-//! are linked before anybody uses them; a thread that exits gives its row back through a
-//! `pthread_key` destructor, or leaves it behind if something is still in it: then the next thread
-//! that looks for a row and finds that one empty gets it.
+//! The threads' rows of slots, a [`Roll`]. A thread that exits with something in its row leaves it behind.
 
 use super::super::ReaderRow;
 use super::Native;
+use super::roll::{Entry, Key, Roll};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 type Row = ReaderRow<Native>;
 
-/// Rows made at a time: one page.
-const PAGE: usize = 4096 / size_of::<Row>();
+static ROWS: Roll<Row> = Roll::new();
+static KEY: Key = Key::new();
 
-/// [`Row::taken`]: nobody's, somebody's, or left behind by a thread that exited.
-const FREE: u32 = 0;
-const OWNED: u32 = 1;
-const LEFT: u32 = 2;
+// SAFETY: zero bytes are empty, and only an owner fills slots.
+unsafe impl Entry for Row {
+    fn left(&self) -> &AtomicU32 {
+        &self.left
+    }
 
-/// The newest row.
-static ROWS: AtomicPtr<Row> = AtomicPtr::new(null_mut());
-/// The `pthread_key` plus one; 0 while there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
+    fn is_idle(&'static self) -> bool {
+        self.is_empty()
+    }
+
+    /// Writers follow these links.
+    fn link(&self, next: *mut Self) {
+        self.next.store(next, Relaxed);
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 mod tls {
@@ -91,19 +93,9 @@ mod tls {
     }
 }
 
-/// Creates the key. Early, so that it is among the first 32, which need no allocation.
+/// Creates the key. Early, so that it is among the first 32.
 pub(super) fn init() {
-    if KEY.load(Acquire) == 0 {
-        let mut key = 0;
-        // SAFETY: `key` is valid for writes and the destructor is a plain function.
-        if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } != 0 {
-            return; // no keys left: rows of threads that exit are then not reused
-        }
-        if KEY.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err() {
-            // SAFETY: created above, used by nobody.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
+    KEY.create(thread_exit, || ());
 }
 
 /// The calling thread's row.
@@ -119,103 +111,38 @@ pub(super) fn own() -> &'static Row {
 
 /// The newest row; the others are linked behind it.
 pub(super) fn newest() -> Option<&'static Row> {
-    // (A) pairs with the linking in `map`. SAFETY: rows are never unmapped.
-    unsafe { ROWS.load(Acquire).as_ref() }
+    ROWS.newest().and_then(|group| group.entries().last())
 }
 
 /// An empty row for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Row {
-    let mut row = ROWS.load(Acquire); // (A)
-    let found = loop {
-        // SAFETY: rows are never unmapped.
-        let Some(this) = (unsafe { row.as_ref() }) else { break map() };
-        let taken = this.taken.load(Relaxed);
-        // (B) pairs with the release in `thread_exit`. A row that was left behind stays empty once
-        // it is: only an owner fills slots.
-        if (taken == FREE || taken == LEFT && this.is_empty())
-            && this.taken.compare_exchange(taken, OWNED, Acquire, Relaxed).is_ok()
-        {
-            break this;
-        }
-        row = this.next.load(Acquire); // (A)
-    };
+    let found = ROWS.take();
     tls::set(found.as_ptr());
     init();
-    if let Some(key) = KEY.load(Acquire).checked_sub(1) {
-        // SAFETY: the key exists; any non-null value makes the destructor run.
-        unsafe { libc::pthread_setspecific(key, found.as_ptr().cast()) };
-    }
+    KEY.set(found.as_ptr());
     found
-}
-
-/// A page of new rows, the first of which is the caller's.
-fn map() -> &'static Row {
-    // SAFETY: an anonymous private mapping, checked below; `errno` is restored because lock calls
-    // must not disturb it.
-    let page: *mut Row = unsafe {
-        let errno = *libc::__errno_location();
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let page = libc::mmap(null_mut(), PAGE * size_of::<Row>(), protection, flags, -1, 0);
-        if page == libc::MAP_FAILED {
-            // A lock call has no way to report this, and going on would break exclusion.
-            libc::abort();
-        }
-        *libc::__errno_location() = errno;
-        page.cast()
-    };
-    // SAFETY: the page is ours and large enough, and zero is an empty row.
-    unsafe {
-        (*page).taken.store(OWNED, Relaxed);
-        for i in 1..PAGE {
-            (*page.add(i)).next.store(page.add(i - 1), Relaxed);
-        }
-        let mut newest = ROWS.load(Relaxed);
-        loop {
-            (*page).next.store(newest, Relaxed);
-            // (A) the rows are empty and linked. They are so before their owners use them, so a
-            // writer that finds a slot's bias off too late also finds its row.
-            match ROWS.compare_exchange(newest, page.add(PAGE - 1), Release, Relaxed) {
-                Ok(_) => return &*page,
-                Err(now) => newest = now,
-            }
-        }
-    }
 }
 
 /// Runs when a thread exits; again, if later destructors take read locks.
 extern "C" fn thread_exit(row: *mut libc::c_void) {
     tls::set(null_mut());
     // SAFETY: the value was set by `take` on this very thread; rows are never unmapped.
-    let row = unsafe { &*row.cast::<Row>() };
-    // (B) the next owner comes after this one.
-    row.taken.store(if row.is_empty() { FREE } else { LEFT }, Release);
+    ROWS.give_back(unsafe { &*row.cast::<Row>() });
 }
 
 /// In a forked child: empties all rows, and takes those of other threads from them. A child counts for
 /// itself.
 pub(super) fn after_fork() {
+    let empty = |row: &Row| {
+        row.slots.iter().filter(|slot| slot.load(Relaxed) != 0).for_each(|slot| slot.store(0, Relaxed));
+        row.counts.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));
+    };
     let mine = tls::get();
-    let mut row = ROWS.load(Acquire);
-    // SAFETY: rows are never unmapped.
-    while let Some(this) = unsafe { row.as_ref() } {
-        for slot in &this.slots {
-            if slot.load(Relaxed) != 0 {
-                slot.store(0, Relaxed);
-            }
-        }
-        for counter in &this.counts {
-            if counter.load(Relaxed) != 0 {
-                counter.store(0, Relaxed);
-            }
-        }
-        if row != mine && this.taken.load(Relaxed) != FREE {
-            this.taken.store(FREE, Relaxed);
-        }
-        row = this.next.load(Relaxed);
-    }
+    // SAFETY: null, or a row, which is never unmapped.
+    unsafe { mine.as_ref() }.into_iter().for_each(empty);
+    ROWS.forget_others(mine, empty);
 }
 
 #[cfg(test)]

@@ -1,0 +1,173 @@
+//! What each thread has one of, for as long as the process lives: [`Roll`], and the [`Key`] by which one
+//! learns that a thread exits.
+//!
+//! A thread finds its entry through a thread-local word. Entries come from `mmap`, a page at a time, and are
+//! linked before anybody uses them; a thread that exits gives its entry back, or leaves it behind if it is
+//! still in use: then it goes to the first thread that looks for one and finds it idle. Nothing here
+//! allocates.
+
+use super::super::group::Group;
+use super::Native;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+/// An entry of a [`Roll`].
+///
+/// # Safety
+///
+/// Zero bytes are an idle entry that is not left behind. One that is idle stays so until it has an owner.
+pub(super) unsafe trait Entry: Send + Sync + Sized + 'static {
+    /// Whether its owner has exited and left it behind: 0 or 1.
+    fn left(&self) -> &AtomicU32;
+
+    /// Whether it is not in use. Acquire: the next owner comes after what was done with it.
+    fn is_idle(&'static self) -> bool;
+
+    /// Entries that are linked otherwise too are so here, before anybody sees them.
+    fn link(&self, next: *mut Self) {
+        let _ = next;
+    }
+}
+
+/// Entries in a page, and so in a group.
+const ENTRIES: usize = 31;
+
+#[repr(C)]
+struct Page<T: Entry> {
+    group: Group<Native, T>,
+    entries: [T; ENTRIES],
+}
+
+/// All entries.
+pub(super) struct Roll<T: Entry>(AtomicPtr<Group<Native, T>>);
+
+impl<T: Entry> Roll<T> {
+    /// None yet.
+    pub(super) const fn new() -> Self {
+        Roll(AtomicPtr::new(null_mut()))
+    }
+
+    /// The newest group; the others are linked behind it.
+    #[inline]
+    pub(super) fn newest(&self) -> Option<&'static Group<Native, T>> {
+        // (A) pairs with the linking in `map`. SAFETY: pages are never unmapped.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
+    /// An idle entry, the caller's from now on.
+    pub(super) fn take(&self) -> &'static T {
+        let groups = || self.newest().into_iter().flat_map(Group::groups);
+        // (C) pairs with the release in `give_back`.
+        let adopt = |entry: &&'static T| {
+            entry.left().load(Relaxed) != 0
+                && entry.is_idle()
+                && entry.left().compare_exchange(1, 0, Acquire, Relaxed).is_ok()
+        };
+        let free = groups().find_map(Group::take).or_else(|| groups().flat_map(Group::taken).find(adopt));
+        free.unwrap_or_else(|| self.map())
+    }
+
+    /// A page of new entries, the first of which is the caller's.
+    fn map(&self) -> &'static T {
+        const { assert!(size_of::<Page<T>>() <= 4096) };
+        // SAFETY: an anonymous private mapping, checked below. `errno` is restored because lock calls must not
+        // disturb it.
+        let page: *mut Page<T> = unsafe {
+            let errno = *libc::__errno_location();
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let page = libc::mmap(null_mut(), size_of::<Page<T>>(), protection, flags, -1, 0);
+            if page == libc::MAP_FAILED {
+                // Neither a lock call nor a reader can report this, and going on without would be wrong.
+                libc::abort();
+            }
+            *libc::__errno_location() = errno;
+            page.cast()
+        };
+        // SAFETY: the page is ours and large enough; zero bytes are idle entries.
+        let (group, entries): (&'static _, &'static [T; ENTRIES]) = unsafe {
+            let entries = &(*page).entries;
+            (&raw mut (*page).group).write(Group::new(entries, 1, null_mut()));
+            (&(*page).group, entries)
+        };
+        for pair in entries.windows(2) {
+            pair[1].link(core::ptr::from_ref(&pair[0]).cast_mut());
+        }
+        let mut newest = self.0.load(Acquire); // (A)
+        loop {
+            group.next().store(newest, Relaxed);
+            // SAFETY: pages are never unmapped.
+            let last = unsafe { newest.as_ref() }.and_then(|newest| newest.entries().last());
+            entries[0].link(last.map_or(null_mut(), |last| core::ptr::from_ref(last).cast_mut()));
+            // (A) the entries are idle and linked. They are so before their owners use them: who looks at all
+            // of them after a heavy fence and does not find one need not know what its owner does.
+            match self.0.compare_exchange(newest, group.as_ptr(), AcqRel, Acquire) {
+                Ok(_) => return &entries[0],
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Its owner exits.
+    pub(super) fn give_back(&self, entry: &'static T) {
+        let address = core::ptr::from_ref(entry).addr();
+        let is_in = |group: &&'static Group<Native, T>| {
+            let range = group.entries().as_ptr_range();
+            (range.start.addr()..range.end.addr()).contains(&address)
+        };
+        if !entry.is_idle() {
+            // (C) the next owner comes after this one.
+            entry.left().store(1, Release);
+        } else if let Some(group) = self.newest().and_then(|newest| newest.groups().find(is_in)) {
+            group.give_back(entry);
+        }
+    }
+
+    /// In a forked child: takes the others' entries from them; `reset` makes them idle.
+    pub(super) fn forget_others(&self, mine: *const T, reset: impl Fn(&'static T)) {
+        for group in self.newest().into_iter().flat_map(Group::groups) {
+            for other in group.entries().iter().filter(|entry| !core::ptr::eq(*entry, mine)) {
+                reset(other);
+                other.left().store(0, Relaxed);
+            }
+            group.forget(mine);
+        }
+    }
+}
+
+/// A `pthread_key`: has a function called when a thread exits that has set it. Keys are few: without one,
+/// what a thread has is not used again. glibc keeps the first 32 inside of the thread's control block, so
+/// that setting them allocates nothing.
+pub(super) struct Key(AtomicU32);
+
+impl Key {
+    /// Not created yet. The number is that of the key plus one.
+    pub(super) const fn new() -> Self {
+        Key(AtomicU32::new(0))
+    }
+
+    /// Creates it, once. `first` is called before anybody uses it, by whoever may be the one that creates it.
+    pub(super) fn create(&self, at_exit: unsafe extern "C" fn(*mut libc::c_void), first: impl FnOnce()) {
+        if self.0.load(Acquire) != 0 {
+            return;
+        }
+        let mut key = 0;
+        // SAFETY: `key` is valid for writes and the destructor is a plain function.
+        if unsafe { libc::pthread_key_create(&mut key, Some(at_exit)) } != 0 {
+            return;
+        }
+        first();
+        if self.0.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err() {
+            // SAFETY: created above, used by nobody.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+
+    /// The calling thread's value, which its exit hands to the function unless it is null.
+    pub(super) fn set<T>(&self, value: *mut T) {
+        if let Some(key) = self.0.load(Acquire).checked_sub(1) {
+            // SAFETY: the key exists.
+            unsafe { libc::pthread_setspecific(key, value.cast()) };
+        }
+    }
+}
