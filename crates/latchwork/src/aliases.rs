@@ -36,6 +36,8 @@ pub type QspinlockMutex<T> = lock_api::Mutex<Api<mutex::qspinlock::RawQspinlock<
 pub type ReciprocatingMutex<T> = lock_api::Mutex<Api<mutex::reciprocating::RawReciprocating<Native>>, T>;
 /// Mutex over [`mcs_tp`](mutex::mcs_tp).
 pub type McsTpMutex<T> = lock_api::Mutex<Api<mutex::mcs_tp::RawMcsTp<Native>>, T>;
+/// Mutex over [`hemlock`](mutex::hemlock).
+pub type HemlockMutex<T> = lock_api::Mutex<Api<mutex::hemlock::RawHemlock<Native>>, T>;
 /// Mutex over [`hclh`](mutex::hclh).
 pub type HclhMutex<T> = lock_api::Mutex<Api<mutex::hclh::RawHclh<Native>>, T>;
 /// Mutex over [`fissile`](mutex::fissile).
@@ -183,6 +185,8 @@ pub type QspinlockCondvar = Condvar<mutex::qspinlock::RawQspinlock<Native>>;
 pub type ReciprocatingCondvar = Condvar<mutex::reciprocating::RawReciprocating<Native>>;
 /// Condition variable for [`McsTpMutex`].
 pub type McsTpCondvar = Condvar<mutex::mcs_tp::RawMcsTp<Native>>;
+/// Condition variable for [`hemlock`](mutex::hemlock).
+pub type HemlockCondvar = Condvar<mutex::hemlock::RawHemlock<Native>>;
 /// Condition variable for [`HclhMutex`].
 pub type HclhCondvar = Condvar<mutex::hclh::RawHclh<Native>>;
 /// Condition variable for [`FissileMutex`].

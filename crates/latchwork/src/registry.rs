@@ -27,6 +27,7 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.mutex::<mutex::mcs::RawMcs<M>>();
     visitor.mutex::<mutex::clh::RawClh<M>>();
     visitor.mutex::<mutex::k42::RawK42<M>>();
+    visitor.mutex::<mutex::hemlock::RawHemlock<M>>();
     visitor.mutex::<mutex::qspinlock::RawQspinlock<M>>();
     visitor.mutex::<mutex::reciprocating::RawReciprocating<M>>();
     visitor.mutex::<mutex::mcs_tp::RawMcsTp<M>>();

@@ -11,6 +11,7 @@ pub mod cna;
 pub mod cst;
 pub mod fissile;
 pub mod hclh;
+pub mod hemlock;
 pub mod hybrid;
 pub mod k42;
 pub mod malthusian;
@@ -78,9 +79,9 @@ pub struct Info {
     /// Atomic read-modify-writes per uncontended acquire+release (for a reader-writer lock: of a
     /// read).
     pub atomics: u32,
-    /// Bytes that a waiter occupies beside the lock.
+    /// Bytes of queue nodes that a waiter occupies beside the lock.
     pub waiter_bytes: usize,
-    /// Bytes that a holder occupies beside the lock.
+    /// Bytes of queue nodes that a holder occupies beside the lock (of a reader-writer lock: a reader).
     pub holder_bytes: usize,
     /// Who gets the lock next, and what is promised about it.
     pub fairness: &'static str,

@@ -73,6 +73,10 @@ pub enum Mistake {
     NodeTooEarly,
     /// Each thread has a waiting array of its own.
     PrivateArray,
+    /// A relaxed store of a pointer that is not null is lost. (Those that make a node known are releases.)
+    LostLink,
+    /// An exchange of null for null says that null was there.
+    SeenCleared,
 }
 
 /// Nodes in the waiting array.

@@ -438,3 +438,85 @@ fn finds_torn_decrement() {
         .with_mistake(Mistake::TornDecrement)
         .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
 }
+
+/// Two locks, of which the second is taken while the first is held.
+struct Nested<L> {
+    outer: Shared<L>,
+    inner: Shared<L>,
+}
+
+impl<L: RawMutex> Nested<L> {
+    fn new() -> Self {
+        Nested { outer: Shared::new(), inner: Shared::new() }
+    }
+
+    /// A section within a section.
+    fn once(&self) {
+        let token = self.outer.lock.lock();
+        once(&self.inner);
+        self.outer.finish(token);
+    }
+
+    /// A section, for long enough that others queue up.
+    fn inner_for_long(&self) {
+        once_for_long(&self.inner);
+    }
+
+    fn free_after(&self) {
+        free_after::<L, 2>(&self.outer);
+        free_after::<L, 3>(&self.inner);
+    }
+}
+
+/// Locks with a node of the pool for each holder, which is in the lock's queue until the release.
+const NODE_PER_HOLDER: [&str; 5] = ["mcs", "hemlock", "reciprocating", "mcs-tp", "cna"];
+
+/// Two threads hold a lock while they queue for another, behind a third: each has two nodes. Time jumps, so
+/// that who waits may count as preempted (`mcs-tp`); at most 1 preemption.
+#[test]
+fn nested() {
+    for_each_mutex!(L if NODE_PER_HOLDER.contains(&L::INFO.name) => Model::new(1).check(
+        Nested::<L>::new,
+        &[Nested::inner_for_long, Nested::once, Nested::once],
+        Nested::free_after
+    ));
+    for_each_mutex!(L if L::INFO.name == "mcs-tp" => Model::new(1).with_clock().check(
+        Nested::<L>::new,
+        &[Nested::once, Nested::once],
+        |shared| {
+            free_after::<L, 2>(&shared.outer);
+            free_after::<L, 2>(&shared.inner);
+        }
+    ));
+}
+
+/// Seeded: the node of a holder, or of a waiter that was passed over and will queue again, is already used
+/// for another lock. (With `hemlock` that is no mistake as long as one thread releases both: it is what the paper
+/// does. `reciprocating` follows a wrong pointer, which ends the process.)
+#[test]
+fn finds_node_in_two_queues() {
+    for_each_mutex!(L if ["mcs", "mcs-tp", "cna"].contains(&L::INFO.name) => Model::new(1)
+    .with_mistake(Mistake::NodeTooEarly)
+    .check_fails(
+        Nested::<L>::new,
+        &[Nested::inner_for_long, Nested::once, Nested::once],
+        Nested::free_after
+    ));
+}
+
+/// Seeded: the releaser uses its grant word again though its successor has not cleared it.
+#[test]
+fn finds_a_grant_that_is_not_awaited() {
+    for_each_mutex!(L if L::INFO.name == "hemlock" => Model::new(2)
+        .with_mistake(Mistake::SeenCleared)
+        .check_fails(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
+}
+
+/// Seeded: waiters are moved within the queue, or to a second one, and a link of it is lost. Only where a
+/// waiter of another node is in front of one of the holder's is anybody moved: that takes three waiters.
+#[test]
+fn finds_a_lost_splice() {
+    for_each_mutex!(L if L::INFO.name == "cna" => Model::new(0)
+        .with_mistake(Mistake::LostLink)
+        .check_fails(Shared::<L>::new, &[once_for_long, once, once, once], free_after::<L, 4>));
+}

@@ -207,6 +207,9 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
     }
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
+        if order == Ordering::Relaxed && !value.is_null() && mistake() == Mistake::LostLink {
+            return;
+        }
         self.0.swap(value, store_order(order));
     }
     #[track_caller]
@@ -221,6 +224,9 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
         ok: Ordering,
         err: Ordering,
     ) -> Result<*mut T, *mut T> {
+        if current.is_null() && new.is_null() && mistake() == Mistake::SeenCleared {
+            return Ok(current);
+        }
         self.0.compare_exchange(current, new, rmw_order(ok), load_order(err))
     }
 }
