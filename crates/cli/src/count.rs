@@ -1,10 +1,14 @@
-//! Atomic read-modify-writes per acquisition and release, counted by the simulator.
+//! Atomic read-modify-writes per acquisition and release, and the bytes of queue nodes that waiters and
+//! holders occupy, counted by the simulator.
 
 use crate::failure::{Failure, Result};
+use latchwork::machine::QNode;
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Kind, Visitor};
 use latchwork::rwlock::RawRwLock;
-use latchwork_sim::{Options, Placement, Profile, Sim, run, work};
+use latchwork_sim::{Options, Placement, Profile, Sim, most_nodes, nodes, run, work};
+
+use std::cell::Cell;
 
 /// The machine, and the threads of the contended count: two in each socket.
 const MACHINE: &str = "8x24";
@@ -15,27 +19,39 @@ const PAIRS: u64 = 100;
 
 /// What was counted for one lock.
 #[derive(Copy, Clone, Debug)]
-pub struct Atomics {
+pub struct Counted {
     pub kind: Kind,
     pub name: &'static str,
     /// Of one thread that is alone (of a reader-writer lock: of a read, here and below).
     pub alone: f64,
     /// Of [`CROWD`] threads on as many processors of all sockets.
     pub contended: f64,
+    /// Bytes of queue nodes of a thread that waits behind another one of its NUMA node (of a reader-writer
+    /// lock: of a reader or writer, whichever has more).
+    pub waiter_bytes: usize,
+    /// The same of a thread that holds the lock and has not waited (of a reader-writer lock: of a reader).
+    pub holder_bytes: usize,
 }
 
 /// Counts for every lock of the registry.
-pub fn all() -> Result<Vec<Atomics>> {
-    struct Each<'a>(&'a Profile, Result<Vec<Atomics>>);
+pub fn all() -> Result<Vec<Counted>> {
+    struct Each<'a>(&'a Profile, Result<Vec<Counted>>);
     impl Each<'_> {
-        fn add(&mut self, kind: Kind, name: &'static str, run: impl Fn(usize, u64) -> Result<u64>) {
+        fn add(
+            &mut self,
+            (kind, name): (Kind, &'static str),
+            (waiter_bytes, holder_bytes): (usize, usize),
+            run: impl Fn(usize, u64) -> Result<u64>,
+        ) {
             let count = |threads| {
                 let (warm, all) = (run(threads, PAIRS)?, run(threads, 2 * PAIRS)?);
                 Ok(all.saturating_sub(warm) as f64 / (threads as u64 * PAIRS) as f64)
             };
             if let Ok(list) = &mut self.1 {
                 match count(1).and_then(|alone| Ok((alone, count(CROWD)?))) {
-                    Ok((alone, contended)) => list.push(Atomics { kind, name, alone, contended }),
+                    Ok((alone, contended)) => {
+                        list.push(Counted { kind, name, alone, contended, waiter_bytes, holder_bytes });
+                    }
                     Err(failure) => self.1 = Err(failure),
                 }
             }
@@ -44,7 +60,17 @@ pub fn all() -> Result<Vec<Atomics>> {
     impl Visitor<Sim> for Each<'_> {
         fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
             let profile = self.0;
-            self.add(Kind::Mutex, L::INFO.name, |threads, pairs| {
+            let lock = L::new_in();
+            let section = |inside: &dyn Fn()| {
+                let token = lock.lock();
+                inside();
+                // SAFETY: the token is from the acquisition just before.
+                unsafe { lock.unlock(token) };
+            };
+            let Ok(bytes) = occupied(profile, [&section; 2]).map_err(|failure| self.1 = Err(failure)) else {
+                return;
+            };
+            self.add((Kind::Mutex, L::INFO.name), bytes, |threads, pairs| {
                 let lock = L::new_in();
                 simulate(profile, threads, pairs, &|| {
                     let token = lock.lock();
@@ -56,7 +82,24 @@ pub fn all() -> Result<Vec<Atomics>> {
         }
         fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
             let profile = self.0;
-            self.add(Kind::RwLock, R::INFO.name, |threads, pairs| {
+            let lock = R::new_in();
+            let read = |inside: &dyn Fn()| {
+                let token = lock.read();
+                inside();
+                // SAFETY: the token is from the acquisition just before.
+                unsafe { lock.unlock_read(token) };
+            };
+            let write = |inside: &dyn Fn()| {
+                let token = lock.write();
+                inside();
+                // SAFETY: the token is from the acquisition just before.
+                unsafe { lock.unlock_write(token) };
+            };
+            let Ok(bytes) = occupied(profile, [&write, &read]).map_err(|failure| self.1 = Err(failure))
+            else {
+                return;
+            };
+            self.add((Kind::RwLock, R::INFO.name), bytes, |threads, pairs| {
                 let lock = R::new_in();
                 simulate(profile, threads, pairs, &|| {
                     let token = lock.read();
@@ -71,6 +114,52 @@ pub fn all() -> Result<Vec<Atomics>> {
     let mut each = Each(&profile, Ok(Vec::new()));
     registry::visit(&mut each);
     each.1
+}
+
+/// Acquires, calls what is given, and releases.
+type Section<'a> = &'a dyn Fn(&dyn Fn());
+
+/// When the waiters come, one after the other, in nanoseconds: each has had time to go to sleep, if it does so
+/// after some looks, before the next one comes. The first may have a place that the lock itself has.
+const ARRIVALS: u64 = 200_000;
+const WAITERS: u64 = 3;
+
+/// Bytes of a waiter behind the first way to take the lock, the most of both ways, and of a holder, by the second
+/// way.
+fn occupied(profile: &Profile, [first, second]: [Section<'_>; 2]) -> Result<(usize, usize)> {
+    let holder = Cell::new(0);
+    let waiter = Cell::new(0);
+    let alone = || {
+        for section in [first, second] {
+            // What the lock keeps for later uses is its own.
+            section(&|| ());
+            let idle = nodes();
+            section(&|| holder.set(nodes() - idle));
+        }
+        work(ARRIVALS / 2);
+        first(&|| {
+            for _ in 0..=WAITERS {
+                let before = nodes();
+                most_nodes();
+                work(ARRIVALS);
+                waiter.set(waiter.get().max(most_nodes() - before));
+            }
+        });
+    };
+    let waits = |arrival: u64, section: Section<'_>| {
+        section(&|| ());
+        work(ARRIVALS * arrival);
+        section(&|| ());
+    };
+    let mut bodies: Vec<Box<dyn FnOnce() + '_>> = vec![Box::new(alone)];
+    for arrival in 1..=WAITERS {
+        let section = if arrival == 2 { second } else { first };
+        bodies.push(Box::new(move || waits(arrival, section)));
+    }
+    let options = Options { placement: Placement::FirstFill, ..Options::default() };
+    run(profile, &options, bodies).map_err(|error| Failure::new(error.to_string()))?;
+    let bytes = |nodes: i64| usize::try_from(nodes).unwrap_or_default() * size_of::<QNode<Sim>>();
+    Ok((bytes(waiter.get()), bytes(holder.get())))
 }
 
 /// Atomics of `threads` threads that do `pair` `pairs` times each.
@@ -90,14 +179,22 @@ fn simulate(profile: &Profile, threads: usize, pairs: u64, pair: &dyn Fn()) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchwork::mutex::Info;
 
     /// What the locks say of themselves is what is counted.
     #[test]
-    fn locks_do_not_lie_about_their_atomics() {
+    fn locks_do_not_lie_about_their_atomics_and_bytes() {
+        let mut lies = Vec::new();
         for counted in all().unwrap() {
-            let entry = registry::find(counted.kind, counted.name).unwrap();
-            assert_eq!(counted.alone, f64::from(entry.info.atomics), "{}", counted.name);
+            let Info { atomics, waiter_bytes, holder_bytes, .. } =
+                registry::find(counted.kind, counted.name).unwrap().info;
+            let says = (f64::from(atomics), waiter_bytes, holder_bytes);
+            let has = (counted.alone, counted.waiter_bytes, counted.holder_bytes);
+            if says != has {
+                lies.push(format!("{}: (atomics, waiter, holder) are {has:?}, not {says:?}", counted.name));
+            }
             assert!(counted.contended >= 0.5 || counted.kind == Kind::RwLock, "{}", counted.name);
         }
+        assert!(lies.is_empty(), "{}", lies.join("\n"));
     }
 }

@@ -1,6 +1,6 @@
 //! `latchwork list`: every algorithm, from the registry.
 
-use crate::count::{self, Atomics};
+use crate::count::{self, Counted};
 use crate::failure::Result;
 use crate::names;
 use clap::Args;
@@ -15,6 +15,37 @@ pub struct Options {
     /// Print a JSON array instead of a table
     #[arg(long)]
     json: bool,
+    /// Compare with Table 1 of the ShflLock paper, where it has the lock
+    #[arg(long, conflicts_with = "json")]
+    paper: bool,
+}
+
+/// A column of Table 1 of Kashyap et al., SOSP 2019: bytes, and atomic instructions per acquire and release
+/// without and with contention.
+#[derive(Copy, Clone, Serialize)]
+struct Paper {
+    name: &'static str,
+    bytes: u32,
+    waiter_bytes: u32,
+    holder_bytes: u32,
+    atomics: u32,
+    /// Nothing: without a bound.
+    contended_atomics: Option<u32>,
+}
+
+/// What the paper calls a lock, if it is in its table.
+fn paper(name: &str) -> Option<Paper> {
+    let (paper, [bytes, waiter_bytes, holder_bytes], atomics, contended_atomics) = match name {
+        "tas" => ("TAS", [1, 0, 0], 1, None),
+        "mcs" => ("MCS", [8, 12, 12], 2, Some(1)),
+        "c-bo-mcs" => ("Cohort", [1152, 24, 24], 4, Some(2)),
+        "cna" => ("CNA", [8, 28, 28], 2, Some(2)),
+        "hybrid" => ("mutex", [40, 32, 0], 1, Some(4)),
+        "cst" => ("CST", [1056, 24, 0], 6, Some(3)),
+        "shfl" | "shfl-spin" => ("ShflLock", [12, 28, 0], 1, Some(2)),
+        _ => return None,
+    };
+    Some(Paper { name: paper, bytes, waiter_bytes, holder_bytes, atomics, contended_atomics })
 }
 
 #[derive(Serialize)]
@@ -29,13 +60,17 @@ struct Lock {
     /// Counted by the simulator.
     counted_atomics: f64,
     contended_atomics: f64,
+    /// Likewise.
+    counted_waiter_bytes: usize,
+    counted_holder_bytes: usize,
+    paper: Option<Paper>,
     blocking: bool,
     fairness: &'static str,
     source: &'static str,
 }
 
 impl Lock {
-    fn new(Entry { kind, info, bytes }: Entry, counted: &Atomics) -> Self {
+    fn new(Entry { kind, info, bytes }: Entry, counted: &Counted) -> Self {
         Self {
             name: info.name,
             kind: match kind {
@@ -49,6 +84,9 @@ impl Lock {
             atomics: info.atomics,
             counted_atomics: counted.alone,
             contended_atomics: counted.contended,
+            counted_waiter_bytes: counted.waiter_bytes,
+            counted_holder_bytes: counted.holder_bytes,
+            paper: paper(info.name).filter(|_| kind == Kind::Mutex),
             blocking: info.blocking,
             fairness: info.fairness,
             source: info.source,
@@ -66,6 +104,10 @@ pub fn list(options: &Options) -> Result<()> {
     let locks: Vec<Lock> = names::registered().into_iter().map(lock).collect();
     if options.json {
         println!("{}", serde_json::to_string_pretty(&locks).expect("plain data"));
+        return Ok(());
+    }
+    if options.paper {
+        print!("{}", beside_the_paper(&locks));
         return Ok(());
     }
     let mut table = Table::new();
@@ -90,8 +132,8 @@ pub fn list(options: &Options) -> Result<()> {
             lock.name.to_owned(),
             lock.kind.to_owned(),
             lock.bytes.to_string(),
-            lock.waiter_bytes.to_string(),
-            lock.holder_bytes.to_string(),
+            lock.counted_waiter_bytes.to_string(),
+            lock.counted_holder_bytes.to_string(),
             format!("{:.1}", lock.counted_atomics),
             format!("{:.1}", lock.contended_atomics),
             if lock.blocking { "sleep" } else { "spin" }.to_owned(),
@@ -104,7 +146,9 @@ pub fn list(options: &Options) -> Result<()> {
     }
     println!("{}", table.trim_fmt());
     println!();
-    println!("bytes: of a lock, and beside it of each waiter and holder");
+    println!(
+        "bytes: of a lock, and beside it of queue nodes of each waiter and holder, as the simulator counts them"
+    );
     println!(
         "atomics: atomic read-modify-writes per uncontended acquire and release (rwlock: of a read), as the"
     );
@@ -112,4 +156,42 @@ pub fn list(options: &Options) -> Result<()> {
     println!("waiters: whether they sleep after a bounded spin, or spin until they have the lock");
     println!("The C library's own locks are called {} in --mutex and --rwlock.", names::GLIBC);
     Ok(())
+}
+
+/// The locks of Table 1 of the ShflLock paper, here and there.
+fn beside_the_paper(locks: &[Lock]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let heads = ["bytes", "waiter", "holder", "atomics", "contended"];
+    table.set_header(
+        ["name", "paper"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(["here", "paper"].iter().flat_map(|whose| heads.map(|head| format!("{head}, {whose}")))),
+    );
+    for (lock, paper) in locks.iter().filter_map(|lock| Some((lock, lock.paper?))) {
+        table.add_row([
+            lock.name.to_owned(),
+            paper.name.to_owned(),
+            lock.bytes.to_string(),
+            lock.counted_waiter_bytes.to_string(),
+            lock.counted_holder_bytes.to_string(),
+            format!("{:.1}", lock.counted_atomics),
+            format!("{:.1}", lock.contended_atomics),
+            paper.bytes.to_string(),
+            paper.waiter_bytes.to_string(),
+            paper.holder_bytes.to_string(),
+            paper.atomics.to_string(),
+            paper.contended_atomics.map_or("no bound".into(), |atomics| atomics.to_string()),
+        ]);
+    }
+    for column in 2..=11 {
+        table.column_mut(column).expect("twelve columns").set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "{}\n\nhere: as in latchwork list; cst without its 64 bytes for each NUMA node in use.\n\
+         paper: Kashyap et al. 2019 (ShflLock), table 1, on eight sockets; it counts the fields of a node, which\n    \
+         here is a cache line of 64 bytes; of CST, what it says of holders is that they keep no node.\n",
+        table.trim_fmt()
+    )
 }

@@ -92,5 +92,6 @@ pub use profile::{
     this_machine_path,
 };
 pub use report::{Counts, Report};
+pub use resources::{most_nodes, nodes};
 pub use simulation::run;
 pub use words::{Ptr, U8, U32, U64, Usize};

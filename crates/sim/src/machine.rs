@@ -196,6 +196,10 @@ unsafe impl Machine for Sim {
         resources::release_node(thread(), node);
     }
 
+    fn note_node() {
+        resources::note_nodes(1);
+    }
+
     fn visible_readers() -> &'static [Usize] {
         resources::visible_readers()
     }

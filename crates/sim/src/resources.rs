@@ -8,7 +8,7 @@ use corosensei::stack::DefaultStack;
 use latchwork::machine::group::GROUP;
 use latchwork::machine::record::{Clocks, Record};
 use latchwork::machine::{Group, QNode, ReaderRow, Word};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -110,6 +110,8 @@ impl Drop for Owner {
 }
 
 std::thread_local! {
+    /// Queue nodes that are in use, and the most since it was last asked.
+    static NODES: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
     static RESOURCES: RefCell<Owner> = RefCell::new(Resources::get());
 }
 
@@ -227,12 +229,39 @@ pub(crate) fn clocks() -> &'static Clocks<Sim> {
     with(|r| r.clocks)
 }
 
+/// So many more queue nodes are in use.
+pub(crate) fn note_nodes(more: i64) {
+    let (now, most) = NODES.get();
+    NODES.set((now + more, most.max(now + more)));
+}
+
+/// Queue nodes in use on this OS thread: of the pool, and all that were ever made elsewhere. Whoever wants to
+/// know what an acquisition takes compares before and after.
+pub fn nodes() -> i64 {
+    NODES.get().0
+}
+
+/// The most [`nodes`] at a time since this was last asked.
+pub fn most_nodes() -> i64 {
+    let (now, most) = NODES.get();
+    NODES.set((now, now));
+    most
+}
+
+/// A node that nobody uses yet.
+fn spare_node() -> QNode<Sim> {
+    let before = NODES.get();
+    let node = QNode::new();
+    NODES.set(before);
+    node
+}
+
 pub(crate) fn waiting_array() -> &'static [QNode<Sim>] {
     with(|r| {
         *r.waiting.get_or_insert_with(|| {
             // From an even line on, in every run: lines come in pairs.
             let nodes: &'static [QNode<Sim>] =
-                (0..=WAITING_ARRAY).map(|_| QNode::new()).collect::<Vec<_>>().leak();
+                (0..=WAITING_ARRAY).map(|_| spare_node()).collect::<Vec<_>>().leak();
             let odd = nodes.as_ptr().addr() / 64 % 2;
             &nodes[odd..odd + WAITING_ARRAY]
         })
@@ -241,13 +270,15 @@ pub(crate) fn waiting_array() -> &'static [QNode<Sim>] {
 
 /// A free node: the last one that `thread` released, or any.
 pub(crate) fn acquire_node(thread: usize) -> &'static QNode<Sim> {
+    note_nodes(1);
     with(|r| {
         let own = r.own.get_mut(thread).and_then(Vec::pop);
-        own.or_else(|| r.free.pop()).unwrap_or_else(|| &Box::leak(Box::new(Node(QNode::new()))).0)
+        own.or_else(|| r.free.pop()).unwrap_or_else(|| &Box::leak(Box::new(Node(spare_node()))).0)
     })
 }
 
 pub(crate) fn release_node(thread: usize, node: &'static QNode<Sim>) {
+    note_nodes(-1);
     with(|r| {
         if thread >= r.own.len() {
             r.own.resize_with(thread + 1, Vec::new);

@@ -246,6 +246,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// will still write to it, and it is not released twice.
     unsafe fn release_node(node: &'static QNode<Self>);
 
+    /// A waiter uses a queue node that is not of the pool: on its stack, or in the waiting array. For a machine
+    /// that counts what waiters occupy.
+    #[inline(always)]
+    fn note_node() {}
+
     /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
     /// two of slots, each null (0) or the address of a lock.
     fn visible_readers() -> &'static [Self::Usize];

@@ -26,6 +26,7 @@ pub struct QNode<M: Machine> {
 impl<M: Machine> QNode<M> {
     /// A node with every field zero.
     pub fn new() -> Self {
+        M::note_node();
         QNode {
             next: M::Ptr::new(null_mut()),
             status: M::U32::new(0),

@@ -77,7 +77,10 @@ fn take_node<M: Machine>() -> Option<(u32, &'static QNode<M>)> {
         // (G) pairs with the store at the end of `lock_queued`.
         let free =
             node.group.load(Relaxed) == 0 && node.group.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
-        free.then_some((number as u32, node))
+        free.then(|| {
+            M::note_node();
+            (number as u32, node)
+        })
     })
 }
 

@@ -155,7 +155,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
         summary: "phase-fair queue reader-writer spinlock",
         atomics: 2,
         waiter_bytes: 64,
-        holder_bytes: 64,
+        holder_bytes: 0,
         fairness: "phase-fair: a reader waits for one writer at most, writers are FIFO",
         blocking: false,
         source: "Brandenburg and Anderson 2010, PF-Q",
