@@ -24,6 +24,8 @@
 //!
 //! Where it differs from Linux:
 //! - A user-space thread cannot see whether the holder is running, so spinning ends after so many looks.
+//!   (That a holder which said where it took the lock is not running, if that is where the spinner is, can be
+//!   seen, was tried, and does not pay: docs/policies.md.)
 //! - Linux's unlock frees the lock and then takes the list's own lock to find whom to wake; such a mutex
 //!   must not be destroyed by the next holder. Here the list's lock is a bit of the word, freed with it.
 //! - A timed acquisition polls, outside the list.
