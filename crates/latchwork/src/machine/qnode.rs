@@ -21,6 +21,8 @@ pub struct QNode<M: Machine> {
     pub shuffler: M::U32,
     /// ShflLock: where the previous shuffler stopped (the `qlast` optimisation).
     pub resume: M::Ptr<QNode<M>>,
+    /// Reader-writer ShflLock: when the waiter queued.
+    pub since: M::U32,
 }
 
 impl<M: Machine> QNode<M> {
@@ -34,6 +36,7 @@ impl<M: Machine> QNode<M> {
             group: M::U32::new(0),
             shuffler: M::U32::new(0),
             resume: M::Ptr::new(null_mut()),
+            since: M::U32::new(0),
         }
     }
 

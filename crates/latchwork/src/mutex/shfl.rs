@@ -37,7 +37,7 @@
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
 use super::shuffle::{NumaPolicy, Policy, Stealing, may_start};
-use super::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY};
+use super::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -247,7 +247,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 after: u64::from(STEAL_BOUND) << MICRO,
                 wakes: || self.support_head(),
             };
-            if !sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, alarms) {
+            if sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, alarms) == Waited::Abandoned {
                 return Outcome::Abandoned;
             }
         }
@@ -326,7 +326,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn leave(&self, node: &QNode<M>, locked: bool) {
         // For the next head, if there is one; (R) makes it visible to it.
         self.begin(node.group.load(Relaxed));
-        let claim = || {
+        let claim = |_: &QNode<M>| {
             if P::STEALING == Stealing::Nobody && locked {
                 // Ours to set, as it is us who will decrement: it is not lost.
                 self.word.fetch_or(NO_STEALING, Relaxed);

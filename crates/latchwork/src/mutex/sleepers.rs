@@ -6,9 +6,10 @@
 //! |---|---|---|
 //! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
 //! | SPINNING | spins; will be head soon | as WAITING |
-//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock |
+//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock; ADMITTED, with a wake |
 //! | PARKED_TIMED | sleeps until a deadline | SPINNING, READY, with a wake; ABANDONED (itself) |
 //! | READY | is the head | |
+//! | ADMITTED | has the lock, from the head, which has taken it out of the queue (readers) | |
 //! | ABANDONED | gave up; its owner has left | READY, and released |
 //!
 //! Waiters without a deadline have their node on the stack, timed ones from the machine's type-stable pool:
@@ -26,6 +27,7 @@ pub(crate) const PARKED: u32 = 2;
 pub(crate) const SPINNING: u32 = 3;
 pub(crate) const ABANDONED: u32 = 4;
 pub(crate) const PARKED_TIMED: u32 = 5;
+pub(crate) const ADMITTED: u32 = 6;
 
 /// Looks of a waiter at its node before it sleeps.
 const NODE_LOOKS: u32 = 256;
@@ -84,18 +86,31 @@ pub(crate) struct Alarms<F> {
     pub wakes: F,
 }
 
-/// Waits in the queue. `false`: gave up, and the node now belongs to the queue.
+/// How waiting in the queue ended.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// We are the head.
+    Head,
+    /// The head has let us in; we are not in the queue any more.
+    Admitted,
+    /// We gave up, and the node now belongs to the queue.
+    Abandoned,
+}
+
+/// Waits in the queue.
 pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
     node: &QNode<M>,
     deadline: Option<Deadline>,
     mut alarms: Alarms<impl FnMut() -> bool>,
-) -> bool {
+) -> Waited {
     let mut walks = 0;
     loop {
-        // (R) pairs with the hand-over in `next_head`.
-        if M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| status == READY).is_some() {
-            return true;
+        // (R) pairs with the hand-over in `next_head`, (S) with `admit`.
+        match M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| matches!(status, READY | ADMITTED)) {
+            Some(READY) => return Waited::Head,
+            Some(_) => return Waited::Admitted,
+            None => (),
         }
         if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
             walks += 1;
@@ -116,7 +131,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
             continue;
         }
         if late {
-            return false;
+            return Waited::Abandoned;
         }
         let until = match alarms.count {
             0 => deadline,
@@ -143,11 +158,12 @@ pub(crate) struct Next<M: Machine> {
     pub group: u32,
 }
 
-/// Leaves the queue from its head, `node`: the next waiter that is still there becomes it, after `claim`.
+/// Leaves the queue from its head, `node`: the next waiter that is still there becomes it, after `claim` has
+/// seen it.
 pub(crate) fn next_head<M: Machine>(
     tail: &M::Ptr<QNode<M>>,
     node: &QNode<M>,
-    mut claim: impl FnMut(),
+    mut claim: impl FnMut(&QNode<M>),
 ) -> Option<Next<M>> {
     let mut current = node;
     loop {
@@ -168,13 +184,51 @@ pub(crate) fn next_head<M: Machine>(
         }
         // SAFETY: a waiter's node stays at least until it is READY.
         let (status, group) = unsafe { (&(*next).status, (*next).group.load(Relaxed)) };
-        claim();
+        // SAFETY: as above.
+        claim(unsafe { &*next });
         // (R) the queue as our walks left it. (D) pairs with giving up.
         match status.swap(READY, AcqRel) {
             // SAFETY: an abandoned node is ours to release.
             ABANDONED => current = unsafe { &*next },
             before => return Some(Next { status: &raw const *status, before, group }),
         }
+    }
+}
+
+/// Takes up to `most` waiters who sleep right behind the head, `node`, out of the queue and lets them in, if
+/// `may_enter` says so of them, which has then given them the lock.
+///
+/// None of them shuffles, since they sleep, and who does so behind them does not look in front of itself.
+pub(crate) fn admit<M: Machine>(
+    tail: &M::Ptr<QNode<M>>,
+    node: &QNode<M>,
+    most: u32,
+    mut may_enter: impl FnMut(&QNode<M>) -> bool,
+) {
+    for _ in 0..most {
+        let first = node.next.load(Acquire); // (Q)
+        // SAFETY: a waiter's node stays at least until we have changed its status.
+        let Some(waiter) = (unsafe { first.as_ref() }) else { return };
+        // Only we would wake it, so it stays PARKED: no shuffler is in front of it, and it has no deadline.
+        if waiter.status.load(Acquire) != PARKED || !may_enter(waiter) {
+            return;
+        }
+        let mut next = waiter.next.load(Acquire); // (Q)
+        if next.is_null() {
+            // Before the tail says that we are the last: who queues behind us then writes it.
+            node.next.store(null_mut(), Relaxed);
+            // (C) for who finds us there.
+            if tail.compare_exchange(first, node.as_ptr(), AcqRel, Relaxed).is_err() {
+                next = M::spin_until(&waiter.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+                node.next.store(next, Relaxed);
+            }
+        } else {
+            node.next.store(next, Relaxed);
+        }
+        let status = &raw const waiter.status;
+        // (S) what was before our own acquisition is before its section.
+        waiter.status.store(ADMITTED, Release);
+        M::wake(status, 1);
     }
 }
 

@@ -26,8 +26,8 @@
 //!   woken by a newcomer, and passed until it runs, but for no longer than `WAKE_BOUND`: shutting others out for
 //!   as long as a wakeup takes leaves the lock unused. No waiter is passed over for ever: one with `n` in front
 //!   of it waits for at most `n + 1` times (the longer bound, a wakeup and the sections inside).
-//! - *Readers in a row enter together.* A reader that enters from the queue wakes the next one if
-//!   that is a reader too. On machines with several NUMA nodes readers are moved up behind readers,
+//! - *Readers in a row enter together.* A reader that enters from the queue counts those who sleep behind it in,
+//!   and wakes them all; they have the lock when they wake. On machines with several NUMA nodes readers are moved up behind readers,
 //!   whatever their node; writers behind writers of their node.
 //!
 //! | `word` | meaning | set by | cleared by |
@@ -54,7 +54,7 @@
 //!
 //! Nodes are as in the mutex (`sleepers`); `group` also tells readers from writers.
 //!
-//! Size: 24 bytes, of which 20 are used; 64 per waiter, on its stack (timed: from the pool); none per
+//! Size: 24 bytes, 64 per waiter, on its stack (timed: from the pool); none per
 //! holder. Atomics per uncontended pair: read 2, write 1.
 //! Fairness: bounded stealing both ways, as above; FIFO in the queue but for shuffling.
 //! Attempts: one that meets a reader or writer that is just about to turn back fails too.
@@ -65,7 +65,7 @@
 use super::{ConstNew, Info, RawRwLock};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Word};
 use crate::mutex::shuffle::{NumaPolicy, Policy, may_start};
-use crate::mutex::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY};
+use crate::mutex::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 
@@ -81,10 +81,13 @@ const COUNT: u32 = MIND - 1;
 
 /// Microseconds (of 1024 ns) for which newcomers may pass a head.
 pub const STEAL_BOUND: u32 = 200;
-/// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
-/// wakeup leaves the lock, and often processors, unused until then. Longer than the scheduler takes to run
-/// somebody whom it has woken (a quantum or two), so that this is what happens to a program with very many threads.
+/// The same for one that has been woken, or ought to be, and does not run yet, from when it has queued: a turn
+/// that begins with a wakeup leaves the lock, and often processors, unused until then. Longer than the scheduler
+/// takes to run somebody whom it has woken (a quantum or two), unless there are very many threads.
 const WAKE_BOUND: u32 = 50 * STEAL_BOUND;
+/// And at least from when it is the head: those who wait behind one another would each be late otherwise, and
+/// nobody could pass any more.
+const HEAD_BOUND: u32 = 5 * STEAL_BOUND;
 /// Low bits of `since`: steals from a sleeping head. The clock is read at every sixteenth.
 const STEALS: u32 = 15;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
@@ -101,6 +104,9 @@ const HEAD_IDLE: (u32, u32) = (4, 8);
 const DRAIN: u32 = 512;
 /// Attempts to fall asleep while readers come and go, and spin hints between them.
 const SLEEPS: (u32, u32) = (16, 64);
+/// Sleeping readers that one who enters from the queue lets in: each costs it a wakeup, and a chain of wakeups, one
+/// by the other, takes as long as all of them need until they run.
+const ADMISSIONS: u32 = 16;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -132,6 +138,8 @@ pub struct RawShflRw<M: Machine> {
     tail: M::Ptr<QNode<M>>,
     /// When the head became it, and steals from it; see [`micros`].
     since: M::U32,
+    /// When it queued, or later; likewise. See [`begin`](Self::begin).
+    queued: M::U32,
 }
 
 impl RawShflRw<Native> {
@@ -142,6 +150,7 @@ impl RawShflRw<Native> {
             readers: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
             since: AtomicU32::new(0),
+            queued: AtomicU32::new(0),
         }
     }
 }
@@ -269,17 +278,27 @@ impl<M: Machine> RawShflRw<M> {
     /// Whether a sleeping head is to be woken, to shut others out itself. The clock is read at every sixteenth
     /// steal.
     fn is_its_turn(&self) -> bool {
-        self.since.load(Relaxed) & STEALS == 0 && self.overdue(STEAL_BOUND)
+        self.since.load(Relaxed) & STEALS == 0 && self.is_overdue()
     }
 
     /// Whether it must not be passed any more, although it may not be running yet.
     fn has_waited(&self) -> bool {
-        self.since.load(Relaxed) & STEALS == 0 && self.overdue(WAKE_BOUND)
+        self.since.load(Relaxed) & STEALS == 0 && elapsed::<M>(self.queued.load(Relaxed)) > WAKE_BOUND
     }
 
-    /// Whether the head has been passed over for so many microseconds.
-    fn overdue(&self, bound: u32) -> bool {
-        micros::<M>().wrapping_sub(self.since.load(Relaxed) & !STEALS) > bound * (STEALS + 1)
+    /// Whether the head has been passed over for [`STEAL_BOUND`].
+    fn is_overdue(&self) -> bool {
+        elapsed::<M>(self.since.load(Relaxed)) > STEAL_BOUND
+    }
+
+    /// There is a new head, which queued at `queued`. While it sleeps it may be passed for [`WAKE_BOUND`] from
+    /// then on, but for [`HEAD_BOUND`] at least.
+    fn begin(&self, queued: u32) {
+        let now = micros::<M>();
+        self.since.store(now, Relaxed);
+        let latest = WAKE_BOUND - HEAD_BOUND;
+        let late = elapsed::<M>(queued) > latest;
+        self.queued.store(if late { now.wrapping_sub(latest * (STEALS + 1)) } else { queued }, Relaxed);
     }
 
     #[cold]
@@ -331,17 +350,31 @@ impl<M: Machine> RawShflRw<M> {
 
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>) -> Outcome {
+        let now = micros::<M>();
         node.group.store(side.group::<M>(), Relaxed);
+        node.since.store(now, Relaxed);
         if sleepers::enqueue::<M>(&self.tail, node) {
-            self.since.store(micros::<M>(), Relaxed);
+            self.begin(now);
         } else {
             // Thieves look at the clock themselves.
             let alarms = Alarms { count: 0, after: 0, wakes: || true };
-            if !sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, alarms) {
-                return Outcome::Abandoned;
+            match sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, alarms) {
+                Waited::Head => (),
+                Waited::Admitted => return Outcome::Locked,
+                Waited::Abandoned => return Outcome::Abandoned,
             }
         }
         let locked = self.compete(node, side, deadline);
+        if locked && side == Side::Read {
+            // We are inside, so no writer is, nor comes in before these have left.
+            sleepers::admit::<M>(&self.tail, node, M::patience(ADMISSIONS), |waiter| {
+                let reads = waiter.group.load(Relaxed) == READING;
+                if reads {
+                    self.readers.fetch_add(READER, Relaxed);
+                }
+                reads
+            });
+        }
         self.leave(node, side, locked);
         if locked { Outcome::Locked } else { Outcome::TimedOut }
     }
@@ -376,7 +409,7 @@ impl<M: Machine> RawShflRw<M> {
                 }
                 return self.try_head(side, true, 1);
             }
-            claimed = claimed || self.overdue(STEAL_BOUND);
+            claimed = claimed || self.is_overdue();
             if claimed && self.word.load(Relaxed) & CLAIMED == 0 {
                 self.word.fetch_or(CLAIMED, Relaxed);
                 pause = HEAD_PAUSE.0;
@@ -488,9 +521,9 @@ impl<M: Machine> RawShflRw<M> {
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
     fn leave(&self, node: &QNode<M>, side: Side, locked: bool) {
-        // For the next head, if there is one; (R) makes it visible to it.
-        self.since.store(micros::<M>(), Relaxed);
-        let Some(Next { status, before, group }) = sleepers::next_head(&self.tail, node, || ()) else {
+        // (R) makes it visible to the next head.
+        let begin = |next: &QNode<M>| self.begin(next.since.load(Relaxed));
+        let Some(Next { status, before, group }) = sleepers::next_head(&self.tail, node, begin) else {
             return;
         };
         match before {
@@ -531,6 +564,11 @@ fn micros<M: Machine>() -> u32 {
     ((M::now(Clock::Monotonic) >> 10) as u32).wrapping_mul(STEALS + 1)
 }
 
+/// Microseconds since `time`.
+fn elapsed<M: Machine>(time: u32) -> u32 {
+    micros::<M>().wrapping_sub(time & !STEALS) / (STEALS + 1)
+}
+
 // SAFETY: WRITER is set from a word without it, and of a reader and a writer one sees the other (E) and
 // turns back; (A) and (B) order the sections.
 unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
@@ -555,6 +593,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
             readers: M::U32::new(0),
             tail: M::Ptr::new(null_mut()),
             since: M::U32::new(0),
+            queued: M::U32::new(0),
         }
     }
 

@@ -340,6 +340,7 @@ impl QNode<Native> {
             group: AtomicU32::new(0),
             shuffler: AtomicU32::new(0),
             resume: AtomicPtr::new(null_mut()),
+            since: AtomicU32::new(0),
         }
     }
 }
