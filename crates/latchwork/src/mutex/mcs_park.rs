@@ -65,26 +65,46 @@ pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
 /// Waits for [`grant`]: spins, and then sleeps; with several `rounds`, not before it has offered its
 /// processor so many times to another thread that took it, or [`IDLE_ROUNDS`] times in all.
 pub(super) fn await_grant<M: Machine>(node: &QNode<M>, rounds: u32) {
-    let mut taken = 0;
-    for round in 1.. {
-        // (B) pairs with the swap in `grant`.
-        if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_some() {
+    loop {
+        let mut taken = 0;
+        for round in 1.. {
+            // (B) pairs with the swap in `grant`.
+            if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_some() {
+                return;
+            }
+            if round >= M::patience(if rounds > 1 { IDLE_ROUNDS } else { 1 }) {
+                break;
+            }
+            let start = M::now(Clock::Monotonic);
+            M::yield_now();
+            taken += u32::from(M::now(Clock::Monotonic).saturating_sub(start) > TAKEN);
+            if taken >= rounds {
+                break;
+            }
+        }
+        if node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_err() {
             return;
         }
-        if round >= M::patience(if rounds > 1 { IDLE_ROUNDS } else { 1 }) {
-            break;
-        }
-        let start = M::now(Clock::Monotonic);
-        M::yield_now();
-        taken += u32::from(M::now(Clock::Monotonic).saturating_sub(start) > TAKEN);
-        if taken >= rounds {
-            break;
+        loop {
+            match node.status.load(Acquire) {
+                PARKED => M::wait(&node.status, PARKED, None),
+                GRANTED => return,
+                _ => break, // roused
+            };
         }
     }
-    if node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_ok() {
-        while node.status.load(Acquire) == PARKED {
-            M::wait(&node.status, PARKED, None);
-        }
+}
+
+/// Wakes a sleeper before its turn, to spin again.
+///
+/// # Safety
+///
+/// `waiter` waits for the lock, which the caller holds.
+pub(super) unsafe fn rouse<M: Machine>(waiter: *mut QNode<M>) {
+    // SAFETY: a waiter's node stays at least until it has been granted the lock, which we hold.
+    let status = unsafe { &(*waiter).status };
+    if status.compare_exchange(PARKED, WAITING, Relaxed, Relaxed).is_ok() {
+        M::wake(status, 1);
     }
 }
 

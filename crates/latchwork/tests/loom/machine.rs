@@ -112,6 +112,7 @@ type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
 /// What one execution consists of.
 pub struct State {
     mistake: Mistake,
+    numa_nodes: usize,
     /// One per thread; see the module documentation.
     instructions: Vec<Mutex<()>>,
     buckets: RefCell<Vec<(usize, Rc<Bucket>)>>,
@@ -139,6 +140,7 @@ impl State {
         let readers: Box<[_]> = (0..model.reader_slots).map(|_| UsizeCell::new(0)).collect();
         State {
             mistake: model.mistake,
+            numa_nodes: model.nodes,
             instructions: (0..threads).map(|_| Mutex::new(())).collect(),
             buckets: RefCell::default(),
             late: atomic::AtomicBool::new(false),
@@ -415,12 +417,20 @@ pub struct Model {
     pub reader_slots: usize,
     /// Whether time jumps.
     pub clock: bool,
+    /// NUMA nodes, between which threads alternate.
+    pub nodes: usize,
 }
 
 impl Model {
     /// A model in which time stands still.
     pub const fn new(preemptions: usize) -> Self {
-        Model { mistake: Mistake::None, preemptions: Some(preemptions), reader_slots: 2, clock: false }
+        Model {
+            mistake: Mistake::None,
+            preemptions: Some(preemptions),
+            reader_slots: 2,
+            clock: false,
+            nodes: 2,
+        }
     }
 
     /// The same with a smaller or larger table of visible readers. Which readers share a slot depends
@@ -437,6 +447,11 @@ impl Model {
     /// The same with a mistake.
     pub const fn with_mistake(self, mistake: Mistake) -> Self {
         Model { mistake, ..self }
+    }
+
+    /// The same with all threads on one NUMA node.
+    pub const fn on_one_node(self) -> Self {
+        Model { nodes: 1, ..self }
     }
 
     /// The same with a clock.
@@ -698,9 +713,9 @@ unsafe impl Machine for Loom {
         thread_number() + 1
     }
 
-    /// Threads alternate between two nodes.
+    /// Threads alternate between the nodes.
     fn numa_node() -> u32 {
-        (thread_number() % 2) as u32
+        (thread_number() % state(|s| s.numa_nodes)) as u32
     }
 
     fn numa_nodes() -> u32 {

@@ -244,6 +244,23 @@ fn passed_within_a_node() {
     ));
 }
 
+/// Waiters of one node that are asleep when the lock is handed over: `cst` sets those aside that stand in front
+/// of somebody who is awake, and wakes them later. Threads take turns where they spin or sleep; at most 1
+/// preemption.
+#[test]
+fn asleep_in_a_node() {
+    for_each_mutex!(L if L::INFO.name == "cst" => Model::new(1).on_one_node().check(
+        Shared::<L>::new,
+        &[once_for_long, once, once],
+        free_after::<L, 3>
+    ));
+    for_each_mutex!(L if L::INFO.name == "cst" => Model::new(0).on_one_node().check(
+        Shared::<L>::new,
+        &[once_for_long, once, once, once],
+        free_after::<L, 4>
+    ));
+}
+
 /// An attempt against a holder, and two attempts against each other, of which one must succeed;
 /// every interleaving.
 #[test]

@@ -141,6 +141,8 @@ fn blocking() -> Vec<Claim> {
              the lock.",
             vec![
                 over("hash-table-blocking", B, "mcs", 768, Bound::AtLeast(FAR_BETTER)),
+                over("hash-table-blocking", B, STOCK_MUTEX, 768, Bound::AtLeast(1.0)),
+                over("hash-table-blocking", B, "cst", 768, Bound::AtLeast(1.0)),
                 ratio(hash(B, 384), hash(B, 192), Bound::AtLeast(WORSE)),
                 ratio(hash(B, 768), hash(B, 192), Bound::AtLeast(WORSE)),
             ],

@@ -119,6 +119,50 @@ pub fn claims() -> Vec<Claim> {
              acquire.",
         ),
         claim(
+            "shfl-table1-atomics-contended-others",
+            "table 1",
+            "With contention: Cohort and CNA about 2, the kernel's mutex about 4, CST about 3.",
+            vec![
+                extra("atomics/op", at("hash-table", COHORT, 192), Bound::Within(1.5, 2.5)),
+                extra("atomics/op", at("hash-table", "cna", 192), Bound::Within(1.5, 2.5)),
+                extra("atomics/op", at("hash-table-blocking", STOCK_MUTEX, 192), Bound::Within(3.0, 5.0)),
+                extra("atomics/op", at("hash-table-blocking", "cst", 192), Bound::Within(2.25, 3.75)),
+            ],
+        ).number("2, 2, 4, 3")
+        .because(
+            "Contended, Cohort and CNA have the one exchange of a tail that MCS has, and CST two, this and \
+             the swap with which it hands over. The kernel's mutex has 8: its spinners queue and \
+             leave that queue again, and waiters that were woken in vain demand a handoff.",
+        ),
+        claim(
+            "shfl-table1-subscription",
+            "table 1, F3",
+            "Both mutex and CST are sub-optimal when under-subscribed but maintain good throughput once they are \
+             over-subscribed; ShflLock does both.",
+            vec![
+                over("hash-table-blocking", B, STOCK_MUTEX, 192, Bound::AtLeast(BETTER)),
+                over("hash-table-blocking", B, "cst", 192, Bound::AtLeast(BETTER)),
+                ratio(at("hash-table-blocking", STOCK_MUTEX, 768), at("hash-table-blocking", STOCK_MUTEX, 192), Bound::AtLeast(WORSE)),
+                ratio(at("hash-table-blocking", "cst", 768), at("hash-table-blocking", "cst", 192), Bound::AtLeast(WORSE)),
+                ratio(at("hash-table-blocking", B, 768), at("hash-table-blocking", B, 192), Bound::AtLeast(WORSE)),
+            ],
+        ).number("x/v, x/v, v/v")
+        .because(
+            "CST keeps 0.72 of its rate with four threads for each processor: its holders set \
+             sleepers aside and wake one in each turn of a socket. The other parts hold.",
+        ),
+        claim(
+            "shfl-table1-lines-blocking",
+            "table 1, F1",
+            "Cache-line movement of the blocking locks: the kernel's mutex high; CST and ShflLock low.",
+            ["cst", B]
+                .map(|lock| {
+                    let remote = |lock| Figure::Extra("remote", at("hash-table-blocking", lock, 192));
+                    check(Value::Ratio(remote(lock), remote(STOCK_MUTEX)), Bound::AtMost(1.0 / FAR_BETTER))
+                })
+                .to_vec(),
+        ).number("high, low, low"),
+        claim(
             "shfl-table1-lines-others",
             "table 1, F1",
             "Cache-line movement: MCS high; Cohort and CNA low.",
