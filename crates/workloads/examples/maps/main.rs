@@ -1,16 +1,19 @@
 //! Measures this library's tables beside those of other libraries, interleaved: the tables of `docs/maps.md`.
 
+mod peers;
 mod table;
 mod user;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Measures tables. Figures of one run are comparable with each other, not across machines.
 #[derive(Parser)]
 #[command(after_help = "Examples:
   cargo run --release --example maps -- table
+  cargo run --release --example maps -- table --keys 64 --updates 0% --threads 2
   cargo run --release --example maps -- user --rounds 11 --json user.json")]
 struct Cli {
     #[command(subcommand)]
@@ -34,6 +37,18 @@ struct Options {
     /// Seconds per measurement.
     #[arg(long, default_value_t = 0.2)]
     seconds: f64,
+    /// Only what has this in its name (and the first, which the others are compared with). Several times: any.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Only with so many keys.
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Only with this share of updates: 0%, 1% or 50%.
+    #[arg(long)]
+    updates: Option<String>,
+    /// Only with so many threads.
+    #[arg(long)]
+    threads: Option<usize>,
     /// Write all measurements to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -59,9 +74,37 @@ impl Point {
     }
 }
 
+/// Those points and subjects that the options ask for.
+fn chosen(
+    subjects: &'static [Subject],
+    points: Vec<Point>,
+    options: &Options,
+) -> Result<(Vec<&'static Subject>, Vec<Point>), String> {
+    let of_point = |point: &Point| {
+        options.keys.is_none_or(|keys| point.keys == keys)
+            && options.updates.as_ref().is_none_or(|updates| point.updates == updates)
+            && options.threads.is_none_or(|threads| point.threads == threads)
+    };
+    let all = points.clone();
+    let points: Vec<Point> = points.into_iter().filter(of_point).collect();
+    if points.is_empty() {
+        let names: Vec<_> = all.iter().map(|p| format!("{} {} {}", p.keys, p.updates, p.threads)).collect();
+        return Err(format!("no such point; there are (keys, updates, threads): {}", names.join(", ")));
+    }
+    if let Some(unknown) =
+        options.only.iter().find(|only| !subjects.iter().any(|s| s.name.contains(only.as_str())))
+    {
+        let names: Vec<_> = subjects.iter().map(|subject| subject.name).collect();
+        return Err(format!("nothing is called {unknown:?}; there are {}", names.join(", ")));
+    }
+    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.contains(only));
+    let chosen = subjects.iter().enumerate().filter(|(at, subject)| *at == 0 || wanted(subject.name));
+    Ok((chosen.map(|(_, subject)| subject).collect(), points))
+}
+
 /// Measures each subject at each point in each round; prints a table of each point as Markdown.
 fn compare(
-    subjects: &[Subject],
+    subjects: &[&Subject],
     points: &[Point],
     options: &Options,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -125,9 +168,23 @@ fn points(keys: &[u64]) -> Vec<Point> {
     points
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match Cli::parse().command {
-        Command::Table(options) => compare(&table::SUBJECTS, &points(&[64, 1 << 18]), &options),
-        Command::User(options) => compare(&user::SUBJECTS, &points(&[1 << 10, 1 << 17]), &options),
+fn main() -> ExitCode {
+    let (subjects, points, options): (&'static [Subject], _, _) = match Cli::parse().command {
+        Command::Table(options) => (&table::SUBJECTS, points(&[64, 1 << 18]), options),
+        Command::User(options) => (&user::SUBJECTS, points(&[1 << 10, 1 << 17]), options),
+    };
+    let (subjects, points) = match chosen(subjects, points, &options) {
+        Ok(chosen) => chosen,
+        Err(why) => {
+            eprintln!("maps: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    match compare(&subjects, &points, &options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("maps: {why}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The table of fixed size, under each strategy.
 
+use crate::peers::{Crossbeam, Haphazard, Seize};
 use crate::{Point, Subject};
 use latchwork::machine::Native;
 use latchwork::map::Table;
@@ -21,14 +22,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What is measured; the first is what the others are compared with.
-pub const SUBJECTS: [Subject; 9] = [
+pub static SUBJECTS: [Subject; 14] = [
     Subject { name: "ideal", rate: rate::<Locked<Ideal<Native>>> },
     Subject { name: "qsbr-l", rate: rate::<BucketLocked<QsbrDomain<Native>, Section>> },
     Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Section>> },
     Subject { name: "rcu-l", rate: rate::<BucketLocked<RcuDomain<Native>, Section>> },
+    Subject { name: "rcu-nbs", rate: rate::<Michael<RcuDomain<Native>, Section>> },
     Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Section>> },
     Subject { name: "hpbr-l", rate: rate::<BucketLocked<HazardDomain<Native>, Reference>> },
     Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Reference>> },
+    Subject { name: "crossbeam-epoch", rate: rate::<BucketLocked<Crossbeam, Section>> },
+    Subject { name: "crossbeam-epoch, nbs", rate: rate::<Michael<Crossbeam, Section>> },
+    Subject { name: "seize", rate: rate::<BucketLocked<Seize, Section>> },
+    Subject { name: "haphazard", rate: rate::<BucketLocked<Haphazard, Reference>> },
     Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
     Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
 ];

@@ -12,7 +12,7 @@ use std::sync::{Barrier, RwLock};
 use std::time::{Duration, Instant};
 
 /// What is measured; the first is what the others are compared with.
-pub const SUBJECTS: [Subject; 6] = [
+pub static SUBJECTS: [Subject; 6] = [
     Subject { name: "RcuMap", rate: rate::<RcuMap<u64, u64>> },
     Subject { name: "RcuMap, sections of 64", rate: rate::<Sections> },
     Subject { name: "dashmap", rate: rate::<dashmap::DashMap<u64, u64, RandomState>> },

@@ -1,0 +1,248 @@
+//! Other libraries' reclamation, as strategies of the table: their readers, their garbage, our chains and locks.
+
+use latchwork::machine::Native;
+use latchwork::map::bucket_lock::{PerReference, SectionWide};
+use latchwork::reclaim::{Garbage, Guard, Info, Reader, Reclaim, Retire};
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
+
+const fn info(name: &'static str) -> Info {
+    Info { name, summary: "another library's", bound: "the library's", source: "the library" }
+}
+
+/// Ends an object's life.
+///
+/// # Safety
+///
+/// Nobody uses it any more, and this is called once.
+unsafe fn finish<T: Retire>(object: *mut T) {
+    // SAFETY: the caller's promise.
+    unsafe { T::reclaim(object) }
+}
+
+/// crossbeam-epoch, with a collector for each table: its garbage must not outlive the table's pool.
+pub struct Crossbeam(crossbeam_epoch::Collector);
+
+/// A thread's registration. One that retires is registered each time, which is not what is compared.
+pub struct CrossbeamReader<'d>(crossbeam_epoch::LocalHandle, PhantomData<&'d ()>);
+
+pub struct CrossbeamGuard(#[expect(dead_code, reason = "pins")] crossbeam_epoch::Guard);
+
+// SAFETY: what is read while a thread is pinned is not reclaimed until it is not.
+unsafe impl Guard for CrossbeamGuard {
+    type Machine = Native;
+    #[inline(always)]
+    fn protect<T: Send + Sync + 'static>(&self, _: usize, from: &AtomicPtr<T>) -> *mut T {
+        from.load(Acquire)
+    }
+}
+
+impl Reader for CrossbeamReader<'_> {
+    type Machine = Native;
+    type Guard<'r>
+        = CrossbeamGuard
+    where
+        Self: 'r;
+    #[inline(always)]
+    fn enter(&self) -> CrossbeamGuard {
+        CrossbeamGuard(self.0.pin())
+    }
+}
+
+impl Reclaim for Crossbeam {
+    type Machine = Native;
+    type Reader<'d> = CrossbeamReader<'d>;
+    const INFO: Info = info("crossbeam-epoch");
+    fn new_in() -> Self {
+        Crossbeam(crossbeam_epoch::Collector::new())
+    }
+    fn reader(&self) -> CrossbeamReader<'_> {
+        CrossbeamReader(self.0.register(), PhantomData)
+    }
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        let handle = self.0.register();
+        // SAFETY: the caller's promise; the collector is dropped before the pool.
+        unsafe { handle.pin().defer_unchecked(move || finish(object)) };
+    }
+    fn collect(&self) {
+        self.0.register().pin().flush();
+    }
+    fn barrier(&self) {
+        self.collect();
+    }
+    fn garbage(&self) -> Garbage {
+        Garbage::default()
+    }
+}
+
+// SAFETY: it says so.
+unsafe impl SectionWide for Crossbeam {
+    const LOCKED: &'static str = "crossbeam-epoch";
+    const LOCK_FREE: &'static str = "crossbeam-epoch-nbs";
+}
+
+/// seize.
+pub struct Seize(seize::Collector);
+
+pub struct SeizeReader<'d>(&'d seize::Collector);
+
+pub struct SeizeGuard<'d>(seize::LocalGuard<'d>);
+
+// SAFETY: the library's promise.
+unsafe impl Guard for SeizeGuard<'_> {
+    type Machine = Native;
+    #[inline(always)]
+    fn protect<T: Send + Sync + 'static>(&self, _: usize, from: &AtomicPtr<T>) -> *mut T {
+        seize::Guard::protect(&self.0, from, Acquire)
+    }
+}
+
+impl Reader for SeizeReader<'_> {
+    type Machine = Native;
+    type Guard<'r>
+        = SeizeGuard<'r>
+    where
+        Self: 'r;
+    #[inline(always)]
+    fn enter(&self) -> SeizeGuard<'_> {
+        SeizeGuard(self.0.enter())
+    }
+}
+
+impl Reclaim for Seize {
+    type Machine = Native;
+    type Reader<'d> = SeizeReader<'d>;
+    const INFO: Info = info("seize");
+    fn new_in() -> Self {
+        Seize(seize::Collector::new())
+    }
+    fn reader(&self) -> SeizeReader<'_> {
+        SeizeReader(&self.0)
+    }
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: the caller's promise; the collector is dropped before the pool.
+        unsafe { self.0.retire(object, |object, _| finish(object)) };
+    }
+    fn collect(&self) {
+        seize::Guard::flush(&self.0.enter());
+    }
+    fn barrier(&self) {
+        self.collect();
+    }
+    fn garbage(&self) -> Garbage {
+        Garbage::default()
+    }
+}
+
+// SAFETY: it says so.
+unsafe impl SectionWide for Seize {
+    const LOCKED: &'static str = "seize";
+    const LOCK_FREE: &'static str = "seize-nbs";
+}
+
+/// haphazard. (Only for tables that follow no marked pointers: its hazards are exact addresses.)
+pub struct Haphazard(haphazard::Domain<Family>);
+
+/// The library's name for hazard pointers that belong together.
+pub struct Family;
+
+/// Two hazard pointers, which a guard uses.
+pub struct HaphazardReader<'d>([UnsafeCell<haphazard::HazardPointer<'d, Family>>; 2], Cell<bool>);
+
+pub struct HaphazardGuard<'r, 'd>(&'r HaphazardReader<'d>);
+
+// SAFETY: the library's promise. A hazard pointer is used by its reader's one guard.
+unsafe impl Guard for HaphazardGuard<'_, '_> {
+    type Machine = Native;
+    #[inline(always)]
+    fn protect<T: Send + Sync + 'static>(&self, slot: usize, from: &AtomicPtr<T>) -> *mut T {
+        // SAFETY: nobody else has the hazard pointer, and no reference to it is kept.
+        let hazard = unsafe { &mut *self.0.0[slot & 1].get() };
+        hazard.protect_ptr(from).map_or(null_mut(), |(found, _)| found.as_ptr())
+    }
+}
+
+impl Drop for HaphazardGuard<'_, '_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        for hazard in &self.0.0 {
+            // SAFETY: as above.
+            unsafe { &mut *hazard.get() }.reset_protection();
+        }
+        self.0.1.set(false);
+    }
+}
+
+impl<'d> Reader for HaphazardReader<'d> {
+    type Machine = Native;
+    type Guard<'r>
+        = HaphazardGuard<'r, 'd>
+    where
+        Self: 'r;
+    #[inline(always)]
+    fn enter(&self) -> HaphazardGuard<'_, 'd> {
+        assert!(!self.1.replace(true), "one guard at a time");
+        HaphazardGuard(self)
+    }
+}
+
+/// What haphazard makes of an object that it reclaims: dropping it ends the object.
+struct Ended<T: Retire>(*mut T);
+
+impl<T: Retire> std::ops::Deref for Ended<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: it is there until this is dropped.
+        unsafe { &*self.0 }
+    }
+}
+
+impl<T: Retire> Drop for Ended<T> {
+    fn drop(&mut self) {
+        // SAFETY: haphazard makes one of each object, once.
+        unsafe { finish(self.0) };
+    }
+}
+
+// SAFETY: a pointer, and back.
+unsafe impl<T: Retire> haphazard::raw::Pointer<T> for Ended<T> {
+    fn into_raw(self) -> *mut T {
+        std::mem::ManuallyDrop::new(self).0
+    }
+    unsafe fn from_raw(object: *mut T) -> Self {
+        Ended(object)
+    }
+}
+
+impl Reclaim for Haphazard {
+    type Machine = Native;
+    type Reader<'d> = HaphazardReader<'d>;
+    const INFO: Info = info("haphazard");
+    fn new_in() -> Self {
+        Haphazard(haphazard::Domain::new(&Family))
+    }
+    fn reader(&self) -> HaphazardReader<'_> {
+        let hazard = |_| UnsafeCell::new(haphazard::HazardPointer::new_in_domain(&self.0));
+        HaphazardReader(std::array::from_fn(hazard), Cell::new(false))
+    }
+    unsafe fn retire<T: Retire>(&self, object: *mut T) {
+        // SAFETY: the caller's promise; the domain is dropped before the pool.
+        unsafe { self.0.retire_ptr::<T, Ended<T>>(object) };
+    }
+    fn collect(&self) {
+        self.0.eager_reclaim();
+    }
+    fn barrier(&self) {
+        self.collect();
+    }
+    fn garbage(&self) -> Garbage {
+        Garbage::default()
+    }
+}
+
+impl PerReference for Haphazard {
+    const LOCKED: &'static str = "haphazard";
+    const LOCK_FREE: &'static str = "haphazard-nbs";
+}
