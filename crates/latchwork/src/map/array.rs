@@ -45,6 +45,17 @@ impl<T> Array<T> {
         Array { first, len }
     }
 
+    /// The element whose number is in the lower bits of `at`, if there is a power of two of them.
+    ///
+    /// # Safety
+    ///
+    /// The array is not empty.
+    #[inline(always)]
+    pub unsafe fn masked(&self, at: u64) -> &T {
+        // SAFETY: no more than the highest number, which there is, says the caller.
+        unsafe { self.get_unchecked(at as usize & (self.len - 1)) }
+    }
+
     /// The first element, of an array that is nobody's any more.
     pub fn into_first(self) -> *mut T {
         core::mem::ManuallyDrop::new(self).first.as_ptr()
@@ -102,6 +113,8 @@ mod tests {
         assert_eq!(array.as_ptr().addr() % ALIGN, 0);
         assert!(array.iter().enumerate().all(|(at, element)| element.0 == at));
         assert_eq!(array.pointer(7).cast_const(), &raw const array[7]);
+        // SAFETY: it is not empty.
+        assert_eq!(unsafe { array.masked(16 + 3) }.0, 19);
         assert_eq!(Arc::strong_count(&counted), 21);
         drop(array);
         assert_eq!(Arc::strong_count(&counted), 1);

@@ -184,15 +184,15 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
 
     #[inline]
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
-        let (bucket, mask) = self.store.bucket(key);
-        R::find(&handle.reader.enter(), bucket.head, key, mask)
+        let (head, mask) = self.store.head(key);
+        R::find(&handle.reader.enter(), head, key, mask)
     }
 
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
-        let (bucket, mask) = self.store.bucket(key);
+        let (head, mask) = self.store.head(key);
         let node = self.store.take(handle, key, value);
-        Self::update(bucket.own, || {
-            let Place { link, node: next, hit } = search::<D::Machine>(bucket.head, key, mask, Relaxed)?;
+        Self::update(self.store.own(key), || {
+            let Place { link, node: next, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
                 unsafe { super::node::give_back(node) };
@@ -207,9 +207,9 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     }
 
     fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
-        let (bucket, mask) = self.store.bucket(key);
-        let removed = Self::update(bucket.own, || {
-            let Place { link, node, hit } = search::<D::Machine>(bucket.head, key, mask, Relaxed)?;
+        let (head, mask) = self.store.head(key);
+        let removed = Self::update(self.store.own(key), || {
+            let Place { link, node, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
             if !hit {
                 return Ok(None);
             }

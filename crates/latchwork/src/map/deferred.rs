@@ -12,14 +12,6 @@ use core::ptr::null_mut;
 /// Elements that a domain has not looked at, for each thread and each of its lists.
 const SLACK: usize = 256;
 
-/// A bucket: the head of its chain, and what updaters have beside it, out of the way of readers.
-pub struct Bucket<'a, M: Machine, B> {
-    /// The chain.
-    pub head: &'a M::Ptr<Node<M>>,
-    /// For updaters.
-    pub own: &'a B,
-}
-
 /// A table's memory.
 pub struct Store<D: Reclaim, B> {
     /// Before the pool: dropping it reclaims what waits, into the pool.
@@ -63,12 +55,18 @@ impl<D: Reclaim, B> Store<D, B> {
         Handle { reader: self.domain.reader(), list: index, retired: 0 }
     }
 
-    /// The bucket of a key, and the mask of all.
+    /// The chain of a key, and the mask of all.
     #[inline(always)]
-    pub fn bucket(&self, key: u64) -> (Bucket<'_, D::Machine, B>, u64) {
-        let mask = self.heads.len() as u64 - 1;
-        let at = (key & mask) as usize;
-        (Bucket { head: &self.heads[at], own: &self.own[at] }, mask)
+    pub fn head(&self, key: u64) -> (&<D::Machine as Machine>::Ptr<Node<D::Machine>>, u64) {
+        // SAFETY: there is a power of two of them.
+        (unsafe { self.heads.masked(key) }, self.heads.len() as u64 - 1)
+    }
+
+    /// What updaters of a key's bucket have beside it, out of the way of readers.
+    #[inline(always)]
+    pub fn own(&self, key: u64) -> &B {
+        // SAFETY: as above.
+        unsafe { self.own.masked(key) }
     }
 
     /// A free node. Outside of sections: it may wait until one has been reclaimed.

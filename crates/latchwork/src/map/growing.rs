@@ -188,7 +188,7 @@ where
     #[inline(always)]
     fn shard(&self, hash: u64) -> &Shard<L, K, V> {
         // SAFETY: there is a power of two of them.
-        unsafe { self.shards.get_unchecked(hash as usize & (self.shards.len() - 1)) }
+        unsafe { self.shards.masked(hash) }
     }
 
     /// All elements that are there during the whole section, and perhaps some of those that are not.

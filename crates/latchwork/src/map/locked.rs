@@ -164,8 +164,8 @@ pub struct Locked<G: Guard> {
 impl<G: Guard> Locked<G> {
     #[inline(always)]
     fn bucket(&self, key: u64) -> (&Bucket<G>, u64) {
-        let mask = self.buckets.len() as u64 - 1;
-        (&self.buckets[(key & mask) as usize], mask)
+        // SAFETY: there is a power of two of them.
+        (unsafe { self.buckets.masked(key) }, self.buckets.len() as u64 - 1)
     }
 }
 

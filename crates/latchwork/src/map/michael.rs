@@ -9,7 +9,8 @@
 //! is taken out of the chain (C): by who marked it, or by whoever meets it first. Who takes it out retires it.
 //! Everybody helps, readers too: that is what they pay for locks that nobody holds.
 //!
-//! Where it differs from the figure: the previous link is not read again after an element's own link has been
+//! Where it differs from the figure: a lookup that meets nothing that is being removed only reads, and protects one
+//! element less. The previous link is not read again after an element's own link has been
 //! protected. An element whose link is not marked has not been removed, so it is in the chain, and with it
 //! the one behind it, whatever became of the one before; a stale previous link is found by the exchange.
 //!
@@ -42,6 +43,47 @@ struct Found<'a, M: Machine> {
 }
 
 impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
+    /// Looks `key` up in a chain that nobody removes anything from. `None`: somebody does.
+    #[inline(always)]
+    fn look(
+        &self,
+        guard: &impl Guard<Machine = D::Machine>,
+        key: u64,
+    ) -> Result<Option<Option<u64>>, Reclaimed> {
+        let ((mut link, mask), mut slot) = (self.store.head(key), 0);
+        loop {
+            // (A) pairs with `insert`, (B) with `remove`: what `link` is in was in the chain, and so is what it
+            // leads to.
+            let node = guard.protect(slot, link);
+            if is_marked(node) {
+                return Ok(None);
+            }
+            // SAFETY: protected.
+            let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Some(None)) };
+            if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
+                // (B) One that has been removed may still be in the chain.
+                if hit && is_marked(fields.next.load(Acquire)) {
+                    return Ok(None);
+                }
+                return Ok(Some(hit.then(|| fields.value.load(Relaxed))));
+            }
+            // The other slot still protects the element that `link` is in.
+            (link, slot) = (&fields.next, slot ^ 1);
+        }
+    }
+
+    /// Looks `key` up in any case, and helps.
+    #[cold]
+    fn look_and_help<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+        let (guard, mut retired) = (handle.reader.enter(), 0);
+        let found = self.find(&guard, key, &mut retired)?;
+        // SAFETY: protected.
+        let value = found.hit.then(|| unsafe { &*found.node }.value.load(Relaxed));
+        drop(guard);
+        self.store.settle(handle, retired);
+        Ok(value)
+    }
+
     /// Finds `key`, or where it would be; takes out what was removed on the way, and counts it.
     #[inline(always)]
     fn find<'a>(
@@ -50,9 +92,9 @@ impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
         key: u64,
         retired: &mut usize,
     ) -> Result<Found<'a, D::Machine>, Reclaimed> {
-        let (bucket, mask) = self.store.bucket(key);
+        let (head, mask) = self.store.head(key);
         'again: loop {
-            let mut link = bucket.head;
+            let mut link = head;
             // Slots for the element that `link` is in, the one at hand, and the one behind it.
             let mut slots = [0, 1, 2];
             let mut node = guard.protect(slots[1], link);
@@ -101,15 +143,10 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
 
     #[inline]
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
-        let (guard, mut retired) = (handle.reader.enter(), 0);
-        let found = self.find(&guard, key, &mut retired)?;
-        // SAFETY: protected.
-        let value = found.hit.then(|| unsafe { &*found.node }.value.load(Relaxed));
-        drop(guard);
-        if retired > 0 {
-            self.store.settle(handle, retired);
+        if let Some(value) = self.look(&handle.reader.enter(), key)? {
+            return Ok(value);
         }
-        Ok(value)
+        self.look_and_help(handle, key)
     }
 
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
