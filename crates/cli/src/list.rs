@@ -6,6 +6,7 @@ use crate::names;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
+use latchwork::reclaim;
 use latchwork::registry::{Entry, Kind};
 use serde::Serialize;
 
@@ -94,6 +95,43 @@ impl Lock {
     }
 }
 
+/// A reclamation strategy.
+#[derive(Serialize)]
+struct Strategy {
+    name: &'static str,
+    kind: &'static str,
+    summary: &'static str,
+    atomics: u32,
+    reader: &'static str,
+    bound: &'static str,
+    source: &'static str,
+}
+
+impl From<reclaim::Info> for Strategy {
+    fn from(info: reclaim::Info) -> Self {
+        let reclaim::Info { name, summary, reader, atomics, bound, source } = info;
+        Self { name, kind: "reclamation", summary, atomics, reader, bound, source }
+    }
+}
+
+/// In the order of the library, after the locks.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Line<'a> {
+    Lock(&'a Lock),
+    Strategy(Strategy),
+}
+
+/// A table without lines between its columns, as wide as the terminal.
+fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    // Without a terminal, one line per lock, however long: that is what grep wants.
+    table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
+    table
+}
+
 /// Prints the list.
 pub fn list(options: &Options) -> Result<()> {
     let counted = count::all()?;
@@ -103,18 +141,16 @@ pub fn list(options: &Options) -> Result<()> {
     };
     let locks: Vec<Lock> = names::registered().into_iter().map(lock).collect();
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&locks).expect("plain data"));
+        let strategies = reclaim::STRATEGIES.map(|info| Line::Strategy(info.into()));
+        let all: Vec<_> = locks.iter().map(Line::Lock).chain(strategies).collect();
+        println!("{}", serde_json::to_string_pretty(&all).expect("plain data"));
         return Ok(());
     }
     if options.paper {
         print!("{}", beside_the_paper(&locks));
         return Ok(());
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, one line per lock, however long: that is what grep wants.
-    table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
+    let mut table = table();
     table.set_header([
         "name",
         "kind",
@@ -155,6 +191,12 @@ pub fn list(options: &Options) -> Result<()> {
     println!("    simulator counts them; contended: likewise, of {} threads on 8 sockets", count::CROWD);
     println!("waiters: whether they sleep after a bounded spin, or spin until they have the lock");
     println!("The C library's own locks are called {} in --mutex and --rwlock.", names::GLIBC);
+    println!();
+    println!("Reading without locks, for programs that use the library (latchwork::reclaim):");
+    println!();
+    println!("{}", strategies().trim_fmt());
+    println!();
+    println!("atomics: of a reader, per pointer; garbage: what was removed and waits to be reclaimed");
     Ok(())
 }
 
@@ -194,4 +236,14 @@ fn beside_the_paper(locks: &[Lock]) -> String {
          here is a cache line of 64 bytes; of CST, what it says of holders is that they keep no node.\n",
         table.trim_fmt()
     )
+}
+
+fn strategies() -> Table {
+    let mut table = table();
+    table.set_header(["name", "atomics", "a reader pays", "garbage is bounded by", "source"]);
+    for reclaim::Info { name, reader, atomics, bound, source, .. } in reclaim::STRATEGIES {
+        table.add_row([name, &atomics.to_string(), reader, bound, source]);
+    }
+    table.column_mut(1).expect("five columns").set_cell_alignment(CellAlignment::Right);
+    table
 }

@@ -13,7 +13,12 @@ fn json_holds_every_registered_lock() {
     let locks = locks.as_array().unwrap();
     let mut expected = Vec::new();
     registry::for_each(|entry| expected.push(entry));
-    assert_eq!(locks.len(), expected.len());
+    assert_eq!(locks.len(), expected.len() + latchwork::reclaim::STRATEGIES.len());
+    for (strategy, info) in locks[expected.len()..].iter().zip(latchwork::reclaim::STRATEGIES) {
+        assert_eq!((&strategy["name"], &strategy["kind"]), (&info.name.into(), &"reclamation".into()));
+        assert_eq!((&strategy["bound"], &strategy["reader"]), (&info.bound.into(), &info.reader.into()));
+        assert_eq!((&strategy["atomics"], &strategy["source"]), (&info.atomics.into(), &info.source.into()));
+    }
     for (lock, entry) in locks.iter().zip(&expected) {
         assert_eq!(lock["name"], entry.info.name);
         assert_eq!(lock["kind"], if entry.kind == registry::Kind::Mutex { "mutex" } else { "rwlock" });
@@ -55,6 +60,20 @@ fn the_paper_s_table_stands_beside_ours() {
     }
     assert!(!text.contains("ticket"), "{text}");
     assert_eq!(output(&["list", "--paper", "--json"]).status.code(), Some(2));
+}
+
+#[test]
+fn table_has_a_line_for_every_reclamation_strategy() {
+    let text = stdout(&output(&["list"]));
+    for info in latchwork::reclaim::STRATEGIES {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(info.name));
+        let facts = [info.reader, info.bound, info.source];
+        assert!(
+            line.is_some_and(|line| facts.iter().all(|fact| line.contains(fact))),
+            "{}\n{text}",
+            info.name
+        );
+    }
 }
 
 #[test]

@@ -45,6 +45,23 @@ fn locks_of_both_kinds_pass() {
 }
 
 #[test]
+fn reclamation_strategies_pass() {
+    let output =
+        output(&["torture", "--lock", "rcu,hazard", "--seconds", "2", "--threads", "6", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let locks = json["locks"].as_array().unwrap();
+    let names: Vec<_> = locks.iter().map(|lock| lock["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["rcu", "hazard"]);
+    for lock in locks {
+        assert_eq!((&lock["kind"], &lock["ok"]), (&"reclamation".into(), &true.into()));
+        // On both machines.
+        assert!(lock["rounds"].as_u64().unwrap() >= 2, "{lock}");
+        assert!(lock["totals"]["reads"].as_u64().unwrap() > 0, "{lock}");
+    }
+}
+
+#[test]
 fn a_broken_lock_is_reported_with_the_command_that_repeats_it() {
     let file = scratch("torture").join("result.json");
     let output = output(&[
@@ -99,6 +116,9 @@ fn the_self_test_passes() {
     let said = stdout(&output);
     let caught = said.lines().filter(|line| line.starts_with("caught ")).count();
     assert_eq!(caught, latchwork_torture::twins::all().len(), "{said}");
+    for twin in ["skipped-reader", "early-scan"] {
+        assert!(said.lines().any(|line| line.starts_with("caught ") && line.contains(twin)), "{said}");
+    }
 }
 
 #[test]

@@ -282,3 +282,25 @@ pub fn strategies() -> Vec<(&'static str, Vec<Scenario>)> {
         ("hazard", both(pointers::<HazardDomain<Native>>, pointers::<HazardDomain<J>>)),
     ]
 }
+
+/// What is done to the strategy `name`; nothing if there is none.
+pub fn of(name: &str) -> Vec<Scenario> {
+    strategies()
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .map_or_else(Vec::new, |(_, scenarios)| scenarios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_of_the_library_is_tortured() {
+        for info in latchwork::reclaim::STRATEGIES {
+            assert_eq!(of(info.name).len(), 2, "{}", info.name);
+        }
+        assert_eq!(strategies().len(), latchwork::reclaim::STRATEGIES.len());
+        assert!(of("rcv").is_empty());
+    }
+}

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use clap::Args;
 use latchwork::registry::Kind;
 use latchwork_torture::twins::{self, Verdict};
-use latchwork_torture::{Progress, Report, Settings, registered, torture};
+use latchwork_torture::{Progress, Report, Scenario, Settings, reclaim, registered, torture};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Options of `latchwork torture-one`.
 #[derive(Args)]
 pub struct One {
-    /// `mutex`, `rwlock`, or `twin` for one that is broken on purpose
+    /// `mutex`, `rwlock`, `reclamation`, or `twin` for one that is broken on purpose
     kind: String,
     name: String,
     #[arg(long)]
@@ -63,17 +63,19 @@ pub fn one(options: &One) -> Result<()> {
         ..Settings::default()
     };
     let message = match options.kind.as_str() {
-        "mutex" => run(Kind::Mutex, &options.name, settings)?,
-        "rwlock" => run(Kind::RwLock, &options.name, settings)?,
+        "mutex" => run(registered(Kind::Mutex, &options.name), &options.name, settings)?,
+        "rwlock" => run(registered(Kind::RwLock, &options.name), &options.name, settings)?,
+        "reclamation" => run(reclaim::of(&options.name), &options.name, settings)?,
         "twin" => twin(&options.name, settings)?,
-        other => return Err(Failure::usage(format!("{other:?} is neither mutex, rwlock nor twin"))),
+        other => {
+            return Err(Failure::usage(format!("{other:?} is neither mutex, rwlock, reclamation nor twin")));
+        }
     };
     say(&message);
     Ok(())
 }
 
-fn run(kind: Kind, name: &str, settings: Settings) -> Result<Message> {
-    let scenarios = registered(kind, name);
+fn run(scenarios: Vec<Scenario>, name: &str, settings: Settings) -> Result<Message> {
     if scenarios.is_empty() {
         return Err(Failure::usage(format!("there is no lock called {name:?}")));
     }

@@ -13,6 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::{names, output};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use latchwork::reclaim;
 use latchwork::registry::{Entry, Kind};
 use latchwork_torture::{Report, Settings};
 use parent::{End, Job};
@@ -30,7 +31,8 @@ of production, and on a machine that holds threads up between any two steps of t
 What is checked: nobody is inside with a writer, no update is lost, no reader sees half a write; tries and
 deadlines keep their word; over every mutex, the condition variable loses no notification; a lock can be
 freed as soon as the last one has released it; a fork's child can use a lock of its own; and everybody
-gets through. When nobody does for --patience seconds, the lock's memory and what each thread is doing
+gets through. Of a reclamation strategy: no reader sees an object that was reclaimed, and each is, once.
+When nobody does for --patience seconds, the lock's memory and what each thread is doing
 are shown. Waits are reported, not judged.
 
 Each lock has a process of its own, so one that stands still or crashes does not disturb the others.
@@ -42,12 +44,13 @@ Examples:
   latchwork torture                                    every lock, 10 seconds each
   latchwork torture --lock shfl --seconds 3600 --threads 32
   latchwork torture --lock mcs,bravo-pf-q --json result.json
+  latchwork torture --lock rcu,hazard                  two ways to read without locks
   latchwork torture --lock shfl --seed 7               the same chance again (threads are real: not the same run)";
 
 /// Options of `latchwork torture`.
 #[derive(Args)]
 pub struct Options {
-    /// Locks to torture, mutexes and reader-writer locks alike, or `all`
+    /// Locks to torture, mutexes and reader-writer locks alike, reclamation strategies, or `all`
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "all")]
     lock: Vec<String>,
     /// How long, each
@@ -91,7 +94,7 @@ struct Plan {
 /// A lock to torture.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Target {
-    /// `mutex`, `rwlock` or `twin`.
+    /// `mutex`, `rwlock`, `reclamation` or `twin`.
     kind: &'static str,
     name: &'static str,
 }
@@ -145,10 +148,17 @@ pub fn torture(options: &Options) -> Result<i32> {
     Ok(results.interrupted.map_or(i32::from(failed), |signal| 128 + signal))
 }
 
-/// The locks of these names.
+/// All that can be tortured: locks, then strategies.
+fn all() -> Vec<Target> {
+    let strategy = |info: reclaim::Info| Target { kind: "reclamation", name: info.name };
+    let locks = names::registered().into_iter().map(Target::from);
+    locks.chain(reclaim::STRATEGIES.map(strategy)).collect()
+}
+
+/// Those of these names.
 fn choose(names: &[String]) -> Result<Vec<Target>> {
-    let registered = names::registered();
-    let mut known: Vec<&str> = registered.iter().map(|entry| entry.info.name).collect();
+    let all = all();
+    let mut known: Vec<&str> = all.iter().map(|target| target.name).collect();
     known.push("all");
     for name in names.iter().map(|name| name.trim()) {
         if !known.contains(&name) {
@@ -160,8 +170,8 @@ fn choose(names: &[String]) -> Result<Vec<Target>> {
             )));
         }
     }
-    let wanted = |entry: &Entry| names.iter().any(|name| ["all", entry.info.name].contains(&name.trim()));
-    Ok(registered.into_iter().filter(wanted).map(Target::from).collect())
+    let wanted = |target: &Target| names.iter().any(|name| ["all", target.name].contains(&name.trim()));
+    Ok(all.into_iter().filter(wanted).collect())
 }
 
 fn run(plan: &Plan, targets: &[Target]) -> Result<Results> {
@@ -242,7 +252,9 @@ mod tests {
             choose(&names).map(|targets| targets.iter().map(|target| target.name).collect::<Vec<_>>())
         };
         assert_eq!(choose(&["pf-q", "mcs"]).unwrap(), ["mcs", "pf-q"]);
-        assert_eq!(choose(&["mcs", "all"]).unwrap().len(), names::registered().len());
+        assert_eq!(choose(&["rcu", "mcs", "hazard"]).unwrap(), ["mcs", "rcu", "hazard"]);
+        let locks = names::registered().len();
+        assert_eq!(choose(&["mcs", "all"]).unwrap().len(), locks + reclaim::STRATEGIES.len());
         let error = choose(&["mcs", "pfq"]).unwrap_err();
         assert_eq!(error.status, 2);
         assert!(error.message.contains("did you mean pf-q?"), "{}", error.message);

@@ -130,6 +130,8 @@ impl<M: Records> Reclaim for CountedDomain<M> {
     const INFO: Info = Info {
         name: "counted",
         summary: "reference counts: readers are counted at what they follow, two atomics each",
+        reader: "two atomics on a shared line per pointer",
+        atomics: 2,
         bound: "what readers hold, what shares a count with that, and a batch per stack",
         source: "McKenney et al. 2005, section 2.4",
     };

@@ -33,6 +33,8 @@ impl Flavour for Epoch {
     const INFO: Info = Info {
         name: "epoch",
         summary: "epochs: readers stamp sections, whoever reclaims advances the epoch",
+        reader: "a stamp on the section, with plain instructions",
+        atomics: 0,
         bound: "the limit, for who retires outside of sections",
         source: "Fraser 2003, section 5.2.3",
     };

@@ -220,6 +220,8 @@ impl<M: Records> Reclaim for HazardDomain<M> {
     const INFO: Info = Info {
         name: "hazard",
         summary: "hazard pointers: readers publish what they follow, a light fence each",
+        reader: "a store and a second look per pointer",
+        atomics: 0,
         bound: "256 objects per retiring thread, 2048, and one per hazard pointer",
         source: "Michael 2004",
     };

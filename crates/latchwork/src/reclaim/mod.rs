@@ -225,11 +225,27 @@ pub struct Info {
     pub name: &'static str,
     /// One line: what it is.
     pub summary: &'static str,
+    /// What a section with one pointer costs a reader, besides following it.
+    pub reader: &'static str,
+    /// Of that, atomic read-modify-writes.
+    pub atomics: u32,
     /// What the garbage is bounded by.
     pub bound: &'static str,
     /// Paper and section.
     pub source: &'static str,
 }
+
+/// Every strategy, by what it says about itself: those that need the least of readers first.
+pub const STRATEGIES: [Info; 5] = {
+    use crate::machine::Native;
+    [
+        <qsbr::QsbrDomain<Native> as Reclaim>::INFO,
+        <rcu::RcuDomain<Native> as Reclaim>::INFO,
+        <epoch::EpochDomain<Native> as Reclaim>::INFO,
+        <hazard::HazardDomain<Native> as Reclaim>::INFO,
+        <counted::CountedDomain<Native> as Reclaim>::INFO,
+    ]
+};
 
 /// Objects that were retired and are not reclaimed yet.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]

@@ -40,6 +40,8 @@ impl Flavour for Qsbr {
     const INFO: Info = Info {
         name: "qsbr",
         summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
+        reader: "nothing; a quiescent state now and then",
+        atomics: 0,
         bound: "the limit, for who announces quiescent states",
         source: "McKenney et al. 2005, section 2.5",
     };

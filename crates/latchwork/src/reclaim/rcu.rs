@@ -27,6 +27,8 @@ impl Flavour for General {
     const INFO: Info = Info {
         name: "rcu",
         summary: "general-purpose RCU: readers stamp sections, a light fence each",
+        reader: "a stamp on the section, with plain instructions",
+        atomics: 0,
         bound: "the limit, for who retires outside of sections",
         source: "Desnoyers et al. 2012, section 3.4",
     };
