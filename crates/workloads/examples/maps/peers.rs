@@ -9,7 +9,14 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
 
 const fn info(name: &'static str) -> Info {
-    Info { name, summary: "another library's", bound: "the library's", source: "the library" }
+    Info {
+        name,
+        summary: "another library's",
+        reader: "what the library asks",
+        atomics: 0,
+        bound: "the library's",
+        source: "the library",
+    }
 }
 
 /// Ends an object's life.
