@@ -218,7 +218,8 @@ impl Reader for EagerReader {
 impl Reclaim for Eager {
     type Machine = Native;
     type Reader<'d> = EagerReader;
-    const INFO: reclaim::Info = reclaim::Info { name: "eager", summary: "", bound: "", source: "" };
+    const INFO: reclaim::Info =
+        reclaim::Info { name: "eager", summary: "", reader: "", atomics: 0, bound: "", source: "" };
     fn new_in() -> Self {
         Eager
     }
