@@ -12,9 +12,10 @@
 //!   wake, not one per unlock.
 //! - *Bounded unfairness.* The lock can be stolen from a head for [`STEAL_BOUND`] microseconds; then
 //!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that has been
-//!   woken but is not running yet cannot do that: whoever queues behind it does it in its stead. A
-//!   waiter with `n` others in front of it thus waits for at most `n + 1` times (the bound, the time
-//!   until a woken thread runs, and a holder's section).
+//!   woken but is not running yet cannot do that. It may be passed until it runs, but for no longer than
+//!   `WAKE_BOUND`: then whoever queues behind it does it in its stead. A waiter with `n` others in front of it
+//!   thus waits for at most `n + 1` times (the longer bound, the time until a woken thread runs, and a
+//!   holder's section).
 //! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
 //!   the word (a futex requeue), so that it is the unlock that wakes it.
 //! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
@@ -53,6 +54,10 @@ const PARKED_HEAD: u32 = 1 << 31;
 const MICRO: u32 = 10;
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
 pub const STEAL_BOUND: u32 = 200;
+/// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
+/// wakeup leaves the lock, and often processors, unused until then. Longer than the scheduler takes to run
+/// somebody whom it has woken (a quantum or two), unless there are very many threads.
+const WAKE_BOUND: u32 = 50 * STEAL_BOUND;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
 const ARRIVAL: (u32, u32) = (24, 8);
 /// Spin hints between two looks of the head, at first and at most.
@@ -68,7 +73,7 @@ const HEAD_IDLE: (u32, u32) = (4, 10);
 /// longer than a decrement that lost it can have been under way.
 const CLAIMS: u32 = 8;
 const CLAIM_PAUSE: u32 = 16;
-/// Sleeps of a waiter in the queue that end by themselves, after [`STEAL_BOUND`].
+/// Sleeps of a waiter in the queue that end by themselves, after `WAKE_BOUND`.
 const ALARMS: u32 = 3;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
@@ -149,10 +154,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         self.word.load(Relaxed) & (LOCKED | NO_STEALING) == 0 && self.take()
     }
 
-    /// Whether the head has been passed over for long enough.
-    fn overdue(&self) -> bool {
+    /// Whether the head has been passed over for so many microseconds.
+    fn overdue(&self, bound: u32) -> bool {
         P::STEALING == Stealing::Nobody
-            || micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > STEAL_BOUND
+            || micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > bound
     }
 
     /// The part of `since` that is a time; above it stands, if the policy wants it, a group.
@@ -169,9 +174,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         self.since.store(micros::<M>() & Self::TIMES | group, Relaxed);
     }
 
-    /// Ends the stealing if it has gone on for long enough.
-    fn support_head(&self) -> bool {
-        if !self.overdue() {
+    /// Ends the stealing if it has gone on for so many microseconds.
+    fn support_head(&self, bound: u32) -> bool {
+        if !self.overdue(bound) {
             return false;
         }
         for _ in 0..M::patience(CLAIMS) {
@@ -206,7 +211,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
     /// by a thread that is awake.
     fn arrive(&self) -> bool {
-        if !self.tail.load(Relaxed).is_null() && (self.overdue() || self.is_far()) {
+        if !self.tail.load(Relaxed).is_null() && (self.overdue(WAKE_BOUND) || self.is_far()) {
             return false; // the head may be waiting for our processor
         }
         let mut pause = 1;
@@ -238,14 +243,14 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if sleepers::enqueue::<M>(&self.tail, node) {
             self.begin(node.group.load(Relaxed));
         } else {
-            self.support_head();
-            // The first sleeps are short, in case the head waits for a processor that a thief has and
+            self.support_head(WAKE_BOUND);
+            // The first sleeps end, in case the head waits for a processor that a thief has and
             // there is nobody else to notice. (On a machine that explores every interleaving they would
             // only hide lost wakeups.)
             let alarms = Alarms {
                 count: if deadline.is_none() && M::patience(2) == 2 { ALARMS } else { 0 },
-                after: u64::from(STEAL_BOUND) << MICRO,
-                wakes: || self.support_head(),
+                after: u64::from(WAKE_BOUND) << MICRO,
+                wakes: || self.support_head(WAKE_BOUND),
             };
             if sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, alarms) == Waited::Abandoned {
                 return Outcome::Abandoned;
@@ -280,7 +285,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 }
                 return self.word.load(Relaxed) & LOCKED == 0 && self.take_as_head();
             }
-            if !ours && self.support_head() {
+            if !ours && self.support_head(STEAL_BOUND) {
                 pause = HEAD_PAUSE.0;
             }
             looks += 1;
@@ -370,7 +375,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for at most 0.2 ms per queue position; FIFO per NUMA node, 16 in a row",
+        fairness: "stealing for 0.2 ms per queue position, at most 10 ms until a sleeper runs; FIFO per NUMA node, 16 in a row",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
