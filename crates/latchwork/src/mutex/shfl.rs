@@ -57,7 +57,7 @@ pub const STEAL_BOUND: u32 = 200;
 /// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
 /// wakeup leaves the lock, and often processors, unused until then. Longer than the scheduler takes to run
 /// somebody whom it has woken (a quantum or two), unless there are very many threads.
-const WAKE_BOUND: u32 = 50 * STEAL_BOUND;
+const WAKE_BOUND: u32 = 20 * STEAL_BOUND;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
 const ARRIVAL: (u32, u32) = (24, 8);
 /// Spin hints between two looks of the head, at first and at most.
@@ -375,7 +375,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for 0.2 ms per queue position, at most 10 ms until a sleeper runs; FIFO per NUMA node, 16 in a row",
+        fairness: "stealing for 0.2 ms per queue position, at most 4 ms until a sleeper runs; FIFO per NUMA node, 16 in a row",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
