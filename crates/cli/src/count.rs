@@ -40,73 +40,43 @@ pub fn all() -> Result<Vec<Counted>> {
         fn add(
             &mut self,
             (kind, name): (Kind, &'static str),
-            (waiter_bytes, holder_bytes): (usize, usize),
-            run: impl Fn(usize, u64) -> Result<u64>,
+            ways: [Section<'_>; 2],
+            counted: impl Fn(usize, u64) -> Result<u64>,
         ) {
+            let Ok(list) = &mut self.1 else { return };
             let count = |threads| {
-                let (warm, all) = (run(threads, PAIRS)?, run(threads, 2 * PAIRS)?);
+                let (warm, all) = (counted(threads, PAIRS)?, counted(threads, 2 * PAIRS)?);
                 Ok(all.saturating_sub(warm) as f64 / (threads as u64 * PAIRS) as f64)
             };
-            if let Ok(list) = &mut self.1 {
-                match count(1).and_then(|alone| Ok((alone, count(CROWD)?))) {
-                    Ok((alone, contended)) => {
-                        list.push(Counted { kind, name, alone, contended, waiter_bytes, holder_bytes });
-                    }
-                    Err(failure) => self.1 = Err(failure),
-                }
+            let counted = || {
+                let (waiter_bytes, holder_bytes) = occupied(self.0, ways)?;
+                let (alone, contended) = (count(1)?, count(CROWD)?);
+                Ok(Counted { kind, name, alone, contended, waiter_bytes, holder_bytes })
+            };
+            match counted() {
+                Ok(counted) => list.push(counted),
+                Err(failure) => self.1 = Err(failure),
             }
         }
     }
     impl Visitor<Sim> for Each<'_> {
         fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
-            let profile = self.0;
-            let lock = L::new_in();
-            let section = |inside: &dyn Fn()| {
-                let token = lock.lock();
-                inside();
-                // SAFETY: the token is from the acquisition just before.
-                unsafe { lock.unlock(token) };
-            };
-            let Ok(bytes) = occupied(profile, [&section; 2]).map_err(|failure| self.1 = Err(failure)) else {
-                return;
-            };
-            self.add((Kind::Mutex, L::INFO.name), bytes, |threads, pairs| {
-                let lock = L::new_in();
-                simulate(profile, threads, pairs, &|| {
-                    let token = lock.lock();
-                    work(50);
-                    // SAFETY: the token is from the acquisition just before.
-                    unsafe { lock.unlock(token) };
-                })
-            });
+            let (profile, lock) = (self.0, L::new_in());
+            self.add(
+                (Kind::Mutex, L::INFO.name),
+                [&|inside| exclusive(&lock, inside); 2],
+                |threads, pairs| {
+                    let lock = L::new_in();
+                    simulate(profile, threads, pairs, &|inside| exclusive(&lock, inside))
+                },
+            );
         }
         fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
-            let profile = self.0;
-            let lock = R::new_in();
-            let read = |inside: &dyn Fn()| {
-                let token = lock.read();
-                inside();
-                // SAFETY: the token is from the acquisition just before.
-                unsafe { lock.unlock_read(token) };
-            };
-            let write = |inside: &dyn Fn()| {
-                let token = lock.write();
-                inside();
-                // SAFETY: the token is from the acquisition just before.
-                unsafe { lock.unlock_write(token) };
-            };
-            let Ok(bytes) = occupied(profile, [&write, &read]).map_err(|failure| self.1 = Err(failure))
-            else {
-                return;
-            };
-            self.add((Kind::RwLock, R::INFO.name), bytes, |threads, pairs| {
+            let (profile, lock) = (self.0, R::new_in());
+            let ways: [Section<'_>; 2] = [&|inside| writing(&lock, inside), &|inside| reading(&lock, inside)];
+            self.add((Kind::RwLock, R::INFO.name), ways, |threads, pairs| {
                 let lock = R::new_in();
-                simulate(profile, threads, pairs, &|| {
-                    let token = lock.read();
-                    work(50);
-                    // SAFETY: the token is from the acquisition just before.
-                    unsafe { lock.unlock_read(token) };
-                })
+                simulate(profile, threads, pairs, &|inside| reading(&lock, inside))
             });
         }
     }
@@ -118,6 +88,27 @@ pub fn all() -> Result<Vec<Counted>> {
 
 /// Acquires, calls what is given, and releases.
 type Section<'a> = &'a dyn Fn(&dyn Fn());
+
+fn exclusive<L: RawMutex>(lock: &L, inside: &dyn Fn()) {
+    let token = lock.lock();
+    inside();
+    // SAFETY: the token is from the acquisition just before.
+    unsafe { lock.unlock(token) };
+}
+
+fn reading<R: RawRwLock>(lock: &R, inside: &dyn Fn()) {
+    let token = lock.read();
+    inside();
+    // SAFETY: the token is from the acquisition just before.
+    unsafe { lock.unlock_read(token) };
+}
+
+fn writing<R: RawRwLock>(lock: &R, inside: &dyn Fn()) {
+    let token = lock.write();
+    inside();
+    // SAFETY: the token is from the acquisition just before.
+    unsafe { lock.unlock_write(token) };
+}
 
 /// When the waiters come, one after the other, in nanoseconds: each has had time to go to sleep, if it does so
 /// after some looks, before the next one comes. The first may have a place that the lock itself has.
@@ -162,12 +153,12 @@ fn occupied(profile: &Profile, [first, second]: [Section<'_>; 2]) -> Result<(usi
     Ok((bytes(waiter.get()), bytes(holder.get())))
 }
 
-/// Atomics of `threads` threads that do `pair` `pairs` times each.
-fn simulate(profile: &Profile, threads: usize, pairs: u64, pair: &dyn Fn()) -> Result<u64> {
+/// Atomics of `threads` threads that run `section` `pairs` times each.
+fn simulate(profile: &Profile, threads: usize, pairs: u64, section: Section<'_>) -> Result<u64> {
     let options = Options { placement: Placement::RoundRobin, ..Options::default() };
     let body = || {
         for _ in 0..pairs {
-            pair();
+            section(&|| work(50));
             work(50);
         }
     };
