@@ -231,7 +231,7 @@ fn beside_the_paper(locks: &[Lock]) -> String {
         table.column_mut(column).expect("twelve columns").set_cell_alignment(CellAlignment::Right);
     }
     format!(
-        "{}\n\nhere: as in latchwork list; cst without its 64 bytes for each NUMA node in use.\n\
+        "{}\n\nhere: as in latchwork list; cst without its 128 bytes for each NUMA node in use.\n\
          paper: Kashyap et al. 2019 (ShflLock), table 1, on eight sockets; it counts the fields of a node, which\n    \
          here is a cache line of 64 bytes; of CST, what it says of holders is that they keep no node.\n",
         table.trim_fmt()

@@ -180,8 +180,7 @@ pub fn finish(
         print!("{}", report::text(plan, results, header));
     }
     if let Some(path) = &common.markdown {
-        let cut = about.options["cut"].as_f64();
-        output::write("--markdown", path, &shares::page(plan, results, header, cut))?;
+        output::write("--markdown", path, &shares::page(plan, results, header))?;
     }
     if let Some(path) = common.json.as_deref().filter(|_| !to_stdout) {
         output::write("--json", path, &json::text(plan, results, about))?;
@@ -200,22 +199,20 @@ pub fn progress(measurements: usize) -> ProgressBar {
 }
 
 fn measure(plan: &Plan, options: &Options) -> Result<Results> {
-    let mut results = Results::new(plan);
+    let mut results = Results { cut: options.cut, ..Results::new(plan) };
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
     let bar = progress(plan.measurements());
     let start = Instant::now();
     let locks = plan.locks.len();
     'rounds: for round in 0..plan.runs {
         for first in (0..results.points.len()).step_by(locks.max(1)) {
+            if round == 1 {
+                results.cut(first..first + locks);
+            }
             for lock in order(round as usize, locks) {
                 if let Some(signal) = signals.take() {
                     results.interrupted = Some(signal);
                     break 'rounds;
-                }
-                if round == 1
-                    && let Some(cut) = options.cut
-                {
-                    results.cut(first..first + locks, cut);
                 }
                 if results.points[first + lock].cut {
                     bar.inc(1);

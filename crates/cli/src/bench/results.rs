@@ -98,6 +98,8 @@ impl Point {
 pub struct Results {
     /// The points.
     pub points: Vec<Point>,
+    /// A lock that does less than this share of the best in the first round has no other.
+    pub cut: Option<f64>,
     /// The signal that ended it early.
     pub interrupted: Option<i32>,
     /// What it took, in seconds.
@@ -116,7 +118,7 @@ impl Results {
                 }
             }
         }
-        Results { points, interrupted: None, took: 0.0 }
+        Results { points, cut: None, interrupted: None, took: 0.0 }
     }
 
     /// The point at `place`.
@@ -146,8 +148,9 @@ impl Results {
         }
     }
 
-    /// Marks those of `points` as cut whose first run did less than this share of the best.
-    pub fn cut(&mut self, points: Range<usize>, share: f64) {
+    /// Marks those of `points` as cut whose first run did less than that share of the best.
+    pub fn cut(&mut self, points: Range<usize>) {
+        let Some(share) = self.cut else { return };
         let first = |point: &Point| point.runs.first().map_or(0.0, |run| run.rate);
         let best = self.points[points.clone()].iter().map(first).fold(0.0, f64::max);
         for point in &mut self.points[points] {

@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 /// A share of the best below this is called behind.
 const NEAR: f64 = 0.95;
 
-/// The page. `header` says what was measured on, `cut` which locks were not measured again.
-pub fn page(plan: &Plan, results: &Results, header: &str, cut: Option<f64>) -> String {
+/// The page. `header` says what was measured on.
+pub fn page(plan: &Plan, results: &Results, header: &str) -> String {
     let mut page = format!("# {}\n\n", plan.workload.name);
     if results.interrupted.is_some() {
         page += "Interrupted; this is what was measured until then.\n\n";
@@ -24,7 +24,7 @@ pub fn page(plan: &Plan, results: &Results, header: &str, cut: Option<f64>) -> S
         plan.workload.name, plan.workload.summary, plan.runs
     )
     .expect("a String");
-    if let Some(cut) = cut {
+    if let Some(cut) = results.cut {
         writeln!(
             page,
             "`*`: in the first round it did less than {cut} of the best, and was not measured again."
