@@ -28,8 +28,8 @@ pub const TIME: u64 = !(STEP - 1);
 /// # Safety
 ///
 /// A record belongs to one thread at a time; its group is linked, and says that it is taken, before its owner
-/// gets it and until it is idle; groups stay linked and mapped for ever. One whose owner has exited gets a new owner only when it
-/// [is idle](Record::is_idle). All threads see the same clocks.
+/// gets it and until it is idle; groups stay linked and mapped for ever. One whose owner has exited gets a new
+/// owner only when it [is idle](Record::is_idle). All threads see the same clocks.
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
     /// be, its words have [`FENCED`] set for ever.

@@ -15,7 +15,7 @@
 
 use super::deferred::{Handle, Store, is_marked, marked};
 use super::node::{Node, Place, Reclaimed, Step, search, step};
-use super::{Info, Shape, Table};
+use super::{Info, Shape, Table, under};
 use crate::machine::{Machine, Word};
 use crate::mutex::RawMutex;
 use crate::mutex::backoff::Backoff;
@@ -156,17 +156,6 @@ pub struct BucketLocked<D: Reclaim, R> {
     readers: PhantomData<R>,
 }
 
-impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
-    /// Runs `update` under the lock of the bucket.
-    fn update<T>(lock: &RawTtas<D::Machine>, update: impl FnOnce() -> T) -> T {
-        lock.lock();
-        let result = update();
-        // SAFETY: locked above; the token is nothing.
-        unsafe { lock.unlock(()) };
-        result
-    }
-}
-
 // SAFETY: elements are retired to the domain after they have left their chain, and readers are as
 // `Readers` promises.
 unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
@@ -191,7 +180,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (head, mask) = self.store.head(key);
         let node = self.store.take(handle, key, value);
-        Self::update(self.store.own(key), || {
+        under(self.store.own(key), || {
             let Place { link, node: next, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
@@ -208,7 +197,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
 
     fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
         let (head, mask) = self.store.head(key);
-        let removed = Self::update(self.store.own(key), || {
+        let removed = under(self.store.own(key), || {
             let Place { link, node, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
             if !hit {
                 return Ok(None);

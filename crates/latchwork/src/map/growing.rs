@@ -20,6 +20,7 @@
 use super::array::Array;
 use super::elements::Elements;
 use super::lines::{Lines, Place, SLOTS};
+use super::under;
 use crate::machine::{Machine, Records, Word};
 use crate::mutex::RawMutex;
 use crate::reclaim::rcu::{RcuDomain, RcuGuard};
@@ -94,19 +95,6 @@ pub struct Growing<L: RawMutex<Machine: Records>, K: Send + Sync + 'static, V: S
     domain: &'static RcuDomain<L::Machine>,
 }
 
-/// Runs `section` with the lock.
-fn locked<L: RawMutex, R>(lock: &L, section: impl FnOnce() -> R) -> R {
-    struct Unlock<'a, L: RawMutex>(&'a L, L::Token);
-    impl<L: RawMutex> Drop for Unlock<'_, L> {
-        fn drop(&mut self) {
-            // SAFETY: made with the token of an acquisition, and dropped once.
-            unsafe { self.0.unlock(self.1) }
-        }
-    }
-    let _held = Unlock(lock, lock.lock());
-    section()
-}
-
 impl<L, K, V> Shard<L, K, V>
 where
     L: RawMutex<Machine: Records>,
@@ -115,7 +103,7 @@ where
 {
     fn new(buckets: usize, shift: u32) -> Self {
         Shard {
-            buckets: Word::new(Buckets::new(buckets, shift)),
+            buckets: Word::new(Buckets::new(Lines::new(buckets, shift))),
             elements: Box::into_raw(Elements::new()),
             lock: L::new_in(),
             count: Word::new(0),
@@ -161,8 +149,8 @@ where
 }
 
 impl<M: Machine> Buckets<M> {
-    fn new(buckets: usize, shift: u32) -> *mut Self {
-        Box::into_raw(Box::new(Buckets { header: Header::new(), lines: Lines::new(buckets, shift) }))
+    fn new(lines: Lines<M>) -> *mut Self {
+        Box::into_raw(Box::new(Buckets { header: Header::new(), lines }))
     }
 }
 
@@ -251,7 +239,7 @@ where
     ) -> Changed<'g, K, V> {
         let hash = self.hasher.hash_one(&key);
         let (shard, mut outgrown) = (self.shard(hash), Vec::new());
-        let (changed, removed) = locked(&shard.lock, || {
+        let (changed, removed) = under(&shard.lock, || {
             let (place, before) = shard.find(guard, hash, |node| node.key == key).unzip();
             // SAFETY: only with the lock, and once it has left its slot.
             let remove = |place: Place<'_, _>| unsafe { shard.elements().remove(place.element) };
@@ -291,7 +279,7 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
-        let (node, removed) = locked(&shard.lock, || {
+        let (node, removed) = under(&shard.lock, || {
             let (place, node) = shard.find(guard, hash, wanted)?;
             Self::clear(shard, &place);
             // SAFETY: under the lock; it has left its slot.
@@ -340,7 +328,7 @@ where
                 .elements()
                 .all(|number| new.insert(self.hasher.hash_one(&shard.node(guard, number).key), number));
             if fits {
-                break Box::into_raw(Box::new(Buckets { header: Header::new(), lines: new }));
+                break Buckets::new(new);
             }
             buckets *= 2;
         };
@@ -352,7 +340,7 @@ where
     pub fn fit(&self, capacity: usize, shrink: bool) {
         let (guard, capacity) = (self.enter(), capacity.div_ceil(self.shards.len()));
         for shard in self.shards.iter() {
-            let outgrown = locked(&shard.lock, || {
+            let outgrown = under(&shard.lock, || {
                 let wanted = capacity.max(shard.count.load(Relaxed)).div_ceil(FILL).next_power_of_two();
                 let buckets = shard.lines(&guard).buckets();
                 let resize = wanted > buckets || (shrink && wanted < buckets);

@@ -5,16 +5,16 @@
 //! [`RawPerCpu`](crate::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
 //! ([`Ideal`]).
 //!
-//! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of the whole table or the bucket's own, from the
-//! head of the chain to its end. Whoever removes an element has excluded everybody who could be at it, so it
-//! is free at once.
+//! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of
+//! the whole table or the bucket's own, from the head of the chain to its end. Whoever removes an element has
+//! excluded everybody who could be at it, so it is free at once.
 //!
 //! States of an element: free -> in a chain -> free, the last two steps under the lock, held for writing.
 //! Orderings: the locks' own; links and keys need none.
 
 use super::array::Array;
 use super::node::{Node, Place, Pool, Reclaimed, give_back, search};
-use super::{Info, Shape, Table};
+use super::{Info, Shape, Table, under};
 use crate::machine::{Machine, Word};
 use crate::mutex::RawMutex;
 use crate::rwlock::RawRwLock;
@@ -111,11 +111,7 @@ unsafe impl<L: RawMutex> Guard for PerBucket<L> {
     }
     #[inline(always)]
     fn write<T>(&self, bucket: &L, section: impl FnOnce() -> T) -> T {
-        let token = bucket.lock();
-        let result = section();
-        // SAFETY: the token is from just above.
-        unsafe { bucket.unlock(token) };
-        result
+        under(bucket, section)
     }
 }
 

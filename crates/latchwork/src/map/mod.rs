@@ -35,9 +35,25 @@ pub use rcu_map::{Iter, RcuMap, Reading, Ref};
 pub use strategies::{Visitor, visit};
 
 use crate::machine::Machine;
+use crate::mutex::RawMutex;
 
 #[cfg(test)]
 mod tests;
+
+/// Runs `section` with the lock, which is released also if that panics.
+#[inline(always)]
+fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
+    struct Held<'a, L: RawMutex>(&'a L, L::Token);
+    impl<L: RawMutex> Drop for Held<'_, L> {
+        #[inline(always)]
+        fn drop(&mut self) {
+            // SAFETY: made with the token of an acquisition, and dropped once.
+            unsafe { self.0.unlock(self.1) }
+        }
+    }
+    let _held = Held(lock, lock.lock());
+    section()
+}
 
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
