@@ -60,8 +60,7 @@ impl ConstNew for RawCna<Native> {
 }
 
 fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
+    let node = queue::fresh_node::<M>();
     node.status.store(WAITING, Relaxed);
     node.batch.store(0, Relaxed);
     node.group.store(NOWHERE, Relaxed);

@@ -62,12 +62,6 @@ impl ConstNew for RawHemlock<Native> {
     const NEW: Self = Self::new();
 }
 
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
-    node
-}
-
 /// Waits until the grant word of `node` holds `value`, which it takes out. Both sides of the handover:
 /// AcqRel is (B) of the successor and (D) of the releaser.
 fn take_out<M: Machine>(node: &QNode<M>, value: *mut QNode<M>) {
@@ -111,7 +105,7 @@ unsafe impl<M: Machine> RawMutex for RawHemlock<M> {
 
     #[inline]
     fn lock(&self) -> Self::Token {
-        let node = fresh_node::<M>();
+        let node = queue::fresh_node::<M>();
         // Acquire: (A) pairs with the exchange in `unlock`, and with (C) of the predecessor;
         // release: (C) our successor finds our grant word empty.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
@@ -126,7 +120,7 @@ unsafe impl<M: Machine> RawMutex for RawHemlock<M> {
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, queue::fresh_node::<M>)
     }
 
     #[inline]

@@ -44,8 +44,7 @@ impl ConstNew for RawMcs<Native> {
 }
 
 fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
+    let node = queue::fresh_node::<M>();
     node.status.store(WAITING, Relaxed);
     node
 }

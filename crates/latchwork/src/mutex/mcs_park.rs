@@ -55,8 +55,7 @@ impl<const ROUNDS: u32> ConstNew for RawMcsPark<Native, ROUNDS> {
 
 /// A node to queue with.
 pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
+    let node = queue::fresh_node::<M>();
     node.status.store(WAITING, Relaxed);
     node.batch.store(0, Relaxed);
     node

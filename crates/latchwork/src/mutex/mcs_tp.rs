@@ -63,13 +63,6 @@ fn micros<M: Machine>() -> u32 {
     (M::now(Clock::Monotonic) >> 10) as u32
 }
 
-/// A node that waits behind nobody, with nobody behind it.
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
-    node
-}
-
 /// The waiter behind `node`, which is not the last.
 fn behind<M: Machine>(node: &QNode<M>) -> *mut QNode<M> {
     // (D) pairs with the store in `queue`.
@@ -156,7 +149,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
 
     #[inline]
     fn lock(&self) -> Self::Token {
-        let node = fresh_node::<M>();
+        let node = queue::fresh_node::<M>();
         while !self.queue(node) {}
         NonNull::from(node)
     }
@@ -164,7 +157,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `queue`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, queue::fresh_node::<M>)
     }
 
     #[inline]
