@@ -158,6 +158,16 @@ pub(crate) struct Next<M: Machine> {
     pub group: u32,
 }
 
+/// The waiter behind `node`; null if that was the last, whose place at the tail `instead` then has.
+fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>, instead: *mut QNode<M>) -> *mut QNode<M> {
+    let next = node.next.load(Acquire); // (Q)
+    // (C) for who queues behind `instead`.
+    if !next.is_null() || tail.compare_exchange(node.as_ptr(), instead, Release, Relaxed).is_ok() {
+        return next;
+    }
+    M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null())
+}
+
 /// Leaves the queue from its head, `node`: the next waiter that is still there becomes it, after `claim` has
 /// seen it.
 pub(crate) fn next_head<M: Machine>(
@@ -167,19 +177,12 @@ pub(crate) fn next_head<M: Machine>(
 ) -> Option<Next<M>> {
     let mut current = node;
     loop {
-        let mut next = current.next.load(Acquire); // (Q)
-        let mut last = false;
-        if next.is_null() {
-            last = tail.compare_exchange(current.as_ptr(), null_mut(), Release, Relaxed).is_ok();
-            if !last {
-                next = M::spin_until(&current.next, Acquire, |next: *mut QNode<M>| !next.is_null());
-            }
-        }
+        let next = behind(tail, current, null_mut());
         if !core::ptr::eq(current, node) {
             // SAFETY: its owner gave up (D), and it is no longer in the queue.
             unsafe { M::release_node(&*current.as_ptr()) };
         }
-        if last {
+        if next.is_null() {
             return None;
         }
         // SAFETY: a waiter's node stays at least until it is READY.
@@ -213,16 +216,10 @@ pub(crate) fn admit<M: Machine>(
         if waiter.status.load(Acquire) != PARKED || !may_enter(waiter) {
             return;
         }
-        let mut next = waiter.next.load(Acquire); // (Q)
-        if next.is_null() {
-            // Before the tail says that we are the last: who queues behind us then writes it.
-            node.next.store(null_mut(), Relaxed);
-            // (C) for who finds us there.
-            if tail.compare_exchange(first, node.as_ptr(), AcqRel, Relaxed).is_err() {
-                next = M::spin_until(&waiter.next, Acquire, |next: *mut QNode<M>| !next.is_null());
-                node.next.store(next, Relaxed);
-            }
-        } else {
+        // Before the tail says that we are the last: who queues behind us then writes it.
+        node.next.store(null_mut(), Relaxed);
+        let next = behind(tail, waiter, node.as_ptr());
+        if !next.is_null() {
             node.next.store(next, Relaxed);
         }
         let status = &raw const waiter.status;

@@ -27,8 +27,8 @@
 //!   as long as a wakeup takes leaves the lock unused. No waiter is passed over for ever: one with `n` in front
 //!   of it waits for at most `n + 1` times (the longer bound, a wakeup and the sections inside).
 //! - *Readers in a row enter together.* A reader that enters from the queue counts those who sleep behind it in,
-//!   and wakes them all; they have the lock when they wake. On machines with several NUMA nodes readers are moved up behind readers,
-//!   whatever their node; writers behind writers of their node.
+//!   and wakes them all; they have the lock when they wake. On machines with several NUMA nodes readers are
+//!   moved up behind readers, whatever their node; writers behind writers of their node.
 //!
 //! | `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
@@ -54,7 +54,7 @@
 //!
 //! Nodes are as in the mutex (`sleepers`); `group` also tells readers from writers.
 //!
-//! Size: 24 bytes, 64 per waiter, on its stack (timed: from the pool); none per
+//! Size: 24 bytes; 64 per waiter, on its stack (timed: from the pool); none per
 //! holder. Atomics per uncontended pair: read 2, write 1.
 //! Fairness: bounded stealing both ways, as above; FIFO in the queue but for shuffling.
 //! Attempts: one that meets a reader or writer that is just about to turn back fails too.
@@ -296,9 +296,8 @@ impl<M: Machine> RawShflRw<M> {
     fn begin(&self, queued: u32) {
         let now = micros::<M>();
         self.since.store(now, Relaxed);
-        let latest = WAKE_BOUND - HEAD_BOUND;
-        let late = elapsed::<M>(queued) > latest;
-        self.queued.store(if late { now.wrapping_sub(latest * (STEALS + 1)) } else { queued }, Relaxed);
+        let age = now.wrapping_sub(queued).min((WAKE_BOUND - HEAD_BOUND) * (STEALS + 1));
+        self.queued.store(now.wrapping_sub(age), Relaxed);
     }
 
     #[cold]
