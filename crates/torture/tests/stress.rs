@@ -128,5 +128,8 @@ fn shuffling_policies() {
     both::<RawShflSpin<Native, Moody>, RawShflSpin<Jitter, Moody>>("shfl-spin-moody");
     both::<RawShfl<Native, Locally<Moody>>, RawShfl<Jitter, Locally<Moody>>>("shfl-locally");
     both::<RawShfl<Native, Priority<ByAddress>>, RawShfl<Jitter, Priority<ByAddress>>>("shfl-priority");
+    both::<RawShflSpin<Native, Priority<ByAddress>>, RawShflSpin<Jitter, Priority<ByAddress>>>(
+        "shfl-spin-priority",
+    );
     both::<RawOpportunity<Native, Used>, RawOpportunity<Jitter, Used>>("shfl-opportunity");
 }

@@ -71,8 +71,9 @@ pub trait Urgency: Send + Sync + 'static {
 /// is sorted by urgency, and nobody steals.
 ///
 /// An urgent thread thus waits for those that are as urgent and came before it, and for at most three
-/// others: the holder, the head, and the one behind it (non-blocking: as it may be shuffling). After
-/// [`PATIENCE`](Policy::PATIENCE) more urgent ones in a row one other has its turn, so that nobody starves.
+/// others once it is in the queue: the holder, the head, and the next one, which looks at everybody before it
+/// takes the lock. After [`PATIENCE`](Policy::PATIENCE) more urgent ones in a row one other has its turn, so
+/// that nobody starves.
 /// The holder does not inherit the urgency of who waits: its processor is the scheduler's to give.
 #[derive(Debug)]
 pub struct Priority<U>(PhantomData<U>);

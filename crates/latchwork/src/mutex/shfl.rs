@@ -211,6 +211,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
     /// by a thread that is awake.
     fn arrive(&self) -> bool {
+        if P::STEALING == Stealing::Nobody {
+            // Who is not in the queue is passed by whoever finds the lock free.
+            return self.tail.load(Relaxed).is_null() && self.steal();
+        }
         if !self.tail.load(Relaxed).is_null() && (self.overdue(WAKE_BOUND) || self.is_far()) {
             return false; // the head may be waiting for our processor
         }
@@ -265,6 +269,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
+        if P::STEALING == Stealing::Nobody && self.word.load(Relaxed) & NO_STEALING == 0 {
+            // Nobody was the head before us, or one that gave up: from here on nobody passes.
+            self.support_head(0);
+        }
         loop {
             if may_start::<M, P>(node) {
                 sleepers::walk::<M, P>(&self.tail, node, || self.word.load(Relaxed) & LOCKED == 0);

@@ -6,8 +6,8 @@
 //! A test-and-set word in front of an MCS-like queue. Who finds the word free takes it, without a
 //! queue node; the others queue, and only the head of the queue competes for the word. While there
 //! is a queue its head keeps newcomers from stealing. Waiters group themselves by NUMA node
-//! ([`shuffle`](super::shuffle)), off the critical path. The queue is left on acquiring, not on
-//! releasing, so nodes live on the waiters' stacks and a holder has none.
+//! ([`shuffle`](super::shuffle)), off the critical path; under a thorough policy, the head does it. The queue
+//! is left on acquiring, not on releasing, so nodes live on the waiters' stacks and a holder has none.
 //!
 //! Lock: `word` FREE -> HELD (a swap by a stealer or the head) -> FREE (a store by the holder);
 //! `no_stealing` 0 -> 1 (who finds the queue empty) -> 0 (who leaves it empty).
@@ -91,8 +91,12 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             unsafe { (*before).next.store(node.as_ptr(), Release) };
             self.wait_for_head(&node);
         }
-        // The head does not walk: that would be on the way from one holder to the next.
-        let mut shuffler = is_shuffler::<M, P>(&node) || self.may_start();
+        // The head does not walk: that would be on the way from one holder to the next. But nobody may be
+        // overlooked where the policy is thorough: then the head does, before it takes the lock, and nobody else.
+        if P::THOROUGH && P::applies::<M>() {
+            shuffle::<M, P>(&node, &self.tail, SPINNERS_IN_A_ROW, true, || false, |_| (), |_| false);
+        }
+        let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(&node) || self.may_start());
         while !self.try_word() {
             if self.no_stealing.load(Relaxed) == 0 {
                 // Our predecessor cleared it after we had set it (see `leave`).
@@ -127,13 +131,14 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         loop {
             // (R) pairs with the hand-over in `leave`.
             match M::spin_for(&node.status, Acquire, LOOKS, |status| {
-                status == READY || idle && node.shuffler.load(Relaxed) & SHUFFLER != 0
+                status == READY || idle && !P::THOROUGH && node.shuffler.load(Relaxed) & SHUFFLER != 0
             }) {
                 Some(READY) => return,
                 Some(_) => idle = false, // called; later walks after each so many looks
                 None => M::yield_now(),
             }
-            if is_shuffler::<M, P>(node)
+            if !P::THOROUGH
+                && is_shuffler::<M, P>(node)
                 && !shuffle::<M, P>(node, &self.tail, SPINNERS_IN_A_ROW, true, head, |_| (), |_| false)
             {
                 self.shuffling.store(0, Release); // (T) our walk is over before another starts

@@ -70,7 +70,8 @@ pub trait Policy: Send + Sync + 'static {
     /// lock finds best for NUMA groups.
     const PATIENCE: Option<u32> = None;
     /// Whether the head of the queue looks at all waiters before it takes the lock. It may otherwise take
-    /// a lock that has become free first, and leave a waiter where it is.
+    /// a lock that has become free first, and leave a waiter where it is. (In the non-blocking ShflLock the head
+    /// is then the only one that shuffles.)
     const THOROUGH: bool = false;
     /// Who may pass the whole queue (blocking ShflLock; the other one has no thieves).
     const STEALING: Stealing = Stealing::Anyone;
@@ -269,14 +270,15 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
             break;
         }
     }
-    let next = node.next.load(Relaxed);
+    // (Q) it may have come after the walk.
+    let next = node.next.load(if P::RANKS > 1 { Acquire } else { Relaxed });
     if P::RANKS > 1 && !next.is_null() {
         // Who is next in line now.
         // SAFETY: it stands behind us, so it cannot leave before we do.
         grouped(unsafe { &*next });
     }
     let mut last = ends[0];
-    if !P::HANDS_ON {
+    if !P::HANDS_ON || P::THOROUGH && deep {
         last = node;
     } else if deep && stopped && core::ptr::eq(last, node) {
         last = before;
