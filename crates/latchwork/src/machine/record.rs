@@ -1,13 +1,13 @@
 //! What a thread says about itself to those who reclaim memory: [`Record`].
 
 use super::{Group, Machine, Word};
-use crate::reclaim::Stall;
+use crate::reclaim::{SLOTS, Stall};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Hazard pointers in one block: with the link to the next block, and what else a record holds, they
+/// Groups of hazard pointers in one block: with the link to the next block, and what else a record holds, they
 /// fill two cache lines.
-pub const HAZARDS: usize = 8;
+const GROUPS: usize = 2;
 
 /// The unit of [`Clocks::grace`], and with it of the time that a reader stamps its section with. Below
 /// it, the word of a reader counts its nested sections.
@@ -74,22 +74,36 @@ pub struct Record<M: Machine> {
 /// A block of hazard pointers.
 #[repr(C)]
 pub struct Hazards<M: Machine> {
-    /// Each 0 or an address inside the object that is protected.
-    pub slots: [M::Usize; HAZARDS],
-    /// For the owner: a bit for each slot that has been given out.
-    pub used: M::Usize,
+    /// Each for one guard.
+    pub groups: [Slots<M>; GROUPS],
     /// More of them, once a thread has needed more; made by the owner, and kept.
     pub more: M::Ptr<Hazards<M>>,
+}
+
+/// The hazard pointers of a guard.
+#[repr(C)]
+pub struct Slots<M: Machine> {
+    /// Each 0 or an address inside the object that is protected.
+    pub hazards: [M::Usize; SLOTS],
+    /// Whether (1) there is a guard that has them; else they mean nothing.
+    pub used: M::Usize,
 }
 
 impl<M: Machine> Hazards<M> {
     /// A block of which nothing is used.
     pub fn new() -> Self {
         Hazards {
-            slots: core::array::from_fn(|_| M::Usize::new(0)),
-            used: M::Usize::new(0),
+            groups: core::array::from_fn(|_| Slots {
+                hazards: core::array::from_fn(|_| M::Usize::new(0)),
+                used: M::Usize::new(0),
+            }),
             more: M::Ptr::new(null_mut()),
         }
+    }
+
+    /// The groups of this block and of those behind it.
+    pub fn all(&'static self) -> impl Iterator<Item = &'static Slots<M>> {
+        self.blocks().flat_map(|block| &block.groups)
     }
 
     /// This block and those behind it.
@@ -132,7 +146,7 @@ impl<M: Machine> Record<M> {
         outside(&self.section)
             && outside(&self.online)
             && outside(&self.pinned)
-            && self.hazards.blocks().all(|block| block.used.load(Acquire) == 0)
+            && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
     /// Makes it read nothing: for the records of threads that a fork has not taken along.
@@ -140,9 +154,9 @@ impl<M: Machine> Record<M> {
         for word in [&self.section, &self.online, &self.pinned] {
             word.store(0, Relaxed);
         }
-        for block in self.hazards.blocks() {
-            block.used.store(0, Relaxed);
-            block.slots.iter().for_each(|slot| slot.store(0, Relaxed));
+        for group in self.hazards.all() {
+            group.used.store(0, Relaxed);
+            group.hazards.iter().for_each(|slot| slot.store(0, Relaxed));
         }
     }
 }

@@ -13,8 +13,8 @@
 //! Progress: readers of sections never wait or repeat; those that protect references wait for the updater when
 //! they stand on an element that is being removed.
 
-use super::deferred::{Handle, Store, is_marked, marked};
-use super::node::{Node, Place, Reclaimed, Step, search, step};
+use super::deferred::{Handle, Store, look_between_marks, marked};
+use super::node::{Node, Place, Reclaimed, look, search};
 use super::{Info, Shape, Table, under};
 use crate::machine::{Machine, Word};
 use crate::mutex::RawMutex;
@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 ///
 /// # Safety
 ///
-/// With a domain of type `D`, an element that `find` looks at has not been reclaimed.
+/// With a domain of type `D`, an element that `look` looks at has not been reclaimed.
 pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
     /// What is said about the table with a lock in each bucket.
     const LOCKED: Info;
@@ -36,13 +36,14 @@ pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
     const LOCK_FREE: Info;
     /// Whether the link of an element that is removed has to say so.
     const MARKS: bool;
-    /// The value of `key`.
-    fn find(
+    /// The value of `key`, with a lock in each bucket. `None`: an updater is about to take an element on the way out
+    /// of the chain.
+    fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
         key: u64,
         mask: u64,
-    ) -> Result<Option<u64>, Reclaimed>;
+    ) -> Result<Option<Option<u64>>, Reclaimed>;
 }
 
 /// A strategy under which a section protects all that is read in it, from one link to the next.
@@ -83,22 +84,14 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
     const MARKS: bool = false;
 
     #[inline(always)]
-    fn find(
+    fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
         key: u64,
         mask: u64,
-    ) -> Result<Option<u64>, Reclaimed> {
-        let mut link = head;
-        loop {
-            // (A) pairs with the store in `insert`.
-            // SAFETY: the section protects it.
-            let Some(node) = (unsafe { guard.protect(0, link).as_ref() }) else { return Ok(None) };
-            if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
-                return Ok(hit.then(|| node.value.load(Relaxed)));
-            }
-            link = &node.next;
-        }
+    ) -> Result<Option<Option<u64>>, Reclaimed> {
+        // (A) pairs with the store in `insert`.
+        look::<D::Machine>(head, key, mask, |link| guard.protect(0, link)).map(Some)
     }
 }
 
@@ -121,32 +114,14 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
     const MARKS: bool = true;
 
     #[inline(always)]
-    fn find(
+    fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
         key: u64,
         mask: u64,
-    ) -> Result<Option<u64>, Reclaimed> {
-        let mut backoff = Backoff::default();
-        'again: loop {
-            let (mut link, mut slot) = (head, 0);
-            loop {
-                // (A), (B) pair with the stores in `insert` and `remove`.
-                let node = guard.protect(slot, link);
-                if is_marked(node) {
-                    // Its updater is about to take it out of the chain.
-                    backoff.wait::<D::Machine>();
-                    continue 'again;
-                }
-                // SAFETY: protected, see above.
-                let Some(node) = (unsafe { node.as_ref() }) else { return Ok(None) };
-                if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
-                    return Ok(hit.then(|| node.value.load(Relaxed)));
-                }
-                // The other slot still protects the element that `link` is in.
-                (link, slot) = (&node.next, slot ^ 1);
-            }
-        }
+    ) -> Result<Option<Option<u64>>, Reclaimed> {
+        // (A), (B) pair with the stores in `insert` and `remove`.
+        look_between_marks(guard, head, key, mask, false)
     }
 }
 
@@ -154,6 +129,21 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
 pub struct BucketLocked<D: Reclaim, R> {
     store: Store<D, RawTtas<D::Machine>>,
     readers: PhantomData<R>,
+}
+
+impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
+    /// Looks `key` up in any case, and waits for updaters.
+    #[cold]
+    #[inline(never)]
+    fn look_again<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+        let ((head, mask), mut backoff) = (self.store.head(key), Backoff::default());
+        loop {
+            if let Some(value) = R::look(&handle.reader.enter(), head, key, mask)? {
+                return Ok(value);
+            }
+            backoff.wait::<D::Machine>();
+        }
+    }
 }
 
 // SAFETY: elements are retired to the domain after they have left their chain, and readers are as
@@ -171,10 +161,15 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
         self.store.join(index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (head, mask) = self.store.head(key);
-        R::find(&handle.reader.enter(), head, key, mask)
+        if let Some(guard) = handle.reader.try_enter()
+            && let Some(value) = R::look(&guard, head, key, mask)?
+        {
+            return Ok(value);
+        }
+        self.look_again(handle, key)
     }
 
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {

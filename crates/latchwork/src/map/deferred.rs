@@ -3,11 +3,12 @@
 
 use super::Shape;
 use super::array::Array;
-use super::node::{Node, Pool};
+use super::node::{Node, Pool, Reclaimed, Step, step};
 use crate::machine::{Machine, Word};
-use crate::reclaim::{Limit, Reader, Reclaim};
+use crate::reclaim::{Guard, Limit, Reader, Reclaim};
 use alloc::boxed::Box;
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Elements that a domain has not looked at, for each thread and each of its lists.
 const SLACK: usize = 256;
@@ -112,6 +113,37 @@ impl<D: Reclaim, B> Store<D, B> {
     /// Calls `each` with every key and value. Nobody else uses the table.
     pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
         super::node::each::<D::Machine>(self.heads.iter(), &mut each);
+    }
+}
+
+/// Looks `key` up in a chain whose links carry marks, one protected element after the other. `None`: an element on
+/// the way is being removed. Whether the one that is looked for is, is asked with `ask`.
+#[inline(always)]
+pub fn look_between_marks<M: Machine>(
+    guard: &impl Guard<Machine = M>,
+    head: &M::Ptr<Node<M>>,
+    key: u64,
+    mask: u64,
+    ask: bool,
+) -> Result<Option<Option<u64>>, Reclaimed> {
+    let (mut link, mut slot) = (head, 0);
+    loop {
+        // Pairs with those who insert and remove: what `link` is in was in the chain, and so is what it leads to.
+        let node = guard.protect(slot, link);
+        if is_marked(node) {
+            return Ok(None);
+        }
+        // SAFETY: protected.
+        let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Some(None)) };
+        if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
+            // One that has been removed may still be in the chain.
+            if ask && hit && is_marked(fields.next.load(Acquire)) {
+                return Ok(None);
+            }
+            return Ok(Some(hit.then(|| fields.value.load(Relaxed))));
+        }
+        // The other slot still protects the element that `link` is in.
+        (link, slot) = (&fields.next, slot ^ 1);
     }
 }
 

@@ -13,7 +13,7 @@
 //! Orderings: the locks' own; links and keys need none.
 
 use super::array::Array;
-use super::node::{Node, Place, Pool, Reclaimed, give_back, search};
+use super::node::{Node, Place, Pool, Reclaimed, give_back, look, search};
 use super::{Info, Shape, Table, under};
 use crate::machine::{Machine, Word};
 use crate::mutex::RawMutex;
@@ -186,14 +186,11 @@ unsafe impl<G: Guard> Table for Locked<G> {
         index
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
-        self.guard.read(&bucket.guard, || {
-            let Place { node, hit, .. } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
-            // SAFETY: it is in the chain, and stays there while the section lasts.
-            Ok(hit.then(|| unsafe { &*node }.value.load(Relaxed)))
-        })
+        self.guard
+            .read(&bucket.guard, || look::<G::Machine>(&bucket.head, key, mask, |link| link.load(Relaxed)))
     }
 
     fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {

@@ -19,7 +19,7 @@
 //! Progress: lock-free.
 
 use super::bucket_lock::Readers;
-use super::deferred::{Handle, Store, is_marked, marked, unmarked};
+use super::deferred::{Handle, Store, is_marked, look_between_marks, marked, unmarked};
 use super::node::{Node, Reclaimed, Step, give_back, step};
 use super::{Info, Shape, Table};
 use crate::machine::{Machine, Word};
@@ -43,37 +43,9 @@ struct Found<'a, M: Machine> {
 }
 
 impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
-    /// Looks `key` up in a chain that nobody removes anything from. `None`: somebody does.
-    #[inline(always)]
-    fn look(
-        &self,
-        guard: &impl Guard<Machine = D::Machine>,
-        key: u64,
-    ) -> Result<Option<Option<u64>>, Reclaimed> {
-        let ((mut link, mask), mut slot) = (self.store.head(key), 0);
-        loop {
-            // (A) pairs with `insert`, (B) with `remove`: what `link` is in was in the chain, and so is what it
-            // leads to.
-            let node = guard.protect(slot, link);
-            if is_marked(node) {
-                return Ok(None);
-            }
-            // SAFETY: protected.
-            let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Some(None)) };
-            if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
-                // (B) One that has been removed may still be in the chain.
-                if hit && is_marked(fields.next.load(Acquire)) {
-                    return Ok(None);
-                }
-                return Ok(Some(hit.then(|| fields.value.load(Relaxed))));
-            }
-            // The other slot still protects the element that `link` is in.
-            (link, slot) = (&fields.next, slot ^ 1);
-        }
-    }
-
     /// Looks `key` up in any case, and helps.
     #[cold]
+    #[inline(never)]
     fn look_and_help<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (guard, mut retired) = (handle.reader.enter(), 0);
         let found = self.find(&guard, key, &mut retired)?;
@@ -141,9 +113,13 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
         self.store.join(index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
-        if let Some(value) = self.look(&handle.reader.enter(), key)? {
+        let (head, mask) = self.store.head(key);
+        // (A) pairs with `insert`, (B) with `remove`.
+        if let Some(guard) = handle.reader.try_enter()
+            && let Some(value) = look_between_marks(&guard, head, key, mask, true)?
+        {
             return Ok(value);
         }
         self.look_and_help(handle, key)

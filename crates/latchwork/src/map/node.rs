@@ -194,6 +194,27 @@ pub fn search<'a, M: Machine>(
     }
 }
 
+/// The value of `key` in a chain that no marks are in. `follow` reads a link; what it leads to is not reclaimed
+/// meanwhile. One function for the tables that nobody locks, those under locks and "ideal", so that they differ in
+/// what they are compared in, and in nothing else.
+#[inline(always)]
+pub fn look<M: Machine>(
+    head: &M::Ptr<Node<M>>,
+    key: u64,
+    mask: u64,
+    follow: impl Fn(&M::Ptr<Node<M>>) -> *mut Node<M>,
+) -> Result<Option<u64>, Reclaimed> {
+    let mut link = head;
+    loop {
+        // SAFETY: a link leads to a node of the pool, which is freed with the table.
+        let Some(node) = (unsafe { follow(link).as_ref() }) else { return Ok(None) };
+        if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
+            return Ok(hit.then(|| node.value.load(Relaxed)));
+        }
+        link = &node.next;
+    }
+}
+
 /// Calls `each` with every key and value of these chains, which nobody else uses. Marked links are followed.
 pub fn each<'a, M: Machine>(
     heads: impl Iterator<Item = &'a M::Ptr<Node<M>>>,

@@ -10,8 +10,8 @@
 //!
 //! It differs from the paper: the fence between publishing and looking again is light, and the scan issues
 //! the heavy one; threads keep no lists of what they have retired, whoever fills a batch of 128 scans for
-//! all; a slot counts only while its thread says that it is in use, so that dropping a guard is one store.
-//! A thread has eight slots, and blocks of eight more when it needs them.
+//! all; slots count only while their thread says that a guard has them, so that dropping it is one store.
+//! A thread has slots for two guards, and for two more at a time when it needs them.
 //!
 //! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept (a slot points into it),
 //! and waiting again in the next scan.
@@ -23,9 +23,10 @@ use super::backlog::{BATCH, SHARDS};
 use super::header::{Header, Retire};
 use super::sieve::Sieve;
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
-use crate::machine::record::{HAZARDS, Hazards, Record, Records};
+use crate::machine::record::{FENCED, Hazards, Record, Records, Slots};
 use crate::machine::{Group, Word};
 use alloc::boxed::Box;
+use core::hint::cold_path;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -40,50 +41,45 @@ pub struct HazardDomain<M: Records> {
 /// A thread that reads. See [`Reclaim::reader`].
 pub struct HazardReader<'d, M: Records> {
     record: &'static Record<M>,
+    /// Whether it has no light fences.
+    fenced: bool,
     /// Not `Send`: the record is the thread's.
     domain: PhantomData<(&'d (), *mut ())>,
 }
 
 /// [`SLOTS`] hazard pointers.
 pub struct HazardGuard<'r, M: Records> {
-    block: &'static Hazards<M>,
-    /// The first of its slots in the block.
-    first: usize,
+    slots: &'static Slots<M>,
+    fenced: bool,
     reader: PhantomData<(&'r (), *mut ())>,
 }
 
-/// The slots from `first` on, in `used`.
-const fn bits(first: usize) -> usize {
-    ((1 << SLOTS) - 1) << first
-}
-
 impl<M: Records> HazardGuard<'_, M> {
+    /// With these slots, unless another guard has them.
     #[inline(always)]
-    fn new(record: &'static Record<M>) -> Self {
-        Self::in_block(&record.hazards).unwrap_or_else(|| Self::further(&record.hazards))
-    }
-
-    #[inline(always)]
-    fn in_block(block: &'static Hazards<M>) -> Option<Self> {
-        let used = block.used.load(Relaxed);
-        let first = (0..HAZARDS).step_by(SLOTS).find(|first| used & bits(*first) == 0)?;
-        // (A) What the slots still hold counts from here on: at worst, an object is kept for longer.
-        block.used.store(used | bits(first), Relaxed);
-        Some(HazardGuard { block, first, reader: PhantomData })
-    }
-
-    /// In a further block, which is made if there is none.
-    #[cold]
-    fn further(block: &'static Hazards<M>) -> Self {
-        let next = block.more.load(Relaxed);
-        if next.is_null() {
-            let new = Box::leak(Box::new(Hazards::new()));
-            // Release: pairs with the load in `Hazards::blocks`.
-            block.more.store(new, Release);
+    fn take(slots: &'static Slots<M>, fenced: bool) -> Option<Self> {
+        if slots.used.load(Relaxed) != 0 {
+            return None;
         }
-        // SAFETY: blocks live as long as records, for ever.
-        let next: &'static Hazards<M> = unsafe { &*block.more.load(Relaxed) };
-        Self::in_block(next).unwrap_or_else(|| Self::further(next))
+        // (A) What the slots still hold counts from here on: at worst, an object is kept for longer.
+        slots.used.store(1, Relaxed);
+        Some(HazardGuard { slots, fenced, reader: PhantomData })
+    }
+
+    /// With the first that are free; more are made if there are none.
+    #[cold]
+    fn take_any(mut block: &'static Hazards<M>, fenced: bool) -> Self {
+        loop {
+            if let Some(guard) = block.groups.iter().find_map(|slots| Self::take(slots, fenced)) {
+                return guard;
+            }
+            if block.more.load(Relaxed).is_null() {
+                // Release: pairs with the load in `Hazards::blocks`.
+                block.more.store(Box::leak(Box::new(Hazards::new())), Release);
+            }
+            // SAFETY: blocks live as long as records, for ever.
+            block = unsafe { &*block.more.load(Relaxed) };
+        }
     }
 
     /// Protects no object any longer with `slot`.
@@ -96,16 +92,30 @@ impl<M: Records> HazardGuard<'_, M> {
     #[inline(always)]
     fn slot(&self, slot: usize) -> &M::Usize {
         assert!(slot < SLOTS, "a guard has {SLOTS} slots");
-        &self.block.slots[(self.first + slot) % HAZARDS]
+        &self.slots.hazards[slot]
+    }
+
+    /// Publishes what is there, and looks whether it still is.
+    #[inline(always)]
+    fn try_protect<T: Send + Sync + 'static>(&self, slot: &M::Usize, from: &M::Ptr<T>) -> Result<*mut T, ()> {
+        let pointer = from.load(Relaxed);
+        // (E) what was done with the slot's last object happens before who sees this.
+        slot.store(pointer.addr(), Release);
+        // (A) pairs with the heavy fence in `scan`: it sees the slot, or we see that the object is gone.
+        if self.fenced {
+            M::light_fence();
+        } else {
+            M::lightest_fence();
+        }
+        if from.load(Acquire) == pointer { Ok(pointer) } else { Err(()) }
     }
 }
 
 impl<M: Records> Drop for HazardGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let used = self.block.used.load(Relaxed);
         // (E) as in `clear`.
-        self.block.used.store(used & !bits(self.first), Release);
+        self.slots.used.store(0, Release);
     }
 }
 
@@ -117,33 +127,11 @@ unsafe impl<M: Records> Guard for HazardGuard<'_, M> {
     #[inline(always)]
     fn protect<T: Send + Sync + 'static>(&self, slot: usize, from: &M::Ptr<T>) -> *mut T {
         let slot = self.slot(slot);
-        match try_protect::<M, T>(slot, from) {
-            Ok(pointer) => pointer,
-            Err(()) => protect_again::<M, T>(slot, from),
-        }
-    }
-}
-
-/// Publishes what is there, and looks whether it still is.
-#[inline(always)]
-fn try_protect<M: Records, T: Send + Sync + 'static>(
-    slot: &M::Usize,
-    from: &M::Ptr<T>,
-) -> Result<*mut T, ()> {
-    let pointer = from.load(Relaxed);
-    // (E) what was done with the slot's last object happens before who sees this.
-    slot.store(pointer.addr(), Release);
-    // (A) pairs with the heavy fence in `scan`: it sees the slot, or we see that the object is gone.
-    M::light_fence();
-    if from.load(Acquire) == pointer { Ok(pointer) } else { Err(()) }
-}
-
-/// Apart, so that the first attempt is laid out straight.
-#[cold]
-fn protect_again<M: Records, T: Send + Sync + 'static>(slot: &M::Usize, from: &M::Ptr<T>) -> *mut T {
-    loop {
-        if let Ok(pointer) = try_protect::<M, T>(slot, from) {
-            return pointer;
+        loop {
+            if let Ok(pointer) = self.try_protect(slot, from) {
+                return pointer;
+            }
+            cold_path();
         }
     }
 }
@@ -157,7 +145,12 @@ impl<M: Records> Reader for HazardReader<'_, M> {
 
     #[inline(always)]
     fn enter(&self) -> HazardGuard<'_, M> {
-        HazardGuard::new(self.record)
+        self.try_enter().unwrap_or_else(|| HazardGuard::take_any(&self.record.hazards, self.fenced))
+    }
+
+    #[inline(always)]
+    fn try_enter(&self) -> Option<HazardGuard<'_, M>> {
+        if self.fenced { None } else { HazardGuard::take(&self.record.hazards.groups[0], false) }
     }
 }
 
@@ -181,11 +174,13 @@ impl<M: Records> HazardDomain<M> {
         let mut hazards = [0; PASS];
         let mut found = 0;
         for record in M::records().into_iter().flat_map(Group::owned) {
-            for block in record.hazards.blocks() {
+            for group in record.hazards.all() {
                 // (E) pairs with the stores of the readers.
-                let used = block.used.load(Acquire);
-                for slot in (0..HAZARDS).filter(|slot| used & 1 << slot != 0) {
-                    match block.slots[slot].load(Acquire) {
+                if group.used.load(Acquire) == 0 {
+                    continue;
+                }
+                for slot in &group.hazards {
+                    match slot.load(Acquire) {
                         0 => continue,
                         hazard => hazards[found] = hazard,
                     }
@@ -231,7 +226,8 @@ impl<M: Records> Reclaim for HazardDomain<M> {
     }
 
     fn reader(&self) -> HazardReader<'_, M> {
-        HazardReader { record: M::record(), domain: PhantomData }
+        let record = M::record();
+        HazardReader { record, fenced: record.section.load(Relaxed) & FENCED != 0, domain: PhantomData }
     }
 
     #[inline]

@@ -178,6 +178,14 @@ pub trait Reader {
     /// Begins a section, which ends when the guard is dropped. Sections nest.
     fn enter(&self) -> Self::Guard<'_>;
 
+    /// As [`enter`](Reader::enter), if that takes no call; `None`: it does. For who has another way to go then:
+    /// a call, even if it is never made, has the caller keep its registers on the stack, which costs more than the
+    /// section.
+    #[inline(always)]
+    fn try_enter(&self) -> Option<Self::Guard<'_>> {
+        Some(self.enter())
+    }
+
     /// Says that this thread has nothing of what it has read; that is what quiescent-state-based strategies
     /// wait for. Where there is too much garbage, this waits until there is less. To be called between
     /// operations, every now and then.

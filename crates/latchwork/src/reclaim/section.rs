@@ -11,17 +11,26 @@ use core::sync::atomic::Ordering::*;
 /// The outermost section of a thread begins, or one that is nested.
 #[inline(always)]
 pub(super) fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
-    let now = word.load(Relaxed);
-    if now & (NESTING | FENCED) != 0 {
-        return enter_slowly::<M>(word, clock);
+    if !try_enter::<M>(word, clock) {
+        enter_slowly::<M>(word, clock);
+    }
+}
+
+/// The outermost section of a thread with light fences begins.
+#[inline(always)]
+fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
+    if word.load(Relaxed) & (NESTING | FENCED) != 0 {
+        return false;
     }
     // (B) pairs with the advance of time. (E) an earlier section happens before who sees this one.
     word.store(clock.load(Acquire), Release);
     // (C) pairs with the heavy fence. The fences are prepared, or the word would say so.
     M::lightest_fence();
+    true
 }
 
 /// A nested section, or one of a thread without light fences.
+#[cold]
 #[inline(never)]
 fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
     let now = word.load(Relaxed);
@@ -97,6 +106,12 @@ impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
     #[inline(always)]
     fn enter(&self) -> SectionGuard<'_, M, F> {
         SectionGuard::new(self.record)
+    }
+
+    #[inline(always)]
+    fn try_enter(&self) -> Option<SectionGuard<'_, M, F>> {
+        let entered = try_enter::<M>(F::word(self.record), F::clock(M::clocks()));
+        entered.then(|| SectionGuard { record: self.record, reader: PhantomData })
     }
 
     #[inline(always)]
