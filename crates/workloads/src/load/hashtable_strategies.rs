@@ -22,6 +22,7 @@ use crate::tables::TableWorkload;
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values};
 use latchwork::map::{Reclaimed, Shape, Table};
+use std::hint::black_box;
 use std::sync::Mutex;
 
 /// See the [module documentation](self).
@@ -66,6 +67,7 @@ impl HashtableStrategies {
     }
 
     /// Inserts or removes one of the thread's own keys.
+    #[inline(never)]
     fn update<'t, S: Stage, T: Table>(
         table: &'t T,
         handle: &mut T::Handle<'t>,
@@ -84,8 +86,35 @@ impl HashtableStrategies {
         Ok(())
     }
 
+    /// The lookup that is measured. A function of its own, as [`update`](Self::update) and
+    /// [`quiescent`](Self::quiescent) are, for every table: else the loop around them is compiled differently for each,
+    /// which was more than what RCU's section costs.
+    #[inline(never)]
+    fn get<'t, T: Table>(
+        table: &'t T,
+        handle: &mut T::Handle<'t>,
+        key: u64,
+    ) -> Result<Option<u64>, Reclaimed> {
+        table.get(handle, key)
+    }
+
+    /// Says that the thread has no reference into the table. Also where that is nothing: else the count of operations
+    /// until then would be left out of some loops.
+    #[inline(never)]
+    fn quiescent<'t, T: Table>(table: &'t T, handle: &mut T::Handle<'t>) {
+        table.quiescent(handle);
+        black_box(());
+    }
+
+    /// With the key by value, which else would lie in memory in every round.
+    #[cold]
+    #[inline(never)]
+    fn wrong<S: Stage>(thread: &mut Thread<S>, key: u64, found: Option<u64>, what: &str) {
+        thread.fail(|| format!("key {key} {what}: {found:?}"));
+    }
+
     /// Looks a random key up.
-    #[inline]
+    #[inline(always)]
     fn look<'t, S: Stage, T: Table>(
         table: &'t T,
         handle: &mut T::Handle<'t>,
@@ -94,12 +123,11 @@ impl HashtableStrategies {
         key: u64,
         threads: usize,
     ) -> Result<(), Reclaimed> {
-        let found = table.get(handle, key)?;
+        let found = Self::get(table, handle, key)?;
         if found.is_some_and(|found| found != value(key)) {
-            thread.fail(|| format!("key {key} has the value of another: {found:?}"));
-        }
-        if found.is_some() != own.there[key as usize] && Self::owner(key, threads) == thread.index {
-            thread.fail(|| format!("key {key} of this thread was found as it is not: {found:?}"));
+            Self::wrong(thread, key, found, "has the value of another");
+        } else if found.is_some() != own.there[key as usize] && Self::owner(key, threads) == thread.index {
+            Self::wrong(thread, key, found, "of this thread was found as it is not");
         }
         Ok(())
     }
@@ -126,7 +154,7 @@ impl HashtableStrategies {
             until_quiet -= 1;
             if until_quiet == 0 {
                 until_quiet = quiet;
-                table.quiescent(&mut handle);
+                Self::quiescent(table, &mut handle);
             }
             if self.gap > 0 {
                 let gap = thread.below(2 * self.gap + 1);
