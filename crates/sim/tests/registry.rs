@@ -8,7 +8,7 @@ mod broken;
 mod checks;
 
 use checks::{Few, Outcome, Scene, mutex, nobody_starves, outnumbered, rwlock, scenes};
-use latchwork::mutex::RawMutex;
+use latchwork::mutex::{RawMutex, cst::RawCst};
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
 use latchwork_sim::{Error, Sim};
@@ -47,6 +47,15 @@ fn every_mutex() {
         }
     }
     visit(&mut Each);
+}
+
+/// In a long turn of a node `cst` wakes one of those that it has set aside; in the short scenes above no turn is
+/// long enough. (If the one that is woken is not, this comes to a deadlock: that was tried.)
+#[test]
+fn sleepers_are_woken_in_a_long_turn() {
+    for scene in (1..=3).map(Scene::long) {
+        mutex::<RawCst<Sim>>(&scene).unwrap_or_else(|error| panic!("{scene}: {error}"));
+    }
 }
 
 #[test]

@@ -75,6 +75,10 @@ pub enum Mistake {
     PrivateArray,
     /// A relaxed store of a pointer that is not null is lost. (Those that make a node known are releases.)
     LostLink,
+    /// A pointer to the node that it is stored in is lost: a ring of one is not closed.
+    OpenRing,
+    /// A release store of 2 is lost: `mcs-tp` tells nobody that it was passed over.
+    LostSkip,
     /// An exchange of null for null says that null was there.
     SeenCleared,
 }

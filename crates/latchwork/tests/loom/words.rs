@@ -98,6 +98,9 @@ macro_rules! word {
             }
             #[track_caller]
             fn store(&self, value: $t, order: Ordering) {
+                if value == 2 && order == Ordering::Release && mistake() == Mistake::LostSkip {
+                    return;
+                }
                 self.0.swap(value, store_order(order));
             }
             #[track_caller]
@@ -208,6 +211,10 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
         if order == Ordering::Relaxed && !value.is_null() && mistake() == Mistake::LostLink {
+            return;
+        }
+        // (A node's link is its first field.)
+        if mistake() == Mistake::OpenRing && value.addr() == std::ptr::from_ref(self).addr() {
             return;
         }
         self.0.swap(value, store_order(order));

@@ -56,6 +56,11 @@ impl Scene {
         Scene { machine: "2x3", threads: 6, rounds: 25, adversary: true, seed }
     }
 
+    /// Four threads for each processor, for long enough that a node has the lock many times in a row.
+    pub fn long(seed: u64) -> Scene {
+        Scene { machine: "2x4", threads: 32, rounds: 200, adversary: true, seed }
+    }
+
     fn run<L>(&self, lock: &Padded<L>, body: &dyn Fn(u64)) -> Result<Report, Error> {
         let mut options = Options { seed: self.seed, limit_ns: 2_000_000_000, ..Options::default() };
         options.label(&lock.0, "lock");
