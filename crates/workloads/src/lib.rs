@@ -9,6 +9,7 @@
 //! [`kv`] is something else: the program that `latchwork compare` measures when it is given none.
 
 pub mod data;
+mod glibc_futex;
 pub mod kv;
 pub mod load;
 pub mod lock;

@@ -2,6 +2,7 @@
 //!
 //! One line in [`visit`] makes a workload appear in `latchwork bench` and `latchwork simulate`.
 
+use crate::glibc_futex::GlibcFutex;
 use crate::load;
 use crate::lock::{Exclusive, Lock, Shared};
 use crate::measure::Measured;
@@ -11,6 +12,8 @@ use crate::tables::{self, TableWorkload};
 use crate::workload::{Info, Settings, Workload};
 use latchwork::machine::Machine;
 use latchwork::mutex::RawMutex;
+use latchwork::mutex::policies::Locally;
+use latchwork::mutex::shfl::RawShfl;
 use latchwork::mutex::shfl_spin::RawShflSpin;
 use latchwork::mutex::shuffle::{NoPolicy, Partial};
 use latchwork::registry;
@@ -140,6 +143,10 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     visitor.lock::<Exclusive<RawShflSpin<M, NoPolicy>>>(yardstick("shfl-spin-fifo", Kind::Mutex));
     visitor.lock::<Exclusive<RawShflSpin<M, Partial<false>>>>(yardstick("shfl-spin-one", Kind::Mutex));
     visitor.lock::<Exclusive<RawShflSpin<M, Partial<true>>>>(yardstick("shfl-spin-hand-on", Kind::Mutex));
+    // ShflLock with stealing within the NUMA node only.
+    let blocking = |name| Candidate { blocking: true, ..yardstick(name, Kind::Mutex) };
+    visitor.lock::<Exclusive<RawShfl<M, Locally>>>(blocking("shfl-local"));
+    visitor.lock::<Exclusive<GlibcFutex<M>>>(blocking(GlibcFutex::<M>::INFO.name));
 }
 
 /// A point to measure.

@@ -83,8 +83,9 @@ impl Paper {
             Paper::ShflLock => {
                 "The paper's machine is simulated: 8 sockets of 24 cores, threads pinned to one socket after the \
                  other. ShflLock-NB is shfl-spin, ShflLock-B is shfl, ShflLock-RW is shfl-rw. Of the kernel's \
-                 locks (Stock), qspinlock is written after its source, and hybrid after the mutex; Cohort is \
-                 c-bo-mcs. Micro-benchmarks of the kernel are replaced by a lock with the same pattern, as said."
+                 locks (Stock), qspinlock is written after its source, hybrid after the mutex and rwsem after the \
+                 rwsem; Pthread is glibc's mutex, written after its source too; Cohort is c-bo-mcs and cohort-rw. \
+                 Micro-benchmarks of the kernel are replaced by a lock with the same pattern, as said."
             }
             Paper::Bueso => {
                 "The paper's machines had 15 cores per socket: 8x15 is simulated, with the costs that shorthands \

@@ -16,12 +16,18 @@ const B: &str = "shfl";
 const FIFO: &str = "shfl-spin-fifo";
 const ONE: &str = "shfl-spin-one";
 const HAND_ON: &str = "shfl-spin-hand-on";
+/// With stealing within the NUMA node only: the paper's "ShflLock (NUMA)".
+const LOCAL: &str = "shfl-local";
 const RW: &str = "shfl-rw";
 /// What the kernel has: the paper's "Stock".
 const STOCK: &str = "qspinlock";
 const STOCK_MUTEX: &str = "hybrid";
+const STOCK_RW: &str = "rwsem";
+/// The paper's "Pthread".
+const PTHREAD: &str = "glibc-futex";
 /// The paper's "Cohort".
 const COHORT: &str = "c-bo-mcs";
+const COHORT_RW: &str = "cohort-rw";
 
 pub fn experiments() -> Vec<Experiment> {
     vec![
@@ -46,7 +52,7 @@ pub fn experiments() -> Vec<Experiment> {
         Experiment {
             set: &["writes=1%"],
             micros: Some(200_000),
-            ..experiment("fairness", MACHINE, "hash-table", &[NB], "24,96,192")
+            ..experiment("fairness", MACHINE, "hash-table", &[STOCK, COHORT, "cna", NB], "24,96,192")
         },
         Experiment {
             set: &["writes=1%"],
@@ -60,19 +66,13 @@ pub fn experiments() -> Vec<Experiment> {
                 "hash-table-blocking",
                 MACHINE,
                 "hash-table",
-                &["mcs", STOCK_MUTEX, "cst", NB, B],
+                &["mcs", STOCK_MUTEX, "cst", NB, B, LOCAL],
                 "24,192,384,768",
             )
         },
         Experiment {
             set: &["writes=1%,50%"],
-            ..experiment(
-                "hash-table-rw",
-                MACHINE,
-                "hash-table",
-                &["pf-q", RW, "bravo-shfl-rw"],
-                "1,24,96,192",
-            )
+            ..experiment("hash-table-rw", MACHINE, "hash-table", &[STOCK_RW, RW], "1,24,96,192,384,768")
         },
         experiment(
             "oversubscribe",
@@ -83,18 +83,24 @@ pub fn experiments() -> Vec<Experiment> {
         ),
         Experiment {
             set: &["writers=0", "read=1us", "chance=0"],
-            ..experiment("readers", MACHINE, "locktorture", &[RW, "bravo-shfl-rw"], "24,192,384")
+            ..experiment(
+                "readers",
+                MACHINE,
+                "locktorture",
+                &[STOCK_RW, COHORT_RW, RW, "bravo-shfl-rw"],
+                "24,192,384",
+            )
         },
         experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, "bravo-shfl-rw"], "1,24,96,192"),
-        experiment("mmap-rw", MACHINE, "mmap", &["pf-q", RW], "1,24,192"),
+        experiment("mmap-rw", MACHINE, "mmap", &[STOCK_RW, COHORT_RW, RW], "1,4,24,192,384"),
         Experiment {
             micros: Some(20_000),
             ..experiment(
                 "readrandom",
                 MACHINE,
                 "readrandom",
-                &["mcs", "hmcs", "cna", "mcs-tp", "mutexee", "malthusian", NB, B],
-                "8,24,192,768",
+                &["mcs", "hmcs", "cna", "mcs-tp", PTHREAD, "mutexee", "malthusian", NB, B],
+                "1,8,24,192,384,768",
             )
         },
         experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192"),
@@ -103,10 +109,6 @@ pub fn experiments() -> Vec<Experiment> {
 
 fn claim(id: &'static str, place: &'static str, says: &'static str, checks: Vec<Check>) -> Claim {
     Claim::new(id, Paper::ShflLock, place, says, checks)
-}
-
-fn not_yet(id: &'static str, place: &'static str, says: &'static str, needs: &'static str) -> Claim {
-    Claim::not_yet(id, Paper::ShflLock, place, says, needs)
 }
 
 /// Two locks in an experiment with as many threads.
