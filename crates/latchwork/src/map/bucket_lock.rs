@@ -101,14 +101,11 @@ pub struct Reference;
 // SAFETY: protecting a reference reads the link again. If it still leads there and carries no mark, the
 // element that it is in had not been removed, so neither had the one that it leads to.
 unsafe impl<D: PerReference> Readers<D> for Reference {
-    const LOCKED: Info = info(
-        D::LOCKED,
-        "updaters lock the bucket; readers protect each element with a hazard pointer",
-        LOCKED,
-    );
+    const LOCKED: Info =
+        info(D::LOCKED, "updaters lock the bucket; readers protect each element they look at", LOCKED);
     const LOCK_FREE: Info = info(
         D::LOCK_FREE,
-        "Michael's lock-free lists; everybody protects each element with a hazard pointer",
+        "Michael's lock-free lists; everybody protects each element they look at",
         LOCK_FREE,
     );
     const MARKS: bool = true;

@@ -10,6 +10,7 @@
 //! | [`locked`] | one reader-writer lock (any of ours; `percpu` is the brlock), one mutex per bucket, none at all ("ideal") |
 //! | [`bucket_lock`] | updaters lock the bucket, readers nothing: RCU-L, HPBR-L, and the same over epochs |
 //! | [`fenced`] | HPBR-L and HPBR-NBS with the fences that the paper's readers paid for |
+//! | [`type_stable`] | updaters lock the bucket, elements are used again at once, and readers look whether any was |
 //! | [`michael`] | nobody locks: RCU-NBS, HPBR-NBS, and the same over epochs |
 //!
 //! The one to use is another: [`RcuMap`], over any keys and values, which grows while it is read.
@@ -29,6 +30,7 @@ pub mod michael;
 pub mod node;
 mod rcu_map;
 mod strategies;
+pub mod type_stable;
 
 pub use node::Reclaimed;
 pub use rcu_map::{Iter, RcuMap, Reading, Ref};
@@ -88,7 +90,7 @@ pub struct Info {
 ///
 /// # Safety
 ///
-/// An element that a thread may still meet is not given back to the pool.
+/// An element that a thread may still meet is not given back to the pool, unless the thread notices.
 pub unsafe trait Table: Send + Sync + Sized + 'static {
     /// The machine it runs on.
     type Machine: Machine;

@@ -111,8 +111,9 @@ impl<M: Machine> Pool<M> {
             &*node
         };
         fields.list.store(own, Relaxed);
-        fields.key.store(key, Relaxed);
-        fields.value.store(value, Relaxed);
+        // Release: see `type_stable`, whose readers may still be here.
+        fields.key.store(key, Release);
+        fields.value.store(value, Release);
         Some(node)
     }
 
@@ -135,8 +136,8 @@ impl<M: Machine> Pool<M> {
 pub unsafe fn give_back<M: Machine>(node: *mut Node<M>) {
     // SAFETY: the caller's promise.
     let (fields, pool) = unsafe { (&*node, &*(*node).pool) };
-    // Its bits differ from those of any key of its bucket.
-    fields.key.store(!fields.key.load(Relaxed), Relaxed);
+    // Its bits differ from those of any key of its bucket. Release: as in `take`.
+    fields.key.store(!fields.key.load(Relaxed), Release);
     pool.free[fields.list.load(Relaxed)].0.lock().push(node);
 }
 

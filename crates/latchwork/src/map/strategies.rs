@@ -3,10 +3,12 @@
 use super::bucket_lock::{BucketLocked, PerReference, Readers, Reference, Section, SectionWide};
 use super::fenced::Fenced;
 use super::michael::Michael;
+use super::type_stable::TypeStable;
 use super::{Table, locked};
 use crate::machine::{Machine, Records};
 use crate::mutex::RawMutex;
 use crate::reclaim::Reclaim;
+use crate::reclaim::counted::CountedDomain;
 use crate::reclaim::epoch::EpochDomain;
 use crate::reclaim::hazard::HazardDomain;
 use crate::reclaim::qsbr::QsbrDomain;
@@ -56,12 +58,19 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
     both::<M, EpochDomain<M>, Section>(visitor);
     both::<M, HazardDomain<M>, Reference>(visitor);
     both::<M, Fenced<M>, Reference>(visitor);
+    both::<M, CountedDomain<M>, Reference>(visitor);
+    visitor.table::<TypeStable<M>>();
     registry::visit(&mut Locks(visitor));
 }
 
 impl<M: Records> PerReference for HazardDomain<M> {
     const LOCKED: &'static str = "hpbr-l";
     const LOCK_FREE: &'static str = "hpbr-nbs";
+}
+
+impl<M: Records> PerReference for CountedDomain<M> {
+    const LOCKED: &'static str = "counted-l";
+    const LOCK_FREE: &'static str = "counted-nbs";
 }
 
 impl<M: Records> PerReference for Fenced<M> {

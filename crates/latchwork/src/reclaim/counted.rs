@@ -96,8 +96,12 @@ unsafe impl<M: Records> Guard for CountedGuard<'_, M> {
 
     fn protect<T: Send + Sync + 'static>(&self, slot: usize, from: &M::Ptr<T>) -> *mut T {
         self.leave(slot);
-        let mut pointer = from.load(Relaxed);
+        let mut pointer = from.load(Acquire);
         loop {
+            if pointer.addr() & !7 == 0 {
+                // There is nothing to protect; all ends of all lists would share a count.
+                return pointer;
+            }
             let count = self.domain.count(pointer.addr());
             // (A) pairs with the scan: it sees us, or we see that the object is gone.
             count.fetch_add(1, Acquire);

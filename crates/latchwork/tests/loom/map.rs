@@ -7,8 +7,10 @@ use crate::machine::{Loom, Mistake, Model};
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
 use latchwork::map::growing::{Change, Growing};
 use latchwork::map::michael::Michael;
+use latchwork::map::type_stable::TypeStable;
 use latchwork::map::{Shape, Table};
 use latchwork::mutex::tas::RawTas;
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::rcu::RcuDomain;
 use loom::cell::UnsafeCell;
@@ -45,6 +47,13 @@ fn removes<T: Table<Machine = Loom>>(table: &T) {
     let _ = table.remove(&mut handle, 4).unwrap();
 }
 
+/// Removes one whose element becomes another of the same chain, further on.
+fn moves<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(2);
+    assert_eq!(table.remove(&mut handle, 2), Ok(true));
+    assert_eq!(table.insert(&mut handle, 6, 60), Ok(true));
+}
+
 fn inserts<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(3);
     assert_eq!(table.insert(&mut handle, 6, 60), Ok(true));
@@ -62,6 +71,31 @@ fn tables() {
     strategy::<BucketLocked<HazardDomain<Loom>, Reference>>();
     strategy::<Michael<RcuDomain<Loom>, Section>>();
     strategy::<Michael<HazardDomain<Loom>, Reference>>();
+    strategy::<TypeStable<Loom>>();
+}
+
+/// Reference counts, whose clients are larger.
+#[test]
+fn counted_tables() {
+    fn check<T: Table<Machine = Loom>>() {
+        crate::report(T::INFO.name, || Model::new(1).check(table::<T>, &[changes, looks], |_| ()));
+    }
+    check::<BucketLocked<CountedDomain<Loom>, Reference>>();
+    check::<Michael<CountedDomain<Loom>, Reference>>();
+}
+
+/// Readers of type-stable memory see that what they stand on was used again; with orderings that are relaxed, they
+/// do not.
+#[test]
+fn elements_that_are_used_again() {
+    type Stable = TypeStable<Loom>;
+    let start = table::<Stable>;
+    crate::report("type-stable", || Model::exhaustive().check(start, &[moves, looks], |_| ()));
+    for mistake in [Mistake::RelaxedAcquire, Mistake::RelaxedRelease] {
+        crate::report("type-stable", || {
+            Model::new(2).with_mistake(mistake).check_fails(start, &[moves, looks], |_| ())
+        });
+    }
 }
 
 /// Tells when it has been dropped.
