@@ -1,5 +1,5 @@
 //! Builds the shims over the C and C++ libraries that are compared with: the features `ck`, `absl` and
-//! `nsync` for their locks, `urcu` for its readers.
+//! `nsync` for their locks, `urcu` for its readers and its hash table.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ const LIBRARIES: &[Library] = &[
         shim: "urcu.c",
         package: "liburcu-dev",
         header: "urcu/urcu-memb.h",
-        link: &["urcu-memb", "urcu-qsbr"],
+        link: &["urcu-memb", "urcu-qsbr", "urcu-cds"],
     },
 ];
 

@@ -2,6 +2,8 @@
 
 mod peers;
 mod table;
+#[cfg(feature = "urcu")]
+mod urcu;
 mod user;
 
 use clap::{Parser, Subcommand};
@@ -14,7 +16,10 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   cargo run --release --example maps -- table
   cargo run --release --example maps -- table --keys 64 --updates 0% --threads 2
-  cargo run --release --example maps -- user --rounds 11 --json user.json")]
+  cargo run --release --example maps -- user --rounds 11 --json user.json
+  cargo run --release --example maps --features urcu -- user --only liburcu
+
+The feature `urcu` adds liburcu's hash table (Debian: liburcu-dev).")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -170,8 +175,8 @@ fn points(keys: &[u64]) -> Vec<Point> {
 
 fn main() -> ExitCode {
     let (subjects, points, options): (&'static [Subject], _, _) = match Cli::parse().command {
-        Command::Table(options) => (&table::SUBJECTS, points(&[64, 1 << 18]), options),
-        Command::User(options) => (&user::SUBJECTS, points(&[1 << 10, 1 << 17]), options),
+        Command::Table(options) => (table::SUBJECTS, points(&[64, 1 << 18]), options),
+        Command::User(options) => (user::SUBJECTS, points(&[1 << 10, 1 << 17]), options),
     };
     let (subjects, points) = match chosen(subjects, points, &options) {
         Ok(chosen) => chosen,

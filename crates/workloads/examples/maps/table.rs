@@ -7,7 +7,9 @@ use latchwork::map::Table;
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
 use latchwork::map::locked::{Global, Ideal, Locked, PerBucket};
 use latchwork::map::michael::Michael;
+use latchwork::map::type_stable::TypeStable;
 use latchwork::mutex::ttas::RawTtas;
+use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
@@ -22,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What is measured; the first is what the others are compared with.
-pub static SUBJECTS: [Subject; 14] = [
+pub static SUBJECTS: &[Subject] = &[
     Subject { name: "ideal", rate: rate::<Locked<Ideal<Native>>> },
     Subject { name: "qsbr-l", rate: rate::<BucketLocked<QsbrDomain<Native>, Section>> },
     Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Section>> },
@@ -31,10 +33,16 @@ pub static SUBJECTS: [Subject; 14] = [
     Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Section>> },
     Subject { name: "hpbr-l", rate: rate::<BucketLocked<HazardDomain<Native>, Reference>> },
     Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Reference>> },
+    Subject { name: "counted-l", rate: rate::<BucketLocked<CountedDomain<Native>, Reference>> },
+    Subject { name: "type-stable", rate: rate::<TypeStable<Native>> },
     Subject { name: "crossbeam-epoch", rate: rate::<BucketLocked<Crossbeam, Section>> },
     Subject { name: "crossbeam-epoch, nbs", rate: rate::<Michael<Crossbeam, Section>> },
     Subject { name: "seize", rate: rate::<BucketLocked<Seize, Section>> },
     Subject { name: "haphazard", rate: rate::<BucketLocked<Haphazard, Reference>> },
+    #[cfg(feature = "urcu")]
+    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Memb>> },
+    #[cfg(feature = "urcu")]
+    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Qsbr>> },
     Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
     Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
 ];

@@ -12,17 +12,28 @@ use std::sync::{Barrier, RwLock};
 use std::time::{Duration, Instant};
 
 /// What is measured; the first is what the others are compared with.
-pub static SUBJECTS: [Subject; 6] = [
+pub static SUBJECTS: &[Subject] = &[
     Subject { name: "RcuMap", rate: rate::<RcuMap<u64, u64>> },
     Subject { name: "RcuMap, sections of 64", rate: rate::<Sections> },
     Subject { name: "dashmap", rate: rate::<dashmap::DashMap<u64, u64, RandomState>> },
     Subject { name: "papaya", rate: rate::<papaya::HashMap<u64, u64, RandomState>> },
     Subject { name: "scc", rate: rate::<scc::HashMap<u64, u64, RandomState>> },
     Subject { name: "RwLock<HashMap>", rate: rate::<RwLock<HashMap<u64, u64>>> },
+    #[cfg(feature = "urcu")]
+    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Memb>> },
+    #[cfg(feature = "urcu")]
+    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Qsbr>> },
 ];
 
-trait Map: Sync {
+/// What is asked of each.
+pub trait Map: Sync {
+    /// What a thread has while it uses the map.
+    type Joined;
     fn new() -> Self;
+    /// The calling thread is going to use it.
+    fn join() -> Self::Joined;
+    /// It has no reference into it now.
+    fn rest() {}
     fn get(&self, key: u64) -> Option<u64>;
     /// Looks 64 keys up.
     fn get_many(&self, mut key: impl FnMut() -> u64) {
@@ -45,6 +56,8 @@ fn check(key: u64, found: Option<u64>) {
 }
 
 impl Map for RcuMap<u64, u64> {
+    type Joined = ();
+    fn join() {}
     fn new() -> Self {
         RcuMap::new()
     }
@@ -63,6 +76,8 @@ impl Map for RcuMap<u64, u64> {
 struct Sections(RcuMap<u64, u64>);
 
 impl Map for Sections {
+    type Joined = ();
+    fn join() {}
     fn new() -> Self {
         Sections(RcuMap::new())
     }
@@ -85,6 +100,8 @@ impl Map for Sections {
 }
 
 impl<S: BuildHasher + Clone + Default + Send + Sync> Map for dashmap::DashMap<u64, u64, S> {
+    type Joined = ();
+    fn join() {}
     fn new() -> Self {
         Self::default()
     }
@@ -100,6 +117,8 @@ impl<S: BuildHasher + Clone + Default + Send + Sync> Map for dashmap::DashMap<u6
 }
 
 impl Map for papaya::HashMap<u64, u64, RandomState> {
+    type Joined = ();
+    fn join() {}
     fn new() -> Self {
         Self::default()
     }
@@ -115,6 +134,8 @@ impl Map for papaya::HashMap<u64, u64, RandomState> {
 }
 
 impl Map for scc::HashMap<u64, u64, RandomState> {
+    type Joined = ();
+    fn join() {}
     fn new() -> Self {
         Self::default()
     }
@@ -130,6 +151,8 @@ impl Map for scc::HashMap<u64, u64, RandomState> {
 }
 
 impl Map for RwLock<HashMap<u64, u64>> {
+    type Joined = ();
+    fn join() {}
     fn new() -> Self {
         Self::default()
     }
@@ -147,11 +170,16 @@ impl Map for RwLock<HashMap<u64, u64>> {
 /// Operations a second.
 fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
     let (map, over, together) = (M::new(), AtomicBool::new(false), Barrier::new(point.threads + 1));
-    (0..point.keys).step_by(2).for_each(|key| map.insert(key, value(key)));
+    {
+        let _joined = M::join();
+        (0..point.keys).step_by(2).for_each(|key| map.insert(key, value(key)));
+    }
     let work = |thread: u64| {
         let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
         together.wait();
+        let _joined = M::join();
         while !over.load(Relaxed) {
+            M::rest();
             if point.share() == 0.0 {
                 map.get_many(|| random.u64(0..point.keys));
                 done += 64;
