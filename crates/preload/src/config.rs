@@ -22,6 +22,10 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     init();
+    #[cfg(versioned)]
+    if fork::has_favourite() || fork::has_favourite_rw() {
+        hot::move_near();
+    }
 }
 
 /// Fills the table, once per process.

@@ -43,6 +43,17 @@ pub(crate) fn is_favourite(m: &Mutex) -> bool {
     m.kind.load(Relaxed) == FAVOURITE.load(Relaxed)
 }
 
+/// The word that [`is_favourite`] compares with.
+#[cfg(versioned)]
+pub(crate) fn favourite() -> &'static AtomicU32 {
+    &FAVOURITE
+}
+
+/// Whether there is such a mutex.
+pub(crate) fn has_favourite() -> bool {
+    FAVOURITE.load(Relaxed) != NOBODY
+}
+
 pub(crate) fn set_favourite() {
     FAVOURITE.store(normal(), Relaxed);
 }
@@ -51,6 +62,16 @@ pub(crate) fn set_favourite() {
 #[inline(always)]
 pub(crate) fn is_favourite_rw(l: &RwLock) -> bool {
     l.flags.load(Relaxed) == FAVOURITE_RW.load(Relaxed)
+}
+
+/// The word that [`is_favourite_rw`] compares with.
+#[cfg(versioned)]
+pub(crate) fn favourite_rw() -> &'static AtomicU32 {
+    &FAVOURITE_RW
+}
+
+pub(crate) fn has_favourite_rw() -> bool {
+    FAVOURITE_RW.load(Relaxed) != NOBODY
 }
 
 pub(crate) fn set_favourite_rw() {
@@ -149,10 +170,10 @@ unsafe extern "C" fn child() {
     after(true);
     // Wraps after 65,536 nested forks.
     NORMAL.fetch_add(LOW + 1, Relaxed);
-    if FAVOURITE.load(Relaxed) != NOBODY {
+    if has_favourite() {
         set_favourite();
     }
-    if FAVOURITE_RW.load(Relaxed) != NOBODY {
+    if has_favourite_rw() {
         set_favourite_rw();
     }
     stats::after_fork();

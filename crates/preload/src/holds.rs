@@ -49,6 +49,12 @@ struct Local {
     overflow: usize,
 }
 
+/// Where a thread's words are that are zero while it reads nothing; see [`offset`].
+#[cfg(versioned)]
+pub(crate) const USED: usize = core::mem::offset_of!(Local, used);
+#[cfg(versioned)]
+pub(crate) const OVERFLOW: usize = core::mem::offset_of!(Local, overflow);
+
 /// All records, ever.
 static ALL: AtomicPtr<Record> = AtomicPtr::new(null_mut());
 
@@ -99,6 +105,21 @@ mod tls {
     pub(super) fn local() -> *mut super::Local {
         LOCAL.with(UnsafeCell::get)
     }
+}
+
+/// Where a thread's words are, from its thread pointer.
+#[cfg(versioned)]
+pub(crate) fn offset() -> isize {
+    let offset;
+    // SAFETY: as in `tls`.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, qword ptr [rip + __latchwork_holds@GOTTPOFF]",
+            out(reg) offset,
+            options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    offset
 }
 
 /// The `pthread_key` plus one; 0 while there is none.

@@ -18,8 +18,8 @@ use latchwork::rwlock::bravo::Rows;
 use latchwork::rwlock::shfl_rw::RawShflRw;
 use libc::c_int;
 
-type Favourite = RawShfl<Native>;
-type FavouriteRw = Rows<Native, RawShflRw<Native>>;
+pub(crate) type Favourite = RawShfl<Native>;
+pub(crate) type FavouriteRw = Rows<Native, RawShflRw<Native>>;
 
 /// Whether the fast paths here are those of the lock called `name`.
 pub(crate) fn is_favourite(name: &[u8]) -> bool {
@@ -29,6 +29,21 @@ pub(crate) fn is_favourite(name: &[u8]) -> bool {
 /// The same of the reader-writer lock.
 pub(crate) fn is_favourite_rw(name: &[u8]) -> bool {
     name == FavouriteRw::INFO.name.as_bytes()
+}
+
+/// Gives the program copies of these functions that are near it.
+#[cfg(versioned)]
+pub(crate) fn move_near() {
+    use crate::abi::{MUTEX_SPACE, RWLOCK_SPACE};
+    use crate::place::is_in_place;
+    if const { is_in_place::<Favourite, MUTEX_SPACE>() && is_in_place::<FavouriteRw, RWLOCK_SPACE>() } {
+        crate::near::install(
+            latchwork_hot_lock,
+            latchwork_hot_unlock,
+            latchwork_hot_rdlock,
+            latchwork_hot_rwlock_unlock,
+        );
+    }
 }
 
 #[cfg_attr(versioned, unsafe(no_mangle))]

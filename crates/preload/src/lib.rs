@@ -34,6 +34,8 @@
 //!   memory that is made at the first use (`place`).
 //! - An exported symbol is one jump through a `table` of functions that were compiled for the
 //!   chosen lock; its fast path is inlined there.
+//! - The fast paths of the recommended locks are copied to a page `near` the program, where calls are cheaper,
+//!   and the program's own table of addresses is pointed there.
 //! - `check` is a layer over the table that looks for deadlocks and misuse.
 //! - `fork` repairs, `cancel` lets a thread die politely, `holds` remembers what each thread
 //!   reads.
@@ -53,7 +55,11 @@ mod fork;
 mod holds;
 mod hot;
 mod mutex;
+#[cfg(versioned)]
+mod near;
 mod place;
+#[cfg(versioned)]
+mod program;
 mod rwlock;
 mod sem;
 mod spin;

@@ -280,6 +280,37 @@ fn symbol_versions() {
     Setting::new(default_mutex(), "glibc").check(&program);
 }
 
+/// However the program is linked, it calls the copies near itself, unless there are none, or another library
+/// comes before ours.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn calls_that_go_near() {
+    let favourites = Setting::new("shfl", "bravo-2d-shfl-rw");
+    let mut counted = favourites.clone();
+    counted.stats = Some(format!("json:{}", scratch().join("near.json").display()));
+    for (name, linked) in [
+        ("default", &[][..]),
+        ("lazy", &["-Wl,-z,lazy"]),
+        ("now", &["-Wl,-z,relro,-z,now"]),
+        ("no_plt", &["-fno-plt"]),
+        ("fixed", &["-no-pie"]),
+    ] {
+        let arguments = |more: &'static [&str]| linked.iter().chain(more).map(OsStr::new).collect::<Vec<_>>();
+        let near = compile("near.c", &format!("near_{name}"), &arguments(&["-DNEAR"]));
+        let far = compile("near.c", &format!("far_{name}"), &arguments(&[]));
+        let (Some(near), Some(far)) = (near, far) else { return };
+        favourites.check(&near);
+        counted.check(&far);
+        Setting::new("hybrid", "rwsem").check(&far);
+    }
+    let interposer = ["-DINTERPOSER", "-shared", "-fPIC"].map(OsStr::new);
+    let interposer = compile("near.c", "libinterposer.so", &interposer);
+    let near = compile("near.c", "near_interposed", &[OsStr::new("-DNEAR")]);
+    let (Some(interposer), Some(near)) = (interposer, near) else { return };
+    let behind = Setting { library: interposer, beside: vec![favourites.library.clone()], ..favourites };
+    behind.check(&near);
+}
+
 #[test]
 fn an_unknown_lock_is_refused_before_main() {
     let Some(program) = compile("mutex.c", "refused", &[]) else { return };

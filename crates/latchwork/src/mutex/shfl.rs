@@ -88,6 +88,9 @@ pub struct RawShfl<M: Machine, P = NumaPolicy> {
 }
 
 impl<P> RawShfl<Native, P> {
+    /// Where the word is, for fast paths that are not written in Rust.
+    pub const WORD: usize = core::mem::offset_of!(Self, word);
+
     /// An unlocked lock.
     pub const fn new() -> Self {
         RawShfl {
@@ -130,7 +133,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// before its last decrement is out of the store buffer, so this is no rare case there.
     #[cold]
     #[inline(never)]
-    fn restore(&self, dropped: u32) -> bool {
+    pub fn restore(&self, dropped: u32) -> bool {
         if dropped & NO_STEALING != 0 {
             self.word.fetch_or(NO_STEALING, Relaxed);
         }

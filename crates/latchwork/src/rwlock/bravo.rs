@@ -147,6 +147,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// Bytes of the lock that are ever written; what follows is padding.
     pub const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
 
+    /// Where the bias is, and the value of it with which readers use the table, for fast paths that are not written
+    /// in Rust.
+    pub const BIAS: usize = core::mem::offset_of!(Self, bias);
+    /// See [`BIAS`](Self::BIAS).
+    pub const BIASED: u32 = BIASED;
+
     /// An unlocked lock that is biased from the start: for a lock that is known to be mostly read.
     pub fn new_biased_in() -> Self {
         let bias = if P::prepare() { BIASED } else { 0 };

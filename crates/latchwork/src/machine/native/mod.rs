@@ -48,6 +48,11 @@ impl Native {
         rows::init();
     }
 
+    /// Whether light fences are, and will be, the compiler's only, and `release_dec` no atomic instruction.
+    pub fn has_light_fences() -> bool {
+        fence::is_light()
+    }
+
     /// Forgets all fast readers (BRAVO's), in the table and in the threads' rows.
     ///
     /// # Safety

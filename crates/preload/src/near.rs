@@ -1,0 +1,278 @@
+//! The fast paths of [`hot`](crate::hot) again, at an address near the program's.
+//!
+//! A call and the return cost more than their instructions where caller and callee are far apart: on a
+//! Zen 4, 1.2 ns together within an aligned 64 GiB, 2.0 ns between a position-independent program at 0x55... and
+//! libraries at 0x7f... Of an uncontended lock and unlock with one atomic instruction that is half. So
+//! [`install`] copies what is usual, some 15 instructions for each function, to a page below the program, and
+//! lets the program's own table of addresses point there. What is not usual goes on, with a jump, in the
+//! functions of `hot`. Where any of that is not possible, or of no use, nothing changes. (Other libraries
+//! are near ours anyway.)
+//!
+//! The copied code must not refer to anything by its distance, which no compiler promises; so it is assembly. It
+//! has no protocol of its own: each instruction that touches a lock has its line in the functions that
+//! `hot` inlines, named beside it. Where fences are not light, the decrement and the plain store would be wrong, and
+//! nothing is copied.
+
+use crate::abi::{Mutex, RwLock};
+use crate::hot::{Favourite, FavouriteRw};
+use crate::program::{PAGE, Program};
+use crate::{fork, holds, mutex};
+use core::ffi::{c_char, c_void};
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::AtomicU32;
+use latchwork::machine::{Machine, Native, ReaderRow};
+use libc::c_int;
+
+type Lock = unsafe extern "C" fn(*mut Mutex) -> c_int;
+type RwLockFn = unsafe extern "C" fn(*mut RwLock) -> c_int;
+
+/// What the copy knows of the rest of the library; its first bytes.
+#[repr(C)]
+struct Far {
+    /// The word of a mutex, and of a rwlock, that is served here.
+    mutex: *const AtomicU32,
+    rwlock: *const AtomicU32,
+    /// Whether there has never been a second thread, glibc's word.
+    single: *const c_char,
+    lock: Lock,
+    raced: unsafe extern "C" fn(*mut Mutex, u32) -> c_int,
+    unlock: Lock,
+    wake: Lock,
+    rdlock: RwLockFn,
+    rwlock_unlock: RwLockFn,
+    /// Thread-local words, from the thread's pointer: what the thread reads, and its row.
+    holds: isize,
+    row: isize,
+}
+
+core::arch::global_asm!(
+    ".pushsection .text.latchwork_near,\"ax\",@progbits",
+    ".balign 64",
+    "latchwork_near:",
+    ".zero {far}",
+    // RawShfl::try_lock
+    ".balign 64",
+    "latchwork_near_lock:",
+    "mov rax, [rip + latchwork_near + {mutex}]",
+    "mov ecx, [rdi + {kind}]",
+    "cmp ecx, [rax]",
+    "jne 2f",
+    "mov eax, [rdi + {word}]",
+    "test eax, eax",
+    "jne 2f",
+    "mov esi, 1",
+    "mov rdx, [rip + latchwork_near + {single}]",
+    "cmp byte ptr [rdx], 0",
+    "jne 3f",
+    "xchg [rdi + {word}], esi", // Machine::acquire_swap
+    "test esi, esi",
+    "jne 4f",
+    "ret",
+    "2: jmp [rip + latchwork_near + {lock}]",
+    "3: mov [rdi + {word}], esi",
+    "ret",
+    "4: jmp [rip + latchwork_near + {raced}]",
+    // RawShfl::unlock
+    ".balign 64",
+    "latchwork_near_unlock:",
+    "mov rax, [rip + latchwork_near + {mutex}]",
+    "mov ecx, [rdi + {kind}]",
+    "cmp ecx, [rax]",
+    "jne 2f",
+    "test dword ptr [rdi + {word}], 1", // mutex::release: is it locked?
+    "je 3f",
+    "dec dword ptr [rdi + {word}]", // Machine::release_dec
+    "js 4f",
+    "3: xor eax, eax",
+    "ret",
+    "2: jmp [rip + latchwork_near + {unlock}]",
+    "4: jmp [rip + latchwork_near + {wake}]",
+    // Owned::publish, RawBravo::try_read_weak
+    ".balign 64",
+    "latchwork_near_rdlock:",
+    "mov rax, [rip + latchwork_near + {rwlock}]",
+    "mov ecx, [rdi + {flags}]",
+    "cmp ecx, [rax]",
+    "jne 2f",
+    "mov rax, [rip + latchwork_near + {holds}]",
+    "mov rcx, fs:[rax + {used}]",
+    "or rcx, fs:[rax + {overflow}]",
+    "jne 2f",
+    "mov rax, [rip + latchwork_near + {row}]",
+    "mov rdx, fs:[rax]",
+    "test rdx, rdx",
+    "je 2f",
+    "cmp rdi, [rdx + {unbiased}]",
+    "je 2f",
+    "cmp qword ptr [rdx + {slots}], 0",
+    "jne 2f",
+    "mov [rdx + {slots}], rdi", // Owned::fill; (B) there
+    "xor eax, eax",
+    "cmp dword ptr [rdi + {bias}], {biased}", // (A) in RawBravo::read_fast
+    "jne 3f",
+    "ret",
+    "3: mov [rdx + {slots}], rax",
+    "2: jmp [rip + latchwork_near + {rdlock}]",
+    // Owned::own, RawBravo::unlock_read
+    ".balign 64",
+    "latchwork_near_rwlock_unlock:",
+    "mov rax, [rip + latchwork_near + {rwlock}]",
+    "mov ecx, [rdi + {flags}]",
+    "cmp ecx, [rax]",
+    "jne 2f",
+    "cmp qword ptr [rdi + {owner}], 0",
+    "jne 2f",
+    "mov rax, [rip + latchwork_near + {holds}]",
+    "mov rcx, fs:[rax + {used}]",
+    "or rcx, fs:[rax + {overflow}]",
+    "jne 2f",
+    "mov rax, [rip + latchwork_near + {row}]",
+    "mov rdx, fs:[rax]",
+    "test rdx, rdx",
+    "je 2f",
+    "cmp rdi, [rdx + {slots}]",
+    "jne 2f",
+    "xor eax, eax",
+    "mov [rdx + {slots}], rax",
+    "ret",
+    "2: jmp [rip + latchwork_near + {rwlock_unlock}]",
+    "latchwork_near_end:",
+    ".popsection",
+    far = const size_of::<Far>(),
+    mutex = const offset_of!(Far, mutex),
+    rwlock = const offset_of!(Far, rwlock),
+    single = const offset_of!(Far, single),
+    lock = const offset_of!(Far, lock),
+    raced = const offset_of!(Far, raced),
+    unlock = const offset_of!(Far, unlock),
+    wake = const offset_of!(Far, wake),
+    rdlock = const offset_of!(Far, rdlock),
+    rwlock_unlock = const offset_of!(Far, rwlock_unlock),
+    holds = const offset_of!(Far, holds),
+    row = const offset_of!(Far, row),
+    kind = const offset_of!(Mutex, kind),
+    word = const offset_of!(Mutex, raw) + Favourite::WORD,
+    flags = const offset_of!(RwLock, flags),
+    owner = const offset_of!(RwLock, owner),
+    bias = const offset_of!(RwLock, raw) + FavouriteRw::BIAS,
+    biased = const FavouriteRw::BIASED,
+    used = const holds::USED,
+    overflow = const holds::OVERFLOW,
+    unbiased = const offset_of!(ReaderRow<Native>, unbiased),
+    slots = const offset_of!(ReaderRow<Native>, slots),
+);
+
+unsafe extern "C" {
+    static latchwork_near: [u8; 0];
+    static latchwork_near_lock: [u8; 0];
+    static latchwork_near_unlock: [u8; 0];
+    static latchwork_near_rdlock: [u8; 0];
+    static latchwork_near_rwlock_unlock: [u8; 0];
+    static latchwork_near_end: [u8; 0];
+    static __libc_single_threaded: c_char;
+}
+
+/// The rest of a lock whose swap found `dropped` in the word.
+unsafe extern "C" fn raced(m: *mut Mutex, dropped: u32) -> c_int {
+    // SAFETY: the caller's mutex, which is a favourite.
+    unsafe {
+        if (*(*m).raw.get().cast::<Favourite>()).restore(dropped) {
+            return 0;
+        }
+        mutex::acquire_contended::<Favourite>(m)
+    }
+}
+
+/// The rest of an unlock that found the head of the queue asleep.
+unsafe extern "C" fn wake(m: *mut Mutex) -> c_int {
+    // The mutex may be gone by now: only an address in it is used.
+    let word = m.wrapping_byte_add(offset_of!(Mutex, raw) + Favourite::WORD);
+    Native::wake(word.cast_const().cast(), 1);
+    0
+}
+
+/// Binary logarithm of the size of the regions within which calls are cheap.
+const REGION: u32 = 36;
+/// Where a page for the copy is looked for: below the program, at this distance and multiples of it.
+const DISTANCE: usize = 16 * PAGE;
+
+/// Lets the program call copies near itself. To be called once, from a constructor: the program has been bound, and
+/// does not run yet.
+pub(crate) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock: RwLockFn) {
+    let Some(program) = Program::find() else { return };
+    let apart = |address: usize| (address ^ program.lowest) >> REGION != 0;
+    if !apart(lock as usize) || !Native::has_light_fences() {
+        return;
+    }
+    let far = Far {
+        mutex: fork::favourite(),
+        rwlock: fork::favourite_rw(),
+        single: &raw const __libc_single_threaded,
+        lock,
+        raced,
+        unlock,
+        wake,
+        rdlock,
+        rwlock_unlock,
+        holds: holds::offset(),
+        row: row(),
+    };
+    let places = (1..=16).map(|step| program.lowest.wrapping_sub(step * DISTANCE));
+    let Some(page) = places.take_while(|address| !apart(*address)).find_map(page_at) else { return };
+    let block = (&raw const latchwork_near).cast::<u8>();
+    let offset = |symbol: *const [u8; 0]| symbol.addr() - block.addr();
+    // SAFETY: a fresh page; the block is shorter than a page, and begins with a `Far`.
+    unsafe {
+        page.copy_from_nonoverlapping(block, offset(&raw const latchwork_near_end));
+        page.cast::<Far>().write(far);
+        if libc::mprotect(page.cast(), PAGE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
+            libc::munmap(page.cast(), PAGE);
+            return;
+        }
+        // A name for it in /proc/PID/maps, if the kernel can do that.
+        libc::prctl(libc::PR_SET_VMA, libc::PR_SET_VMA_ANON_NAME, page, PAGE, c"latchwork near".as_ptr());
+    }
+    let copy = |symbol| page.addr() + offset(symbol);
+    if fork::has_favourite() {
+        program.rebind(c"pthread_mutex_lock", lock as usize, copy(&raw const latchwork_near_lock));
+        program.rebind(c"pthread_mutex_unlock", unlock as usize, copy(&raw const latchwork_near_unlock));
+    }
+    if fork::has_favourite_rw() {
+        program.rebind(c"pthread_rwlock_rdlock", rdlock as usize, copy(&raw const latchwork_near_rdlock));
+        let near = copy(&raw const latchwork_near_rwlock_unlock);
+        program.rebind(c"pthread_rwlock_unlock", rwlock_unlock as usize, near);
+    }
+}
+
+/// Where a thread's row is, from its thread pointer.
+fn row() -> isize {
+    let offset;
+    // SAFETY: a thread-local of this link unit, in the initial-exec model.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, qword ptr [rip + __latchwork_reader_row@GOTTPOFF]",
+            out(reg) offset,
+            options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    offset
+}
+
+/// A fresh page at this address, if it is free.
+fn page_at(address: usize) -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let hint = core::ptr::without_provenance_mut::<c_void>(address);
+    // SAFETY: nothing that is mapped is replaced; a kernel that does not know that flag takes the address for a
+    // hint, and what is elsewhere is given back.
+    unsafe {
+        let page = libc::mmap(hint, PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        if page != hint {
+            libc::munmap(page, PAGE);
+            return None;
+        }
+        Some(page.cast())
+    }
+}
