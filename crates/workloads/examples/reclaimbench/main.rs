@@ -67,7 +67,8 @@ struct Options {
 /// Something to be measured: does so many operations, and returns what it has read.
 type Work = fn(u64) -> u64;
 
-/// Measures all in turn, round after round, and prints the table. `base` is what the ratios refer to.
+/// Measures all in turn, round after round, and prints the table. `base` is what the ratios refer to; the first row is
+/// what all the others do as well, and `added` is without it (McKenney, Hart and Walpole 2005, section 3.2).
 fn measure(options: &Options, operations: u64, base: &str, all: &[(&str, Work)]) {
     let bar = ProgressBar::new(u64::from(options.rounds) * all.len() as u64);
     let mut nanos = vec![Vec::new(); all.len()];
@@ -84,17 +85,22 @@ fn measure(options: &Options, operations: u64, base: &str, all: &[(&str, Work)])
     let names = all.iter().map(|(name, _)| *name);
     let figures: Vec<_> = names.zip(nanos.into_iter().map(sorted)).collect();
     let middle = |nanos: &[f64]| nanos[nanos.len() / 2];
+    let empty = middle(&figures[0].1);
     let base_nanos = figures.iter().find(|(name, _)| *name == base).map_or(1.0, |(_, nanos)| middle(nanos));
     if options.json {
         let object: serde_json::Map<_, _> =
             figures.iter().map(|(name, nanos)| ((*name).to_owned(), serde_json::json!(nanos))).collect();
         return println!("{}", serde_json::json!({ "nanos": object, "rounds": options.rounds }));
     }
-    println!("| | ns (median) | fastest | slowest | to {base} |\n|---|---|---|---|---|");
+    println!(
+        "| | ns (median) | fastest | slowest | to {base} | added ns | to {base} |\n|---|---|---|---|---|---|---|"
+    );
     for (name, nanos) in &figures {
         let (least, most) = (nanos[0], nanos[nanos.len() - 1]);
         let ratio = middle(nanos) / base_nanos;
-        println!("| {name} | {:.2} | {least:.2} | {most:.2} | {ratio:.2} |", middle(nanos));
+        let (added, added_ratio) = (middle(nanos) - empty, (middle(nanos) - empty) / (base_nanos - empty));
+        print!("| {name} | {:.2} | {least:.2} | {most:.2} | {ratio:.2} ", middle(nanos));
+        println!("| {added:.2} | {added_ratio:.2} |");
     }
 }
 
