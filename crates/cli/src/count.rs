@@ -6,6 +6,7 @@ use latchwork::machine::QNode;
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Kind, Visitor};
 use latchwork::rwlock::RawRwLock;
+use latchwork::semaphore::Unit;
 use latchwork_sim::{Options, Placement, Profile, Sim, most_nodes, nodes, run, work};
 
 use std::cell::Cell;
@@ -33,7 +34,7 @@ pub struct Counted {
     pub holder_bytes: usize,
 }
 
-/// Counts for every lock of the registry.
+/// Counts for every lock of the registry, and the semaphore.
 pub fn all() -> Result<Vec<Counted>> {
     struct Each<'a>(&'a Profile, Result<Vec<Counted>>);
     impl Each<'_> {
@@ -83,6 +84,7 @@ pub fn all() -> Result<Vec<Counted>> {
     let profile = Profile::find(MACHINE).map_err(|error| Failure::new(error.to_string()))?;
     let mut each = Each(&profile, Ok(Vec::new()));
     registry::visit(&mut each);
+    each.mutex::<Unit<Sim>>();
     each.1
 }
 

@@ -6,8 +6,11 @@ use crate::names;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
+use latchwork::machine::Native;
+use latchwork::mutex::RawMutex;
 use latchwork::reclaim;
 use latchwork::registry::{Entry, Kind};
+use latchwork::semaphore::{Semaphore, Unit};
 use serde::Serialize;
 
 /// Options of `latchwork list`.
@@ -139,7 +142,10 @@ pub fn list(options: &Options) -> Result<()> {
         let count = counted.iter().find(|c| (c.kind, c.name) == (entry.kind, entry.info.name));
         Lock::new(entry, count.expect("both from the registry"))
     };
-    let locks: Vec<Lock> = names::registered().into_iter().map(lock).collect();
+    let mut locks: Vec<Lock> = names::registered().into_iter().map(&lock).collect();
+    let bytes = size_of::<Semaphore>();
+    let semaphore = lock(Entry { kind: Kind::Mutex, info: Unit::<Native>::INFO, bytes });
+    locks.push(Lock { kind: "semaphore", ..semaphore });
     if options.json {
         let strategies = reclaim::STRATEGIES.map(|info| Line::Strategy(info.into()));
         let all: Vec<_> = locks.iter().map(Line::Lock).chain(strategies).collect();

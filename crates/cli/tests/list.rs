@@ -13,8 +13,11 @@ fn json_holds_every_registered_lock() {
     let locks = locks.as_array().unwrap();
     let mut expected = Vec::new();
     registry::for_each(|entry| expected.push(entry));
-    assert_eq!(locks.len(), expected.len() + latchwork::reclaim::STRATEGIES.len());
-    for (strategy, info) in locks[expected.len()..].iter().zip(latchwork::reclaim::STRATEGIES) {
+    let semaphore = &locks[expected.len()];
+    assert_eq!((&semaphore["name"], &semaphore["kind"]), (&"semaphore".into(), &"semaphore".into()));
+    assert_eq!((&semaphore["bytes"], &semaphore["counted_waiter_bytes"]), (&4.into(), &0.into()));
+    assert_eq!(locks.len(), expected.len() + 1 + latchwork::reclaim::STRATEGIES.len());
+    for (strategy, info) in locks[expected.len() + 1..].iter().zip(latchwork::reclaim::STRATEGIES) {
         assert_eq!((&strategy["name"], &strategy["kind"]), (&info.name.into(), &"reclamation".into()));
         assert_eq!((&strategy["bound"], &strategy["reader"]), (&info.bound.into(), &info.reader.into()));
         assert_eq!((&strategy["atomics"], &strategy["source"]), (&info.atomics.into(), &info.source.into()));

@@ -11,6 +11,7 @@ use checks::{Few, Outcome, Scene, mutex, nobody_starves, outnumbered, rwlock, sc
 use latchwork::mutex::{RawMutex, cst::RawCst};
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
+use latchwork::semaphore::Unit;
 use latchwork_sim::{Error, Sim};
 
 fn wanted(name: &str) -> bool {
@@ -47,6 +48,7 @@ fn every_mutex() {
         }
     }
     visit(&mut Each);
+    Each.mutex::<Unit<Sim>>(); // a semaphore
 }
 
 /// In a long turn of a node `cst` wakes one of those that it has set aside; in the short scenes above no turn is

@@ -65,10 +65,7 @@ fn the_example_of_contributing() {
 
 #[test]
 fn the_semaphore() {
-    use latchwork_torture::unit::Unit;
-    let mut scenarios = of_mutex::<Unit<Native>>();
-    scenarios.extend(of_mutex::<Unit<Jitter>>());
-    must_work("semaphore", &scenarios);
+    must_work("semaphore", &latchwork_torture::unit::scenarios());
 }
 
 /// Policies: one that is moody, and those of the library that decide by what a thread is.

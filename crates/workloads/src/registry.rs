@@ -19,6 +19,7 @@ use latchwork::mutex::shuffle::{NoPolicy, Partial};
 use latchwork::registry;
 use latchwork::rwlock::RawRwLock;
 use latchwork::rwlock::pf_q::RawPfQ;
+use latchwork::semaphore::Unit;
 
 /// Called with the type of each workload.
 pub trait Visitor {
@@ -146,6 +147,8 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     // ShflLock with stealing within the NUMA node only.
     let blocking = |name| Candidate { blocking: true, ..yardstick(name, Kind::Mutex) };
     visitor.lock::<Exclusive<RawShfl<M, Locally>>>(blocking("shfl-local"));
+    // A counting semaphore with one unit.
+    visitor.lock::<Exclusive<Unit<M>>>(blocking(Unit::<M>::INFO.name));
     visitor.lock::<Exclusive<GlibcFutex<M>>>(blocking(GlibcFutex::<M>::INFO.name));
 }
 

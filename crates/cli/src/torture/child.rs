@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use clap::Args;
 use latchwork::registry::Kind;
 use latchwork_torture::twins::{self, Verdict};
-use latchwork_torture::{Progress, Report, Scenario, Settings, reclaim, registered, torture};
+use latchwork_torture::{Progress, Report, Scenario, Settings, reclaim, registered, torture, unit};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,10 +65,13 @@ pub fn one(options: &One) -> Result<()> {
     let message = match options.kind.as_str() {
         "mutex" => run(registered(Kind::Mutex, &options.name), &options.name, settings)?,
         "rwlock" => run(registered(Kind::RwLock, &options.name), &options.name, settings)?,
+        "semaphore" => run(unit::scenarios(), &options.name, settings)?,
         "reclamation" => run(reclaim::of(&options.name), &options.name, settings)?,
         "twin" => twin(&options.name, settings)?,
         other => {
-            return Err(Failure::usage(format!("{other:?} is neither mutex, rwlock, reclamation nor twin")));
+            return Err(Failure::usage(format!(
+                "{other:?} is neither mutex, rwlock, semaphore, reclamation nor twin"
+            )));
         }
     };
     say(&message);

@@ -148,11 +148,12 @@ pub fn torture(options: &Options) -> Result<i32> {
     Ok(results.interrupted.map_or(i32::from(failed), |signal| 128 + signal))
 }
 
-/// All that can be tortured: locks, then strategies.
+/// All that can be tortured: locks, the semaphore, then strategies.
 fn all() -> Vec<Target> {
     let strategy = |info: reclaim::Info| Target { kind: "reclamation", name: info.name };
     let locks = names::registered().into_iter().map(Target::from);
-    locks.chain(reclaim::STRATEGIES.map(strategy)).collect()
+    let semaphore = Target { kind: "semaphore", name: "semaphore" };
+    locks.chain([semaphore]).chain(reclaim::STRATEGIES.map(strategy)).collect()
 }
 
 /// Those of these names.
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(choose(&["pf-q", "mcs"]).unwrap(), ["mcs", "pf-q"]);
         assert_eq!(choose(&["rcu", "mcs", "hazard"]).unwrap(), ["mcs", "rcu", "hazard"]);
         let locks = names::registered().len();
-        assert_eq!(choose(&["mcs", "all"]).unwrap().len(), locks + reclaim::STRATEGIES.len());
+        assert_eq!(choose(&["mcs", "all"]).unwrap().len(), locks + 1 + reclaim::STRATEGIES.len());
         let error = choose(&["mcs", "pfq"]).unwrap_err();
         assert_eq!(error.status, 2);
         assert!(error.message.contains("did you mean pf-q?"), "{}", error.message);
