@@ -55,9 +55,9 @@ const MICRO: u32 = 10;
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
 pub const STEAL_BOUND: u32 = 200;
 /// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
-/// wakeup leaves the lock, and often processors, unused until then. Longer than the scheduler takes to run
-/// somebody whom it has woken (a quantum or two), unless there are very many threads.
-const WAKE_BOUND: u32 = 20 * STEAL_BOUND;
+/// wakeup leaves the lock, and often processors, unused until then, for 50 microseconds or so. A twentieth of the
+/// turn is little; much longer turns are not faster, and everybody in the queue waits for them.
+const WAKE_BOUND: u32 = 5 * STEAL_BOUND;
 /// Looks at the word before a newcomer queues, and spin hints between them at most.
 const ARRIVAL: (u32, u32) = (24, 8);
 /// Spin hints between two looks of the head, at first and at most.
@@ -386,7 +386,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for 0.2 ms per queue position, at most 4 ms until a sleeper runs; FIFO per NUMA node, 16 in a row",
+        fairness: "stealing for 0.2 ms per queue position, at most 1 ms until a sleeper runs; FIFO per NUMA node, 16 in a row",
         blocking: true,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
