@@ -11,6 +11,7 @@ mod report;
 mod uncontended;
 
 use clap::{Parser, Subcommand};
+use std::hint::black_box;
 
 /// Measures locks. Figures of one run are comparable with each other, not across machines.
 #[derive(Parser)]
@@ -38,6 +39,32 @@ enum Command {
     Readers(readers::Options),
     /// The same with other locks in the place of glibc's as well, interleaved.
     ReportReaders(readers::ReportOptions),
+}
+
+/// Pairs of calls into a library, atomic instructions or not.
+#[inline(never)]
+fn library_calls(pairs: u32) {
+    for _ in 0..pairs {
+        // SAFETY: it returns a register.
+        unsafe {
+            black_box(libc::pthread_self());
+            black_box(libc::pthread_self());
+        }
+    }
+}
+
+/// The same of calls that stay in the program: what no function that is called can be faster than.
+#[inline(never)]
+fn own_calls(pairs: u32) {
+    #[inline(never)]
+    extern "C" fn empty() -> usize {
+        0
+    }
+    let call: extern "C" fn() -> usize = black_box(empty);
+    for _ in 0..pairs {
+        black_box(call());
+        black_box(call());
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

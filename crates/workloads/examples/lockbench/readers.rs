@@ -108,18 +108,6 @@ fn sharded_lock(pairs: u32) {
     }
 }
 
-/// Two calls into a library that do nothing: what no preloaded library can be faster than.
-#[inline(never)]
-fn empty_calls(pairs: u32) {
-    for _ in 0..pairs {
-        // SAFETY: it returns a register.
-        unsafe {
-            black_box(libc::pthread_self());
-            black_box(libc::pthread_self());
-        }
-    }
-}
-
 const PTHREAD: &str = "pthread_rwlock";
 const LOCKS: &[(&str, Pairs)] = &[
     (PTHREAD, pthread),
@@ -129,7 +117,8 @@ const LOCKS: &[(&str, Pairs)] = &[
     ("crossbeam ShardedLock", sharded_lock),
     #[cfg(feature = "ck")]
     ("Concurrency Kit ck_brlock", latchwork_workloads::peers::big_reader_pairs),
-    ("pthread_self, twice", empty_calls),
+    ("pthread_self, twice", crate::library_calls),
+    ("an empty function of the program, twice", crate::own_calls),
 ];
 
 /// Their names, in this order.

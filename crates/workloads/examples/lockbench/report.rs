@@ -148,7 +148,13 @@ fn print_tables(figures: &Figures, locks: &[&str], options: &Options) {
                 base,
             );
         }
-        for own in ["pthread_self, twice", "latchwork ShflMutex", "std::sync::Mutex", "parking_lot::Mutex"] {
+        for own in [
+            "pthread_self, twice",
+            "an empty function of the program, twice",
+            "latchwork ShflMutex",
+            "std::sync::Mutex",
+            "parking_lot::Mutex",
+        ] {
             row(own, get("uncontended", "glibc", &format!("/{key}/{own}")), base);
         }
     }

@@ -45,16 +45,12 @@ fn pthread(pairs: u32) -> f64 {
     })
 }
 
-/// What a pair of calls into a library costs, atomic instructions or not.
-#[inline(never)]
-fn empty_calls(pairs: u32) -> f64 {
-    time(pairs, || {
-        // SAFETY: it returns a register.
-        unsafe {
-            black_box(libc::pthread_self());
-            black_box(libc::pthread_self());
-        }
-    })
+fn library_calls(pairs: u32) -> f64 {
+    time(1, || crate::library_calls(pairs)) / f64::from(pairs)
+}
+
+fn own_calls(pairs: u32) -> f64 {
+    time(1, || crate::own_calls(pairs)) / f64::from(pairs)
 }
 
 #[inline(never)]
@@ -81,9 +77,10 @@ fn parking_lot(pairs: u32) -> f64 {
 /// A lock's name and its measurement: nanoseconds per pair, over so many pairs.
 type Lock = (&'static str, fn(u32) -> f64);
 
-const LOCKS: [Lock; 5] = [
+const LOCKS: [Lock; 6] = [
     ("pthread_mutex", pthread),
-    ("pthread_self, twice", empty_calls),
+    ("pthread_self, twice", library_calls),
+    ("an empty function of the program, twice", own_calls),
     ("latchwork ShflMutex", shfl),
     ("std::sync::Mutex", std_mutex),
     ("parking_lot::Mutex", parking_lot),
