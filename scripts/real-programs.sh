@@ -42,6 +42,7 @@ options:
   --scratch DIR   where the programs put their databases; removed after each run
                                                             [/dev/shm, else $TMPDIR or /tmp]
   --doc           with table: the complete page
+  --locks A,B,M + R,..  with table: only these columns, as they are called there
   -n, --dry-run   with run: print what would be run, and how long it will take
 
 Each run is one of: ok; FAIL (wrong exit status or result); HANG (stopped at the limit, every
@@ -74,7 +75,7 @@ source "$HERE/one.sh"
 # shellcheck source-path=SCRIPTDIR source=real-programs/matrix.sh
 source "$HERE/matrix.sh"
 
-ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' DRY=''
+ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' DRY=''
 OUT=$WORK/results SCRATCH=''
 
 [[ $# -gt 0 ]] || { usage >&2; exit 2; }
@@ -89,7 +90,7 @@ whole() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 takes a whole number above 0, not
 while [[ $# -gt 0 ]]; do
     case $1 in
         --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
-        --only | --mutex | --rwlock | --pair | --runs | --seconds | --limit | --out | --scratch)
+        --only | --mutex | --rwlock | --pair | --runs | --seconds | --limit | --out | --scratch | --locks)
             [[ $# -gt 1 ]] || die "$1 needs a value" ;;&
         --only) ONLY=$2; shift ;;
         --mutex) MUTEXES=$2; shift ;;
@@ -98,6 +99,7 @@ while [[ $# -gt 0 ]]; do
         --runs) whole "$1" "$2"; RUNS=$2; shift ;;
         --seconds) whole "$1" "$2"; SECONDS_EACH=$2; shift ;;
         --limit) whole "$1" "$2"; LIMIT=$2; shift ;;
+        --locks) LOCKS=$2; shift ;;
         --out) OUT=$2; shift ;;
         --scratch) SCRATCH=$2; shift ;;
         --every) EVERY=1 ;;

@@ -221,7 +221,7 @@ print_table() {
     [[ -e $OUT/results.json ]] || die "no $OUT/results.json; run: scripts/real-programs.sh run"
     local about
     about=$(printf '%s\n' "${PROGRAMS[@]}" | jq -R 'split("|") | {key: .[0], value: {unit: .[3], about: .[4]}}' | jq -s from_entries)
-    jq -r --argjson about "$about" --argjson doc "${DOC:-0}" --rawfile notes "$HERE/notes.md" -f "$HERE/table.jq" "$OUT/results.json"
+    jq -r --argjson about "$about" --argjson doc "${DOC:-0}" --arg locks "$LOCKS" --rawfile notes "$HERE/notes.md" -f "$HERE/table.jq" "$OUT/results.json"
 }
 
 # The judge judged: locks with a seeded mistake must be noticed, and for what they are.

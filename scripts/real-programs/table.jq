@@ -1,4 +1,5 @@
-# results.json -> the table as Markdown; with $doc == 1 the whole page docs/real-programs.md.
+# results.json -> a table as Markdown, a line for each program, with the columns whose locks $locks names (all if it is
+# empty); with $doc == 1 the whole page docs/real-programs.md, whose tables have a line for each lock.
 
 def median: sort | if length == 0 then null
   elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
@@ -21,21 +22,27 @@ def cell($base):
   end;
 def spread: map(select(.status == "ok").figure) | if length < 2 then "" else "\((max - min) / median * 100 | round)%" end;
 
+# A matrix as Markdown; its first line is the header.
+def markdown: ([.[0], (.[0] | map("---:") | .[0] = "---")] + .[1:]) | map(row) | join("\n");
+
 . as $all
-| (.runs | map(column) | unique_in_order) as $columns
+| (.runs | map(column) | unique_in_order - ["glibc"]) as $columns
 | ([.runs[].program] | unique_in_order) as $programs
 | ($all.rounds > 1) as $spread
-| ([["program", "glibc"] + (if $spread then ["spread"] else [] end) + ($columns - ["glibc"]),
-    ["---", "---:"] + (if $spread then ["---:"] else [] end) + ($columns - ["glibc"] | map("---:"))]
-   + [$programs[] as $program
+# A line for each program that calls what these locks replace, with the columns of these locks.
+| def matrix($columns):
+    [["program", "glibc"] + (if $spread then ["spread"] else [] end) + $columns]
+    + [$programs[] as $program
       | [$all.runs[] | select(.program == $program)] as $runs
       | [$runs[] | select(column == "glibc")] as $glibc
       | ($glibc | map(select(.status == "ok").figure) | median) as $base
+      | [$columns[] as $column | [$runs[] | select(column == $column)] | cell($base)]
+      | select(any(. != ""))
       | [$program, (if $base == null then ($glibc | cell(null)) else "\($base | thousands) \($about[$program].unit)" end)]
-        + (if $spread then [$glibc | spread] else [] end)
-        + [($columns - ["glibc"])[] as $column | [$runs[] | select(column == $column)] | cell($base)]]
-   | map(row) | join("\n")) as $table
-| if $doc == 0 then $table
+        + (if $spread then [$glibc | spread] else [] end) + .];
+  def turned(keep): [.runs[] | select(column != "glibc" and keep) | column] | unique_in_order
+    | if . == [] then "None of them was run." else matrix(.) | transpose | .[0][0] = "lock" | markdown end;
+  if $doc == 0 then ($locks | if . == "" then $columns else split(",") end | matrix(.) | markdown)
   else
     ($all.runs | map(select(.status != "ok"))) as $bad
     | "# Real programs under every lock
@@ -53,13 +60,22 @@ that made the runs:
 
 \($all.runs | length) runs: \($all.runs | length - ($bad | length)) ok, \($bad | length) not.
 
-The column *glibc* is the program without latchwork. The others are throughput as a ratio to it: 2.00
+The line *glibc* is the program without latchwork. The others are throughput as a ratio to it: 2.00
 is twice as fast, 0.50 half as fast.\(if $spread then " *Spread* is how far apart glibc's own \($all.rounds) runs
 were ((highest - lowest) / median): a ratio within it says nothing." else " It is one run each: a difference of 10% says nothing." end)
-A column named after a mutex ran with glibc's rwlock, and the other way round. An empty cell: the
-program hardly calls that kind of lock.
+An empty cell: the program hardly calls that kind of lock.
 
-\($table)
+### Mutexes
+
+With glibc's reader-writer lock.
+
+\($all | turned(.rwlock == "glibc"))
+
+### Reader-writer locks
+
+With glibc's mutex, or with the one named first.
+
+\($all | turned(.rwlock != "glibc"))
 " + (if ($bad | length) == 0 then "" else "
 What went wrong:
 
