@@ -44,16 +44,17 @@ struct Record {
 struct Local {
     first: *mut Record,
     /// Entries of the first record below this index may be in use.
-    used: usize,
+    used: u32,
     /// Whether the records after the first may be in use.
-    overflow: usize,
+    overflow: u32,
 }
 
-/// Where a thread's words are that are zero while it reads nothing; see [`offset`].
+/// Where the eight bytes of a thread's words are that are zero while it reads nothing; see [`offset`].
 #[cfg(versioned)]
-pub(crate) const USED: usize = core::mem::offset_of!(Local, used);
-#[cfg(versioned)]
-pub(crate) const OVERFLOW: usize = core::mem::offset_of!(Local, overflow);
+pub(crate) const ANY: usize = {
+    assert!(core::mem::offset_of!(Local, overflow) == core::mem::offset_of!(Local, used) + 4);
+    core::mem::offset_of!(Local, used)
+};
 
 /// All records, ever.
 static ALL: AtomicPtr<Record> = AtomicPtr::new(null_mut());
@@ -67,16 +68,16 @@ mod tls {
         ".weak __latchwork_holds",
         ".hidden __latchwork_holds",
         ".type __latchwork_holds, @object",
-        ".size __latchwork_holds, 24",
+        ".size __latchwork_holds, 16",
         ".balign 8",
         "__latchwork_holds:",
-        ".zero 24",
+        ".zero 16",
         ".popsection",
     );
 
     #[inline(always)]
     pub(super) fn local() -> *mut super::Local {
-        const { assert!(size_of::<super::Local>() == 24) };
+        const { assert!(size_of::<super::Local>() == 16) };
         let address: *mut super::Local;
         // SAFETY: the symbol above is thread-local and defined in this link unit.
         unsafe {
@@ -185,10 +186,10 @@ pub(crate) fn add(lock: *const RwLock, token: usize) {
     // SAFETY: the thread's own words; entries are written by their owner.
     unsafe {
         let local = &mut *tls::local();
-        if local.first.is_null() || local.used == ENTRIES {
+        if local.first.is_null() || local.used as usize == ENTRIES {
             return add_further(local, lock, token);
         }
-        (&(*local.first).entries)[local.used].set(lock, token);
+        (&(*local.first).entries)[local.used as usize].set(lock, token);
         local.used += 1;
     }
 }
@@ -208,7 +209,7 @@ unsafe fn add_further(local: &mut Local, lock: *const RwLock, token: usize) {
             let entries = &(*record).entries;
             let free = entries.iter().find(|entry| entry.lock.load(Relaxed) == 0);
             if let Some(entry) = free {
-                local.overflow |= usize::from(record != local.first);
+                local.overflow |= u32::from(record != local.first);
                 return entry.set(lock, token);
             }
             if (*record).more.load(Relaxed).is_null() {
@@ -241,7 +242,7 @@ fn remove(entry: &'static Entry) -> usize {
 unsafe fn shrink(local: &mut Local) {
     // SAFETY: as in `find`.
     unsafe {
-        while local.used != 0 && (&(*local.first).entries)[local.used - 1].lock.load(Relaxed) == 0 {
+        while local.used != 0 && (&(*local.first).entries)[local.used as usize - 1].lock.load(Relaxed) == 0 {
             local.used -= 1;
         }
         if local.overflow != 0 {
