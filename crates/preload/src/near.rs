@@ -60,7 +60,7 @@ core::arch::global_asm!(
     "mov eax, [rdi + {word}]",
     "test eax, eax",
     "jne 2f",
-    "mov esi, 1",
+    "mov esi, {locked}",
     "mov rdx, [rip + latchwork_near + {single}]",
     "cmp byte ptr [rdx], 0",
     "jne 3f",
@@ -79,7 +79,7 @@ core::arch::global_asm!(
     "mov ecx, [rdi + {kind}]",
     "cmp ecx, [rax]",
     "jne 2f",
-    "test dword ptr [rdi + {word}], 1", // mutex::release: is it locked?
+    "test dword ptr [rdi + {word}], {locked}", // mutex::release: is it locked?
     "je 3f",
     "dec dword ptr [rdi + {word}]", // Machine::release_dec
     "js 4f",
@@ -150,6 +150,7 @@ core::arch::global_asm!(
     row = const offset_of!(Far, row),
     kind = const offset_of!(Mutex, kind),
     word = const offset_of!(Mutex, raw) + Favourite::WORD,
+    locked = const Favourite::LOCKED,
     flags = const offset_of!(RwLock, flags),
     owner = const offset_of!(RwLock, owner),
     bias = const offset_of!(RwLock, raw) + FavouriteRw::BIAS,

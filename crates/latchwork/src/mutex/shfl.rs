@@ -88,8 +88,11 @@ pub struct RawShfl<M: Machine, P = NumaPolicy> {
 }
 
 impl<P> RawShfl<Native, P> {
-    /// Where the word is, for fast paths that are not written in Rust.
+    /// Where the word is, and what it is while the lock is held and nobody waits, for fast paths that are not
+    /// written in Rust.
     pub const WORD: usize = core::mem::offset_of!(Self, word);
+    /// See [`WORD`](Self::WORD).
+    pub const LOCKED: u32 = LOCKED;
 
     /// An unlocked lock.
     pub const fn new() -> Self {
