@@ -49,7 +49,7 @@ struct Local {
     overflow: u32,
 }
 
-/// Where the eight bytes of a thread's words are that are zero while it reads nothing; see [`offset`].
+/// Where the eight bytes of a thread's words are that are zero while it reads nothing.
 #[cfg(versioned)]
 pub(crate) const ANY: usize = {
     assert!(core::mem::offset_of!(Local, overflow) == core::mem::offset_of!(Local, used) + 4);
@@ -106,21 +106,6 @@ mod tls {
     pub(super) fn local() -> *mut super::Local {
         LOCAL.with(UnsafeCell::get)
     }
-}
-
-/// Where a thread's words are, from its thread pointer.
-#[cfg(versioned)]
-pub(crate) fn offset() -> isize {
-    let offset;
-    // SAFETY: as in `tls`.
-    unsafe {
-        core::arch::asm!(
-            "mov {}, qword ptr [rip + __latchwork_holds@GOTTPOFF]",
-            out(reg) offset,
-            options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    offset
 }
 
 /// The `pthread_key` plus one; 0 while there is none.

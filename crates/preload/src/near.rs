@@ -15,7 +15,7 @@
 
 use crate::abi::{Mutex, RwLock};
 use crate::hot::{Favourite, FavouriteRw};
-use crate::program::{PAGE, Program};
+use crate::program::{Binding, PAGE, Program};
 use crate::{fork, holds, mutex};
 use core::ffi::{c_char, c_void};
 use core::mem::{offset_of, size_of};
@@ -202,6 +202,7 @@ pub(crate) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
     if !apart(lock as usize) || !Native::has_light_fences() {
         return;
     }
+    let (holds, row) = thread_locals();
     let far = Far {
         mutex: fork::favourite(),
         rwlock: fork::favourite_rw(),
@@ -212,8 +213,8 @@ pub(crate) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
         wake,
         rdlock,
         rwlock_unlock,
-        holds: holds::offset(),
-        row: row(),
+        holds,
+        row,
     };
     let places = (1..=16).map(|step| program.lowest.wrapping_sub(step * DISTANCE));
     let Some(page) = places.take_while(|address| !apart(*address)).find_map(page_at) else { return };
@@ -230,30 +231,37 @@ pub(crate) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
         // A name for it in /proc/PID/maps, if the kernel can do that.
         libc::prctl(libc::PR_SET_VMA, libc::PR_SET_VMA_ANON_NAME, page, PAGE, c"latchwork near".as_ptr());
     }
-    let copy = |symbol| page.addr() + offset(symbol);
-    if fork::has_favourite() {
-        program.rebind(c"pthread_mutex_lock", lock as usize, copy(&raw const latchwork_near_lock));
-        program.rebind(c"pthread_mutex_unlock", unlock as usize, copy(&raw const latchwork_near_unlock));
-    }
-    if fork::has_favourite_rw() {
-        program.rebind(c"pthread_rwlock_rdlock", rdlock as usize, copy(&raw const latchwork_near_rdlock));
-        let near = copy(&raw const latchwork_near_rwlock_unlock);
-        program.rebind(c"pthread_rwlock_unlock", rwlock_unlock as usize, near);
-    }
+    let copy = |serves: bool, name, from, symbol| {
+        serves.then(|| Binding { name, from, to: page.addr() + offset(symbol) })
+    };
+    let (mutex, rwlock) = (fork::has_favourite(), fork::has_favourite_rw());
+    program.rebind([
+        copy(mutex, c"pthread_mutex_lock", lock as usize, &raw const latchwork_near_lock),
+        copy(mutex, c"pthread_mutex_unlock", unlock as usize, &raw const latchwork_near_unlock),
+        copy(rwlock, c"pthread_rwlock_rdlock", rdlock as usize, &raw const latchwork_near_rdlock),
+        copy(
+            rwlock,
+            c"pthread_rwlock_unlock",
+            rwlock_unlock as usize,
+            &raw const latchwork_near_rwlock_unlock,
+        ),
+    ]);
 }
 
-/// Where a thread's row is, from its thread pointer.
-fn row() -> isize {
-    let offset;
-    // SAFETY: a thread-local of this link unit, in the initial-exec model.
+/// Where a thread's words of [`holds`] and its row are, from its thread pointer.
+fn thread_locals() -> (isize, isize) {
+    let (holds, row);
+    // SAFETY: thread-locals of this link unit, in the initial-exec model.
     unsafe {
         core::arch::asm!(
-            "mov {}, qword ptr [rip + __latchwork_reader_row@GOTTPOFF]",
-            out(reg) offset,
+            "mov {holds}, qword ptr [rip + __latchwork_holds@GOTTPOFF]",
+            "mov {row}, qword ptr [rip + __latchwork_reader_row@GOTTPOFF]",
+            holds = out(reg) holds,
+            row = out(reg) row,
             options(nostack, pure, readonly, preserves_flags),
         );
     }
-    offset
+    (holds, row)
 }
 
 /// A fresh page at this address, if it is free.

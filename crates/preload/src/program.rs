@@ -1,8 +1,7 @@
 //! The program's own table of addresses (its GOT), through which it calls other objects' functions.
 
 use core::ffi::{CStr, c_char, c_void};
-use core::ops::Range;
-use libc::Elf64_Phdr;
+use libc::{Elf64_Phdr, c_int};
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -30,6 +29,21 @@ struct Rela {
     offset: usize,
     info: u64,
     _addend: i64,
+}
+
+/// What the program calls by a name, and what it is to call instead.
+pub(crate) struct Binding {
+    pub name: &'static CStr,
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Binding {
+    /// Whether the name is bound to `from`: no other library comes before ours.
+    fn is_ours(&self) -> bool {
+        // SAFETY: looks for a symbol that exists.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) }.addr() == self.from
+    }
 }
 
 impl Program {
@@ -83,15 +97,15 @@ impl Program {
         Some(self.at::<T>(offset))
     }
 
-    /// Lets it call `to` where it calls the function of this name, if that is `from`.
-    pub(crate) fn rebind(&self, name: &CStr, from: usize, to: usize) {
+    /// Puts these addresses in the place of the others, in one walk through the program's relocations.
+    pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) {
         let (Some(strings), Some(symbols)) =
             (self.table::<c_char>(DT_STRTAB), self.table::<libc::Elf64_Sym>(DT_SYMTAB))
         else {
             return;
         };
-        // SAFETY: looks for a symbol that exists.
-        if unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() != from {
+        let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
+        if bindings.iter().all(Option::is_none) || !self.protect(libc::PROT_READ | libc::PROT_WRITE) {
             return;
         }
         for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
@@ -99,35 +113,31 @@ impl Program {
             // SAFETY: the program's tables, as the dynamic linker has used them.
             let relocations = unsafe { core::slice::from_raw_parts(table, size / size_of::<Rela>()) };
             for relocation in relocations {
+                if !matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+                    continue;
+                }
                 // SAFETY: as above.
-                let is_wanted = || unsafe {
+                let name = unsafe {
                     let symbol = &*symbols.add((relocation.info >> 32) as usize);
-                    CStr::from_ptr(strings.add(symbol.st_name as usize)) == name
+                    CStr::from_ptr(strings.add(symbol.st_name as usize))
                 };
-                if matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT)
-                    && is_wanted()
-                {
-                    self.set(self.at(relocation.offset), to);
+                if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
+                    // SAFETY: a slot for an address, whose users take it as it is.
+                    unsafe { self.at::<usize>(relocation.offset).write_volatile(binding.to) };
                 }
             }
         }
+        self.protect(libc::PROT_READ);
     }
 
-    /// Writes to a slot, which may be in the part that became read-only when the program had been bound.
-    fn set(&self, slot: *mut usize, value: usize) {
-        let pages: Range<usize> = self.header(libc::PT_GNU_RELRO).map_or(0..0, |header| {
+    /// Protects what became read-only when the program had been bound, if there is such a part.
+    fn protect(&self, protection: c_int) -> bool {
+        let pages = self.header(libc::PT_GNU_RELRO).map_or(0..0, |header| {
             let start = self.bias.wrapping_add(header.p_vaddr as usize);
             start & !(PAGE - 1)..(start + header.p_memsz as usize) & !(PAGE - 1)
         });
-        let protect = |protection| {
-            let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
-            // SAFETY: pages of the program's that hold no code.
-            !pages.contains(&slot.addr()) || unsafe { libc::mprotect(start, pages.len(), protection) } == 0
-        };
-        if protect(libc::PROT_READ | libc::PROT_WRITE) {
-            // SAFETY: a slot for an address, whose users take it as it is.
-            unsafe { slot.write_volatile(value) };
-            protect(libc::PROT_READ);
-        }
+        let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
+        // SAFETY: pages of the program's that hold no code.
+        pages.is_empty() || unsafe { libc::mprotect(start, pages.len(), protection) } == 0
     }
 }
