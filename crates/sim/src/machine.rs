@@ -178,6 +178,10 @@ unsafe impl Machine for Sim {
         current().map_or(0, |sim| sim.with(|s| s.threads[s.running as usize].cpu))
     }
 
+    fn cpus() -> u32 {
+        current().map_or(1, |sim| sim.with(|s| s.topology.cpus.len() as u32))
+    }
+
     fn numa_hops(from: u32, to: u32) -> u32 {
         current().map_or(0, |sim| {
             sim.with(|s| match s.topology.between_nodes(from as u16, to as u16) {

@@ -230,6 +230,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         Self::thread_id() as u32
     }
 
+    /// How many processors there can be: [`cpu`](Machine::cpu) is below it. Always the same.
+    fn cpus() -> u32 {
+        u32::MAX
+    }
+
     /// How far two NUMA nodes are apart: 0 is the same node, 1 the nearest others, and so on.
     fn numa_hops(from: u32, to: u32) -> u32 {
         u32::from(from != to)

@@ -294,6 +294,11 @@ unsafe impl Machine for Native {
     }
 
     #[inline]
+    fn cpus() -> u32 {
+        thread::cpus()
+    }
+
+    #[inline]
     fn find(words: &[AtomicUsize], value: usize) -> Option<usize> {
         scan::find(words, value)
     }

@@ -62,23 +62,36 @@ pub(super) fn cpu() -> u32 {
 /// How many NUMA nodes the machine has, read once from the kernel.
 pub(super) fn numa_nodes() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    match COUNT.load(Ordering::Relaxed) {
-        0 => {
-            let count = read_numa_nodes();
-            COUNT.store(count, Ordering::Relaxed);
-            count
-        }
+    once(&COUNT, c"/sys/devices/system/node/online", 1)
+}
+
+/// How many processors the machine can have, those that are not there yet included, so that it stays the
+/// same; read once from the kernel. Where that does not say, as many as most machines have at most.
+#[inline]
+pub(super) fn cpus() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    once(&COUNT, c"/sys/devices/system/cpu/possible", 64)
+}
+
+#[inline]
+fn once(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
+    match count.load(Ordering::Relaxed) {
+        0 => read_count(count, path, unknown),
         count => count,
     }
 }
 
-/// Parses the highest node number from a list such as `0` or `0-1,3`; with raw system calls,
-/// because a lock call must not allocate.
+/// One more than the highest number in a list such as `0` or `0-1,3`; with raw system calls, because a lock
+/// call must not allocate. Whoever comes first decides for all.
 #[cold]
-fn read_numa_nodes() -> u32 {
+fn read_count(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
     let mut text = [0u8; 64];
-    let list = read_file(c"/sys/devices/system/node/online", &mut text);
-    highest_node(list) + 1
+    let list = read_file(path, &mut text);
+    let read = if list.is_empty() { unknown } else { highest_node(list) + 1 };
+    match count.compare_exchange(0, read, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => read,
+        Err(first) => first,
+    }
 }
 
 /// The start of a file; empty if there is none.
@@ -115,6 +128,8 @@ mod tests {
             assert_eq!(highest_node(list.as_bytes()), highest);
         }
         assert!(numa_nodes() > numa_node());
-        assert!(cpu() < 1 << 16);
+        assert!(cpu() < cpus() && cpus() <= 1 << 16);
+        let count = AtomicU32::new(0);
+        assert_eq!([0; 2].map(|_| once(&count, c"/no/such/file", 3)), [3, 3]);
     }
 }

@@ -119,9 +119,9 @@ impl Slots for Sector {
 #[derive(Debug)]
 pub struct Column;
 
-/// Slots in a row: four pairs of cache lines. With 4096 slots there are 64 rows; processors beyond
-/// share them.
-const ROW: u32 = 64;
+/// The fewest slots in a row: a pair of cache lines. The table is divided among as many processors as there
+/// can be: two rows of 2048 slots on a machine with two, 256 rows at most, which processors beyond share.
+pub(super) const ROW: u32 = 16;
 
 impl Slots for Column {
     const PREFIX: &'static str = "bravo-cpu-";
@@ -131,7 +131,7 @@ impl Slots for Column {
     #[inline]
     fn first<M: Machine>(lock: usize, length: usize) -> usize {
         let (column, row) = Self::shape::<M>(lock, length);
-        ((M::cpu() as usize * row) & (length - 1)) + column
+        Self::slot(M::cpu() as usize, column, row, length)
     }
 
     #[inline]
@@ -144,8 +144,20 @@ impl Column {
     /// The lock's column, and the length of rows.
     #[inline]
     fn shape<M: Machine>(lock: usize, length: usize) -> (usize, usize) {
-        let row = (M::patience(ROW) as usize).min(length);
+        let row = Self::row(length, M::cpus() as usize, M::patience(ROW) as usize);
         (mix32(lock as u64) as usize & (row - 1), row)
+    }
+
+    /// Slots in the row of each of so many processors, at least so many.
+    #[inline]
+    pub(super) fn row(length: usize, cpus: usize, least: usize) -> usize {
+        (length / cpus.next_power_of_two()).max(least).min(length)
+    }
+
+    /// Of a processor's row, the slot in a column.
+    #[inline]
+    pub(super) fn slot(cpu: usize, column: usize, row: usize, length: usize) -> usize {
+        ((cpu * row) & (length - 1)) + column
     }
 }
 

@@ -2,7 +2,7 @@ use super::super::pf_t::RawPfT;
 use super::bias::{Bernoulli, STEPS, TICK, WORTH, expired};
 use super::count::Counts;
 use super::revoke::{Passing, Spins};
-use super::table::{Sector, Slots, Table, Twice, mix32};
+use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
 use super::*;
 use crate::machine::ROW_SLOTS;
 use crate::rwlock::shfl_rw::RawShflRw;
@@ -441,4 +441,25 @@ fn reads_and_revocations_are_counted() {
     assert_eq!(after.unbiased - before.unbiased, 2);
     assert_eq!(after.revocations - before.revocations, 1);
     assert!(after.in_vain - before.in_vain <= 2 && after.revoking > before.revoking);
+}
+
+/// No two processors write to one pair of cache lines, up to as many as the table has such pairs; and a
+/// writer looks at no more rows than it must.
+#[test]
+fn each_processor_has_its_row() {
+    let (length, least) = (4096, ROW as usize);
+    for (cpus, slots) in [(1, 4096), (2, 2048), (64, 64), (72, 32), (144, 16), (256, 16)] {
+        let row = Column::row(length, cpus, least);
+        assert_eq!(row, slots, "{cpus}");
+        let mut used = std::vec![false; length / least];
+        for cpu in 0..cpus {
+            let pairs = [0, row - 1].map(|column| Column::slot(cpu, column, row, length) / least);
+            (pairs[0]..=pairs[1]).for_each(|pair| {
+                assert!(!core::mem::replace(&mut used[pair], true), "processor {cpu} of {cpus} shares a row");
+            });
+        }
+    }
+    // Beyond that they share.
+    let row = Column::row(length, 1000, least);
+    assert_eq!((row, Column::slot(256, 3, row, length)), (16, 3));
 }
