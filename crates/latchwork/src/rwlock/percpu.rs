@@ -10,9 +10,8 @@
 //! `writing`, which the writer sets when it has them all, and clears when it has released them all: that is
 //! its last access, and who enters before waits for it, because whoever enters may free the lock.
 //!
-//! Where it differs from the paper: a reader's lock is chosen by its thread's number, not by the processor
-//! that it runs on, which costs no system call and needs nothing to be remembered; and there are
-//! [`SHARDS`] of them, whatever the machine, because they lie in the lock.
+//! Where it differs from the paper: there are [`SHARDS`] locks in the array, whatever the machine, because they
+//! lie in the lock; processors beyond share them. (A parameter, for whoever wants one for each of more.)
 //!
 //! Size: 2048 bytes; 64 per waiter; none per reading holder, 64 times [`SHARDS`] per writing one. Atomics per
 //! uncontended pair: read 2; write 5 times [`SHARDS`].
@@ -20,7 +19,6 @@
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
-use super::bravo::table::mix32;
 use super::pf_q::RawPfQ;
 use super::{ConstNew, Index, Info, RawRwLock};
 use crate::machine::{Machine, Native, QNode, Word};
@@ -54,8 +52,8 @@ impl<M: Machine> Shard<M> {
 
 /// Array of phase-fair locks. See the [module documentation](self).
 #[repr(C)]
-pub struct RawPerCpu<M: Machine> {
-    shards: [Shard<M>; SHARDS],
+pub struct RawPerCpu<M: Machine, const LOCKS: usize = SHARDS> {
+    shards: [Shard<M>; LOCKS],
     writing: Padded<M::U32>,
 }
 
@@ -84,16 +82,16 @@ impl ConstNew for RawPerCpu<Native> {
     const NEW: Self = Self::new();
 }
 
-impl<M: Machine> RawPerCpu<M> {
+impl<M: Machine, const LOCKS: usize> RawPerCpu<M, LOCKS> {
     /// The locks that are used: two where every interleaving is explored.
     fn shards(&self) -> &[Shard<M>] {
-        &self.shards[..M::patience(SHARDS as u32 - 1) as usize + 1]
+        &self.shards[..M::patience(LOCKS as u32 - 1) as usize + 1]
     }
 
-    /// The calling thread's lock.
+    /// The lock of the processor that the caller runs on. Should it go elsewhere, its token knows.
     #[inline]
     fn mine(&self) -> Index {
-        Index(mix32(M::thread_id() as u64) % self.shards().len() as u32)
+        Index(M::cpu() % self.shards().len() as u32)
     }
 
     /// Waits until the writer before us has released the other locks too.
@@ -112,7 +110,7 @@ impl<M: Machine> RawPerCpu<M> {
 const _: () = assert!(size_of::<RawPerCpu<Native>>() == 2048);
 
 // SAFETY: a reader holds one of the locks and a writer all of them.
-unsafe impl<M: Machine> RawRwLock for RawPerCpu<M> {
+unsafe impl<M: Machine, const LOCKS: usize> RawRwLock for RawPerCpu<M, LOCKS> {
     type Machine = M;
     type Read = Index;
     type Write = ();
