@@ -32,6 +32,7 @@ pub mod twa;
 
 mod api;
 pub(crate) mod backoff;
+mod newcomer;
 mod osq;
 mod queue;
 pub mod shuffle;

@@ -19,8 +19,10 @@
 //! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
 //!   the word (a futex requeue), so that it is the unlock that wakes it.
 //! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
-//!   free several times in a row: every look, and every change of hands, takes the cache line away from the
-//!   thread that is using it.
+//!   free several times in a row, or was held for long before: every look, and every change of hands, takes the
+//!   cache line away from the thread that is using it.
+//! - *Newcomers spin for about 3 microseconds before they queue, one of them for 13*, if that has been of use lately
+//!   ([`newcomer`](super::newcomer)).
 //! - *Timed waiters* queue too, and may give up in the queue.
 //!
 //! | word | meaning | set by | cleared by |
@@ -37,10 +39,11 @@
 //! uncontended pair: 1. In a process without a second thread: 0.
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
+use super::newcomer::{MICRO, Newcomer, TIME, micros};
 use super::shuffle::{NumaPolicy, Policy, Stealing, may_start};
 use super::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -50,22 +53,21 @@ const LOCKED: u32 = 1;
 const NO_STEALING: u32 = 1 << 1;
 const PARKED_HEAD: u32 = 1 << 31;
 
-/// Binary logarithm of nanoseconds in a microsecond, nearly.
-const MICRO: u32 = 10;
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
 pub const STEAL_BOUND: u32 = 200;
 /// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
 /// wakeup leaves the lock, and often processors, unused until then, for 50 microseconds or so. A twentieth of the
 /// turn is little; much longer turns are not faster, and everybody in the queue waits for them.
 const WAKE_BOUND: u32 = 5 * STEAL_BOUND;
-/// Looks at the word before a newcomer queues, and spin hints between them at most.
-const ARRIVAL: (u32, u32) = (24, 8);
+/// Looks in a row that found the word held, after which a section is so long that who waits may take the
+/// word as soon as it is free.
+const LONG_HOLD: u32 = 3;
 /// Spin hints between two looks of the head, at first and at most.
-const HEAD_PAUSE: (u32, u32) = (1, 128);
+const HEAD_PAUSE: (u32, u32) = (1, 32);
 /// Looks of the head, at the longest pause, before it sleeps.
-const HEAD_LOOKS: u32 = 32;
+const HEAD_LOOKS: u32 = 128;
 /// Second looks at a free word, and spin hints before each, until a newcomer and a head believe
-/// that it is idle; see [`RawShfl::is_idle`]. Tuned on a two-processor Zen 4 against two extremes:
+/// that it is idle; see [`RawShfl::is_unused`]. Tuned on a two-processor Zen 4 against two extremes:
 /// threads that do nothing but lock (more is better) and threads that think (less is better).
 const ARRIVAL_IDLE: (u32, u32) = (2, 10);
 const HEAD_IDLE: (u32, u32) = (4, 10);
@@ -166,8 +168,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             || micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > bound
     }
 
-    /// The part of `since` that is a time; above it stands, if the policy wants it, a group.
-    const TIMES: u32 = if matches!(P::STEALING, Stealing::Local) { (1 << TIME) - 1 } else { u32::MAX };
+    /// The part of `since` that is a time; above it stands, if the policy wants it, a group, or else what
+    /// newcomers know.
+    const TIMES: u32 = (1 << TIME) - 1;
 
     /// Whether a thief would take the lock away from the group that it is in.
     fn is_far(&self) -> bool {
@@ -176,8 +179,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Notes that there is a new head, in the group that the lock is in.
     fn begin(&self, group: u32) {
-        let group = if P::STEALING == Stealing::Local { place(group) << TIME } else { 0 };
-        self.since.store(micros::<M>() & Self::TIMES | group, Relaxed);
+        let above = match P::STEALING {
+            Stealing::Local => place(group) << TIME,
+            _ => self.since.load(Relaxed) & !Self::TIMES,
+        };
+        self.since.store(micros::<M>() & Self::TIMES | above, Relaxed);
     }
 
     /// Ends the stealing if it has gone on for so many microseconds.
@@ -224,18 +230,24 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if !self.tail.load(Relaxed).is_null() && (self.overdue(WAKE_BOUND) || self.is_far()) {
             return false; // the head may be waiting for our processor
         }
-        let mut pause = 1;
+        let mut newcomer = Newcomer::<M>::new(&self.since, P::STEALING == Stealing::Anyone);
         // With a head asleep there is nobody to be polite to.
         let mut eager = self.word.load(Relaxed) & PARKED_HEAD != 0;
-        for _ in 0..M::patience(ARRIVAL.0) {
-            if (eager || self.is_idle(ARRIVAL_IDLE)) && self.steal() {
+        let mut held = 0;
+        loop {
+            if self.word.load(Relaxed) & LOCKED != 0 {
+                held += 1;
+            } else if (eager || self.is_unused(held, ARRIVAL_IDLE)) && self.steal() {
+                newcomer.succeeded();
                 return true;
+            } else {
+                held = 0;
             }
             eager = false;
-            M::pause(pause);
-            pause = (pause * 2).min(ARRIVAL.1);
+            if !newcomer.waits(held) {
+                return false;
+            }
         }
-        false
     }
 
     #[cold]
@@ -275,6 +287,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
+        let mut held = 0;
         if P::STEALING == Stealing::Nobody && self.word.load(Relaxed) & NO_STEALING == 0 {
             // Nobody was the head before us, or one that gave up: from here on nobody passes.
             self.support_head(0);
@@ -285,8 +298,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             let word = self.word.load(Relaxed);
             let ours = word & NO_STEALING != 0;
-            if word & LOCKED == 0 && (ours || self.is_idle(HEAD_IDLE)) && self.take_as_head() {
+            if word & LOCKED != 0 {
+                held += 1;
+            } else if (ours || self.is_unused(held, HEAD_IDLE)) && self.take_as_head() {
                 return true;
+            } else {
+                held = 0;
             }
             M::pause(pause);
             if pause < M::patience(HEAD_PAUSE.1) {
@@ -310,14 +327,14 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Whether the lock is unused, and not merely between two sections of a thread that has it in
-    /// its cache: to take it from there costs two cache misses and often a wakeup of the next head.
-    fn is_idle(&self, (looks, pause): (u32, u32)) -> bool {
-        let is_free = || self.word.load(Relaxed) & LOCKED == 0;
-        is_free()
-            && (0..M::patience(looks)).all(|_| {
+    /// Whether a lock that was found free, after so many looks that had found it held, is unused, and not
+    /// merely between two short sections of a thread that has it in its cache: to take it from there costs two
+    /// cache misses and often a wakeup of the next head.
+    fn is_unused(&self, held: u32, (looks, pause): (u32, u32)) -> bool {
+        held >= LONG_HOLD
+            || (0..M::patience(looks)).all(|_| {
                 M::pause(pause);
-                is_free()
+                self.word.load(Relaxed) & LOCKED == 0
             })
     }
 
@@ -367,16 +384,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 }
 
-/// Bits of `since` that are a time if the others are for a policy's key, and that key.
-const TIME: u32 = 26;
-
+/// A policy's key, in the bits above a time.
 fn place(key: u32) -> u32 {
     key & (u32::MAX >> TIME)
-}
-
-/// Now, as `since` keeps it: it wraps after 73 minutes (68 seconds), and is compared by difference.
-fn micros<M: Machine>() -> u32 {
-    (M::now(Clock::Monotonic) >> MICRO) as u32
 }
 
 // SAFETY: only one swap can take the word from not LOCKED to LOCKED; (A) orders the sections.
