@@ -5,21 +5,26 @@
 //!
 //! A test-and-set word in front of an MCS-like queue. Who finds the word free takes it, without a
 //! queue node; the others queue, and only the head of the queue competes for the word. While there
-//! is a queue its head keeps newcomers from stealing. Waiters group themselves by NUMA node
+//! is a queue its head keeps newcomers from stealing, but not attempts (`try_lock`), which would else fail although
+//! the lock is free; those it stops when it has looked [`PATIENCE`] times. Waiters group themselves by NUMA node
 //! ([`shuffle`](super::shuffle)), off the critical path; under a thorough policy, the head does it. The queue
 //! is left on acquiring, not on releasing, so nodes live on the waiters' stacks and a holder has none.
 //!
 //! Lock: `word` FREE -> HELD (a swap by a stealer or the head) -> FREE (a store by the holder);
-//! `no_stealing` 0 -> 1 (who finds the queue empty) -> 0 (who leaves it empty).
+//! `no_stealing` OPEN -> QUEUED (who finds the queue empty) -> OPEN (who leaves it empty); QUEUED -> BARRED
+//! (a head that has been passed for long) -> QUEUED (that head, on leaving).
 //! `shuffling` 0 -> 1 (a head) -> 0 (the shuffler, after a full batch or with nobody behind it).
 //! Node: WAITING -> READY, by the previous head.
 //! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 1.
-//! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer can pass
-//! only in the moment between two holders in which `no_stealing` is not yet set.
+//! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer that waits can
+//! pass only in the moment between two holders in which `no_stealing` is not yet set; attempts pass each head for
+//! a while.
 //!
 //! A timed acquisition polls outside the queue, and may be passed over.
 
-use super::shuffle::{NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, hand_on, is_shuffler, shuffle};
+use super::shuffle::{
+    NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, Stealing, hand_on, is_shuffler, shuffle,
+};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -29,11 +34,19 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
+const OPEN: u8 = 0;
+/// There is a queue: who waits goes there.
+const QUEUED: u8 = 1;
+/// Attempts fail as well.
+const BARRED: u8 = 2;
+
 const WAITING: u32 = 0;
 const READY: u32 = 1;
 
 /// Looks at one word before the waiter looks at the rest of its duties again.
 const LOOKS: u32 = 64;
+/// Looks at the word, in units of [`LOOKS`], before a head bars attempts.
+pub const PATIENCE: u32 = 64;
 
 /// ShflLock, non-blocking. See the [module documentation](self).
 pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
@@ -50,7 +63,7 @@ impl<P> RawShflSpin<Native, P> {
     pub const fn new() -> Self {
         RawShflSpin {
             word: AtomicU32::new(FREE),
-            no_stealing: AtomicU8::new(0),
+            no_stealing: AtomicU8::new(OPEN),
             shuffling: AtomicU8::new(0),
             tail: AtomicPtr::new(null_mut()),
             policy: PhantomData,
@@ -70,6 +83,9 @@ impl<P: Policy> ConstNew for RawShflSpin<Native, P> {
 }
 
 impl<M: Machine, P: Policy> RawShflSpin<M, P> {
+    /// What keeps attempts out.
+    const BAR: u8 = if matches!(P::STEALING, Stealing::Anyone) { BARRED } else { QUEUED };
+
     fn try_word(&self) -> bool {
         // (A) pairs with the store in `unlock`.
         self.word.load(Relaxed) == FREE && M::acquire_swap(&self.word, HELD) == FREE
@@ -84,7 +100,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
-            self.no_stealing.store(1, Relaxed);
+            self.no_stealing.store(QUEUED, Relaxed);
         } else {
             // SAFETY: the predecessor stays until it has made us the head, which needs `next`.
             // (Q) pairs with the walks' and the head's loads of `next`.
@@ -97,11 +113,14 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             shuffle::<M, P>(&node, &self.tail, SPINNERS_IN_A_ROW, true, || false, |_| (), |_| false);
         }
         let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(&node) || self.may_start());
+        let mut looked = 0;
         while !self.try_word() {
-            if self.no_stealing.load(Relaxed) == 0 {
-                // Our predecessor cleared it after we had set it (see `leave`).
-                self.no_stealing.store(1, Relaxed);
+            let wanted = if looked < M::patience(PATIENCE) { QUEUED } else { BARRED };
+            if self.no_stealing.load(Relaxed) < wanted {
+                // Or our predecessor cleared it after we had set it (see `leave`).
+                self.no_stealing.store(wanted, Relaxed);
             }
+            looked += 1;
             let next = node.next.load(Acquire); // (Q)
             if shuffler && !next.is_null() {
                 // SAFETY: it stands behind us, so it cannot leave before we do.
@@ -112,7 +131,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 M::yield_now();
             }
         }
-        self.leave(&node, shuffler);
+        self.leave(&node, shuffler, looked > M::patience(PATIENCE));
     }
 
     /// Whether the head may start shuffling: then it is, or makes another, the shuffler.
@@ -147,7 +166,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     }
 
     /// Leaves the queue, holding the lock.
-    fn leave(&self, node: &QNode<M>, shuffler: bool) {
+    fn leave(&self, node: &QNode<M>, shuffler: bool, barred: bool) {
         let mut next = node.next.load(Acquire); // (Q)
         if next.is_null() {
             if shuffler {
@@ -155,10 +174,13 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             }
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
                 // A newcomer that queued since may have set it: it looks again while it waits.
-                self.no_stealing.store(0, Relaxed);
+                self.no_stealing.store(OPEN, Relaxed);
                 return;
             }
             next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+        }
+        if barred {
+            self.no_stealing.store(QUEUED, Relaxed);
         }
         // SAFETY: a waiter's node stays at least until it is READY.
         let next = unsafe { &*next };
@@ -181,7 +203,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "FIFO per NUMA node, 1024 in a row; stealing while the queue is empty",
+        fairness: "FIFO per NUMA node, 1024 in a row; stealing while the queue is empty, and by attempts",
         blocking: false,
         source: "Kashyap et al. 2019, section 4.2.1",
     };
@@ -189,7 +211,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
     fn new_in() -> Self {
         RawShflSpin {
             word: M::U32::new(FREE),
-            no_stealing: M::U8::new(0),
+            no_stealing: M::U8::new(OPEN),
             shuffling: M::U8::new(0),
             tail: M::Ptr::new(null_mut()),
             policy: PhantomData,
@@ -198,14 +220,14 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
 
     #[inline]
     fn lock(&self) {
-        if self.try_lock().is_none() {
+        if self.no_stealing.load(Relaxed) != OPEN || !self.try_word() {
             self.lock_queued();
         }
     }
 
     #[inline]
     fn try_lock(&self) -> Option<()> {
-        (self.no_stealing.load(Relaxed) == 0 && self.try_word()).then_some(())
+        (self.no_stealing.load(Relaxed) < Self::BAR && self.try_word()).then_some(())
     }
 
     #[inline]
