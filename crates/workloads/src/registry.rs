@@ -2,6 +2,7 @@
 //!
 //! One line in [`visit`] makes a workload appear in `latchwork bench` and `latchwork simulate`.
 
+use crate::cst_rw::CstRw;
 use crate::glibc_futex::GlibcFutex;
 use crate::load;
 use crate::lock::{Exclusive, Lock, Shared};
@@ -140,6 +141,7 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     registry::visit(&mut Each(visitor));
     let yardstick = |name, kind| Candidate { name, kind, blocking: false, origin: Origin::Yardstick };
     visitor.lock::<PrivateBravo<RawPfQ<M>>>(yardstick(PrivateBravo::<RawPfQ<M>>::NAME, Kind::RwLock));
+    visitor.lock::<Shared<CstRw<M>>>(Candidate { blocking: true, ..yardstick("cst-rw", Kind::RwLock) });
     // ShflLock without shuffling; with a head's walk only; without the `qlast` optimisation.
     visitor.lock::<Exclusive<RawShflSpin<M, NoPolicy>>>(yardstick("shfl-spin-fifo", Kind::Mutex));
     visitor.lock::<Exclusive<RawShflSpin<M, Partial<false>>>>(yardstick("shfl-spin-one", Kind::Mutex));

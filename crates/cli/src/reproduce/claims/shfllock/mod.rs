@@ -28,6 +28,11 @@ const PTHREAD: &str = "glibc-futex";
 /// The paper's "Cohort".
 const COHORT: &str = "c-bo-mcs";
 const COHORT_RW: &str = "cohort-rw";
+/// The paper's "CST".
+const CST: &str = "cst";
+const CST_RW: &str = "cst-rw";
+/// The locks of figure 11 d.
+const BLOCKING: [&str; 6] = [B, CST, STOCK_MUTEX, "mutexee", "malthusian", PTHREAD];
 
 pub fn experiments() -> Vec<Experiment> {
     vec![
@@ -35,7 +40,7 @@ pub fn experiments() -> Vec<Experiment> {
             "uncontended",
             MACHINE,
             "counter",
-            &["tas", "mcs", COHORT, "cna", STOCK_MUTEX, "cst", NB, B],
+            &["tas", "mcs", COHORT, "cna", STOCK_MUTEX, CST, NB, B],
             "1",
         ),
         Experiment {
@@ -61,24 +66,29 @@ pub fn experiments() -> Vec<Experiment> {
         },
         Experiment {
             set: &["writes=1%"],
+            micros: Some(200_000),
+            ..experiment("fairness-oversubscribed", MACHINE, "hash-table", &BLOCKING, "192,384,576,768")
+        },
+        Experiment {
+            set: &["writes=1%"],
             micros: Some(40_000),
             ..experiment(
                 "hash-table-blocking",
                 MACHINE,
                 "hash-table",
-                &["mcs", STOCK_MUTEX, "cst", NB, B, LOCAL],
-                "24,192,384,768",
+                &["mcs", STOCK_MUTEX, CST, NB, B, LOCAL],
+                "24,192,384,576,768",
             )
         },
         Experiment {
             set: &["writes=1%,50%"],
-            ..experiment("hash-table-rw", MACHINE, "hash-table", &[STOCK_RW, RW], "1,24,96,192,384,768")
+            ..experiment("hash-table-rw", MACHINE, "hash-table", &[STOCK_RW, RW], "1,24,96,192,384,576,768")
         },
         experiment(
             "oversubscribe",
             MACHINE,
             "oversubscribe",
-            &["mcs", COHORT, STOCK_MUTEX, "cst", NB, B],
+            &["mcs", COHORT, STOCK_MUTEX, CST, NB, B],
             "192,384",
         ),
         Experiment {
@@ -87,12 +97,12 @@ pub fn experiments() -> Vec<Experiment> {
                 "readers",
                 MACHINE,
                 "locktorture",
-                &[STOCK_RW, COHORT_RW, RW, "bravo-shfl-rw"],
+                &[STOCK_RW, COHORT_RW, CST_RW, RW, "bravo-shfl-rw"],
                 "24,192,384",
             )
         },
         experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, "bravo-shfl-rw"], "1,24,96,192"),
-        experiment("mmap-rw", MACHINE, "mmap", &[STOCK_RW, COHORT_RW, RW], "1,4,24,192,384"),
+        experiment("mmap-rw", MACHINE, "mmap", &[STOCK_RW, COHORT_RW, CST_RW, RW], "1,4,24,48,192,384"),
         Experiment {
             micros: Some(20_000),
             ..experiment(
@@ -100,10 +110,13 @@ pub fn experiments() -> Vec<Experiment> {
                 MACHINE,
                 "readrandom",
                 &["mcs", "hmcs", "cna", "mcs-tp", PTHREAD, "mutexee", "malthusian", NB, B],
-                "1,8,24,192,384,768",
+                "1,8,24,192,384,576,768",
             )
         },
-        experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192"),
+        Experiment {
+            micros: Some(20_000),
+            ..experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192")
+        },
     ]
 }
 

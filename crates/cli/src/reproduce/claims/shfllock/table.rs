@@ -65,7 +65,7 @@ pub fn claims() -> Vec<Claim> {
             "Per lock, on eight sockets: Cohort 1,152 bytes, CST 1,056; CNA 8, of which waiters and holders take 28 each.",
             vec![
                 bytes(COHORT, 1152.0),
-                bytes("cst", 1056.0),
+                bytes(CST, 1056.0),
                 bytes("cna", 8.0),
                 of(Figure::WaiterBytes("cna"), Bound::AtMost(28.0)),
                 of(Figure::HolderBytes("cna"), Bound::AtMost(28.0)),
@@ -107,7 +107,7 @@ pub fn claims() -> Vec<Claim> {
             "shfl-table1-atomics-others",
             "table 1",
             "Without contention: Cohort 4, CNA 2, the kernel's mutex 1, CST about 6.",
-            [(COHORT, 3.99, 4.01), ("cna", 1.99, 2.01), (STOCK_MUTEX, 0.99, 1.01), ("cst", 5.0, 7.0)]
+            [(COHORT, 3.99, 4.01), ("cna", 1.99, 2.01), (STOCK_MUTEX, 0.99, 1.01), (CST, 5.0, 7.0)]
                 .map(|(lock, least, most)| {
                     extra("atomics/op", at("uncontended", lock, 1), Bound::Within(least, most))
                 })
@@ -126,7 +126,7 @@ pub fn claims() -> Vec<Claim> {
                 extra("atomics/op", at("hash-table", COHORT, 192), Bound::Within(1.5, 2.5)),
                 extra("atomics/op", at("hash-table", "cna", 192), Bound::Within(1.5, 2.5)),
                 extra("atomics/op", at("hash-table-blocking", STOCK_MUTEX, 192), Bound::Within(3.0, 5.0)),
-                extra("atomics/op", at("hash-table-blocking", "cst", 192), Bound::Within(2.25, 3.75)),
+                extra("atomics/op", at("hash-table-blocking", CST, 192), Bound::Within(2.25, 3.75)),
             ],
         ).number("2, 2, 4, 3")
         .because(
@@ -141,9 +141,9 @@ pub fn claims() -> Vec<Claim> {
              over-subscribed; ShflLock does both.",
             vec![
                 over("hash-table-blocking", B, STOCK_MUTEX, 192, Bound::AtLeast(BETTER)),
-                over("hash-table-blocking", B, "cst", 192, Bound::AtLeast(BETTER)),
+                over("hash-table-blocking", B, CST, 192, Bound::AtLeast(BETTER)),
                 ratio(at("hash-table-blocking", STOCK_MUTEX, 768), at("hash-table-blocking", STOCK_MUTEX, 192), Bound::AtLeast(WORSE)),
-                ratio(at("hash-table-blocking", "cst", 768), at("hash-table-blocking", "cst", 192), Bound::AtLeast(WORSE)),
+                ratio(at("hash-table-blocking", CST, 768), at("hash-table-blocking", CST, 192), Bound::AtLeast(WORSE)),
                 ratio(at("hash-table-blocking", B, 768), at("hash-table-blocking", B, 192), Bound::AtLeast(WORSE)),
             ],
         ).number("x/v, x/v, v/v")
@@ -155,7 +155,7 @@ pub fn claims() -> Vec<Claim> {
             "shfl-table1-lines-blocking",
             "table 1, F1",
             "Cache-line movement of the blocking locks: the kernel's mutex high; CST and ShflLock low.",
-            ["cst", B]
+            [CST, B]
                 .map(|lock| {
                     let remote = |lock| Figure::Extra("remote", at("hash-table-blocking", lock, 192));
                     check(Value::Ratio(remote(lock), remote(STOCK_MUTEX)), Bound::AtMost(1.0 / FAR_BETTER))
