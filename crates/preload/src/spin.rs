@@ -67,6 +67,10 @@ unsafe impl Machine for Shared {
         true
     }
 
+    fn full_fence() {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
     #[inline(always)]
     fn acquire_swap(word: &AtomicU32, value: u32) -> u32 {
         word.swap(value, Ordering::Acquire)
@@ -166,8 +170,7 @@ unsafe extern "C" fn lock<L: RawMutex<Machine = Shared>, const STATS: bool>(s: *
     if STATS {
         stats::call(stats::SPIN);
     }
-    // Weak: who goes on to wait does not pass those who wait already.
-    if lock.try_lock_weak().is_some() { 0 } else { contended::<L, STATS>(lock) }
+    if lock.try_lock().is_some() { 0 } else { contended::<L, STATS>(lock) }
 }
 
 #[cold]

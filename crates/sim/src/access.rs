@@ -152,11 +152,52 @@ impl State {
         // It was known before the read was done what would be written, so the request for the ownership
         // followed the one for a copy.
         let followed = undisturbed && fetched == line && !kind.reads() && now < until + self.costs.ahead;
-        let who = Requester { sent: if followed { since } else { sent }, ..self.requester(id) };
+        // The processor goes on past a full fence with loads that it does over if need be.
+        let (began, ended) = thread.fenced;
+        let past_fence = kind == Kind::Read && ended > 0 && sent <= ended + self.costs.past_fence;
+        let sent = match (followed, past_fence) {
+            (true, _) => since,
+            (_, true) => sent.min(began),
+            _ => sent,
+        };
+        let who = Requester { sent, ..self.requester(id) };
         let service = self.lines.serve(&self.topology, line, &who, kind, now, &mut self.rng);
         self.finish(id, line, kind, now, service);
         if kind == Kind::Read {
             self.thread(id).fetched = (line, sent, service.done);
+        }
+    }
+
+    /// The running thread issues a full fence.
+    pub(crate) fn full_fence(&mut self) {
+        let fence = self.costs.fence;
+        let thread = self.me();
+        let began = thread.time;
+        thread.time = began.max(thread.drained) + fence;
+        (thread.fenced, thread.stored) = ((began, thread.time), false);
+        thread.counts.fences += 1;
+    }
+
+    /// The barrier that a machine with weak ordering has before a release. With nothing stored since the last
+    /// one there is nothing that it would wait for.
+    #[inline]
+    pub(crate) fn release_barrier(&mut self) {
+        let release = self.costs.release;
+        let thread = self.me();
+        if release > 0 && std::mem::take(&mut thread.stored) {
+            thread.time += release;
+            thread.counts.fences += 1;
+        }
+    }
+
+    /// The barrier that such a machine has after an atomic instruction that acquires.
+    #[inline]
+    pub(crate) fn acquire_barrier(&mut self) {
+        let acquire = self.costs.acquire;
+        if acquire > 0 {
+            let thread = self.me();
+            thread.time += acquire;
+            thread.counts.fences += 1;
         }
     }
 
@@ -265,6 +306,7 @@ impl State {
         thread.counts.misses += u64::from(service.miss);
         thread.counts.remote += u64::from(service.remote);
         if !kind.reads() {
+            thread.stored = true;
             thread.counts.atomics += u64::from(kind == Kind::Rmw);
             thread.drained = thread.drained.max(service.visible);
             if self.lines.at(line).spinners != NONE {

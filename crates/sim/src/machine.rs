@@ -123,6 +123,12 @@ unsafe impl Machine for Sim {
         true
     }
 
+    fn full_fence() {
+        if let Some(sim) = current() {
+            sim.with(crate::state::State::full_fence);
+        }
+    }
+
     fn acquire_swap(word: &U32, value: u32) -> u32 {
         word.swap(value, Ordering::Acquire)
     }

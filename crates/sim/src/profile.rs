@@ -151,6 +151,20 @@ pub struct Processor {
     /// How soon after a read that missed the thread has to write to the line, for the request for its
     /// ownership to have followed that for a copy: how far the processor executes ahead.
     pub ahead: Number,
+    /// A full fence, when earlier stores are done; `lines.atomic` if it is not given, as on x86-64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Number>,
+    /// How soon after a full fence a read has to miss, for its request to have been sent when the fence began;
+    /// 0 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub past_fence: Option<Number>,
+    /// The barrier that makes an atomic instruction an acquisition; 0 if it is not given, as on x86-64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquire: Option<Number>,
+    /// The barrier before a release, if the thread has stored anything since its last barrier; 0 if it is not
+    /// given, as on x86-64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<Number>,
     /// One spin hint.
     pub pause: Number,
     /// Reading the clock.
@@ -351,6 +365,10 @@ impl Profile {
             ("lines.two_hops", &lines.two_hops),
             ("lines.two_hops_modified", &lines.two_hops_modified),
             ("lines.dram_remote", &lines.dram_remote),
+            ("processor.fence", &processor.fence),
+            ("processor.past_fence", &processor.past_fence),
+            ("processor.acquire", &processor.acquire),
+            ("processor.release", &processor.release),
         ];
         all.extend(
             optional.iter().filter_map(|(name, number)| number.as_ref().map(|number| (*name, number))),

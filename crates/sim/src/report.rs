@@ -15,6 +15,8 @@ pub struct Counts {
     pub remote: u64,
     /// Atomic read-modify-writes.
     pub atomics: u64,
+    /// Full fences, and on a machine with weak ordering the barriers of acquisitions and releases.
+    pub fences: u64,
     /// How often it woke another thread.
     pub wakes: u64,
     /// How often it slept.
@@ -33,6 +35,7 @@ impl std::ops::AddAssign for Counts {
         self.misses += other.misses;
         self.remote += other.remote;
         self.atomics += other.atomics;
+        self.fences += other.fences;
         self.wakes += other.wakes;
         self.sleeps += other.sleeps;
         self.preemptions += other.preemptions;

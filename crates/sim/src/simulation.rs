@@ -18,6 +18,7 @@ use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Release, SeqCst};
 
 /// Where a coroutine is suspended.
 pub(crate) type Yielder = corosensei::Yielder<(), ()>;
@@ -74,6 +75,26 @@ pub(crate) fn access(address: usize, kind: Kind) {
         && !sim.with(|s| s.access(address, kind))
     {
         sim.suspend();
+    }
+}
+
+/// What a machine with weak ordering does before a write of this ordering.
+#[inline]
+pub(crate) fn before(order: Ordering) {
+    if matches!(order, Release | AcqRel | SeqCst)
+        && let Some(sim) = current()
+    {
+        sim.with(State::release_barrier);
+    }
+}
+
+/// What such a machine does after an atomic instruction of this ordering.
+#[inline]
+pub(crate) fn after(order: Ordering) {
+    if matches!(order, Acquire | AcqRel | SeqCst)
+        && let Some(sim) = current()
+    {
+        sim.with(State::acquire_barrier);
     }
 }
 

@@ -52,6 +52,10 @@ pub(crate) struct Thread {
     pub(crate) torn: bool,
     /// The line that it has just read and had to wait for: which, from when on, and until when.
     pub(crate) fetched: (u32, Time, Time),
+    /// Its last full fence: from when on, and until when.
+    pub(crate) fenced: (Time, Time),
+    /// Whether it has stored anything since its last barrier.
+    pub(crate) stored: bool,
     /// What the prefetcher knows about its loads.
     pub(crate) streams: Streams,
     /// Interrupts that it has to serve.
@@ -101,6 +105,8 @@ impl Thread {
             attention: NEVER,
             torn: false,
             fetched: (NONE, 0, 0),
+            fenced: (0, 0),
+            stored: false,
             streams: Streams::default(),
             interrupted: 0,
             strike,
@@ -128,6 +134,10 @@ impl Thread {
 /// The numbers of the profile that are used outside of `lines.rs`, in picoseconds.
 pub(crate) struct Costs {
     pub(crate) ahead: Time,
+    pub(crate) fence: Time,
+    pub(crate) past_fence: Time,
+    pub(crate) acquire: Time,
+    pub(crate) release: Time,
     pub(crate) pause: Time,
     pub(crate) clock: Time,
     pub(crate) smt_slowdown: f64,
@@ -143,7 +153,13 @@ pub(crate) struct Costs {
 impl Costs {
     fn new(profile: &Profile) -> Self {
         let ps = |number: &Number| (number.value * NS as f64).round() as Time;
+        let or = |number: &Option<Number>, otherwise| number.as_ref().map_or(otherwise, ps);
+        let processor = &profile.processor;
         Costs {
+            fence: or(&processor.fence, ps(&profile.lines.atomic)),
+            past_fence: or(&processor.past_fence, 0),
+            acquire: or(&processor.acquire, 0),
+            release: or(&processor.release, 0),
             ahead: ps(&profile.processor.ahead),
             pause: ps(&profile.processor.pause).max(1),
             clock: ps(&profile.processor.clock),

@@ -5,7 +5,7 @@
 //! simulation one thread runs at a time.
 
 use crate::lines::Kind;
-use crate::simulation::{access, changed, tear};
+use crate::simulation::{access, after, before, changed, tear};
 use latchwork::machine::{Arith, Word};
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -32,12 +32,14 @@ macro_rules! word {
         impl $(<$p: Send + Sync + 'static>)? $name $(<$p>)? {
             /// Replaces the value, within one access.
             #[inline]
-            fn replace(&self, with: impl FnOnce($t) -> $t) -> $t {
+            fn replace(&self, order: Ordering, with: impl FnOnce($t) -> $t) -> $t {
+                before(order);
                 access(address(self), Kind::Rmw);
                 let old = self.0.load(Relaxed);
                 let new = with(old);
                 self.0.store(new, Relaxed);
                 changed(new != old);
+                after(order);
                 old
             }
         }
@@ -53,17 +55,26 @@ macro_rules! word {
             }
             #[inline]
             fn store(&self, value: $t, order: Ordering) {
+                before(order);
                 access(address(self), store_kind(order));
                 changed(self.0.load(Relaxed) != value);
                 self.0.store(value, Relaxed);
             }
             #[inline]
-            fn swap(&self, value: $t, _: Ordering) -> $t {
-                self.replace(|_| value)
+            fn swap(&self, value: $t, order: Ordering) -> $t {
+                self.replace(order, |_| value)
             }
             #[inline]
-            fn compare_exchange(&self, current: $t, new: $t, _: Ordering, _: Ordering) -> Result<$t, $t> {
-                let old = self.replace(|old| if old == current { new } else { old });
+            fn compare_exchange(
+                &self,
+                current: $t,
+                new: $t,
+                ok: Ordering,
+                err: Ordering,
+            ) -> Result<$t, $t> {
+                before(ok);
+                let old = self.replace(Relaxed, |old| if old == current { new } else { old });
+                after(if old == current { ok } else { err });
                 if old == current { Ok(old) } else { Err(old) }
             }
         }
@@ -74,20 +85,20 @@ macro_rules! arith {
     ($name:ident, $t:ty) => {
         impl Arith<$t> for $name {
             #[inline]
-            fn fetch_add(&self, value: $t, _: Ordering) -> $t {
-                self.replace(|old| old.wrapping_add(value))
+            fn fetch_add(&self, value: $t, order: Ordering) -> $t {
+                self.replace(order, |old| old.wrapping_add(value))
             }
             #[inline]
-            fn fetch_sub(&self, value: $t, _: Ordering) -> $t {
-                self.replace(|old| old.wrapping_sub(value))
+            fn fetch_sub(&self, value: $t, order: Ordering) -> $t {
+                self.replace(order, |old| old.wrapping_sub(value))
             }
             #[inline]
-            fn fetch_or(&self, value: $t, _: Ordering) -> $t {
-                self.replace(|old| old | value)
+            fn fetch_or(&self, value: $t, order: Ordering) -> $t {
+                self.replace(order, |old| old | value)
             }
             #[inline]
-            fn fetch_and(&self, value: $t, _: Ordering) -> $t {
-                self.replace(|old| old & value)
+            fn fetch_and(&self, value: $t, order: Ordering) -> $t {
+                self.replace(order, |old| old & value)
             }
         }
     };
@@ -122,6 +133,7 @@ impl U32 {
     /// between, and are lost; but a heavy fence never does.
     #[inline]
     pub(crate) fn release_dec(&self) -> bool {
+        before(Ordering::Release);
         access(address(self), Kind::Update);
         let left = self.0.load(Relaxed).wrapping_sub(1);
         tear();

@@ -300,6 +300,10 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         Native::heavy_fence()
     }
 
+    fn full_fence() {
+        Native::full_fence();
+    }
+
     fn prepare_fences() -> bool {
         Native::prepare_fences()
     }

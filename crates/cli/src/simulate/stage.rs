@@ -33,6 +33,7 @@ impl<'a> Simulated<'a> {
             .with("accesses/op", per(total.accesses, operations))
             .with("misses/op", per(total.misses, operations))
             .with("atomics/op", per(total.atomics, operations))
+            .with("fences/op", per(total.fences, operations))
             .with("late wakes", per(report.critical_wakeups, acquisitions))
             .with("parked", report.parked_share())
     }

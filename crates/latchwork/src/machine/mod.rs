@@ -187,6 +187,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         Self::light_fence();
     }
 
+    /// A full fence, for the caller alone: orders what it has done before with what it does then, in one order
+    /// with all other full fences and the heavy ones. What an asymmetric pair is to be compared with, and for who
+    /// needs one so rarely that nobody should pay for the heavy side.
+    fn full_fence();
+
     /// Exchange on a lock word by a thread that may be the only one of its process: a machine may
     /// then do without an atomic instruction. Ordering: acquire.
     fn acquire_swap(word: &Self::U32, value: u32) -> u32;

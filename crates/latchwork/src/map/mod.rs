@@ -9,7 +9,6 @@
 //! |---|---|
 //! | [`locked`] | one reader-writer lock (any of ours; `percpu` is the brlock), one mutex per bucket, none at all ("ideal") |
 //! | [`bucket_lock`] | updaters lock the bucket, readers nothing: RCU-L, HPBR-L, and the same over epochs |
-//! | [`fenced`] | HPBR-L and HPBR-NBS with the fences that the paper's readers paid for |
 //! | [`type_stable`] | updaters lock the bucket, elements are used again at once, and readers look whether any was |
 //! | [`michael`] | nobody locks: RCU-NBS, HPBR-NBS, and the same over epochs |
 //!
@@ -22,7 +21,6 @@ mod array;
 pub mod bucket_lock;
 pub mod deferred;
 pub mod elements;
-pub mod fenced;
 pub mod growing;
 pub mod lines;
 pub mod locked;

@@ -1,7 +1,6 @@
 //! Every kind of table, by name.
 
 use super::bucket_lock::{BucketLocked, PerReference, Readers, Reference, Section, SectionWide};
-use super::fenced::Fenced;
 use super::michael::Michael;
 use super::type_stable::TypeStable;
 use super::{Table, locked};
@@ -57,25 +56,20 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
     both::<M, RcuDomain<M>, Section>(visitor);
     both::<M, EpochDomain<M>, Section>(visitor);
     both::<M, HazardDomain<M>, Reference>(visitor);
-    both::<M, Fenced<M>, Reference>(visitor);
+    both::<M, HazardDomain<M, true>, Reference>(visitor);
     both::<M, CountedDomain<M>, Reference>(visitor);
     visitor.table::<TypeStable<M>>();
     registry::visit(&mut Locks(visitor));
 }
 
-impl<M: Records> PerReference for HazardDomain<M> {
-    const LOCKED: &'static str = "hpbr-l";
-    const LOCK_FREE: &'static str = "hpbr-nbs";
+impl<M: Records, const FULL_FENCE: bool> PerReference for HazardDomain<M, FULL_FENCE> {
+    const LOCKED: &'static str = if FULL_FENCE { "hpbr-l-fence" } else { "hpbr-l" };
+    const LOCK_FREE: &'static str = if FULL_FENCE { "hpbr-nbs-fence" } else { "hpbr-nbs" };
 }
 
 impl<M: Records> PerReference for CountedDomain<M> {
     const LOCKED: &'static str = "counted-l";
     const LOCK_FREE: &'static str = "counted-nbs";
-}
-
-impl<M: Records> PerReference for Fenced<M> {
-    const LOCKED: &'static str = "hpbr-l-fence";
-    const LOCK_FREE: &'static str = "hpbr-nbs-fence";
 }
 
 /// Both tables over a strategy.

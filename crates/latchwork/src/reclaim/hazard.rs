@@ -11,7 +11,9 @@
 //! It differs from the paper: the fence between publishing and looking again is light, and the scan issues
 //! the heavy one; threads keep no lists of what they have retired, whoever fills a batch of 128 scans for
 //! all; slots count only while their thread says that a guard has them, so that dropping it is one store.
-//! A thread has slots for two guards, and for two more at a time when it needs them.
+//! A thread has slots for two guards, and for two more at a time when it needs them. With `FULL_FENCE`, the
+//! fence is as in the paper: readers issue a full one for each protection, and the scan one of its own. That is a
+//! yardstick, and for where `membarrier` is out of the question.
 //!
 //! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept (a slot points into it),
 //! and waiting again in the next scan.
@@ -34,12 +36,12 @@ use core::sync::atomic::Ordering::*;
 const PASS: usize = 128;
 
 /// Objects that are retired together. Slots are the process's: one protects an object of any domain.
-pub struct HazardDomain<M: Records> {
+pub struct HazardDomain<M: Records, const FULL_FENCE: bool = false> {
     sieve: Sieve<M>,
 }
 
 /// A thread that reads. See [`Reclaim::reader`].
-pub struct HazardReader<'d, M: Records> {
+pub struct HazardReader<'d, M: Records, const FULL_FENCE: bool = false> {
     record: &'static Record<M>,
     /// Whether it has no light fences.
     fenced: bool,
@@ -48,13 +50,13 @@ pub struct HazardReader<'d, M: Records> {
 }
 
 /// [`SLOTS`] hazard pointers.
-pub struct HazardGuard<'r, M: Records> {
+pub struct HazardGuard<'r, M: Records, const FULL_FENCE: bool = false> {
     slots: &'static Slots<M>,
     fenced: bool,
     reader: PhantomData<(&'r (), *mut ())>,
 }
 
-impl<M: Records> HazardGuard<'_, M> {
+impl<M: Records, const FULL_FENCE: bool> HazardGuard<'_, M, FULL_FENCE> {
     /// With these slots, unless another guard has them.
     #[inline(always)]
     fn take(slots: &'static Slots<M>, fenced: bool) -> Option<Self> {
@@ -98,11 +100,17 @@ impl<M: Records> HazardGuard<'_, M> {
     /// Publishes what is there, and looks whether it still is.
     #[inline(always)]
     fn try_protect<T: Send + Sync + 'static>(&self, slot: &M::Usize, from: &M::Ptr<T>) -> Result<*mut T, ()> {
-        let pointer = from.load(Relaxed);
+        let pointer = from.load(if FULL_FENCE { Acquire } else { Relaxed });
+        // As in Michael's loop. Where fences are light, the comparison would cost more than it saves.
+        if FULL_FENCE && pointer.is_null() {
+            return Ok(pointer);
+        }
         // (E) what was done with the slot's last object happens before who sees this.
         slot.store(pointer.addr(), Release);
-        // (A) pairs with the heavy fence in `scan`: it sees the slot, or we see that the object is gone.
-        if self.fenced {
+        // (A) pairs with the fence in `scan`: it sees the slot, or we see that the object is gone.
+        if FULL_FENCE {
+            M::full_fence();
+        } else if self.fenced {
             M::light_fence();
         } else {
             M::lightest_fence();
@@ -111,7 +119,7 @@ impl<M: Records> HazardGuard<'_, M> {
     }
 }
 
-impl<M: Records> Drop for HazardGuard<'_, M> {
+impl<M: Records, const FULL_FENCE: bool> Drop for HazardGuard<'_, M, FULL_FENCE> {
     #[inline(always)]
     fn drop(&mut self) {
         // (E) as in `clear`.
@@ -121,7 +129,7 @@ impl<M: Records> Drop for HazardGuard<'_, M> {
 
 // SAFETY: the address stood in a slot before the object was seen to be linked, so it was there when the
 // object was removed, and every scan that finds the object comes after that.
-unsafe impl<M: Records> Guard for HazardGuard<'_, M> {
+unsafe impl<M: Records, const FULL_FENCE: bool> Guard for HazardGuard<'_, M, FULL_FENCE> {
     type Machine = M;
 
     #[inline(always)]
@@ -136,25 +144,25 @@ unsafe impl<M: Records> Guard for HazardGuard<'_, M> {
     }
 }
 
-impl<M: Records> Reader for HazardReader<'_, M> {
+impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FENCE> {
     type Machine = M;
     type Guard<'r>
-        = HazardGuard<'r, M>
+        = HazardGuard<'r, M, FULL_FENCE>
     where
         Self: 'r;
 
     #[inline(always)]
-    fn enter(&self) -> HazardGuard<'_, M> {
+    fn enter(&self) -> HazardGuard<'_, M, FULL_FENCE> {
         self.try_enter().unwrap_or_else(|| HazardGuard::take_any(&self.record.hazards, self.fenced))
     }
 
     #[inline(always)]
-    fn try_enter(&self) -> Option<HazardGuard<'_, M>> {
+    fn try_enter(&self) -> Option<HazardGuard<'_, M, FULL_FENCE>> {
         if self.fenced { None } else { HazardGuard::take(&self.record.hazards.groups[0], false) }
     }
 }
 
-impl<M: Records> HazardDomain<M> {
+impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     /// Objects that are garbage at most, if `threads` threads retire at the same time and all threads
     /// together have `slots` hazard pointers: what has come in, what is being looked through, and what is
     /// protected.
@@ -166,8 +174,15 @@ impl<M: Records> HazardDomain<M> {
 
     /// Reclaims everything that no slot points into. Under the gate.
     fn scan(&self) {
-        // (A) pairs with the light fence in `protect`. The objects were removed before they came in.
-        let mut objects = self.sieve.begin(M::heavy_fence);
+        // (A) pairs with the fence in `protect`. The objects were removed before they came in.
+        let fence = || {
+            if !FULL_FENCE {
+                return M::heavy_fence();
+            }
+            M::full_fence();
+            true
+        };
+        let mut objects = self.sieve.begin(fence);
         if objects.is_null() {
             return;
         }
@@ -193,7 +208,7 @@ impl<M: Records> HazardDomain<M> {
             }
         }
         objects = self.sift(objects, &mut hazards[..found]);
-        // SAFETY: they were removed before the heavy fence, after which no slot pointed into them, and none
+        // SAFETY: they were removed before the fence, after which no slot pointed into them, and none
         // will: its reader would see that the object is gone.
         unsafe { self.sieve.end(objects) };
     }
@@ -209,13 +224,21 @@ impl<M: Records> HazardDomain<M> {
     }
 }
 
-impl<M: Records> Reclaim for HazardDomain<M> {
+impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE> {
     type Machine = M;
-    type Reader<'d> = HazardReader<'d, M>;
+    type Reader<'d> = HazardReader<'d, M, FULL_FENCE>;
     const INFO: Info = Info {
-        name: "hazard",
-        summary: "hazard pointers: readers publish what they follow, a light fence each",
-        reader: "a store and a second look per pointer",
+        name: if FULL_FENCE { "hazard-fence" } else { "hazard" },
+        summary: if FULL_FENCE {
+            "hazard pointers: readers publish what they follow, a full fence each"
+        } else {
+            "hazard pointers: readers publish what they follow, a light fence each"
+        },
+        reader: if FULL_FENCE {
+            "a store, a full fence and a second look per pointer"
+        } else {
+            "a store and a second look per pointer"
+        },
         atomics: 0,
         bound: "256 objects per retiring thread, 2048, and one per hazard pointer",
         source: "Michael 2004",
@@ -225,9 +248,10 @@ impl<M: Records> Reclaim for HazardDomain<M> {
         HazardDomain { sieve: Sieve::new() }
     }
 
-    fn reader(&self) -> HazardReader<'_, M> {
+    fn reader(&self) -> HazardReader<'_, M, FULL_FENCE> {
         let record = M::record();
-        HazardReader { record, fenced: record.section.load(Relaxed) & FENCED != 0, domain: PhantomData }
+        let fenced = !FULL_FENCE && record.section.load(Relaxed) & FENCED != 0;
+        HazardReader { record, fenced, domain: PhantomData }
     }
 
     #[inline]
@@ -250,7 +274,7 @@ impl<M: Records> Reclaim for HazardDomain<M> {
     }
 }
 
-impl<M: Records> Drop for HazardDomain<M> {
+impl<M: Records, const FULL_FENCE: bool> Drop for HazardDomain<M, FULL_FENCE> {
     /// Reclaims everything that no slot points into; guards that outlive the domain are those of others, and
     /// what they protect is leaked.
     fn drop(&mut self) {

@@ -51,6 +51,8 @@ pub enum Mistake {
     NoHeavyFence,
     /// `light_fence` does nothing.
     NoLightFence,
+    /// `full_fence` does nothing.
+    NoFullFence,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
     /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
@@ -690,6 +692,13 @@ unsafe impl Machine for Loom {
         }
         fence(Ordering::SeqCst);
         true
+    }
+
+    #[track_caller]
+    fn full_fence() {
+        if mistake() != Mistake::NoFullFence {
+            fence(Ordering::SeqCst);
+        }
     }
 
     #[track_caller]

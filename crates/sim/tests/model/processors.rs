@@ -2,8 +2,9 @@
 
 use super::*;
 use latchwork::machine::{Clock, Deadline, Machine, Wait};
-use latchwork_sim::{Placement, Sim, U32, cpu};
+use latchwork_sim::{Number, Placement, Sim, U32, cpu};
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 fn word() -> Padded<U32> {
     Padded(U32::new(0))
@@ -159,6 +160,56 @@ fn a_heavy_fence_interrupts_every_running_thread() {
         ],
     );
     assert!(ends.into_inner().iter().all(|end| (32_000..32_200).contains(end)));
+}
+
+#[test]
+fn a_full_fence_costs_an_atomic_instruction_where_ordering_is_strong() {
+    let x = line();
+    let report = play(
+        &machine((1, 1, 1, 1)),
+        &exact(),
+        vec![&|| {
+            assert_eq!(store(&x), 1);
+            assert_eq!(
+                timed(Sim::full_fence),
+                80 + 10,
+                "the store is done when the line has come from memory"
+            );
+            assert_eq!(timed(Sim::full_fence), 10);
+            assert_eq!(timed(|| x.0.fetch_add(1, AcqRel)), 10);
+            assert_eq!(timed(|| x.0.store(0, Release)), 1);
+        }],
+    );
+    assert_eq!(report.total.fences, 2);
+}
+
+#[test]
+fn barriers_where_ordering_is_weak() {
+    let number = |value| Some(Number { value, source: "test".into() });
+    let mut weak = machine((1, 1, 1, 1));
+    weak.processor.fence = number(50.0);
+    weak.processor.past_fence = number(10.0);
+    weak.processor.acquire = number(100.0);
+    weak.processor.release = number(30.0);
+    let [x, y, z] = [line(), line(), line()];
+    let report = play(
+        &weak,
+        &exact(),
+        vec![&|| {
+            assert_eq!(timed(Sim::full_fence), 50);
+            assert_eq!(load(&y), 30, "sent for when the fence began");
+            assert_eq!(load(&z), 80, "too late for that");
+            assert_eq!(timed(|| x.0.fetch_add(1, Acquire)), 80 + 10 + 100);
+            assert_eq!(timed(|| x.0.store(0, Release)), 30 + 1);
+            assert_eq!(timed(|| x.0.fetch_add(1, Release)), 30 + 10);
+            Sim::full_fence();
+            assert_eq!(timed(|| x.0.store(0, Release)), 1, "nothing to wait for");
+            assert_eq!(timed(|| x.0.load(Acquire)), 1);
+            let failed = timed(|| ignore(x.0.compare_exchange(1, 2, Acquire, Relaxed)));
+            assert_eq!(failed, 10, "nothing acquired");
+        }],
+    );
+    assert_eq!(report.total.fences, 2 + 1 + 2);
 }
 
 #[test]

@@ -250,6 +250,11 @@ unsafe impl Machine for Native {
     }
 
     #[inline(always)]
+    fn full_fence() {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
     fn acquire_swap(word: &AtomicU32, value: u32) -> u32 {
         if thread::is_single() {
             // Not the way to be laid out first: there the exchange is the smaller part of the cost.
