@@ -32,7 +32,7 @@ pub const TIME: u64 = !(STEP - 1);
 /// owner only when it [is idle](Record::is_idle). All threads see the same clocks.
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
-    /// be, its words have [`FENCED`] set for ever.
+    /// be, `section` and `pinned` have [`FENCED`] set for ever.
     fn record() -> &'static Record<Self>;
 
     /// The newest group of records; all others are linked behind it.

@@ -6,7 +6,7 @@
 //!
 //! A reader stamps its section with the time when it begins ([`Clocks::grace`]). Who wants to wait takes
 //! a *ticket*. A *leader* then opens a grace period for all tickets given out so far: it lets time
-//! advance, issues the heavy fence, and looks at each thread until it is outside of any section, or in one
+//! advance, issues the heavy fence (for QSBR, whose readers issue full ones, a full one), and looks at each thread until it is outside of any section, or in one
 //! that began later. The others sleep: however many wait at once, each grace period is for all of them,
 //! and each of them sees at most two. Leaders of different domains share what they find: a time that one of
 //! them has seen everybody reach has been reached for all.
@@ -19,7 +19,8 @@
 //!
 //! State: closed (`target` is 0) -> open (a leader; `target` is the time that readers must have reached)
 //! -> closed, and `completed` has reached the tickets that it was for.
-//! Size: 80 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence.
+//! Size: 80 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence
+//! (QSBR: a full one).
 
 use super::domain::Domain;
 use super::gate::Gate;
@@ -36,6 +37,8 @@ use core::sync::atomic::Ordering::*;
 pub trait Flavour: Send + Sync + Sized + 'static {
     /// Its description.
     const INFO: Info;
+    /// Whether its readers issue full fences, so that who waits needs no heavy one.
+    const FULL_FENCES: bool = false;
     /// How one waits.
     type Periods<M: Records>: Periods;
     /// See [`Reclaim::reader`](super::Reclaim::reader).
@@ -198,8 +201,11 @@ impl<M: Records, F: Flavour> Grace<M, F> {
             }
             // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
             let target = F::clock(M::clocks()).fetch_add(STEP, AcqRel) + STEP;
-            // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
-            if !M::heavy_fence() {
+            // (C) pairs with the light fence in `enter`, or the full one of QSBR: a section that we do not see
+            // begins after it.
+            if F::FULL_FENCES {
+                M::full_fence();
+            } else if !M::heavy_fence() {
                 return Err(Obstacle::Fence);
             }
             self.open.begin();

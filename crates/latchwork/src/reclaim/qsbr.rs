@@ -9,8 +9,8 @@
 //! compile error; a second reader of the same thread, which may have guards of its own, keeps both online.
 //!
 //! State of a record's `online`: (time of the last quiescent state, readers); 0 readers is offline.
-//! Atomics per section: none, nor per quiescent state: that is two loads, and a store if a grace period has
-//! begun meanwhile. An online thread that does not announce quiescent states holds up all reclamation.
+//! Atomics per section: none, nor per quiescent state: that is two loads, and a store and a full fence if a
+//! grace period has begun meanwhile. So the grace period needs no heavy fence. An online thread that does not announce quiescent states holds up all reclamation.
 //!
 //! ```compile_fail,E0502
 //! use latchwork::machine::Native;
@@ -25,9 +25,9 @@
 
 use super::domain::Domain;
 use super::grace::{Flavour, Grace};
-use super::section::{enter, exit};
+use super::section::exit;
 use super::{Guard, Info, Reader};
-use crate::machine::record::{Clocks, FENCED, NESTING, Record, Records};
+use crate::machine::record::{Clocks, NESTING, Record, Records};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -45,6 +45,7 @@ impl Flavour for Qsbr {
         bound: "the limit, for who announces quiescent states",
         source: "McKenney et al. 2005, section 2.5",
     };
+    const FULL_FENCES: bool = true;
     type Periods<M: Records> = Grace<M, Self>;
     type Reader<'d, M: Records> = QsbrReader<'d, M>;
 
@@ -87,9 +88,28 @@ pub struct QsbrGuard<'r, M> {
 impl<'d, M: Records> QsbrReader<'d, M> {
     fn new(domain: &'d QsbrDomain<M>) -> Self {
         let record = M::record();
-        enter::<M>(&record.online, &M::clocks().grace);
+        go_online::<M>(&record.online);
         QsbrReader { domain, record, thread: PhantomData }
     }
+}
+
+/// A thread, or one more reader of it, goes online.
+fn go_online<M: Records>(online: &M::U64) {
+    let word = online.load(Relaxed);
+    if word & NESTING != 0 {
+        assert!(word & NESTING < NESTING, "32767 readers of a thread: they are leaked");
+        return online.store(word + 1, Relaxed);
+    }
+    stamp::<M>(online, M::clocks().grace.load(Acquire));
+}
+
+/// The only reader of a thread has nothing from before `now`.
+#[inline(always)]
+fn stamp<M: Records>(online: &M::U64, now: u64) {
+    // (B) pairs with the advance of time. (E) what was read before happens before who sees this.
+    online.store(now, Release);
+    // (C) pairs with the full fence after that: it sees this, or we see what was removed before.
+    M::full_fence();
 }
 
 impl<M: Records> Drop for QsbrReader<'_, M> {
@@ -125,11 +145,10 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
     fn quiescent(&mut self) {
         let online = &self.record.online;
         let word = online.load(Relaxed);
-        // (B), (E), (C) as in `enter`. Another reader of this thread may have guards: then this is nothing.
+        // (B). Another reader of this thread may have guards: then this is nothing.
         let now = M::clocks().grace.load(Acquire);
         if word != now && word & NESTING == 1 {
-            online.store(now | word & FENCED, Release);
-            M::light_fence();
+            stamp::<M>(online, now);
         }
         if self.domain.is_pressed() {
             let domain = self.domain;
@@ -141,7 +160,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
         struct Online<'a, M: Records>(&'a Record<M>);
         impl<M: Records> Drop for Online<'_, M> {
             fn drop(&mut self) {
-                enter::<M>(&self.0.online, &M::clocks().grace);
+                go_online::<M>(&self.0.online);
             }
         }
         exit::<M>(&self.record.online);

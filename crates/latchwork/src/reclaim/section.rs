@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::*;
 
 /// The outermost section of a thread begins, or one that is nested.
 #[inline(always)]
-pub(super) fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
+fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
     if !try_enter::<M>(word, clock) {
         enter_slowly::<M>(word, clock);
     }

@@ -4,7 +4,7 @@
 //! are not ordered before the reclamation, is reported as the race that it is.
 
 use crate::machine::{Loom, Mistake, Model, exit_thread};
-use latchwork::machine::{Machine, Word};
+use latchwork::machine::{Machine, Records, Word};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
@@ -134,6 +134,13 @@ fn synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     unsafe { Object::reclaim(object) };
 }
 
+/// By a thread that was known before: full fences have a reader whose record is newer see what was removed before
+/// that.
+fn synchronizes_later<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
+    Loom::record();
+    synchronizes(shared);
+}
+
 /// In a domain of its own, whose grace periods share what they find with the others'.
 fn synchronizes_apart<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     let domain = D::new_in();
@@ -185,6 +192,7 @@ type Rcu = Shared<RcuDomain<Loom>>;
 type Counted = Shared<CountedDomain<Loom>>;
 type Epoch = Shared<EpochDomain<Loom>>;
 type Hazard = Shared<HazardDomain<Loom>>;
+type HazardFence = Shared<HazardDomain<Loom, true>>;
 type Qsbr = Shared<QsbrDomain<Loom>>;
 
 fn check<T: Send + Sync + 'static>(
@@ -230,6 +238,23 @@ fn hazard() {
     check("hazard", Model::new(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
     check("hazard", Model::new(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
     check("hazard", Model::new(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
+}
+
+/// With full fences, which make up for an asymmetric pair that does nothing, and are needed.
+#[test]
+fn hazard_fence() {
+    check("hazard-fence", Model::new(2), start, &[retires, reads as fn(&HazardFence)], clean);
+    check("hazard-fence", Model::new(2), start, &[replaces, reads_and_exits as fn(&HazardFence)], clean);
+    for mistake in [Mistake::NoHeavyFence, Mistake::NoLightFence] {
+        let model = Model::new(2).with_mistake(mistake);
+        check("hazard-fence", model, start, &[retires, reads as fn(&HazardFence)], clean);
+    }
+    for mistake in [Mistake::NoFullFence, Mistake::RelaxedRelease, Mistake::RelaxedAcquire] {
+        crate::report("hazard-fence", || {
+            let model = Model::new(2).with_mistake(mistake);
+            model.check_fails(start, &[retires, reads as fn(&HazardFence)], |_| ())
+        });
+    }
 }
 
 /// A value of the safe cell: a read is one of its number, and dropping it a write, so that loom sees them
@@ -355,9 +380,12 @@ fn mistakes() {
             format!("{mistake:?}: {failure}")
         });
     }
+    fails("qsbr", SkipsReader, start, &[synchronizes_later, reads_twice as fn(&Qsbr)]);
+    for mistake in [UntakenRecord, NoFullFence, RelaxedRelease, RelaxedAcquire] {
+        fails("qsbr", mistake, start, &[synchronizes, reads_twice as fn(&Qsbr)]);
+    }
     for mistake in [SkipsReader, UntakenRecord, NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
         fails("rcu", mistake, start, &[synchronizes, reads as fn(&Rcu)]);
-        fails("qsbr", mistake, start, &[synchronizes, reads_twice as fn(&Qsbr)]);
         fails("epoch", mistake, start, &[synchronizes, reads as fn(&Epoch)]);
         fails("hazard", mistake, start, &[retires, reads as fn(&Hazard)]);
         fails("cell", mistake, start_cell, &[cell_replaces, cell_reads]);

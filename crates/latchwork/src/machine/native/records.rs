@@ -168,9 +168,11 @@ fn take() -> &'static Own {
     });
     let fenced = if Native::prepare_fences() { 0 } else { FENCED };
     let found = RECORDS.take();
-    for word in [&found.section, &found.online, &found.pinned] {
+    for word in [&found.section, &found.pinned] {
         word.store(fenced, Relaxed);
     }
+    // Its readers issue full fences in any case.
+    found.online.store(0, Relaxed);
     // SAFETY: no arguments, no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     tls::set(found.as_ptr());
