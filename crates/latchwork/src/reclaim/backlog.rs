@@ -127,7 +127,7 @@ impl<M: Records> Backlog<M> {
                 self.since.store(since, Relaxed);
             }
             // First here, then no longer there: a sum over all counts no object too few.
-            self.amount.fetch_add(amount, Relaxed);
+            self.amount.store(self.amount.load(Relaxed) + amount, Relaxed);
             shard.amount.fetch_sub(amount, Relaxed);
             self.waiting.store(first, Relaxed);
         }
@@ -140,13 +140,16 @@ impl<M: Records> Backlog<M> {
         // SAFETY: what is in the list is alive.
         let header = unsafe { first.as_ref() }?;
         self.waiting.store(header.next(), Relaxed);
-        self.amount.fetch_sub(Amount::of(header).0, Relaxed);
+        // Written to under the gate only: no atomic instruction.
+        self.amount.store(self.amount.load(Relaxed) - Amount::of(header).0, Relaxed);
         Some(first)
     }
 
     /// Removes all that are waiting, without forgetting that they are there. Under the gate.
     pub(super) fn detach(&self) -> *mut Header {
-        self.waiting.swap(null_mut(), Relaxed)
+        let all = self.waiting.load(Relaxed);
+        self.waiting.store(null_mut(), Relaxed);
+        all
     }
 
     /// Puts back some of what was detached. Under the gate.
