@@ -35,7 +35,8 @@ pub fn all() -> Vec<(&'static str, Work)> {
         ("liburcu-memb", urcu::memb_reader),
         #[cfg(feature = "urcu")]
         ("liburcu-qsbr", urcu::qsbr_reader),
-        ("crossbeam-epoch", crossbeam_reader),
+        ("crossbeam-epoch, handle kept", crossbeam_handle),
+        ("crossbeam-epoch, looked up", crossbeam_reader),
         ("haphazard, protect and clear", haphazard_slot),
         ("seize", seize_reader),
         ("std Arc (count)", arc_reader),
@@ -120,11 +121,27 @@ fn hazard_slot(times: u64) -> u64 {
     sum
 }
 
+static CROSSBEAM: LazyLock<crossbeam_epoch::Atomic<u64>> = LazyLock::new(|| crossbeam_epoch::Atomic::new(1));
+
+/// As `rcu` with a reader that is kept.
+#[inline(never)]
+fn crossbeam_handle(times: u64) -> u64 {
+    let root = &*CROSSBEAM;
+    let handle = crossbeam_epoch::default_collector().register();
+    let mut sum = 0;
+    for _ in 0..times {
+        let guard = handle.pin();
+        // SAFETY: never replaced.
+        sum += unsafe { *root.load(Acquire, &guard).deref() };
+    }
+    sum
+}
+
+/// As `rcu` with the thread looked up each time.
 #[inline(never)]
 fn crossbeam_reader(times: u64) -> u64 {
-    use crossbeam_epoch::{Atomic, pin};
-    static OWN: LazyLock<Atomic<u64>> = LazyLock::new(|| Atomic::new(1));
-    let root = &*OWN;
+    use crossbeam_epoch::pin;
+    let root = &*CROSSBEAM;
     let mut sum = 0;
     for _ in 0..times {
         let guard = pin();
