@@ -191,7 +191,10 @@ fn keep<L: RawMutex<Machine = Native>>(m: &Mutex, token: L::Token) {
 unsafe fn acquire<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex, patience: Patience) -> c_int {
     // SAFETY: as for the caller.
     unsafe {
-        match raw::<L>(m).try_lock() {
+        let lock = raw::<L>(m);
+        // Who goes on to wait does not pass those who wait already.
+        let got = if matches!(patience, Patience::Forever) { lock.try_lock_weak() } else { lock.try_lock() };
+        match got {
             Some(token) => {
                 keep::<L>(m, token);
                 0

@@ -170,7 +170,8 @@ unsafe extern "C" fn lock<L: RawMutex<Machine = Shared>, const STATS: bool>(s: *
     if STATS {
         stats::call(stats::SPIN);
     }
-    if lock.try_lock().is_some() { 0 } else { contended::<L, STATS>(lock) }
+    // Weak: who goes on to wait does not pass those who wait already.
+    if lock.try_lock_weak().is_some() { 0 } else { contended::<L, STATS>(lock) }
 }
 
 #[cold]

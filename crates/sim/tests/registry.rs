@@ -8,9 +8,12 @@ mod broken;
 mod checks;
 
 use checks::{Few, Outcome, Scene, mutex, nobody_starves, outnumbered, rwlock, scenes};
-use latchwork::mutex::{RawMutex, cst::RawCst};
+use latchwork::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::bravo::RawBravo;
+use latchwork::rwlock::bravo::table::{Sector, Table, Twice};
+use latchwork::rwlock::{exclusive::Exclusive, pf_q::RawPfQ};
 use latchwork::semaphore::Unit;
 use latchwork_sim::{Error, Sim};
 
@@ -69,6 +72,9 @@ fn every_rwlock() {
         }
     }
     visit(&mut Each);
+    Each.rwlock::<RawBravo<Sim, Exclusive<RawShfl<Sim>>>>(); // readers share by the table only
+    Each.rwlock::<RawBravo<Sim, RawPfQ<Sim>, Table<Twice>>>();
+    Each.rwlock::<RawBravo<Sim, RawPfQ<Sim>, Table<Sector>>>();
 }
 
 /// From a few threads to one for every processor: who starves whom depends on who is where.

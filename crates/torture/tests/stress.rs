@@ -14,7 +14,7 @@ use latchwork::machine::Native;
 use latchwork::mutex::RawMutex;
 use latchwork::registry;
 use latchwork_torture::jitter::Jitter;
-use latchwork_torture::{Scenario, Settings, of_mutex, registered, torture};
+use latchwork_torture::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -66,6 +66,32 @@ fn the_example_of_contributing() {
 #[test]
 fn the_semaphore() {
     must_work("semaphore", &latchwork_torture::unit::scenarios());
+}
+
+/// What is not in the registry: BRAVO over a mutex, whose readers share by the table only, and BRAVO with a
+/// second probe, with sectors, and with readers that pass a revocation.
+#[test]
+fn compositions_of_bravo() {
+    use latchwork::machine::Machine;
+    use latchwork::mutex::shfl::RawShfl;
+    use latchwork::rwlock::bravo::bias::Guard;
+    use latchwork::rwlock::bravo::publish::Owned;
+    use latchwork::rwlock::bravo::revoke::Passing;
+    use latchwork::rwlock::bravo::table::{Sector, Table, Twice};
+    use latchwork::rwlock::{bravo::RawBravo, exclusive::Exclusive, pf_q::RawPfQ, shfl_rw::RawShflRw};
+
+    fn of<M: Machine>() -> [(&'static str, Vec<Scenario>); 4] {
+        [
+            ("bravo-shfl", of_rwlock::<RawBravo<M, Exclusive<RawShfl<M>>>>()),
+            ("bravo-twice-pf-q", of_rwlock::<RawBravo<M, RawPfQ<M>, Table<Twice>>>()),
+            ("bravo-numa-pf-q", of_rwlock::<RawBravo<M, RawPfQ<M>, Table<Sector>>>()),
+            ("passing", of_rwlock::<RawBravo<M, RawShflRw<M>, Owned, Guard, Passing>>()),
+        ]
+    }
+    for ((name, mut scenarios), (_, others)) in of::<Native>().into_iter().zip(of::<Jitter>()) {
+        scenarios.extend(others);
+        must_work(name, &scenarios);
+    }
 }
 
 /// Policies: one that is moody, and those of the library that decide by what a thread is.

@@ -18,8 +18,12 @@ use latchwork::mutex::shfl::RawShfl;
 use latchwork::mutex::shfl_spin::RawShflSpin;
 use latchwork::mutex::shuffle::{NoPolicy, Partial};
 use latchwork::registry;
-use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::bravo::RawBravo;
+use latchwork::rwlock::bravo::table::{Sector, Twice};
+use latchwork::rwlock::percpu::RawPerCpu;
 use latchwork::rwlock::pf_q::RawPfQ;
+use latchwork::rwlock::rwsem::RawRwSem;
+use latchwork::rwlock::{self, RawRwLock, bravo};
 use latchwork::semaphore::Unit;
 
 /// Called with the type of each workload.
@@ -43,6 +47,7 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::alternator::Alternator>();
     visitor.workload::<load::test_rwlock::TestRwLock>();
     visitor.workload::<load::interference::Interference>();
+    visitor.workload::<load::readwhilewriting::ReadWhileWriting>();
     visitor.workload::<load::page_fault::PageFault>();
     visitor.workload::<load::mmap::Mmap>();
     visitor.workload::<load::wc::Wc>();
@@ -140,8 +145,19 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     }
     registry::visit(&mut Each(visitor));
     let yardstick = |name, kind| Candidate { name, kind, blocking: false, origin: Origin::Yardstick };
-    visitor.lock::<PrivateBravo<RawPfQ<M>>>(yardstick(PrivateBravo::<RawPfQ<M>>::NAME, Kind::RwLock));
-    visitor.lock::<Shared<CstRw<M>>>(Candidate { blocking: true, ..yardstick("cst-rw", Kind::RwLock) });
+    let shared = |name| yardstick(name, Kind::RwLock);
+    visitor.lock::<PrivateBravo<RawPfQ<M>>>(shared(PrivateBravo::<RawPfQ<M>>::NAME));
+    // BRAVO with sectors for NUMA nodes; with two probes; over a mutex; and in the Linux kernel's place.
+    type Table<M, S> = RawBravo<M, RawPfQ<M>, bravo::table::Table<S>>;
+    visitor.lock::<Shared<Table<M, Sector>>>(shared(Table::<M, Sector>::INFO.name));
+    visitor.lock::<Shared<Table<M, Twice>>>(shared(Table::<M, Twice>::INFO.name));
+    let asleep = |name| Candidate { blocking: true, ..shared(name) };
+    type OverMutex<M> = RawBravo<M, rwlock::exclusive::Exclusive<RawShfl<M>>>;
+    visitor.lock::<Shared<OverMutex<M>>>(asleep(OverMutex::<M>::INFO.name));
+    visitor.lock::<Shared<RawBravo<M, RawRwSem<M>>>>(asleep(RawBravo::<M, RawRwSem<M>>::INFO.name));
+    // A lock for each CPU of the X5-2.
+    visitor.lock::<Shared<RawPerCpu<M, 72>>>(shared("percpu-72"));
+    visitor.lock::<Shared<CstRw<M>>>(asleep("cst-rw"));
     // ShflLock without shuffling; with a head's walk only; without the `qlast` optimisation.
     visitor.lock::<Exclusive<RawShflSpin<M, NoPolicy>>>(yardstick("shfl-spin-fifo", Kind::Mutex));
     visitor.lock::<Exclusive<RawShflSpin<M, Partial<false>>>>(yardstick("shfl-spin-one", Kind::Mutex));

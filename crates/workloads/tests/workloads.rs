@@ -189,6 +189,7 @@ fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("rwbench", &[("writes", "1/2")]);
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
+    must_catch::<BlindReaders>("readwhilewriting", &[("keys", "1"), ("read", "0ns"), ("write", "0ns")]);
     must_catch::<BlindReaders>("page-fault", &[("fault", "1us"), ("map", "0ns")]);
 }
 

@@ -7,10 +7,14 @@
 pub const BETTER: f64 = 1.2;
 /// "significantly", "by a wide margin", "substantial", "easily": by half.
 pub const FAR_BETTER: f64 = 1.5;
-/// "degrades", "hampered": less than this is left.
+/// "degrades", "hampered", "poorly": less than this is left.
 pub const WORSE: f64 = 0.8;
-/// "similar", "competitive", "the same", "remains stable", "maintains".
+/// "similar", "the same", "remains stable", "maintains".
 pub const SIMILAR: Bound = Bound::Within(0.8, 1.25);
+/// "competitive": it may be better, too.
+pub const COMPETITIVE: Bound = Bound::AtLeast(0.8);
+/// "exceeds", "the best", and every step of an order.
+pub const EXCEEDS: Bound = Bound::AtLeast(1.0);
 /// "tracks closely", "no harm", "no significant difference".
 pub const CLOSE: Bound = Bound::Within(0.9, 1.1);
 /// "flat", "broadly similar".
@@ -32,9 +36,11 @@ pub fn decrease(share: f64) -> Bound {
 pub const GLOSSARY: &[(&str, &str)] = &[
     ("better, outperforms, improves", "at least 1.2 times"),
     ("significantly, substantially, by a wide margin", "at least 1.5 times"),
-    ("degrades", "0.8 at most is left"),
+    ("degrades, fares poorly", "0.8 at most is left"),
     ("tracks closely, no harm, no significant difference", "0.9 to 1.1"),
     ("similar, the same, stable, maintains", "0.8 to 1.25"),
+    ("competitive", "at least 0.8 times"),
+    ("exceeds, the best, in that order", "at least as much"),
     ("flat, broadly similar", "0.67 to 1.5"),
     ("linearly, scales perfectly", "0.8 of the ideal speedup at least"),
     ("N times better", "at least half of that gain: 1 + (N - 1) / 2"),

@@ -220,7 +220,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
 
     #[inline]
     fn lock(&self) {
-        if self.no_stealing.load(Relaxed) != OPEN || !self.try_word() {
+        if self.try_lock_weak().is_none() {
             self.lock_queued();
         }
     }
@@ -228,6 +228,12 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
     #[inline]
     fn try_lock(&self) -> Option<()> {
         (self.no_stealing.load(Relaxed) < Self::BAR && self.try_word()).then_some(())
+    }
+
+    /// Not past the queue: the caller goes on to wait there.
+    #[inline(always)]
+    fn try_lock_weak(&self) -> Option<()> {
+        (self.no_stealing.load(Relaxed) == OPEN && self.try_word()).then_some(())
     }
 
     #[inline]

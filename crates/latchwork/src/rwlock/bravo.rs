@@ -41,7 +41,8 @@
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
 //! revoking writer waits for the readers in their slots, which none can enter any more.
 //! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
-//! that blocks as the underlying lock does.
+//! that blocks as the underlying lock does, and for ever if the writer has that lock already and waits for
+//! this thread's slot.
 //! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
 use super::{ConstNew, Info, RawRwLock, Token};

@@ -15,6 +15,7 @@ pub mod mmap;
 pub mod oversubscribe;
 pub mod page_fault;
 pub mod readrandom;
+pub mod readwhilewriting;
 pub mod rwbench;
 pub mod test_rwlock;
 pub mod wc;
