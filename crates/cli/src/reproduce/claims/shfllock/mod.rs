@@ -23,6 +23,9 @@ const RW: &str = "shfl-rw";
 const STOCK: &str = "qspinlock";
 const STOCK_MUTEX: &str = "hybrid";
 const STOCK_RW: &str = "rwsem";
+/// The paper's "Stock-BRAVO" and "ShflLock-BRAVO".
+const STOCK_BRAVO: &str = "bravo-rwsem";
+const SHFL_BRAVO: &str = "bravo-shfl-rw";
 /// The paper's "Pthread".
 const PTHREAD: &str = "glibc-futex";
 /// The paper's "Cohort".
@@ -97,11 +100,11 @@ pub fn experiments() -> Vec<Experiment> {
                 "readers",
                 MACHINE,
                 "locktorture",
-                &[STOCK_RW, COHORT_RW, CST_RW, RW, "bravo-shfl-rw"],
+                &[STOCK_RW, COHORT_RW, CST_RW, RW, STOCK_BRAVO, SHFL_BRAVO],
                 "24,192,384",
             )
         },
-        experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, "bravo-shfl-rw"], "1,24,96,192"),
+        experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, SHFL_BRAVO], "1,24,96,192"),
         experiment("mmap-rw", MACHINE, "mmap", &[STOCK_RW, COHORT_RW, CST_RW, RW], "1,4,24,48,192,384"),
         Experiment {
             micros: Some(20_000),
