@@ -140,6 +140,8 @@ fn non_blocking() -> Vec<Claim> {
 
 fn blocking() -> Vec<Claim> {
     let hash = |lock, threads| at("hash-table-blocking", lock, threads);
+    let fairness =
+        |lock, threads, bound| of(Figure::Fairness(at("fairness-oversubscribed", lock, threads)), bound);
     vec![
         claim(
             "shfl-blocking-4x",
@@ -177,17 +179,22 @@ fn blocking() -> Vec<Claim> {
         ).number("up to 0.6"),
         claim(
             "shfl-blocking-fairness-oversubscribed",
-            "section 6.3, figure 11d (2x, 3x and 4x over-subscription)",
-            "The fairness factor of ShflLock-B, CST and Stock over-subscribed (a curve, not a sentence; here also of the blocking \
-             locks of figure 12b): nobody is starved.",
-            BLOCKING
+            "section 6.3, figure 11d (1x to 4x; a curve, not a sentence)",
+            "The fairness factor of ShflLock-B, CST and Stock over-subscribed: nobody is starved (here also of Mutexee and \
+             Pthread; runs of 0.2 s).",
+            [B, CST, STOCK_MUTEX, "mutexee", PTHREAD]
                 .iter()
-                .flat_map(|lock| {
-                    [192, 384, 576, 768]
-                        .map(|threads| of(Figure::Fairness(at("fairness-oversubscribed", lock, threads)), Bound::AtMost(0.9)))
-                })
+                .flat_map(|lock| [192, 384, 576, 768].map(|threads| fairness(lock, threads, Bound::AtMost(0.9))))
                 .collect(),
         ).number("below 1"),
+        claim(
+            "shfl-blocking-fairness-malthusian",
+            "table 2 (here on figure 11d's workload, 1x to 4x)",
+            "Malthusian: culls extra threads deterministically (so that those are not seen again within 0.2 s).",
+            [192, 384, 576, 768]
+                .map(|threads| fairness("malthusian", threads, Bound::AtLeast(0.9)))
+                .to_vec(),
+        ).number("culls"),
         claim(
             "shfl-wakeups",
             "section 6.3, figure 11f",
