@@ -22,7 +22,7 @@
 //!   free several times in a row, or was held for long before: every look, and every change of hands, takes the
 //!   cache line away from the thread that is using it.
 //! - *Newcomers spin for about 3 microseconds before they queue, one of them for 13*, if that has been of use lately
-//!   ([`newcomer`](super::newcomer)).
+//!   (`newcomer`).
 //! - *Timed waiters* queue too, and may give up in the queue.
 //!
 //! | word | meaning | set by | cleared by |

@@ -45,7 +45,7 @@ const READY: u32 = 1;
 
 /// Looks at one word before the waiter looks at the rest of its duties again.
 const LOOKS: u32 = 64;
-/// Looks at the word, in units of [`LOOKS`], before a head bars attempts.
+/// Looks at the word, in units of `LOOKS`, before a head bars attempts.
 pub const PATIENCE: u32 = 64;
 
 /// ShflLock, non-blocking. See the [module documentation](self).

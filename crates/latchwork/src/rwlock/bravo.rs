@@ -46,7 +46,7 @@
 //! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
 use super::{ConstNew, Info, RawRwLock, Token};
-use crate::machine::{Clock, Deadline, Machine, Native, Word};
+use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -243,7 +243,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     fn step(&self, bias: u32) {
         let next = if bias < WARM_UP {
             bias + 1
-        } else if bias != BIASED && bias != REVOKING && W::may_return::<M>(bias) {
+        } else if bias != BIASED && bias != REVOKING && self.may_return(bias) {
             BIASED
         } else {
             return;
@@ -251,13 +251,21 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         if next == BIASED && !P::prepare() {
             return;
         }
-        if next == BIASED {
-            // No writer is about, and readers that are here as well write much the same.
-            self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
-        }
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
-        let _ = self.bias.compare_exchange(bias, next, Release, Relaxed);
+        let gone = self.bias.compare_exchange(bias, next, Release, Relaxed).is_ok();
+        if gone && next == BIASED {
+            self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
+        }
+    }
+
+    /// Whether the policy, which hears of this slow read, says that the bias may be set again.
+    fn may_return(&self, bias: u32) -> bool {
+        let sampled = W::sampled(self.memory.load(Relaxed));
+        if sampled != 0 {
+            self.memory.fetch_add(sampled, Relaxed);
+        }
+        W::may_return::<M>(bias)
     }
 
     /// Listing 1, lines 37 to 49. Returns whether no reader is in the table; that stays so if the caller

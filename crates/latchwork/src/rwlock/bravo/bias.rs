@@ -9,8 +9,8 @@
 //! | REVOKING | off; that writer waits for readers in their slots | it alone: to what the policy says, or to BIASED if it gives up |
 //! | anything else: a value of the policy's | off | a slow reader, to BIASED, when the policy says so |
 //!
-//! A second word is the policy's memory. It is written by who sets the bias, holding the underlying lock for
-//! reading, and who revokes it, holding that for writing.
+//! A second word is the policy's memory: hints, written by slow readers, by that one of them who sets the bias, and by
+//! who revokes it.
 //!
 //! Only a holder of the underlying read lock sets the bias, so no writer is past its revocation
 //! when it appears. (A writer that gives up puts it back, from REVOKING, for which others wait.) All slow readers change the word by compare-and-exchange: a plain store of the
@@ -45,7 +45,12 @@ pub trait When: Send + Sync + 'static {
     /// Whether the lock may be biased again. Asked at one in so many slow reads.
     fn may_return<M: Machine>(bias: u32) -> bool;
 
-    /// The bias is about to be set. What to remember, having remembered `memory`.
+    /// One in so many slow reads, before it asks. What to add to the `memory`; the lock may be biased by then.
+    fn sampled(_memory: u32) -> u32 {
+        0
+    }
+
+    /// The bias has been set. What to remember, having remembered `memory`.
     fn returning<M: Machine>(memory: u32) -> u32 {
         memory
     }
@@ -118,33 +123,57 @@ impl<const ODDS: u32> When for Bernoulli<ODDS> {
 }
 
 /// A cost model that also counts the benefit. The guard bounds what a revocation costs, but pays that
-/// for every bias, also for one that served no readers: between frequent writes, a tenth of the throughput
-/// for nothing. Here a bias that ended sooner than `WORTH` times its revocation took doubles the time
-/// until the next, up to `STEPS` times in a row; one that lasted longer brings that back to the guard's.
+/// for every bias, also for one that served few readers. Here a bias that was not worth its revocation doubles the
+/// time until the next, up to `STEPS` times in a row; one that was brings that back to the guard's.
 ///
-/// The memory: how often it was doubled, and above that when the bias was set, in units of
-/// 256 nanoseconds. These wrap after 69 seconds: a bias that lasted a little longer than a multiple of that
-/// is taken for a short one.
+/// It was if it has spared its readers, together, as much waiting as its revocation took. Without it they meet at
+/// the lock's line, of which each needs `MEETING`: if that keeps the line busy for a share `u` of the time,
+/// `u * u / (1 - u)` of them wait for it at any moment (a queue of random arrivals and service times), which is taken
+/// for 1/2 at most: then the bias has to last twice as long as its revocation. Fast reads are not counted, for
+/// that would cost them something: `u` is that of the slow reads before.
+///
+/// | memory | while the bias is off | while it is on |
+/// |---|---|---|
+/// | bits 0 to 3 | how often the time was doubled | the same |
+/// | bits 4 to 15 | sampled slow reads since the revocation | bits 4 to 11: slow reads before, 64 in 1.05 ms |
+/// | bits 16 to 31 | when it ended, in units of 16 microseconds | bits 12 to 31: since when, in microseconds |
+///
+/// These wrap after a second: of a bias that lasted longer it may be taken that it was short.
 #[derive(Debug)]
 pub struct Adaptive<const N: u64 = 9>;
 
-/// A bias that lasted for so many times its revocation has been worth it.
-pub(super) const WORTH: u64 = 2;
+/// Nanoseconds for which a reader that comes and goes needs the lock's line: two transfers between processors.
+const MEETING: u64 = 150;
 /// Doublings of the inhibition at most: then revocations cost writers one part in 289.
 pub(super) const STEPS: u32 = 5;
-/// Bits of the memory that count them, and nanoseconds per unit of the rest, as a shift.
-const STEP_BITS: u32 = 4;
-const MOMENT: u32 = 8;
+const STEPS_MASK: u32 = (1 << 4) - 1;
+
+/// Off: one sampled read, their highest number, and where and how finely the time is kept.
+const ONE_READ: u32 = 1 << 4;
+const READS: u32 = (1 << 16) - ONE_READ;
+const ENDED: u32 = 16;
+const ENDED_TICK: u32 = 14;
+
+/// On: the rate, and the same.
+const RATE: u32 = 4;
+const RATE_UNIT: u64 = 64;
+const MOST_RATE: u64 = 255;
+/// The rate that would keep the line busy.
+const BUSY: u64 = (1 << PERIOD) / MEETING / RATE_UNIT;
+const BEGAN: u32 = 12;
+const BEGAN_TICK: u32 = 10;
+/// The time in which the rate is counted, as a shift: a millisecond.
+const PERIOD: u32 = 20;
 
 impl<const N: u64> When for Adaptive<N> {
     fn revoked(start: u64, now: u64, memory: &mut u32) -> u32 {
         let took = now.saturating_sub(start);
-        let moments = ((start >> MOMENT) as u32).wrapping_sub(*memory >> STEP_BITS) & (u32::MAX >> STEP_BITS);
-        let steps = match u64::from(moments) << MOMENT < took.saturating_mul(WORTH) {
-            true => ((*memory & ((1 << STEP_BITS) - 1)) + 1).min(STEPS),
-            false => 0,
-        };
-        *memory = steps;
+        let began = *memory >> BEGAN;
+        let lasted = u64::from(((start >> BEGAN_TICK) as u32).wrapping_sub(began) << BEGAN >> BEGAN);
+        let rate = (u64::from(*memory >> RATE) & MOST_RATE).min(BUSY / 2);
+        let spared = (lasted << BEGAN_TICK) * rate * rate / (BUSY * (BUSY - rate));
+        let steps = if spared < took { ((*memory & STEPS_MASK) + 1).min(STEPS) } else { 0 };
+        *memory = ((now >> ENDED_TICK) as u32) << ENDED | steps;
         inhibit(now, took.saturating_mul(N << steps))
     }
 
@@ -152,8 +181,16 @@ impl<const N: u64> When for Adaptive<N> {
         expired(bias, M::now(Clock::Monotonic))
     }
 
+    fn sampled(memory: u32) -> u32 {
+        // Half of the room is for those who add one at the same time.
+        if memory & READS > READS / 2 { 0 } else { ONE_READ }
+    }
+
     fn returning<M: Machine>(memory: u32) -> u32 {
-        let moment = (M::now(Clock::Monotonic) >> MOMENT) as u32;
-        moment << STEP_BITS | memory & ((1 << STEP_BITS) - 1)
+        let now = M::now(Clock::Monotonic);
+        let ticks = ((now >> ENDED_TICK) as u32).wrapping_sub(memory >> ENDED) << ENDED >> ENDED;
+        let reads = u64::from((memory & READS) / ONE_READ * SAMPLE);
+        let rate = (reads << (PERIOD - ENDED_TICK)) / u64::from(ticks.max(1)) / RATE_UNIT;
+        ((now >> BEGAN_TICK) as u32) << BEGAN | (rate.min(MOST_RATE) as u32) << RATE | memory & STEPS_MASK
     }
 }

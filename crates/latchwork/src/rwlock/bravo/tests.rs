@@ -1,5 +1,5 @@
 use super::super::pf_t::RawPfT;
-use super::bias::{Bernoulli, STEPS, TICK, WORTH, expired};
+use super::bias::{Bernoulli, STEPS, TICK, expired};
 use super::count::Counts;
 use super::revoke::{Passing, Spins};
 use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
@@ -285,10 +285,14 @@ fn a_trial_brings_the_bias_back() {
 /// A bias that is not worth its revocation comes back ever later, and as soon as ever after one that was.
 #[test]
 fn a_bias_that_does_not_pay_is_set_less_often() {
-    const TOOK: u64 = 10_000_000;
+    const TOOK: u64 = 10_000;
+    const MANY: u32 = 5000;
+    const LONG: u64 = 50_000 * TOOK;
     let mut memory = 0;
-    // How many times its revocation the bias stays off after one that lasted `for_long`.
-    let mut away = |for_long: u64| {
+    // How many times its revocation the bias stays off after so many reads without it, and after it lasted
+    // `for_long`.
+    let mut away = |reads: u32, for_long: u64| {
+        memory = (0..reads).fold(memory, |memory, _| memory + <Adaptive as When>::sampled(memory));
         let start = Native::now(Clock::Monotonic) + for_long;
         memory = <Adaptive as When>::returning::<Native>(memory);
         let now = start + TOOK;
@@ -296,13 +300,12 @@ fn a_bias_that_does_not_pay_is_set_less_often() {
         assert!(until > BIASED && !expired(until, now));
         (0..).find(|times| expired(until, now + times * TOOK + TOOK / 2)).unwrap()
     };
-    let (short, long) = ((WORTH - 1) * TOOK, (WORTH + 1) * TOOK);
-    assert_eq!(away(long), N);
+    assert_eq!(away(MANY, LONG), N);
     for step in 1..=STEPS + 2 {
-        assert_eq!(away(short), N << step.min(STEPS));
+        assert_eq!(away(0, LONG), N << step.min(STEPS));
     }
-    assert_eq!(away(long), N);
-    assert_eq!(away(short), 2 * N);
+    assert_eq!(away(MANY, LONG), N);
+    assert_eq!(away(MANY, TOOK), 2 * N);
 }
 
 /// Whatever the composition, a reader with a slot is found by a writer, and one without has the lock.
