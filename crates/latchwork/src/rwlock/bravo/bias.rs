@@ -187,7 +187,13 @@ impl<const N: u64> When for Adaptive<N> {
     }
 
     fn returning<M: Machine>(memory: u32) -> u32 {
-        let now = M::now(Clock::Monotonic);
+        Self::begin(memory, M::now(Clock::Monotonic))
+    }
+}
+
+impl<const N: u64> Adaptive<N> {
+    /// The memory from when the bias is set, `now`.
+    pub(super) fn begin(memory: u32, now: u64) -> u32 {
         let ticks = ((now >> ENDED_TICK) as u32).wrapping_sub(memory >> ENDED) << ENDED >> ENDED;
         let reads = u64::from((memory & READS) / ONE_READ * SAMPLE);
         let rate = (reads << (PERIOD - ENDED_TICK)) / u64::from(ticks.max(1)) / RATE_UNIT;

@@ -286,26 +286,28 @@ fn a_trial_brings_the_bias_back() {
 #[test]
 fn a_bias_that_does_not_pay_is_set_less_often() {
     const TOOK: u64 = 10_000;
-    const MANY: u32 = 5000;
-    const LONG: u64 = 50_000 * TOOK;
-    let mut memory = 0;
-    // How many times its revocation the bias stays off after so many reads without it, and after it lasted
-    // `for_long`.
-    let mut away = |reads: u32, for_long: u64| {
+    // Sampled reads of a millisecond without bias: such that the readers meet all the time, or hardly.
+    let (busy, quiet) = (500, 10);
+    let (long, short) = (10 * TOOK, TOOK);
+    let (mut memory, mut now) = (0, 1 << 40);
+    // How many times its revocation the bias stays off, after so many reads without it, and after it lasted for so
+    // long.
+    let mut away = |reads: u32, lasted: u64| {
         memory = (0..reads).fold(memory, |memory, _| memory + <Adaptive as When>::sampled(memory));
-        let start = Native::now(Clock::Monotonic) + for_long;
-        memory = <Adaptive as When>::returning::<Native>(memory);
-        let now = start + TOOK;
+        memory = Adaptive::<N>::begin(memory, now + 1_000_000);
+        let start = now + 1_000_000 + lasted;
+        now = start + TOOK;
         let until = <Adaptive as When>::revoked(start, now, &mut memory);
         assert!(until > BIASED && !expired(until, now));
         (0..).find(|times| expired(until, now + times * TOOK + TOOK / 2)).unwrap()
     };
-    assert_eq!(away(MANY, LONG), N);
+    away(busy, long); // since when it had not been biased nobody knew
+    assert_eq!(away(busy, long), N);
     for step in 1..=STEPS + 2 {
-        assert_eq!(away(0, LONG), N << step.min(STEPS));
+        assert_eq!(away(quiet, long), N << step.min(STEPS));
     }
-    assert_eq!(away(MANY, LONG), N);
-    assert_eq!(away(MANY, TOOK), 2 * N);
+    assert_eq!(away(busy, long), N);
+    assert_eq!(away(busy, short), 2 * N);
 }
 
 /// Whatever the composition, a reader with a slot is found by a writer, and one without has the lock.
