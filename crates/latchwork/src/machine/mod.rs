@@ -85,6 +85,14 @@ impl Deadline {
     }
 }
 
+/// Binary logarithm of nanoseconds in a microsecond, nearly.
+pub(crate) const MICRO: u32 = 10;
+
+/// Now, in such microseconds (of 1024 ns); it wraps after 73 minutes, and is compared by difference.
+pub(crate) fn micros<M: Machine>() -> u32 {
+    (M::now(Clock::Monotonic) >> MICRO) as u32
+}
+
 /// Why [`Machine::wait`] returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Wait {

@@ -20,7 +20,7 @@
 //! - A timed acquisition polls outside the queue, so no node is left in it.
 
 use super::{ConstNew, Info, RawMutex, queue};
-use crate::machine::{Clock, Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, micros};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -56,11 +56,6 @@ impl Default for RawMcsTp<Native> {
 impl ConstNew for RawMcsTp<Native> {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
-}
-
-/// Now, in microseconds (of 1024 ns); it wraps after 73 minutes, and is compared by difference.
-fn micros<M: Machine>() -> u32 {
-    (M::now(Clock::Monotonic) >> 10) as u32
 }
 
 /// The waiter behind `node`, which is not the last.

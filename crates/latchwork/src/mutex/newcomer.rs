@@ -17,7 +17,7 @@
 //! These are hints, not written atomically. A write that is lost lets two be patient, or none for 16 microseconds, or
 //! a head have its turn too soon.
 
-use crate::machine::{Clock, Machine, Word};
+use crate::machine::{Machine, Word, micros};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Bits of the word that are a time.
@@ -103,12 +103,4 @@ impl<'a, M: Machine> Newcomer<'a, M> {
         let elsewhen = word >> BEGAN ^ 4;
         self.word.store(word & ((1 << TIME) - 1) | vain << TIME | elsewhen << BEGAN, Relaxed);
     }
-}
-
-/// Binary logarithm of nanoseconds in a microsecond, nearly.
-pub(crate) const MICRO: u32 = 10;
-
-/// Now, in such microseconds.
-pub(crate) fn micros<M: Machine>() -> u32 {
-    (M::now(Clock::Monotonic) >> MICRO) as u32
 }

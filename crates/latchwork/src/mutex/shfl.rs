@@ -39,11 +39,11 @@
 //! uncontended pair: 1. In a process without a second thread: 0.
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
-use super::newcomer::{MICRO, Newcomer, TIME, micros};
+use super::newcomer::{Newcomer, TIME};
 use super::shuffle::{NumaPolicy, Policy, Stealing, may_start};
 use super::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Deadline, MICRO, Machine, Native, QNode, Word, micros};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};

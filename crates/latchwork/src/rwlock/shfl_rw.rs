@@ -63,7 +63,7 @@
 //! More than 2^30 - 1 simultaneous readers would break it.
 
 use super::{ConstNew, Info, RawRwLock};
-use crate::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
 use crate::mutex::shuffle::{NumaPolicy, Policy, may_start};
 use crate::mutex::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
 use core::ptr::null_mut;
@@ -136,7 +136,7 @@ pub struct RawShflRw<M: Machine> {
     word: M::U32,
     readers: M::U32,
     tail: M::Ptr<QNode<M>>,
-    /// When the head became it, and steals from it; see [`micros`].
+    /// When the head became it, and steals from it; see [`moment`].
     since: M::U32,
     /// When it queued, or later; likewise. See [`begin`](Self::begin).
     queued: M::U32,
@@ -294,7 +294,7 @@ impl<M: Machine> RawShflRw<M> {
     /// There is a new head, which queued at `queued`. While it sleeps it may be passed for [`WAKE_BOUND`] from
     /// then on, but for [`HEAD_BOUND`] at least.
     fn begin(&self, queued: u32) {
-        let now = micros::<M>();
+        let now = moment::<M>();
         self.since.store(now, Relaxed);
         let age = now.wrapping_sub(queued).min((WAKE_BOUND - HEAD_BOUND) * (STEALS + 1));
         self.queued.store(now.wrapping_sub(age), Relaxed);
@@ -349,7 +349,7 @@ impl<M: Machine> RawShflRw<M> {
 
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>) -> Outcome {
-        let now = micros::<M>();
+        let now = moment::<M>();
         node.group.store(side.group::<M>(), Relaxed);
         node.since.store(now, Relaxed);
         if sleepers::enqueue::<M>(&self.tail, node) {
@@ -559,13 +559,13 @@ enum Steal {
 
 /// Now, as `since` keeps it: microseconds of 1024 ns in the upper bits (they wrap after 4.6 minutes
 /// and are compared by difference), no steals in the lower ones.
-fn micros<M: Machine>() -> u32 {
-    ((M::now(Clock::Monotonic) >> 10) as u32).wrapping_mul(STEALS + 1)
+fn moment<M: Machine>() -> u32 {
+    micros::<M>().wrapping_mul(STEALS + 1)
 }
 
 /// Microseconds since `time`.
 fn elapsed<M: Machine>(time: u32) -> u32 {
-    micros::<M>().wrapping_sub(time & !STEALS) / (STEALS + 1)
+    moment::<M>().wrapping_sub(time & !STEALS) / (STEALS + 1)
 }
 
 // SAFETY: WRITER is set from a word without it, and of a reader and a writer one sees the other (E) and
