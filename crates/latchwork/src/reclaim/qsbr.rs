@@ -25,7 +25,7 @@
 
 use super::domain::Domain;
 use super::grace::{Flavour, Grace};
-use super::section::exit;
+use super::section::{exit, nest};
 use super::{Guard, Info, Reader};
 use crate::machine::record::{Clocks, NESTING, Record, Records};
 use crate::machine::{Machine, Word};
@@ -95,12 +95,9 @@ impl<'d, M: Records> QsbrReader<'d, M> {
 
 /// A thread, or one more reader of it, goes online.
 fn go_online<M: Records>(online: &M::U64) {
-    let word = online.load(Relaxed);
-    if word & NESTING != 0 {
-        assert!(word & NESTING < NESTING, "32767 readers of a thread: they are leaked");
-        return online.store(word + 1, Relaxed);
+    if !nest::<M>(online, "32767 readers of a thread: they are leaked") {
+        stamp::<M>(online, M::clocks().grace.load(Acquire));
     }
-    stamp::<M>(online, M::clocks().grace.load(Acquire));
 }
 
 /// The only reader of a thread has nothing from before `now`.

@@ -33,14 +33,24 @@ fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
 #[cold]
 #[inline(never)]
 fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
-    let now = word.load(Relaxed);
-    if now & NESTING != 0 {
-        assert!(now & NESTING < NESTING, "32767 nested sections: guards are leaked");
-        return word.store(now + 1, Relaxed);
+    if nest::<M>(word, "32767 nested sections: guards are leaked") {
+        return;
     }
     // (B), (E), (C) as above.
     word.store(clock.load(Acquire) | FENCED, Release);
     M::light_fence();
+}
+
+/// Counts one more, if there is one already. Whether there was.
+#[inline]
+pub(super) fn nest<M: Records>(word: &M::U64, leaked: &str) -> bool {
+    let now = word.load(Relaxed);
+    if now & NESTING == 0 {
+        return false;
+    }
+    assert!(now & NESTING < NESTING, "{leaked}");
+    word.store(now + 1, Relaxed);
+    true
 }
 
 /// The innermost section ends.

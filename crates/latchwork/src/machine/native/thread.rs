@@ -87,7 +87,7 @@ fn once(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
 fn read_count(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
     let mut text = [0u8; 64];
     let list = read_file(path, &mut text);
-    let read = if list.is_empty() { unknown } else { highest_node(list) + 1 };
+    let read = if list.is_empty() { unknown } else { highest_number(list) + 1 };
     match count.compare_exchange(0, read, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => read,
         Err(first) => first,
@@ -111,7 +111,7 @@ pub(super) fn read_file<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
     &text[..length]
 }
 
-fn highest_node(list: &[u8]) -> u32 {
+fn highest_number(list: &[u8]) -> u32 {
     let number =
         |digits: &[u8]| digits.iter().fold(0, |n: u32, d| n.saturating_mul(10) + u32::from(d - b'0'));
     let last = list.split(|b| !b.is_ascii_digit()).rfind(|digits| !digits.is_empty());
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn node_lists() {
         for (list, highest) in [("", 0), ("0\n", 0), ("0-1\n", 1), ("0-3,8-11\n", 11)] {
-            assert_eq!(highest_node(list.as_bytes()), highest);
+            assert_eq!(highest_number(list.as_bytes()), highest);
         }
         assert!(numa_nodes() > numa_node());
         assert!(cpu() < cpus() && cpus() <= 1 << 16);

@@ -151,7 +151,8 @@ impl Column {
     /// Slots in the row of each of so many processors, at least so many.
     #[inline]
     pub(super) fn row(length: usize, cpus: usize, least: usize) -> usize {
-        (length / cpus.next_power_of_two()).max(least).min(length)
+        // A shift: readers come here.
+        (length >> cpus.next_power_of_two().trailing_zeros()).max(least).min(length)
     }
 
     /// Of a processor's row, the slot in a column.
