@@ -25,7 +25,6 @@ impl Answer {
             Verdict::DoesNotHold if self.claim.doubt.is_empty() => "we do not know why".into(),
             Verdict::DoesNotHold => self.claim.doubt.into(),
             Verdict::NotShown(why) => why.clone(),
-            Verdict::NotYet(needs) => format!("needs {needs}"),
         }
     }
 }
@@ -57,12 +56,8 @@ impl Document {
     /// In a sentence.
     pub fn summary(&self) -> String {
         let (holds, not) = (self.count("holds"), self.count("does not hold"));
-        let (unclear, missing) = (self.count("not shown"), self.count("not yet"));
-        format!(
-            "{holds} of {} claims hold, {not} do not, {unclear} are not shown; {missing} more need what does not \
-             exist here yet.",
-            holds + not + unclear
-        )
+        let unclear = self.count("not shown");
+        format!("{holds} of {} claims hold, {not} do not, {unclear} are not shown.", holds + not + unclear)
     }
 
     /// The claims of a paper.

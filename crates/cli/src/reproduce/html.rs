@@ -15,7 +15,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 1240px; margin: 2em auto
 h1, h2, h3 { line-height: 1.2 } h2 { margin-top: 2.2em; border-bottom: 1px solid #ccc }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; vertical-align: top; padding: .35em .6em; border-bottom: 1px solid #ddd }
 th { background: #f4f4f4 } code { font-size: 13px } td.n { white-space: nowrap; font-variant-numeric: tabular-nums }
-.v { font-weight: 600; white-space: nowrap } .holds { color: #17702b } .not { color: #b3261e } .unclear { color: #8a5a00 } .later { color: #666 }
+.v { font-weight: 600; white-space: nowrap } .holds { color: #17702b } .not { color: #b3261e } .unclear { color: #8a5a00 }
 blockquote { margin: 0; font-style: italic } .where { color: #666; font-size: 13px } figure { margin: 1.5em 0 } figure svg { max-width: 100%; height: auto }
 figcaption { font-size: 13px; color: #444 } details summary { cursor: pointer; color: #444 } .why { font-size: 14px }
 ";
@@ -25,8 +25,7 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
     let mut body = format!(
         "<h1>The papers' claims</h1>\n<p><strong>{}</strong></p>\n<p>latchwork {}, {} seeds from {}, in {:.0} s on {}. Each claim has a rule \
          that was stated before the run. It holds if all parts are met with every seed, does not hold if no seed \
-         meets all of them, and is not shown otherwise. Claims about locks that do not exist here are listed and \
-         not counted.</p>\n",
+         meets all of them, and is not shown otherwise.</p>\n",
         escape(&document.summary()),
         env!("CARGO_PKG_VERSION"),
         document.effort.runs,
@@ -79,7 +78,6 @@ fn row(answer: &Answer) -> String {
         Verdict::Holds => "holds",
         Verdict::DoesNotHold => "not",
         Verdict::NotShown(_) => "unclear",
-        Verdict::NotYet(_) => "later",
     };
     let claim = &answer.claim;
     let links: Vec<String> =

@@ -13,8 +13,6 @@ pub enum Verdict {
     DoesNotHold,
     /// Neither, or there is nothing to judge by.
     NotShown(String),
-    /// A lock or a workload for it does not exist. Not counted.
-    NotYet(String),
 }
 
 impl Verdict {
@@ -24,7 +22,6 @@ impl Verdict {
             Verdict::Holds => "holds",
             Verdict::DoesNotHold => "does not hold",
             Verdict::NotShown(_) => "not shown",
-            Verdict::NotYet(_) => "not yet",
         }
     }
 }

@@ -12,8 +12,7 @@ const INTRODUCTION: &str = "\
 This page is printed by `latchwork reproduce --markdown docs/reproduction.md`; do not edit it. Each claim of the
 papers that the locks of this library can show has a rule that is stated before the run, in
 `crates/cli/src/reproduce/claims`. It *holds* if all parts of the rule are met with every seed, *does not hold* if no
-seed meets all of them, and is *not shown* otherwise. Claims about locks that do not exist here are listed and not
-counted. The table shows the part of each rule that is missed by most or met by least, and our number there.
+seed meets all of them, and is *not shown* otherwise. The table shows the part of each rule that is missed by most or met by least, and our number there.
 
 To get it again:
 

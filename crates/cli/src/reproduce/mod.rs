@@ -16,11 +16,10 @@ use crate::compare::machine::Machine;
 use crate::compare::signals::Signals;
 use crate::failure::{Failure, Result};
 use crate::{names, output};
-use claims::{Claim, Paper, SIMULATOR, Test};
+use claims::{Claim, Paper, SIMULATOR};
 use clap::Args;
 use document::{Answer, Document};
 use experiment::{Effort, Ready};
-use judge::{Judged, Verdict};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,8 +27,7 @@ use std::time::{Duration, Instant};
 pub const HELP: &str = "\
 Each claim has a citation, the paper's sentence or number, and a rule that is stated before the run. The
 locks are this library's own source, the paper's machine is simulated. A claim holds if its rule is met
-with every seed, does not hold if it is met with none, and is not shown otherwise. Claims about locks that
-do not exist here are listed as `not yet` and not counted.
+with every seed, does not hold if it is met with none, and is not shown otherwise.
 
 The claim `simulator` is different: it measures all locks on this machine for a minute or two, and asks
 whether the simulator orders them as they are. Other programs disturb it.
@@ -124,13 +122,12 @@ fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document>
         }
     }
     let agreement = comparison.as_ref().and_then(validate::Comparison::share);
-    let judge = |claim: &Claim| match &claim.test {
-        Test::NotYet(needs) => Judged { verdict: Verdict::NotYet((*needs).into()), checks: Vec::new() },
-        Test::Rule(checks) => {
-            // Whatever is the same in every run counts for each of them.
-            let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
-            judge::judge(checks, runs, &|figure, run| runner::figure(ready, &results, agreement, figure, run))
-        }
+    let judge = |claim: &Claim| {
+        // Whatever is the same in every run counts for each of them.
+        let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
+        judge::judge(&claim.checks, runs, &|figure, run| {
+            runner::figure(ready, &results, agreement, figure, run)
+        })
     };
     let answers: Vec<Answer> =
         claims.into_iter().map(|claim| Answer { judged: judge(&claim), claim }).collect();

@@ -1,6 +1,6 @@
 //! What is printed.
 
-use super::claims::{Claim, Test};
+use super::claims::Claim;
 use super::document::{Answer, Document};
 use super::rule::{self, number};
 use comfy_table::{ContentArrangement, Table, presets};
@@ -25,13 +25,8 @@ pub fn list(claims: &[Claim]) -> String {
     for claim in claims {
         write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.says)
             .expect("a String");
-        match &claim.test {
-            Test::NotYet(needs) => writeln!(text, "    not yet: needs {needs}").expect("a String"),
-            Test::Rule(checks) => {
-                for line in rule::lines(checks) {
-                    writeln!(text, "    rule: {line}").expect("a String");
-                }
-            }
+        for line in rule::lines(&claim.checks) {
+            writeln!(text, "    rule: {line}").expect("a String");
         }
     }
     text += "\nWhat the papers' words mean here:\n";

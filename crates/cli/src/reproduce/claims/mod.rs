@@ -106,15 +106,6 @@ impl Paper {
     }
 }
 
-/// How a claim is tested.
-#[derive(Clone, Debug)]
-pub enum Test {
-    /// All of these have to be met.
-    Rule(Vec<Check>),
-    /// What is missing to test it.
-    NotYet(&'static str),
-}
-
 /// A claim of a paper.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -128,8 +119,8 @@ pub struct Claim {
     pub says: &'static str,
     /// The paper's number, or the word that stands for one.
     pub number: &'static str,
-    /// How it is tested.
-    pub test: Test,
+    /// What has to come out, all of it.
+    pub checks: Vec<Check>,
     /// What we believe is the reason, where it does not hold.
     pub doubt: &'static str,
 }
@@ -142,18 +133,7 @@ impl Claim {
         says: &'static str,
         checks: Vec<Check>,
     ) -> Self {
-        Claim { id, paper, place, says, number: "", test: Test::Rule(checks), doubt: "" }
-    }
-
-    #[allow(dead_code, reason = "at times all claims can be tested")]
-    fn not_yet(
-        id: &'static str,
-        paper: Paper,
-        place: &'static str,
-        says: &'static str,
-        needs: &'static str,
-    ) -> Self {
-        Claim { id, paper, place, says, number: "", test: Test::NotYet(needs), doubt: "" }
+        Claim { id, paper, place, says, number: "", checks, doubt: "" }
     }
 
     fn number(mut self, number: &'static str) -> Self {
@@ -166,18 +146,10 @@ impl Claim {
         self
     }
 
-    /// What has to come out; nothing if it cannot be tested yet.
-    pub fn checks(&self) -> &[Check] {
-        match &self.test {
-            Test::Rule(checks) => checks,
-            Test::NotYet(_) => &[],
-        }
-    }
-
     /// The experiments that it looks at.
     pub fn experiments(&self) -> Vec<&'static str> {
         let mut ids: Vec<&'static str> = Vec::new();
-        for figure in self.checks().iter().flat_map(|check| check.value.figures()) {
+        for figure in self.checks.iter().flat_map(|check| check.value.figures()) {
             if let Some(at) = figure.at()
                 && !ids.contains(&at.experiment)
             {
@@ -255,10 +227,7 @@ mod tests {
             assert!(seen.insert(claim.id), "{} twice", claim.id);
             assert!(Paper::ALL.iter().all(|paper| paper.id() != claim.id || claim.paper == Paper::Simulator));
             assert!(!claim.place.is_empty() && !claim.says.is_empty(), "{}", claim.id);
-            match &claim.test {
-                Test::Rule(checks) => assert!(!checks.is_empty(), "{} has no rule", claim.id),
-                Test::NotYet(needs) => assert!(!needs.is_empty(), "{}", claim.id),
-            }
+            assert!(!claim.checks.is_empty(), "{} has no rule", claim.id);
         }
     }
 
@@ -271,7 +240,7 @@ mod tests {
             experiments().iter().map(|experiment| Ready::find(experiment, &effort).unwrap()).collect();
         let results: Vec<Results> = ready.iter().map(|ready| Results::new(&ready.plan)).collect();
         for claim in all() {
-            for figure in claim.checks().iter().flat_map(|check| check.value.figures()) {
+            for figure in claim.checks.iter().flat_map(|check| check.value.figures()) {
                 match runner::figure(&ready, &results, Some(1.0), figure, 0) {
                     Ok(_) => assert!(figure.at().is_none(), "{}: {figure:?}", claim.id),
                     Err(why) => assert!(why.contains("interrupted"), "{}: {why}", claim.id),
@@ -293,9 +262,8 @@ mod tests {
     #[test]
     fn a_world_in_which_all_locks_are_alike_breaks_most_claims() {
         let alike = |_: &Figure, _: usize| Ok(1.0);
-        let verdict = |claim: &Claim| super::super::judge::judge(claim.checks(), 2, &alike).verdict;
-        let rules: Vec<Claim> =
-            all().into_iter().filter(|claim| matches!(claim.test, Test::Rule(_))).collect();
+        let verdict = |claim: &Claim| super::super::judge::judge(&claim.checks, 2, &alike).verdict;
+        let rules = all();
         let broken = rules.iter().filter(|claim| verdict(claim) == Verdict::DoesNotHold).count();
         assert!(broken * 2 > rules.len(), "{broken} of {}", rules.len());
     }
