@@ -77,10 +77,7 @@ impl Lock {
     fn new(Entry { kind, info, bytes }: Entry, counted: &Counted) -> Self {
         Self {
             name: info.name,
-            kind: match kind {
-                Kind::Mutex => "mutex",
-                Kind::RwLock => "rwlock",
-            },
+            kind: kind.name(),
             summary: info.summary,
             bytes,
             waiter_bytes: info.waiter_bytes,
@@ -192,7 +189,7 @@ pub fn list(options: &Options) -> Result<()> {
         "bytes: of a lock, and beside it of queue nodes of each waiter and holder, as the simulator counts them"
     );
     println!(
-        "atomics: atomic read-modify-writes per uncontended acquire and release (rwlock: of a read), as the"
+        "atomics: atomic read-modify-writes per uncontended acquire and release (rwlock, seqlock: of a read), as the"
     );
     println!("    simulator counts them; contended: likewise, of {} threads on 8 sockets", count::CROWD);
     println!("waiters: whether they sleep after a bounded spin, or spin until they have the lock");

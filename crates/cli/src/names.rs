@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use latchwork::registry::{self, Entry, Kind};
+use latchwork::rwlock::seqlock::NOT_HELD;
 
 /// The name of "leave this kind of object to the C library", which is also the baseline.
 pub const GLIBC: &str = "glibc";
@@ -83,10 +84,13 @@ pub fn check(kind: Kind, name: &str) -> Result<String> {
     if name == GLIBC || registry::find(kind, name).is_some() {
         return Ok(name.to_owned());
     }
-    let (what, option, other, other_option) = match kind {
-        Kind::Mutex => ("mutex", "--mutex", Kind::RwLock, "--rwlock"),
-        Kind::RwLock => ("reader-writer lock", "--rwlock", Kind::Mutex, "--mutex"),
+    let (what, option, first, other, other_option) = match kind {
+        Kind::Mutex => ("mutex", "--mutex", "shfl", Kind::RwLock, "--rwlock"),
+        _ => ("reader-writer lock", "--rwlock", "bravo-2d-shfl-rw", Kind::Mutex, "--mutex"),
     };
+    if registry::find(Kind::SeqLock, name).is_some() {
+        return Err(Failure::usage(format!("{name} cannot be {option}: {NOT_HELD}; try {option} {first}")));
+    }
     let mut names = of_kind(kind);
     names.push(GLIBC);
     let hint = if registry::find(other, name).is_some() {
@@ -146,6 +150,13 @@ mod tests {
         assert!(!check(Kind::Mutex, "zzzzz").unwrap_err().message.contains("did you mean"));
         let error = check(Kind::RwLock, "mcs").unwrap_err();
         assert!(error.message.contains("did you mean --mutex mcs?"), "{}", error.message);
+        for (kind, instead) in [(Kind::Mutex, "--mutex shfl"), (Kind::RwLock, "--rwlock bravo-2d-shfl-rw")] {
+            let error = check(kind, "seqlock").unwrap_err();
+            assert_eq!((error.status, error.message.lines().count()), (2, 1));
+            assert!(error.message.contains("cannot hold it"), "{}", error.message);
+            assert!(error.message.ends_with(instead), "{}", error.message);
+            assert!(check(kind, instead.split(' ').next_back().unwrap()).is_ok());
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ fn json_holds_every_registered_lock() {
     }
     for (lock, entry) in locks.iter().zip(&expected) {
         assert_eq!(lock["name"], entry.info.name);
-        assert_eq!(lock["kind"], if entry.kind == registry::Kind::Mutex { "mutex" } else { "rwlock" });
+        assert_eq!(lock["kind"], entry.kind.name());
         assert_eq!(lock["bytes"], entry.bytes);
         assert_eq!(lock["waiter_bytes"], entry.info.waiter_bytes);
         assert_eq!(lock["holder_bytes"], entry.info.holder_bytes);

@@ -3,10 +3,14 @@
 //! One line here makes a lock appear everywhere: `latchwork list`, the preloaded library, the
 //! model-checking suite, the stress tests. Whoever wants all of them implements [`Visitor`], which
 //! is called once with each type; there is no table of function pointers to keep in step.
+//!
+//! A sequence lock, which readers cannot hold, appears everywhere but where a lock must be held by them: in the
+//! preloaded library, and in workloads whose readers do more than copy.
 
 use crate::machine::{Machine, Native};
 use crate::mutex::{Info, RawMutex};
 use crate::rwlock::RawRwLock;
+use crate::rwlock::seqlock::RawSeqLock;
 use crate::{mutex, rwlock};
 
 /// Called with the type of each algorithm.
@@ -15,6 +19,8 @@ pub trait Visitor<M: Machine> {
     fn mutex<L: RawMutex<Machine = M>>(&mut self) {}
     /// A reader-writer lock.
     fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {}
+    /// A sequence lock, [`RawSeqLock<L>`]: `L` is its writers' mutex.
+    fn seqlock<L: RawMutex<Machine = M>>(&mut self) {}
 }
 
 /// Shows every algorithm to `visitor`, in the order of `latchwork list`.
@@ -57,6 +63,7 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
     visitor.rwlock::<rwlock::bravo::Columns<M, rwlock::pf_q::RawPfQ<M>>>();
     visitor.rwlock::<rwlock::bravo::Rows<M, rwlock::shfl_rw::RawShflRw<M>>>();
+    visitor.seqlock::<mutex::shfl::RawShfl<M>>();
 }
 
 /// Which interface an algorithm has.
@@ -66,6 +73,19 @@ pub enum Kind {
     Mutex,
     /// Readers and writers.
     RwLock,
+    /// Words that readers copy, and writers change: nobody can hold it for reading.
+    SeqLock,
+}
+
+impl Kind {
+    /// As a user types it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+            Kind::SeqLock => "seqlock",
+        }
+    }
 }
 
 /// An algorithm as `latchwork list` shows it.
@@ -75,7 +95,7 @@ pub struct Entry {
     pub kind: Kind,
     /// Its description.
     pub info: Info,
-    /// Bytes per lock on the native machine.
+    /// Bytes per lock on the native machine, without what it protects.
     pub bytes: usize,
 }
 
@@ -88,6 +108,10 @@ pub fn for_each(each: impl FnMut(Entry)) {
         }
         fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
             (self.0)(Entry { kind: Kind::RwLock, info: R::INFO, bytes: size_of::<R>() });
+        }
+        fn seqlock<L: RawMutex<Machine = Native>>(&mut self) {
+            let (info, bytes) = (RawSeqLock::<L>::INFO, size_of::<RawSeqLock<L>>());
+            (self.0)(Entry { kind: Kind::SeqLock, info, bytes });
         }
     }
     visit(&mut List(each));
@@ -113,9 +137,10 @@ mod tests {
     fn names_are_unique_and_found() {
         let mut seen = HashSet::new();
         for_each(|entry| {
-            assert!(seen.insert((entry.kind == Kind::Mutex, entry.info.name)), "{} twice", entry.info.name);
+            assert!(seen.insert((entry.kind.name(), entry.info.name)), "{} twice", entry.info.name);
             assert_eq!(find(entry.kind, entry.info.name).unwrap().info, entry.info);
         });
         assert!(find(Kind::Mutex, "no-such-lock").is_none());
+        assert!(find(Kind::RwLock, "seqlock").is_none(), "readers cannot hold it");
     }
 }

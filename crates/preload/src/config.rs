@@ -9,6 +9,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::machine::{Machine, Native};
 use latchwork::registry::{Visitor, visit};
+use latchwork::rwlock::seqlock::{NOT_HELD, RawSeqLock};
 use latchwork::{mutex::RawMutex, rwlock::RawRwLock};
 
 const UNSET: u8 = 0;
@@ -55,9 +56,10 @@ fn set_up() {
     let check = variable(b"LATCHWORK_CHECK=").is_some_and(|value| value != b"0");
     let mutex = variable(b"LATCHWORK_MUTEX=");
     let rwlock = variable(b"LATCHWORK_RWLOCK=");
-    let mut install = Install { mutex, rwlock, stats, mutex_found: false, rwlock_found: false };
+    let why = "there is no such lock; `latchwork list` shows the names";
+    let mut install = Install { mutex, rwlock, stats, mutex_found: false, rwlock_found: false, why };
     visit::<Native>(&mut install);
-    let Install { mutex_found, rwlock_found, .. } = install;
+    let Install { mutex_found, rwlock_found, why, .. } = install;
 
     match mutex {
         Some(name) if mutex_found => {
@@ -69,7 +71,7 @@ fn set_up() {
                 fork::set_favourite();
             }
         }
-        Some(name) => refuse("LATCHWORK_MUTEX", name),
+        Some(name) => refuse("LATCHWORK_MUTEX", name, why),
         None => {
             pass!(mutex_init, mutex_destroy, mutex_lock, mutex_trylock, mutex_timedlock);
             pass!(mutex_clocklock, mutex_unlock);
@@ -90,7 +92,7 @@ fn set_up() {
                 fork::set_favourite_rw();
             }
         }
-        Some(name) => refuse("LATCHWORK_RWLOCK", name),
+        Some(name) => refuse("LATCHWORK_RWLOCK", name, why),
         None => {
             pass!(rwlock_init, rwlock_destroy, rwlock_rdlock, rwlock_wrlock, rwlock_tryrdlock);
             pass!(rwlock_trywrlock, rwlock_timedrdlock, rwlock_timedwrlock, rwlock_clockrdlock);
@@ -122,6 +124,8 @@ struct Install {
     stats: bool,
     mutex_found: bool,
     rwlock_found: bool,
+    /// What is wrong with one that is not found.
+    why: &'static str,
 }
 
 impl Visitor<Native> for Install {
@@ -136,6 +140,13 @@ impl Visitor<Native> for Install {
         if self.rwlock == Some(R::INFO.name.as_bytes()) {
             self.rwlock_found = true;
             if self.stats { rwlock::install::<R::Counted, true>() } else { rwlock::install::<R, false>() }
+        }
+    }
+
+    fn seqlock<L: RawMutex<Machine = Native>>(&mut self) {
+        let name = Some(RawSeqLock::<L>::INFO.name.as_bytes());
+        if [self.mutex, self.rwlock].contains(&name) {
+            self.why = NOT_HELD;
         }
     }
 }
@@ -162,12 +173,12 @@ fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
 }
 
 /// Ends the process: running it under a lock that nobody asked for would be a lie.
-fn refuse(variable: &str, name: &[u8]) -> ! {
+fn refuse(variable: &str, name: &[u8], why: &str) -> ! {
     use core::fmt::Write;
     let mut out = stats::Line::new();
     let _ = write!(out, "latchwork: {variable}=");
     out.bytes(name);
-    let _ = writeln!(out, ": there is no such lock; `latchwork list` shows the names");
+    let _ = writeln!(out, ": {why}");
     out.write_to(libc::STDERR_FILENO);
     // SAFETY: ends the process.
     unsafe { libc::_exit(127) }

@@ -321,6 +321,10 @@ fn an_unknown_lock_is_refused_before_main() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.contains("no-such-lock") && stderr.lines().count() == 1, "{stderr}");
     }
+    let output = Setting::new("glibc", "seqlock").run(&program);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(127), 1));
+    assert!(stderr.contains("LATCHWORK_RWLOCK=seqlock") && stderr.contains("cannot hold it"), "{stderr}");
 }
 
 #[test]

@@ -7,15 +7,19 @@
 mod broken;
 mod checks;
 
-use checks::{Few, Outcome, Scene, mutex, nobody_starves, outnumbered, rwlock, scenes};
+use checks::{
+    Copied, Copy, Few, Outcome, Scene, mutex, nobody_starves, outnumbered, outpaced, rwlock, scenes, seqlock,
+};
+use latchwork::machine::Word;
 use latchwork::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
 use latchwork::rwlock::bravo::RawBravo;
 use latchwork::rwlock::bravo::table::{Sector, Table, Twice};
-use latchwork::rwlock::{exclusive::Exclusive, pf_q::RawPfQ};
+use latchwork::rwlock::{exclusive::Exclusive, pf_q::RawPfQ, seqlock::RawSeqLock};
 use latchwork::semaphore::Unit;
 use latchwork_sim::{Error, Sim};
+use std::sync::atomic::Ordering::Acquire;
 
 fn wanted(name: &str) -> bool {
     std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))
@@ -77,6 +81,31 @@ fn every_rwlock() {
     Each.rwlock::<RawBravo<Sim, RawPfQ<Sim>, Table<Sector>>>();
 }
 
+#[test]
+fn every_seqlock() {
+    struct Each;
+    impl Visitor<Sim> for Each {
+        fn seqlock<L: RawMutex<Machine = Sim>>(&mut self) {
+            all_scenes(RawSeqLock::<L>::INFO.name, |scene| seqlock::<L>(scene, copies));
+        }
+    }
+    visit(&mut Each);
+}
+
+fn copies<L: RawMutex<Machine = Sim>>((lock, words): &Copied<L>) -> Copy {
+    let (mut copy, mut again) = ([0; 4], 0);
+    lock.read(words, &mut copy, || again += 1);
+    (copy, again)
+}
+
+#[test]
+fn copies_that_are_not_looked_at_again_are_caught() {
+    let error = failure(|scene| {
+        seqlock::<RawShfl<Sim>>(scene, |(_, words)| (words.each_ref().map(|word| word.load(Acquire)), 1))
+    });
+    assert!(error.to_string().contains("a copy of two moments"), "{error}");
+}
+
 /// From a few threads to one for every processor: who starves whom depends on who is where.
 const CROWDS: [usize; 3] = [37, 42, 48];
 
@@ -130,6 +159,13 @@ fn neither_readers_nor_writers_starve() {
     }
     let mut each = Each(Vec::new());
     visit(&mut each);
+    for (_, machine, threads, bound) in OUTNUMBERED.into_iter().filter(|(few, ..)| *few == Few::Readers) {
+        let longest = outpaced::<RawShfl<Sim>>(machine, threads).map_err(|error| error.to_string());
+        println!("seqlock: {threads} on {machine}: {longest:?}");
+        if !longest.as_ref().is_ok_and(|longest| *longest <= bound) {
+            each.0.push(format!("seqlock: {threads} on {machine}: {longest:?}"));
+        }
+    }
     assert!(each.0.is_empty(), "{}", each.0.join("\n"));
 }
 
@@ -212,6 +248,10 @@ fn print_traces() {
         }
         fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
             println!("trace {} {:x}", R::INFO.name, rwlock::<R>(&scenes()[2]).unwrap().report.trace_hash);
+        }
+        fn seqlock<L: RawMutex<Machine = Sim>>(&mut self) {
+            let hash = seqlock::<L>(&scenes()[2], copies).unwrap().report.trace_hash;
+            println!("trace {} {hash:x}", RawSeqLock::<L>::INFO.name);
         }
     }
     visit(&mut Each);

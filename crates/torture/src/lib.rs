@@ -1,6 +1,6 @@
 //! Torture for locks: threads that do to them what a bad day in production does.
 //!
-//! [`of_mutex`] and [`of_rwlock`] make the [`Scenario`]s of a lock, [`registered`] those of one of
+//! [`of_mutex`], [`of_rwlock`] and [`of_seqlock`] make the [`Scenario`]s of a lock, [`registered`] those of one of
 //! the library's; [`torture`] runs them in turn, in short rounds, until the time is over or the lock
 //! has failed. Between rounds everybody must be able to leave: a wakeup that was lost early, and
 //! that the traffic of others has hidden since, shows there.
@@ -12,6 +12,7 @@
 //! | abandonment | the same, where almost everybody gives up waiting |
 //! | condition | the condition variable over a mutex: [`market`] |
 //! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
+//! | copies | a sequence lock, whose readers hold nothing: [`mod@copies`] |
 //! | reclaim | readers of a reclamation strategy, whose objects are replaced: [`mod@reclaim`] |
 //!
 //! Each on the native machine, and on one that holds threads up between any two steps ([`jitter`]).
@@ -26,6 +27,7 @@
 
 pub mod arena;
 pub mod chaos;
+pub mod copies;
 pub mod jitter;
 pub mod ledger;
 pub mod lock;
@@ -43,4 +45,4 @@ pub mod worker;
 
 pub use report::{Failed, Progress, Report, Totals};
 pub use run::{Bounds, Failure};
-pub use scenario::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};
+pub use scenario::{Scenario, Settings, of_mutex, of_rwlock, of_seqlock, registered, torture};

@@ -153,7 +153,7 @@ impl<R: RawRwLock> Lock for Shared<R> {
 }
 
 /// The lock's memory as it is now, for whoever has to find out why it stands still.
-pub fn words<L: Lock>(lock: &L) -> String {
+pub fn words<L>(lock: &L) -> String {
     let count = size_of::<L>() / 4;
     let first = core::ptr::from_ref(lock).cast::<u32>();
     let word = |index| {

@@ -1,5 +1,6 @@
 //! The things that are done to a lock, and their order.
 
+use crate::copies::{Copied, Copies, WORDS};
 use crate::jitter::Jitter;
 use crate::ledger::{Habits, Ledger};
 use crate::lock::{Exclusive, Lock, Shared};
@@ -13,6 +14,7 @@ use latchwork::machine::{Machine, Native};
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Kind, Visitor};
 use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -93,6 +95,11 @@ pub(crate) fn reuse<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome 
     run(Reuse::<L>::new(bounds.threads), bounds, cancelled)
 }
 
+pub(crate) fn copies<C: Copied>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    let mut random = Random::new(bounds.seed);
+    run(Copies::<C>::new(bounds.threads, random.pick(&[2, 8, 64])), bounds, cancelled)
+}
+
 impl Scenario {
     pub(crate) fn new(name: &'static str, machine: &'static str, run: Run) -> Self {
         Scenario { name, machine, run }
@@ -126,6 +133,11 @@ pub fn of_rwlock<R: RawRwLock>() -> Vec<Scenario> {
     ]
 }
 
+/// What is done to a sequence lock, on its machine.
+pub fn of_seqlock<L: RawMutex>() -> Vec<Scenario> {
+    vec![Scenario::new("copies", machine::<L::Machine>(), copies::<SeqLock<L, WORDS>>)]
+}
+
 /// What is done to the lock `name` of the library, on both machines; nothing if there is no such lock.
 pub fn registered(kind: Kind, name: &str) -> Vec<Scenario> {
     struct Find<'a> {
@@ -142,6 +154,11 @@ pub fn registered(kind: Kind, name: &str) -> Vec<Scenario> {
         fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {
             if self.kind == Kind::RwLock && R::INFO.name == self.name {
                 self.found.extend(of_rwlock::<R>());
+            }
+        }
+        fn seqlock<L: RawMutex<Machine = M>>(&mut self) {
+            if self.kind == Kind::SeqLock && RawSeqLock::<L>::INFO.name == self.name {
+                self.found.extend(of_seqlock::<L>());
             }
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Options of `latchwork torture-one`.
 #[derive(Args)]
 pub struct One {
-    /// `mutex`, `rwlock`, `reclamation`, or `twin` for one that is broken on purpose
+    /// `mutex`, `rwlock`, `seqlock`, `reclamation`, or `twin` for one that is broken on purpose
     kind: String,
     name: String,
     #[arg(long)]
@@ -65,12 +65,13 @@ pub fn one(options: &One) -> Result<()> {
     let message = match options.kind.as_str() {
         "mutex" => run(registered(Kind::Mutex, &options.name), &options.name, settings)?,
         "rwlock" => run(registered(Kind::RwLock, &options.name), &options.name, settings)?,
+        "seqlock" => run(registered(Kind::SeqLock, &options.name), &options.name, settings)?,
         "semaphore" => run(unit::scenarios(), &options.name, settings)?,
         "reclamation" => run(reclaim::of(&options.name), &options.name, settings)?,
         "twin" => twin(&options.name, settings)?,
         other => {
             return Err(Failure::usage(format!(
-                "{other:?} is neither mutex, rwlock, semaphore, reclamation nor twin"
+                "{other:?} is neither mutex, rwlock, seqlock, semaphore, reclamation nor twin"
             )));
         }
     };

@@ -14,7 +14,7 @@ use crate::{names, output};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use latchwork::reclaim;
-use latchwork::registry::{Entry, Kind};
+use latchwork::registry::Entry;
 use latchwork_torture::{Report, Settings};
 use parent::{End, Job};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ of production, and on a machine that holds threads up between any two steps of t
 What is checked: nobody is inside with a writer, no update is lost, no reader sees half a write; tries and
 deadlines keep their word; over every mutex, the condition variable loses no notification; a lock can be
 freed as soon as the last one has released it; a fork's child can use a lock of its own; and everybody
-gets through. Of a reclamation strategy: no reader sees an object that was reclaimed, and each is, once.
+gets through. Of a sequence lock: every copy is of one moment, and none of an earlier one than the last. Of a reclamation strategy: no reader sees an object that was reclaimed, and each is, once.
 When nobody does for --patience seconds, the lock's memory and what each thread is doing
 are shown. Waits are reported, not judged.
 
@@ -94,7 +94,7 @@ struct Plan {
 /// A lock to torture.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Target {
-    /// `mutex`, `rwlock`, `reclamation` or `twin`.
+    /// `mutex`, `rwlock`, `seqlock`, `reclamation` or `twin`.
     kind: &'static str,
     name: &'static str,
 }
@@ -234,11 +234,7 @@ impl Plan {
 
 impl From<Entry> for Target {
     fn from(entry: Entry) -> Self {
-        let kind = match entry.kind {
-            Kind::Mutex => "mutex",
-            Kind::RwLock => "rwlock",
-        };
-        Self { kind, name: entry.info.name }
+        Self { kind: entry.kind.name(), name: entry.info.name }
     }
 }
 

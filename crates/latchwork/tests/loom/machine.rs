@@ -45,6 +45,10 @@ pub enum Mistake {
     RelaxedRelease,
     /// Acquire loads and exchanges are relaxed.
     RelaxedAcquire,
+    /// Acquire loads of words of so many bytes are relaxed.
+    RelaxedLoadOf(usize),
+    /// Release stores of words of so many bytes are relaxed.
+    RelaxedStoreOf(usize),
     /// Sequentially consistent accesses are acquire and release.
     NoSeqCst,
     /// `heavy_fence` does nothing.

@@ -34,11 +34,12 @@ impl<A: End> Drop for Cell<A> {
     }
 }
 
-/// The order that a load is really given.
-fn load_order(order: Ordering) -> Ordering {
+/// The order that a load of a word of `size` bytes is really given.
+fn load_order(order: Ordering, size: usize) -> Ordering {
     before_sequential(order);
     match (mistake(), order) {
         (Mistake::RelaxedAcquire, Ordering::Acquire | Ordering::SeqCst) => Ordering::Relaxed,
+        (Mistake::RelaxedLoadOf(which), Ordering::Acquire) if which == size => Ordering::Relaxed,
         _ => order,
     }
 }
@@ -57,11 +58,12 @@ fn note_sequential(order: Ordering) {
     }
 }
 
-/// The order that a store is really given.
-fn store_order(order: Ordering) -> Ordering {
+/// The order that a store of a word of `size` bytes is really given.
+fn store_order(order: Ordering, size: usize) -> Ordering {
     note_sequential(order);
     match (mistake(), order) {
         (Mistake::RelaxedRelease, Ordering::Release) => Ordering::Relaxed,
+        (Mistake::RelaxedStoreOf(which), Ordering::Release) if which == size => Ordering::Relaxed,
         _ => order,
     }
 }
@@ -94,14 +96,14 @@ macro_rules! word {
             }
             #[track_caller]
             fn load(&self, order: Ordering) -> $t {
-                self.0.load(load_order(order))
+                self.0.load(load_order(order, size_of::<$t>()))
             }
             #[track_caller]
             fn store(&self, value: $t, order: Ordering) {
                 if value == 2 && order == Ordering::Release && mistake() == Mistake::LostSkip {
                     return;
                 }
-                self.0.swap(value, store_order(order));
+                self.0.swap(value, store_order(order, size_of::<$t>()));
             }
             #[track_caller]
             fn swap(&self, value: $t, order: Ordering) -> $t {
@@ -109,7 +111,7 @@ macro_rules! word {
             }
             #[track_caller]
             fn compare_exchange(&self, current: $t, new: $t, ok: Ordering, err: Ordering) -> Result<$t, $t> {
-                self.0.compare_exchange(current, new, rmw_order(ok), load_order(err))
+                self.0.compare_exchange(current, new, rmw_order(ok), load_order(err, size_of::<$t>()))
             }
         }
     };
@@ -206,7 +208,7 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
     }
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T {
-        self.0.load(load_order(order))
+        self.0.load(load_order(order, size_of::<*mut T>()))
     }
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
@@ -217,7 +219,7 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
         if mistake() == Mistake::OpenRing && value.addr() == std::ptr::from_ref(self).addr() {
             return;
         }
-        self.0.swap(value, store_order(order));
+        self.0.swap(value, store_order(order, size_of::<*mut T>()));
     }
     #[track_caller]
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
@@ -234,6 +236,6 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
         if current.is_null() && new.is_null() && mistake() == Mistake::SeenCleared {
             return Ok(current);
         }
-        self.0.compare_exchange(current, new, rmw_order(ok), load_order(err))
+        self.0.compare_exchange(current, new, rmw_order(ok), load_order(err, size_of::<*mut T>()))
     }
 }

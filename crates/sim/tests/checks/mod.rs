@@ -3,6 +3,7 @@
 use latchwork::machine::{Arith, Clock, Deadline, Machine, Word};
 use latchwork::mutex::RawMutex;
 use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
 use latchwork_sim::{
     Adversary, Error, Options, Profile, Report, Sim, U64, acquired, acquiring, fail, released, run, thread,
     work,
@@ -182,6 +183,51 @@ pub fn rwlock<R: RawRwLock<Machine = Sim>>(scene: &Scene) -> Result<Outcome, Err
     Ok(Outcome { report, covered: most.get() > 1 })
 }
 
+/// What is shared of a sequence lock: the lock, and four words.
+pub type Copied<L> = (RawSeqLock<L>, [<Sim as Machine>::Usize; 4]);
+
+/// A reader's copy, and how many were in vain.
+pub type Copy = ([usize; 4], u64);
+
+/// Copies of one moment, none before the last one, by `read`; and progress.
+pub fn seqlock<L: RawMutex<Machine = Sim>>(
+    scene: &Scene,
+    read: fn(&Copied<L>) -> Copy,
+) -> Result<Outcome, Error> {
+    let shared: Padded<Copied<L>> = Padded((RawSeqLock::new_in(), std::array::from_fn(|_| Word::new(0))));
+    let (lock, words) = (&shared.0.0, &shared.0.1);
+    let (writes, in_vain) = (Cell::new(0), Cell::new(0));
+    let seen: Vec<_> = (0..scene.threads).map(|_| Cell::new(0)).collect();
+    let report = scene.run(&shared, &|round| {
+        let seen = &seen[thread()];
+        if mix(round).is_multiple_of(4) {
+            let writing = lock.write();
+            acquired(0);
+            let mut values = [0; 4];
+            writing.load(words, &mut values);
+            work(30);
+            writing.store(words, &values.map(|value| value + 1));
+            writes.set(writes.get() + 1);
+            seen.set(values[0] + 1);
+            released(0);
+        } else {
+            let (copy, again) = read(&shared.0);
+            in_vain.set(in_vain.get() + again);
+            if copy.iter().any(|word| *word != copy[0]) {
+                fail(format!("a copy of two moments: {copy:?}"));
+            }
+            if seen.replace(copy[0]) > copy[0] {
+                fail(format!("a copy of an earlier moment: {copy:?}"));
+            }
+        }
+        work(mix(round) % 100);
+    })?;
+    if lock.try_read(words, &mut [0; 4]) && words.iter().all(|word| word.load(Relaxed) == writes.get()) {
+        return Ok(Outcome { report, covered: in_vain.get() > 0 });
+    }
+    Err(Error::Failed { at_ns: 0, message: "a write was lost, or is not over".into() })
+}
+
 /// Every thread gets the mutex, however long the others go on asking for it.
 pub fn nobody_starves<L: RawMutex<Machine = Sim>>(threads: usize) -> Result<Report, Error> {
     const TURNS: u32 = 2;
@@ -226,10 +272,8 @@ pub fn outnumbered<R: RawRwLock<Machine = Sim>>(
     machine: &str,
     threads: usize,
 ) -> Result<u64, Error> {
-    const FEW: usize = 2;
-    const TURNS: u32 = 20;
-    let (lock, behind, longest) = (Padded(R::new_in()), Cell::new(FEW), Cell::new(0));
-    let turn = |writes: bool| {
+    let lock = Padded(R::new_in());
+    longest_wait(&lock, few, machine, threads, &|writes| {
         if writes {
             let token = lock.0.write();
             work(100);
@@ -241,7 +285,31 @@ pub fn outnumbered<R: RawRwLock<Machine = Sim>>(
             // SAFETY: as above.
             unsafe { lock.0.unlock_read(token) };
         }
-    };
+    })
+}
+
+/// The same of two readers of a sequence lock, against writers that ask again at once.
+pub fn outpaced<L: RawMutex<Machine = Sim>>(machine: &str, threads: usize) -> Result<u64, Error> {
+    let lock = Padded(SeqLock::<L, 8>::new_in());
+    longest_wait(&lock, Few::Readers, machine, threads, &|writes| {
+        if writes {
+            lock.0.write(|words| words.iter_mut().for_each(|word| *word += 1));
+        } else {
+            lock.0.read();
+        }
+    })
+}
+
+fn longest_wait<L>(
+    lock: &Padded<L>,
+    few: Few,
+    machine: &str,
+    threads: usize,
+    turn: &dyn Fn(bool),
+) -> Result<u64, Error> {
+    const FEW: usize = 2;
+    const TURNS: u32 = 20;
+    let (behind, longest) = (Cell::new(FEW), Cell::new(0));
     let body = || {
         let (writers_are_few, is_few) = (few == Few::Writers, thread() < FEW);
         work(if is_few { 20_000 } else { 100 * thread() as u64 });

@@ -6,16 +6,20 @@
 
 mod mutexes;
 mod rwlocks;
+mod seqlocks;
 
 use crate::jitter::{Flaw, Jitter};
 use crate::lock::{Exclusive, Shared};
 use crate::reclaim::{pointers, sections};
 use crate::report::{Failed, Report};
-use crate::scenario::{Scenario, Settings, abandonment, condition, exclusion, manners, reuse, torture};
+use crate::scenario::{
+    Scenario, Settings, abandonment, condition, copies, exclusion, manners, reuse, torture,
+};
 use crate::unit::Unit;
 use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
 use latchwork::reclaim::{hazard::HazardDomain, rcu::RcuDomain};
 use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
+use seqlocks::{Broken, Mistake};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -39,6 +43,8 @@ const NOT_ALONE: &[&str] = &[
     "updates were lost",
     "a holder says that it is free",
 ];
+/// A copy with parts of two writes.
+const TORN: &[&str] = &["a copy is of two moments"];
 /// A reader was not waited for.
 const RECLAIMED: &[&str] = &["a reader saw a reclaimed object"];
 /// Somebody waits for ever.
@@ -169,6 +175,37 @@ pub fn all() -> Vec<Twin> {
             "lets readers in while its writer is still writing",
             NOT_ALONE,
             Scenario::new("exclusion", "jitter", exclusion::<Shared<rwlocks::LetsReadersInEarly>>),
+        ),
+        twin(
+            "even-early",
+            "a sequence lock whose number is even again before the last word is stored",
+            TORN,
+            Scenario::new("copies", "jitter", copies::<Broken<Jitter, { Mistake::EVEN_EARLY }>>),
+        ),
+        twin(
+            "unvalidated-copy",
+            "a sequence lock whose reader does not look at the number again",
+            TORN,
+            Scenario::new("copies", "jitter", copies::<Broken<Jitter, { Mistake::UNVALIDATED }>>),
+        ),
+        twin(
+            "same-number",
+            "a sequence lock whose number is the same after a write as before",
+            TORN,
+            Scenario::new("copies", "jitter", copies::<Broken<Jitter, { Mistake::SAME_NUMBER }>>),
+        ),
+        twin(
+            "unguarded-writers",
+            "a sequence lock whose writers do not exclude each other",
+            // Two of the same version's words, or an odd number that stays.
+            &[
+                "a copy is of two moments",
+                "updates were lost",
+                "time went back",
+                "stands still",
+                "no copy to be had",
+            ],
+            Scenario::new("copies", "jitter", copies::<Broken<Jitter, { Mistake::NO_MUTEX }>>),
         ),
     ]
 }

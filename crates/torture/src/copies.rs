@@ -1,0 +1,170 @@
+//! Copies: what a sequence lock promises those who read without holding it.
+//!
+//! Every copy is of one moment; the copies of a thread, and of those that take its place, never go back in
+//! time; what a thread has written is in its next copy; and in the end no write is missing.
+
+use crate::lock::words;
+use crate::run::Subject;
+use crate::worker::{Count, Crew, Doing, Worker};
+use latchwork::machine::Machine;
+use latchwork::mutex::{Info, RawMutex};
+use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// Two cache lines and a bit: enough to be held up in the middle of.
+pub const WORDS: usize = 18;
+
+/// Words that are copied. Each says which write it is of.
+pub type Copy = [usize; WORDS];
+
+/// A sequence lock under torture, with its words.
+pub trait Copied: Send + Sync + 'static {
+    /// The machine it runs on.
+    type Machine: Machine;
+    /// Its description.
+    const INFO: Info;
+
+    /// One that holds zeroes.
+    fn new() -> Self;
+    /// A copy.
+    fn read(&self) -> Copy;
+    /// A copy, unless somebody writes meanwhile.
+    fn try_read(&self) -> Option<Copy>;
+    /// Changes the words.
+    fn write(&self, change: impl FnOnce(&mut Copy));
+}
+
+impl<L: RawMutex> Copied for SeqLock<L, WORDS> {
+    type Machine = L::Machine;
+    const INFO: Info = RawSeqLock::<L>::INFO;
+
+    fn new() -> Self {
+        SeqLock::new_in()
+    }
+    fn read(&self) -> Copy {
+        SeqLock::read(self)
+    }
+    fn try_read(&self) -> Option<Copy> {
+        SeqLock::try_read(self)
+    }
+    fn write(&self, change: impl FnOnce(&mut Copy)) {
+        SeqLock::write(self, change);
+    }
+}
+
+/// The subject.
+pub struct Copies<C> {
+    copied: C,
+    /// The newest write of which a place has had a copy. Only the thread in that place writes it, plainly: an
+    /// atomic addition would order what the lock must.
+    seen: Box<[AtomicUsize]>,
+    /// One operation in so many writes.
+    writes: u64,
+}
+
+/// A word of the write with this number.
+fn payload(version: usize, index: usize) -> usize {
+    if index == 0 { version } else { (version + index).wrapping_mul(0x9E37_79B9_7F4A_7C15) }
+}
+
+/// Makes it one of write `version`.
+fn fill(copy: &mut Copy, version: usize) {
+    *copy = std::array::from_fn(|index| payload(version, index));
+}
+
+/// The number of the write that a copy is of.
+fn version(copy: &Copy) -> Result<usize, String> {
+    let version = copy[0];
+    match (1..WORDS).find(|index| copy[*index] != payload(version, *index)) {
+        None => Ok(version),
+        Some(index) => Err(format!(
+            "a copy is of two moments: word {index} beside version {version} is {:#x}, not {:#x}",
+            copy[index],
+            payload(version, index)
+        )),
+    }
+}
+
+impl<C: Copied> Copies<C> {
+    /// For `places` threads, one in `writes` of whose operations is a write.
+    pub fn new(places: usize, writes: u64) -> Self {
+        let copied = C::new();
+        copied.write(|copy| fill(copy, 0));
+        Copies { copied, seen: (0..places).map(|_| AtomicUsize::new(0)).collect(), writes }
+    }
+
+    fn look(&self, worker: &Worker, copy: &Copy) -> Result<(), String> {
+        let (version, seen) = (version(copy)?, &self.seen[worker.place()]);
+        let last = seen.load(Relaxed);
+        if version < last {
+            return Err(format!("time went back: after version {last}, a copy of version {version}"));
+        }
+        seen.store(version, Relaxed);
+        Ok(())
+    }
+
+    fn read(&self, worker: &mut Worker) -> Result<(), String> {
+        let copy = if worker.random.once_in(4) {
+            worker.doing(Doing::Tries);
+            self.copied.try_read()
+        } else {
+            let start = worker.doing(Doing::WaitsToRead);
+            let copy = self.copied.read();
+            worker.waited(Count::LongestRead, start);
+            Some(copy)
+        };
+        worker.doing(Doing::Elsewhere);
+        worker.count(if copy.is_some() { Count::Reads } else { Count::Refused });
+        copy.map_or(Ok(()), |copy| self.look(worker, &copy))
+    }
+
+    fn write(&self, worker: &mut Worker) -> Result<(), String> {
+        let start = worker.doing(Doing::WaitsToWrite);
+        let mut before = Ok(0);
+        self.copied.write(|copy| {
+            worker.waited(Count::LongestWrite, start);
+            worker.doing(Doing::Writes);
+            before = version(copy);
+            worker.dwell();
+            fill(copy, copy[0] + 1);
+        });
+        worker.doing(Doing::Elsewhere);
+        worker.count(Count::Writes);
+        let own = before? + 1;
+        self.seen[worker.place()].fetch_max(own, Relaxed);
+        self.look(worker, &self.copied.read())
+    }
+}
+
+impl<C: Copied> Subject for Copies<C> {
+    fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
+        if worker.random.once_in(self.writes) { self.write(worker) } else { self.read(worker) }
+    }
+
+    fn balance(&self, crew: &Crew) -> Result<(), String> {
+        let Some(copy) = self.copied.try_read() else {
+            return Err("there is no copy to be had when everybody has left".to_owned());
+        };
+        let (writes, versions) = (crew.total(Count::Writes), version(&copy)? as u64);
+        if versions != writes {
+            return Err(format!("updates were lost: {writes} writes left {versions} versions"));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        vec![format!("memory: {}", words(&self.copied))]
+    }
+
+    fn works_in_child() -> bool {
+        let copied = C::new();
+        copied.write(|copy| fill(copy, 1));
+        let add = || (0..50).for_each(|_| copied.write(|copy| fill(copy, copy[0] + 1)));
+        std::thread::scope(|scope| {
+            scope.spawn(add);
+            add();
+        });
+        version(&copied.read()) == Ok(101)
+    }
+}
