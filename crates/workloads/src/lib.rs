@@ -8,6 +8,7 @@
 //!
 //! [`kv`] is something else: the program that `latchwork compare` measures when it is given none.
 
+pub mod copies;
 pub mod cst_rw;
 pub mod data;
 mod glibc_futex;

@@ -2,6 +2,7 @@
 //!
 //! One line in [`visit`] makes a workload appear in `latchwork bench` and `latchwork simulate`.
 
+use crate::copies::{Copies, CopyWorkload, Sequence};
 use crate::cst_rw::CstRw;
 use crate::glibc_futex::GlibcFutex;
 use crate::load;
@@ -23,6 +24,7 @@ use latchwork::rwlock::bravo::table::{Sector, Twice};
 use latchwork::rwlock::percpu::RawPerCpu;
 use latchwork::rwlock::pf_q::RawPfQ;
 use latchwork::rwlock::rwsem::RawRwSem;
+use latchwork::rwlock::seqlock::{NOT_HELD, RawSeqLock};
 use latchwork::rwlock::{self, RawRwLock, bravo};
 use latchwork::semaphore::Unit;
 
@@ -30,6 +32,8 @@ use latchwork::semaphore::Unit;
 pub trait Visitor {
     /// A workload.
     fn workload<W: Workload>(&mut self);
+    /// A workload whose readers copy.
+    fn copy_workload<W: CopyWorkload>(&mut self);
     /// A workload over tables.
     fn table_workload<W: TableWorkload>(&mut self);
 }
@@ -44,6 +48,7 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::lock_per_node::LockPerNode>();
     visitor.workload::<load::locktorture::LockTorture>();
     visitor.workload::<load::rwbench::RwBench>();
+    visitor.copy_workload::<load::snapshot::Snapshot>();
     visitor.workload::<load::alternator::Alternator>();
     visitor.workload::<load::test_rwlock::TestRwLock>();
     visitor.workload::<load::interference::Interference>();
@@ -60,6 +65,9 @@ pub fn all() -> Vec<Info> {
     struct List(Vec<Info>);
     impl Visitor for List {
         fn workload<W: Workload>(&mut self) {
+            self.0.push(W::INFO);
+        }
+        fn copy_workload<W: CopyWorkload>(&mut self) {
             self.0.push(W::INFO);
         }
         fn table_workload<W: TableWorkload>(&mut self) {
@@ -96,6 +104,8 @@ pub enum Kind {
     Mutex,
     /// Readers and writers.
     RwLock,
+    /// Words that readers copy.
+    SeqLock,
     /// A way to synchronize a table that is more than a lock.
     Strategy,
 }
@@ -106,6 +116,7 @@ impl Kind {
         match self {
             Kind::Mutex => "mutex",
             Kind::RwLock => "rwlock",
+            Kind::SeqLock => "seqlock",
             Kind::Strategy => "strategy",
         }
     }
@@ -126,6 +137,8 @@ pub enum Origin {
 pub trait Locks<M: Machine> {
     /// A lock.
     fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate);
+    /// A sequence lock.
+    fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate);
 }
 
 /// Shows every lock that runs on any machine to `visitor`.
@@ -141,6 +154,12 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
             let (name, blocking) = (R::INFO.name, R::INFO.blocking);
             let candidate = Candidate { name, kind: Kind::RwLock, blocking, origin: Origin::Latchwork };
             self.0.lock::<Shared<R>>(candidate);
+        }
+        fn seqlock<L: RawMutex<Machine = M>>(&mut self) {
+            let info = RawSeqLock::<L>::INFO;
+            let (name, blocking) = (info.name, info.blocking);
+            let candidate = Candidate { name, kind: Kind::SeqLock, blocking, origin: Origin::Latchwork };
+            self.0.seqlock::<Sequence<L>>(candidate);
         }
     }
     registry::visit(&mut Each(visitor));
@@ -200,12 +219,43 @@ impl Point<'_> {
                     self.result = Some(workload.run::<S, L>(self.stage, self.point.threads));
                 }
             }
+            /// See [`Point::run_copies`].
+            fn copy_workload<W: CopyWorkload>(&mut self) {}
             /// No lock: see [`Point::run_named`].
             fn table_workload<W: TableWorkload>(&mut self) {}
+        }
+        if let Some(result) = self.run_copies::<S, L>(stage) {
+            return result;
         }
         let mut find = Find { point: self, stage, result: None, lock: std::marker::PhantomData::<L> };
         visit(&mut find);
         find.result.unwrap_or_else(|| Err(format!("there is no workload called {}", self.workload)))
+    }
+
+    /// Measures it if its readers copy, under the lock or sequence lock `C`.
+    pub fn run_copies<S: Stage, C: Copies<Machine = S::Machine>>(
+        &self,
+        stage: &S,
+    ) -> Option<Result<Measured, String>> {
+        struct Find<'a, S, C> {
+            point: &'a Point<'a>,
+            stage: &'a S,
+            result: Option<Result<Measured, String>>,
+            lock: std::marker::PhantomData<C>,
+        }
+        impl<S: Stage, C: Copies<Machine = S::Machine>> Visitor for Find<'_, S, C> {
+            fn workload<W: Workload>(&mut self) {}
+            fn copy_workload<W: CopyWorkload>(&mut self) {
+                if W::INFO.name == self.point.workload {
+                    let workload = W::new(self.point.settings);
+                    self.result = Some(workload.run::<S, C>(self.stage, self.point.threads));
+                }
+            }
+            fn table_workload<W: TableWorkload>(&mut self) {}
+        }
+        let mut find = Find { point: self, stage, result: None, lock: std::marker::PhantomData::<C> };
+        visit(&mut find);
+        find.result
     }
 
     /// Measures it under the lock or strategy called `name`, one that runs on any machine.
@@ -230,6 +280,7 @@ impl Point<'_> {
         }
         impl<S: Stage> Visitor for Find<'_, S> {
             fn workload<W: Workload>(&mut self) {}
+            fn copy_workload<W: CopyWorkload>(&mut self) {}
             fn table_workload<W: TableWorkload>(&mut self) {
                 if W::INFO.name == self.point.workload {
                     self.result = Some(tables::run_named::<W, S>(self.point, self.stage, self.name));
@@ -255,6 +306,13 @@ impl<S: Stage> Locks<S::Machine> for ByName<'_, S> {
     fn lock<L: Lock<Machine = S::Machine>>(&mut self, candidate: Candidate) {
         if (candidate.name, candidate.kind) == (self.name, self.kind) {
             self.result = Some(self.point.run::<S, L>(self.stage));
+        }
+    }
+
+    fn seqlock<C: Copies<Machine = S::Machine>>(&mut self, candidate: Candidate) {
+        if (candidate.name, candidate.kind) == (self.name, self.kind) {
+            let result = self.point.run_copies::<S, C>(self.stage);
+            self.result = Some(result.unwrap_or_else(|| Err(format!("{}: {NOT_HELD}", self.name))));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Workloads over ways to synchronize a table, where the others are over locks.
 
+use crate::copies::Copies;
 use crate::measure::Measured;
 use crate::registry::{Candidate, Kind, Locks, Origin, Point, locks};
 use crate::stage::Stage;
@@ -28,6 +29,9 @@ pub fn strategies<M: Records>() -> Vec<Candidate> {
     struct List(Vec<Candidate>);
     impl<M: Machine> Locks<M> for List {
         fn lock<L: crate::lock::Lock<Machine = M>>(&mut self, candidate: Candidate) {
+            self.0.push(candidate);
+        }
+        fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
             self.0.push(candidate);
         }
     }

@@ -7,6 +7,7 @@ use latchwork::machine::Machine;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 /// The longest wait that is told from longer ones: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -55,10 +56,18 @@ pub(crate) struct Tally {
 /// Holds a lock; dropping it tells the stage and releases the lock.
 pub struct Section<S: Stage, G> {
     /// Dropped after [`Section::drop`] has run.
-    _held: G,
+    held: G,
     /// The lock's number, if the stage is told.
     mark: Option<usize>,
     stage: PhantomData<S>,
+}
+
+impl<S: Stage, G> Deref for Section<S, G> {
+    type Target = G;
+    #[inline]
+    fn deref(&self) -> &G {
+        &self.held
+    }
 }
 
 impl<S: Stage, G> Drop for Section<S, G> {
@@ -170,10 +179,7 @@ impl<'a, S: Stage> Thread<'a, S> {
         number: usize,
         lock: &'l L,
     ) -> Section<S, L::Read<'l>> {
-        let mark = (!L::SHARED).then_some(number);
-        let since = self.before(mark);
-        let held = lock.read();
-        self.after(mark, since, held)
+        self.acquire((!L::SHARED).then_some(number), || lock.read())
     }
 
     /// Acquires for writing; some of the waits are measured.
@@ -189,9 +195,15 @@ impl<'a, S: Stage> Thread<'a, S> {
         number: usize,
         lock: &'l L,
     ) -> Section<S, L::Write<'l>> {
-        let since = self.before(Some(number));
-        let held = lock.write();
-        self.after(Some(number), since, held)
+        self.acquire(Some(number), || lock.write())
+    }
+
+    /// Has what `acquire` returns, lock `number` if that keeps all others out; some of the waits are measured.
+    #[inline]
+    pub fn acquire<G>(&mut self, number: Option<usize>, acquire: impl FnOnce() -> G) -> Section<S, G> {
+        let since = self.before(number);
+        let held = acquire();
+        self.after(number, since, held)
     }
 
     /// Tries until it has the lock; adds the tries that failed to `failed`. The time that this takes
@@ -236,7 +248,7 @@ impl<'a, S: Stage> Thread<'a, S> {
         if let Some(since) = since {
             self.sample(since);
         }
-        Section { _held: held, mark, stage: PhantomData }
+        Section { held, mark, stage: PhantomData }
     }
 
     fn sample(&mut self, since: u64) {

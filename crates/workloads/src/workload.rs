@@ -56,6 +56,8 @@ pub enum Locks {
     RwLock,
     /// Either.
     Both,
+    /// Either, and sequence locks: their readers copy.
+    Copies,
     /// Ways to synchronize a table: strategies, a reader-writer lock for all of it, a mutex in each bucket.
     Table,
 }
@@ -64,8 +66,10 @@ impl Locks {
     /// Whether this lock or strategy is among them.
     pub fn includes(self, candidate: &Candidate) -> bool {
         match (self, candidate.kind) {
-            (Locks::Table, _) => candidate.origin == Origin::Latchwork,
+            (Locks::Table, kind) => kind != Kind::SeqLock && candidate.origin == Origin::Latchwork,
             (_, Kind::Strategy) => false,
+            (Locks::Copies, _) => true,
+            (_, Kind::SeqLock) => false,
             (locks, kind) => locks.allows(kind == Kind::RwLock),
         }
     }
@@ -75,18 +79,19 @@ impl Locks {
         match self {
             Locks::Mutex => "mutexes",
             Locks::RwLock => "reader-writer locks",
-            Locks::Both => "locks",
+            Locks::Both => "locks that readers hold",
+            Locks::Copies => "locks",
             Locks::Table => "this library's locks and strategies",
         }
     }
 
-    /// Whether a lock is among them that lets readers in together, or one that does not.
+    /// Whether a lock that readers hold is among them, one that lets them in together or one that does not.
     pub const fn allows(self, shared: bool) -> bool {
         match self {
             Locks::Mutex => !shared,
             Locks::RwLock => shared,
             Locks::Both => true,
-            Locks::Table => false,
+            Locks::Copies | Locks::Table => false,
         }
     }
 }
@@ -97,6 +102,7 @@ impl fmt::Display for Locks {
             Locks::Mutex => "mutex",
             Locks::RwLock => "rwlock",
             Locks::Both => "both",
+            Locks::Copies => "all",
             Locks::Table => "table",
         })
     }

@@ -108,6 +108,9 @@ fn what_is_not_there_is_said() {
     assert!(point.run_named(&stage(1, Placement::Free), "no-lock", Kind::Mutex).is_err());
     let point = Point { workload: "no-workload", settings: &settings, threads: 1 };
     assert!(point.run_named(&stage(1, Placement::Free), "shfl", Kind::Mutex).is_err());
+    let point = Point { workload: "counter", settings: &settings, threads: 1 };
+    let why = point.run_named(&stage(1, Placement::Free), "seqlock", Kind::SeqLock).unwrap_err();
+    assert!(why.contains("cannot hold it"), "{why}");
 }
 
 /// Lets everybody in, as a mutex or as a reader-writer lock.
@@ -161,7 +164,7 @@ fn must_catch<L: Lock<Machine = Native>>(workload: &str, set: &[(&str, &str)]) {
         let point = Point { workload, settings: &settings, threads: 4 };
         if let Err(why) = point.run::<Threads, L>(&stage(10, Placement::Free)) {
             assert!(
-                ["exclude", "inside", "chain", "written", "counted", "mappings"]
+                ["exclude", "inside", "a copy of", "chain", "written", "counted", "mappings"]
                     .iter()
                     .any(|word| why.contains(word)),
                 "{workload}: {why}"
@@ -181,12 +184,14 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
     must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
+    must_catch::<Open<true>>("snapshot", &[("writes", "1/2")]);
     must_catch::<Open<true>>("mmap", &[("hold", "0ns"), ("gap", "0ns")]);
 }
 
 #[test]
 fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("rwbench", &[("writes", "1/2")]);
+    must_catch::<BlindReaders>("snapshot", &[("writes", "1/2"), ("words", "64")]);
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
     must_catch::<BlindReaders>("readwhilewriting", &[("keys", "1"), ("read", "0ns"), ("write", "0ns")]);

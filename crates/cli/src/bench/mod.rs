@@ -45,6 +45,7 @@ Examples:
   latchwork bench --list                                        the workloads
   latchwork bench hash-table --list                             one of them, with its parameters
   latchwork bench counter
+  latchwork bench snapshot --set writes=0,1%,10%                readers that copy: a sequence lock, and the others
   latchwork bench hashtable-strategies --set updates=0,1%,50%   locks against RCU, hazard pointers, epochs
   latchwork bench instructions                                  what synchronization costs on this machine
   latchwork bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000

@@ -44,6 +44,10 @@ pub struct Limits<'a> {
 const TABLES: &[&str] =
     &["ideal", "qsbr-l", "qsbr-nbs", "hpbr-l", "hpbr-nbs", "rcu-l", "epoch-nbs", "ttas", "percpu", "pf-q"];
 
+/// Where readers only copy: the lock for that, the default and what others have.
+const COPIES: &[&str] =
+    &["seqlock", "bravo-2d-shfl-rw", "shfl-rw", "pf-q", "shfl", "parking_lot-rw", "glibc-rw"];
+
 impl Plan {
     /// What these options ask for.
     pub fn new(common: &Common, limits: &Limits) -> Result<Self> {
@@ -99,7 +103,11 @@ fn locks(workload: &Info, wanted: &[String], limits: &Limits) -> Result<Vec<Cand
         }
     };
     if wanted.is_empty() {
-        let handful = if workload.locks == Locks::Table { TABLES } else { limits.handful };
+        let handful = match workload.locks {
+            Locks::Table => TABLES,
+            Locks::Copies => COPIES,
+            _ => limits.handful,
+        };
         let handful = handful.iter().filter_map(|name| fitting.iter().find(|lock| lock.name == *name));
         handful.copied().for_each(&mut add);
     }
@@ -128,6 +136,7 @@ fn lock(workload: &Info, name: &str, fitting: &[Candidate], limits: &Limits) -> 
                 _ if lock.origin != Origin::Latchwork => "not of this library",
                 Kind::Mutex => "a mutex",
                 Kind::RwLock => "a reader-writer lock",
+                Kind::SeqLock => "a sequence lock",
                 Kind::Strategy => "no lock",
             };
             format!("{name} is {what}, and {} is for {}", workload.name, workload.locks.plural())

@@ -249,6 +249,7 @@ fn marker<'a>(
     match lock.kind {
         Kind::Mutex => Circle::new((x, y), 4, style).into_dyn(),
         Kind::RwLock => Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], style).into_dyn(),
+        Kind::SeqLock => Cross::new((x, y), 4, style).into_dyn(),
         Kind::Strategy => TriangleMarker::new((x, y), 5, style).into_dyn(),
     }
 }

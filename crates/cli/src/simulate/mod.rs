@@ -11,6 +11,7 @@ use crate::failure::{Failure, Result};
 use clap::{Args, ValueEnum};
 use latchwork::machine::Machine;
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};
+use latchwork_workloads::copies::Copies;
 use latchwork_workloads::lock::Lock;
 use latchwork_workloads::registry::{self, Candidate, Locks};
 use latchwork_workloads::tables;
@@ -95,6 +96,9 @@ pub fn candidates() -> Vec<Candidate> {
     struct List(Vec<Candidate>);
     impl<M: Machine> Locks<M> for List {
         fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
+            self.0.push(candidate);
+        }
+        fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
             self.0.push(candidate);
         }
     }

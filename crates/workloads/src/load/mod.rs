@@ -17,6 +17,7 @@ pub mod page_fault;
 pub mod readrandom;
 pub mod readwhilewriting;
 pub mod rwbench;
+pub mod snapshot;
 pub mod test_rwlock;
 pub mod wc;
 pub mod wrmem;

@@ -1,5 +1,6 @@
 //! The locks of other libraries, to compare with. They run on this machine only.
 
+use crate::copies::Copies;
 use crate::lock::Lock;
 use crate::measure::Measured;
 use crate::native::Threads;
@@ -52,6 +53,9 @@ pub fn candidates() -> Vec<Candidate> {
     struct List(Vec<Candidate>);
     impl<M: latchwork::machine::Machine> Locks<M> for List {
         fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
+            self.0.push(candidate);
+        }
+        fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
             self.0.push(candidate);
         }
     }
