@@ -203,7 +203,11 @@ pub(crate) fn reader_rows() -> Option<&'static ReaderRow<Sim>> {
 pub(crate) fn record(thread: usize) -> &'static Record<Sim> {
     let (group, known) = with(|r| {
         while r.records.len() <= thread / GROUP {
-            let entries = (0..GROUP).map(|_| Record::new()).collect::<Vec<_>>().leak();
+            let first = r.records.len() * GROUP + 1;
+            let entries = (first..first + GROUP)
+                .map(|number| Record { number: Word::new(number as u32), ..Record::new() })
+                .collect::<Vec<_>>()
+                .leak();
             let next = r.records.last().map_or(null_mut(), |group| group.as_ptr());
             r.records.push(Box::leak(Box::new(Group::new(entries, 0, next))));
         }

@@ -29,7 +29,8 @@ pub const TIME: u64 = !(STEP - 1);
 ///
 /// A record belongs to one thread at a time; its group is linked, and says that it is taken, before its owner
 /// gets it and until it is idle; groups stay linked and mapped for ever. One whose owner has exited gets a new
-/// owner only when it [is idle](Record::is_idle). All threads see the same clocks.
+/// owner only when it [is idle](Record::is_idle), after the one before has exited. No two records have the same
+/// number, except for 0. All threads see the same clocks.
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
     /// be, `section` and `pinned` have [`FENCED`] set for ever.
@@ -69,6 +70,9 @@ pub struct Record<M: Machine> {
     pub left: M::U32,
     /// Hazard pointers.
     pub hazards: Hazards<M>,
+    /// For the machine: a number that no other record has, from 1 on and without many gaps, so that tables can have
+    /// something for each record; 0, if it has none. Does not change once the record has had an owner.
+    pub number: M::U32,
 }
 
 /// A block of hazard pointers.
@@ -131,6 +135,7 @@ impl<M: Machine> Record<M> {
             thread: M::U32::new(0),
             left: M::U32::new(0),
             hazards: Hazards::new(),
+            number: M::U32::new(0),
         }
     }
 

@@ -1,171 +1,199 @@
 //! The garbage: objects that were retired and are not reclaimed yet.
 //!
-//! Who retires pushes onto one of a few stacks, chosen by thread; who reclaims takes all of them at once.
-//! There is no single pop, and so no ABA problem, and nothing that belongs to a thread: one that exits
-//! leaves nothing behind.
+//! Each thread that retires has a [list](super::list) of its own in the domain, by the number of its record: it
+//! retires, and reclaims what is due, with plain instructions, and no object moves from one processor's cache to
+//! another's. The domain has one more list, of who holds the [`Gate`]: there go the objects of others that somebody
+//! needs to have reclaimed (`barrier`), or that their threads have left alone for a while.
 //!
-//! State of an object: incoming (`push`) -> waiting (`take`, once for all that came in) -> reclaimed
-//! (`next`, one by one). Incoming is anybody's; waiting belongs to who holds the [`Gate`].
-//! Size: 24 bytes per object, inside of it. Atomics per retired object: 2.
+//! A thread has its list as in a biased lock. It marks the list as busy, with a store and a light fence, and looks
+//! whether it has been stopped. Who takes from it (*steals*; only under the gate) stops it, issues the heavy fence,
+//! and waits until it is not busy, or leaves it alone if it may not wait. A thread whose list is stopped does not
+//! wait, but pushes what it retires onto a shared stack, with atomic instructions, until the theft is over.
+//!
+//! Lists belong to the domain and end with it; threads have nothing that points to them. The list of a thread that
+//! exits is that of the next with its record, and what is in it is stolen after a millisecond, as that of a thread
+//! that has stopped retiring. In the child of a fork, a busy mark of a thread that is not there says so by the
+//! number of its process.
+//!
+//! States of a list: free (busy is 0) -> busy (its thread; (A), (B)) -> free; stopped (A) -> free and stopped ->
+//! empty (C) -> free. Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none;
+//! 2 in a list that is stopped.
 
-use super::gate::Gate;
+use super::gate::{Gate, Held};
 use super::header::Header;
+use super::list::{Amount, List, Mine, is_busy};
 use super::{Garbage, Limit};
 use crate::machine::{Arith, Clock, Machine, Records, Word};
-use core::ptr::null_mut;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr::{null_mut, slice_from_raw_parts_mut};
 use core::sync::atomic::Ordering::*;
 
-/// Stacks.
-pub(super) const SHARDS: usize = 8;
-/// Objects that come in on one stack before who retires them does something about it.
-pub(super) const BATCH: u32 = 128;
+/// Nanoseconds after which what has come in may be stolen by who is not told to wait.
+const LEFT_ALONE: u64 = 1 << 20;
 
-/// How many objects, and how many bytes: in one word, 32 bits each. Bytes count in units of 16.
-#[derive(Copy, Clone, PartialEq, Eq)]
-struct Amount(u64);
+/// Lists in the first chunk, a power of two; each chunk is twice as large as the one before.
+const FIRST: u32 = 4;
+const CHUNKS: usize = 24;
 
-impl Amount {
-    fn of(object: &Header) -> Self {
-        Amount(1 << 32 | object.bytes().div_ceil(16) as u64)
-    }
-
-    fn objects(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    fn bytes(self) -> u64 {
-        (self.0 & 0xffff_ffff) * 16
-    }
-}
-
-#[repr(C, align(128))]
-struct Shard<M: Machine> {
+/// What was retired while its thread's list was stopped.
+struct Stack<M: Machine> {
     newest: M::Ptr<Header>,
     amount: M::U64,
-    /// When the oldest came in.
-    since: M::U64,
+}
+
+/// What who holds the gate writes to.
+#[repr(align(128))]
+struct Central<M: Machine> {
+    gate: Gate<M>,
+    list: List<M>,
 }
 
 pub(super) struct Backlog<M: Machine> {
-    shards: [Shard<M>; SHARDS],
-    /// Held by who takes and reclaims.
-    pub(super) gate: Gate<M>,
-    waiting: M::Ptr<Header>,
-    amount: M::U64,
-    since: M::U64,
+    chunks: [M::Ptr<List<M>>; CHUNKS],
     limit: [M::U64; 2],
+    stack: Stack<M>,
+    central: Central<M>,
+}
+
+/// Who holds the gate, and the list that belongs to it.
+pub(super) struct Collecting<'a, M: Records> {
+    backlog: &'a Backlog<M>,
+    _held: Held<'a, M>,
+}
+
+/// Which lists are stolen.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Steal {
+    /// All; waits for who is busy.
+    All,
+    /// All, of a domain that nobody else uses any more: without a fence.
+    Last,
+    /// Those that have been left alone; waits for nobody.
+    Old,
+}
+
+/// The chunk of a record's number, and where in it. A record without a number (0) is in none.
+#[inline(always)]
+fn locate(number: u32) -> (usize, usize) {
+    let at = number.wrapping_add(FIRST - 1);
+    let chunk = at.checked_ilog2().unwrap_or(0);
+    (chunk.wrapping_sub(FIRST.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
+}
+
+fn length(chunk: usize) -> usize {
+    (FIRST as usize) << chunk
 }
 
 impl<M: Records> Backlog<M> {
     pub(super) fn new() -> Self {
         let limit = Limit::default();
         Backlog {
-            shards: core::array::from_fn(|_| Shard {
-                newest: M::Ptr::new(null_mut()),
-                amount: M::U64::new(0),
-                since: M::U64::new(0),
-            }),
-            gate: Gate::new(),
-            waiting: M::Ptr::new(null_mut()),
-            amount: M::U64::new(0),
-            since: M::U64::new(0),
+            chunks: core::array::from_fn(|_| M::Ptr::new(null_mut())),
             limit: [M::U64::new(limit.objects), M::U64::new(limit.bytes)],
+            stack: Stack { newest: M::Ptr::new(null_mut()), amount: M::U64::new(0) },
+            central: Central { gate: Gate::new(), list: List::new() },
         }
     }
 
-    /// Adds a retired object. Whether a batch is full with it.
-    pub(super) fn push(&self, object: *mut Header) -> bool {
-        // The threads' numbers may be addresses of large blocks: mix them.
-        let mixed = (M::thread_id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let shard = &self.shards[(mixed >> (64 - SHARDS.ilog2())) as usize];
+    /// The list of the record with this number.
+    #[inline(always)]
+    fn list(&self, number: u32) -> Option<&List<M>> {
+        let (chunk, at) = locate(number);
+        // (D) pairs with `make`.
+        let mut first = self.chunks.get(chunk)?.load(Acquire);
+        if first.is_null() {
+            first = self.make(chunk);
+        }
+        // SAFETY: chunks are so long, and there as long as the domain.
+        Some(unsafe { &*first.add(at) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&self, chunk: usize) -> *mut List<M> {
+        let new: Vec<_> = (0..length(chunk)).map(|_| List::<M>::new()).collect();
+        let new = Box::into_raw(new.into_boxed_slice());
+        // (D) who sees the chunk sees its lists.
+        match self.chunks[chunk].compare_exchange(null_mut(), new.cast(), AcqRel, Acquire) {
+            Ok(_) => new.cast(),
+            Err(first) => {
+                // SAFETY: made above and given to nobody.
+                drop(unsafe { Box::from_raw(new) });
+                first
+            }
+        }
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &List<M>> {
+        self.chunks.iter().enumerate().flat_map(|(chunk, first)| {
+            // (D)
+            let first = first.load(Acquire);
+            let length = if first.is_null() { 0 } else { length(chunk) };
+            // SAFETY: as in `list`.
+            (0..length).map(move |at| unsafe { &*first.add(at) })
+        })
+    }
+
+    /// The calling thread's list, which is the caller's until the guard is dropped. `None`: somebody takes what is
+    /// in it.
+    #[inline(always)]
+    pub(super) fn mine(&self) -> Option<Mine<'_, M>> {
+        Mine::new(self.list(M::record().number.load(Relaxed))?)
+    }
+
+    /// Whether the caller is an object that is being reclaimed right now.
+    pub(super) fn is_mine(&self) -> bool {
+        self.central.gate.is_mine() || self.list(M::record().number.load(Relaxed)).is_some_and(is_busy)
+    }
+
+    /// Adds a retired object. Whether a batch of so many is full with it.
+    #[inline]
+    pub(super) fn push(&self, object: *mut Header, batch: u32) -> bool {
+        let count = match self.mine() {
+            Some(mine) => mine.push(object),
+            None => self.push_shared(object),
+        };
+        count.is_multiple_of(batch)
+    }
+
+    /// Adds an object to the stack. Returns how many are there with it.
+    #[cold]
+    #[inline(never)]
+    fn push_shared(&self, object: *mut Header) -> u32 {
+        let stack = &self.stack;
         // SAFETY: the object is alive, and the caller's until it is pushed.
         let header = unsafe { &*object };
         // Before it is pushed: taking it subtracts this.
-        let before = Amount(shard.amount.fetch_add(Amount::of(header).0, Relaxed));
-        let mut newest = shard.newest.load(Relaxed);
+        let before = Amount(stack.amount.fetch_add(Amount::of(header).0, Relaxed));
+        let mut newest = stack.newest.load(Relaxed);
         loop {
-            if newest.is_null() {
-                shard.since.store(M::now(Clock::Monotonic), Relaxed);
-            }
             header.set_next(newest);
-            // (A) pairs with the exchange in `take`: the header, and the object's removal.
-            match shard.newest.compare_exchange(newest, object, Release, Relaxed) {
+            // (E) pairs with the exchange in `steal`: the header, and the object's removal.
+            match stack.newest.compare_exchange(newest, object, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }
         }
-        (before.objects() + 1).is_multiple_of(BATCH)
+        before.objects() + 1
     }
 
-    /// Whether something has been taken and is not reclaimed.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.load(Relaxed).is_null()
+    /// How many objects were retired while lists were stopped, and lie there.
+    pub(super) fn stacked(&self) -> u32 {
+        Amount(self.stack.amount.load(Relaxed)).objects()
     }
 
-    /// Puts all that has come in, with a stamp, to what is waiting. Whether there is any. Under the gate.
-    pub(super) fn take(&self, stamp: u32) -> bool {
-        for shard in &self.shards {
-            if shard.newest.load(Relaxed).is_null() {
-                continue;
-            }
-            let since = shard.since.load(Relaxed);
-            // (A)
-            let first = shard.newest.swap(null_mut(), Acquire);
-            let mut last = first;
-            let mut amount = 0;
-            loop {
-                // SAFETY: the list is ours since the exchange, and its objects are alive.
-                let header = unsafe { &*last };
-                amount += Amount::of(header).0;
-                header.set_stamp(stamp);
-                match header.next() {
-                    next if next.is_null() => break header.set_next(self.waiting.load(Relaxed)),
-                    next => last = next,
-                }
-            }
-            if !self.is_waiting() || since < self.since.load(Relaxed) {
-                self.since.store(since, Relaxed);
-            }
-            // First here, then no longer there: a sum over all counts no object too few.
-            self.amount.store(self.amount.load(Relaxed) + amount, Relaxed);
-            shard.amount.fetch_sub(amount, Relaxed);
-            self.waiting.store(first, Relaxed);
-        }
-        self.is_waiting()
+    pub(super) fn lock(&self) -> Collecting<'_, M> {
+        Collecting { backlog: self, _held: self.central.gate.lock() }
     }
 
-    /// Removes one of those that are waiting. Under the gate.
-    pub(super) fn next(&self) -> Option<*mut Header> {
-        let first = self.waiting.load(Relaxed);
-        // SAFETY: what is in the list is alive.
-        let header = unsafe { first.as_ref() }?;
-        self.waiting.store(header.next(), Relaxed);
-        // Written to under the gate only: no atomic instruction.
-        self.amount.store(self.amount.load(Relaxed) - Amount::of(header).0, Relaxed);
-        Some(first)
-    }
-
-    /// Removes all that are waiting, without forgetting that they are there. Under the gate.
-    pub(super) fn detach(&self) -> *mut Header {
-        let all = self.waiting.load(Relaxed);
-        self.waiting.store(null_mut(), Relaxed);
-        all
-    }
-
-    /// Puts back some of what was detached. Under the gate.
-    pub(super) fn attach(&self, mut objects: *mut Header) {
-        // SAFETY: what is in the list is alive.
-        while let Some(header) = unsafe { objects.as_ref() } {
-            let next = header.next();
-            header.set_next(self.waiting.load(Relaxed));
-            self.waiting.store(objects, Relaxed);
-            objects = next;
-        }
+    pub(super) fn try_lock(&self) -> Option<Collecting<'_, M>> {
+        Some(Collecting { backlog: self, _held: self.central.gate.try_lock()? })
     }
 
     fn amounts(&self) -> impl Iterator<Item = Amount> {
-        let shards = self.shards.iter().map(|shard| &shard.amount);
-        shards.chain([&self.amount]).map(|amount| Amount(amount.load(Relaxed)))
+        let lists = self.lists().chain([&self.central.list]).map(List::amount);
+        lists.chain([Amount(self.stack.amount.load(Relaxed))])
     }
 
     /// Whether there is more than there may be.
@@ -187,13 +215,58 @@ impl<M: Records> Backlog<M> {
             garbage.objects += u64::from(amount.objects());
             garbage.bytes += amount.bytes();
         }
-        let incoming = self.shards.iter().map(|shard| (&shard.newest, &shard.since));
-        let oldest = incoming
-            .chain([(&self.waiting, &self.since)])
-            .filter(|(list, _)| !list.load(Relaxed).is_null())
-            .map(|(_, since)| since.load(Relaxed))
-            .min();
+        let oldest = self.lists().chain([&self.central.list]).filter_map(List::oldest).min();
         garbage.oldest_nanos = oldest.map_or(0, |since| M::now(Clock::Monotonic).saturating_sub(since));
         garbage
+    }
+}
+
+impl<M: Records> Collecting<'_, M> {
+    /// The list of who holds the gate.
+    pub(super) fn list(&self) -> &List<M> {
+        &self.backlog.central.list
+    }
+
+    /// Has what others have retired come in on the list of who holds the gate. `false`: the operating system
+    /// refuses the heavy fence, so that it stays where it is.
+    pub(super) fn steal(&self, which: Steal) -> bool {
+        let then = M::now(Clock::Monotonic).saturating_sub(LEFT_ALONE);
+        let (mut stolen, all) = (0, || self.backlog.lists());
+        for list in all() {
+            // (F) pairs with the stores to the amount: if it is 0, all that was in the list is reclaimed. What a
+            // thread that a fork has not taken along had stopped is set free.
+            let wanted = which != Steal::Old || list.is_left_alone_since(then);
+            if list.is_stopped() || wanted && !list.is_empty() {
+                list.stop();
+                stolen += 1;
+            }
+        }
+        // (A) pairs with the light fence in `Mine::new`.
+        let fenced = stolen == 0 || which == Steal::Last || M::heavy_fence();
+        for list in all().filter(|list| stolen > 0 && list.is_stopped()) {
+            if fenced && list.wait_until_free(which != Steal::Old) {
+                self.list().put_all(list);
+            }
+            list.go_on();
+        }
+        if !self.backlog.stack.newest.load(Relaxed).is_null() {
+            // (E)
+            let first = self.backlog.stack.newest.swap(null_mut(), Acquire);
+            let amount = self.list().put(first, M::now(Clock::Monotonic));
+            self.backlog.stack.amount.fetch_sub(amount.0, Relaxed);
+        }
+        fenced
+    }
+}
+
+impl<M: Machine> Drop for Backlog<M> {
+    fn drop(&mut self) {
+        for (chunk, first) in self.chunks.iter().enumerate() {
+            let first = first.load(Acquire);
+            if !first.is_null() {
+                // SAFETY: from `make`, which made it so long; nobody uses the domain any more.
+                drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(first, length(chunk))) });
+            }
+        }
     }
 }

@@ -11,11 +11,12 @@
 //!
 //! State of a count: readers of the objects that it stands for.
 //! Size: 64 KiB per domain. Atomics per protection: 2, on a line that all readers of the object share; that
-//! is why nobody wants it. Garbage: what readers hold, what shares a count with that, and a batch per stack.
+//! is why nobody wants it. Garbage: what readers hold, what shares a count with that, and a batch per thread.
 //! Marks in the lowest three bits of a pointer are ignored; a reference into the middle of an object does not
 //! protect it.
 
 use super::header::{Header, Retire};
+use super::list::List;
 use super::sieve::Sieve;
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::record::Records;
@@ -58,18 +59,17 @@ impl<M: Records> CountedDomain<M> {
         &self.counts[(mixed >> (64 - COUNTS.ilog2())) as usize].0
     }
 
-    /// Reclaims everything that nobody is counted at. Under the gate.
-    fn scan(&self) {
-        let objects = self.sieve.begin(|| true);
+    /// Reclaims what waits in a list and nobody is counted at. The caller has the list.
+    fn scan(&self, list: &List<M>) {
         let in_use = |header: &Header| {
             let address = core::ptr::from_ref(header).addr();
             // (A) An exchange: readers that come to the count after it see that the object is gone. (E) What
             // those did that have left happens before.
             self.count(address).fetch_add(0, AcqRel) != 0
         };
-        let objects = self.sieve.keep(objects, in_use);
+        list.attach(list.keep(list.detach(), in_use));
         // SAFETY: removed before they came in, and nobody was counted at them after that.
-        unsafe { self.sieve.end(objects) };
+        unsafe { list.reclaim() };
     }
 }
 
@@ -136,7 +136,7 @@ impl<M: Records> Reclaim for CountedDomain<M> {
         summary: "reference counts: readers are counted at what they follow, two atomics each",
         reader: "two atomics on a shared line per pointer",
         atomics: 2,
-        bound: "what readers hold, what shares a count with that, and a batch per stack",
+        bound: "what readers hold, what shares a count with that, and a batch per thread",
         source: "McKenney et al. 2005, section 2.4",
     };
 
@@ -152,16 +152,16 @@ impl<M: Records> Reclaim for CountedDomain<M> {
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        unsafe { self.sieve.retire(object, || self.scan()) };
+        unsafe { self.sieve.retire(object, |list| self.scan(list)) };
     }
 
     fn collect(&self) {
-        self.sieve.collect(|| self.scan());
+        self.sieve.collect(|list| self.scan(list));
     }
 
     /// Waits for readers of objects that are retired already; none may be the caller.
     fn barrier(&self) {
-        self.sieve.barrier(|| self.scan());
+        self.sieve.barrier(|list| self.scan(list));
     }
 
     fn garbage(&self) -> Garbage {
@@ -172,6 +172,6 @@ impl<M: Records> Reclaim for CountedDomain<M> {
 impl<M: Records> Drop for CountedDomain<M> {
     /// Nobody reads any more: reclaims everything.
     fn drop(&mut self) {
-        self.sieve.close(|| self.scan());
+        self.sieve.close(|list| self.scan(list));
     }
 }

@@ -1,24 +1,28 @@
 //! The writing side of RCU and epochs: grace periods, and the garbage that waits for them.
 
-use super::backlog::Backlog;
+use super::backlog::{Backlog, Collecting, Steal};
 use super::grace::{Flavour, Periods};
-use super::header::{Retire, finish, prepare};
+use super::header::{Retire, prepare};
+use super::list::{List, Mine};
+use super::pace::Rest;
 use super::{Garbage, GracePeriod, Info, Limit, Pace, Reclaim, Stall};
 use crate::machine::Word;
 use crate::machine::record::{NESTING, Records};
 use core::sync::atomic::Ordering::Relaxed;
 
+/// Objects that a thread retires before it does something about them: enough to be worth a heavy fence, which
+/// interrupts all other threads for longer than retiring a hundred objects takes.
+const BATCH: u32 = 512;
+
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
 /// of its flavour.
 ///
-/// Nobody has to drive it: each 128th object that is retired takes the reclamation as far as
+/// Nobody has to drive it: each 512th object that a thread retires takes the reclamation as far as
 /// it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it, except inside
 /// of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
     backlog: Backlog<M>,
-    /// The ticket of what is waiting.
-    ticket: M::U64,
     /// Whether somebody has retired too much where it could not wait.
     pressed: M::U32,
 }
@@ -31,12 +35,7 @@ pub struct Cookie(u64);
 impl<M: Records, F: Flavour> Domain<M, F> {
     /// A domain without garbage.
     pub fn new_in() -> Self {
-        Domain {
-            grace: F::Periods::new(),
-            backlog: Backlog::new(),
-            ticket: M::U64::new(0),
-            pressed: M::U32::new(0),
-        }
+        Domain { grace: F::Periods::new(), backlog: Backlog::new(), pressed: M::U32::new(0) }
     }
 
     /// Whether the calling thread is in a section.
@@ -47,7 +46,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     fn assert_outside(&self, what: &str) {
         assert!(!Self::is_inside(), "{what} inside of the caller's own section would wait for ever");
-        assert!(!self.backlog.gate.is_mine(), "{what} by an object that is being reclaimed");
+        assert!(!self.backlog.is_mine(), "{what} by an object that is being reclaimed");
     }
 
     /// Waits until every section that runs now is over. Many callers share a grace period.
@@ -107,7 +106,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[inline]
     pub unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        if self.backlog.push(unsafe { prepare(object) }) {
+        if self.backlog.push(unsafe { prepare(object) }, BATCH) {
             self.relieve();
         }
     }
@@ -115,7 +114,15 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// A batch is full.
     #[cold]
     fn relieve(&self) {
-        self.collect();
+        if self.backlog.is_mine() {
+            return;
+        }
+        if let Some(mine) = self.backlog.mine() {
+            // What comes in now is looked at when the next batch is full: by then somebody else's grace period may
+            // be over, which is as good.
+            self.work(&mine);
+        }
+        self.collect_others();
         if !Self::is_inside() {
             self.throttle();
         } else if self.backlog.is_over_limit() {
@@ -142,20 +149,50 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// but not inside of a section: a thread that retires only there calls this outside, or
     /// [`Reader::quiescent`](super::Reader::quiescent).
     pub fn throttle(&self) {
-        while self.backlog.is_over_limit() && !self.backlog.gate.is_mine() {
-            self.assert_outside("throttle");
-            let _collecting = self.backlog.gate.lock();
+        if !self.backlog.is_over_limit() || self.backlog.is_mine() {
+            return;
+        }
+        self.assert_outside("throttle");
+        // What the caller has retired itself, and then all.
+        self.settle();
+        while self.backlog.is_over_limit() {
+            let collecting = self.backlog.lock();
             if self.backlog.is_over_limit() {
-                self.work(Some(Pace::Normal));
+                self.clear(&collecting, Steal::All);
             }
         }
     }
 
-    /// Reclaims what can be reclaimed without waiting.
+    /// Waits until it can reclaim what the calling thread has retired, and reclaims it. The list is not busy
+    /// meanwhile.
+    fn settle(&self) {
+        let begin =
+            |mine: Mine<'_, M>| (mine.is_waiting() || self.take(&mine)).then(|| mine.ticket.load(Relaxed));
+        while self.backlog.is_over_limit()
+            && let Some(ticket) = self.backlog.mine().and_then(begin)
+        {
+            self.grace.wait(ticket, Pace::Normal);
+            self.backlog.mine().inspect(|mine| _ = self.work(mine));
+        }
+    }
+
+    /// Reclaims what can be reclaimed without waiting: what the calling thread has retired, and what others have
+    /// left alone for a millisecond.
     pub fn collect(&self) {
-        if let Some(_collecting) = self.backlog.gate.try_lock() {
+        if self.backlog.is_mine() {
+            return;
+        }
+        if let Some(mine) = self.backlog.mine() {
             // Twice: what has been waiting for long, and what has come in since.
-            let _ = self.work(None) && self.work(None);
+            let _ = self.work(&mine) && self.work(&mine);
+        }
+        self.collect_others();
+    }
+
+    fn collect_others(&self) {
+        if let Some(collecting) = self.backlog.try_lock() {
+            collecting.steal(Steal::Old);
+            let _ = self.work(collecting.list()) && self.work(collecting.list());
         }
     }
 
@@ -167,9 +204,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn barrier(&self) {
         self.assert_outside("barrier");
-        let _collecting = self.backlog.gate.lock();
-        // Twice: what was waiting, and then all that has come in.
-        let _ = self.work(Some(Pace::Normal)) && self.work(Some(Pace::Normal));
+        self.clear(&self.backlog.lock(), Steal::All);
     }
 
     /// Reclaims for the others until `stop` says so, and then all there is. Looks every `nanos`.
@@ -186,27 +221,42 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.backlog.garbage()
     }
 
-    /// Reclaims what is waiting, or if nothing is, what has come in. `false`: there is nothing, or its
-    /// time has not come. Under the backlog's gate.
-    fn work(&self, pace: Option<Pace>) -> bool {
-        if !self.backlog.is_waiting() {
-            if !self.backlog.take(0) {
+    /// Has what has come in on a list wait. The caller has the list.
+    fn take(&self, list: &List<M>) -> bool {
+        let any = list.take();
+        if any {
+            list.ticket.store(self.grace.start(), Relaxed);
+        }
+        any
+    }
+
+    /// Reclaims what is waiting in a list, if its time has come, and has what has come in wait. `false`: its time
+    /// has not come, or there is nothing. The caller has the list.
+    fn work(&self, list: &List<M>) -> bool {
+        if list.is_waiting() {
+            if !self.grace.poll(list.ticket.load(Relaxed)) {
                 return false;
             }
-            self.ticket.store(self.grace.start(), Relaxed);
+            // SAFETY: a grace period has passed since it was retired, so that nobody uses it.
+            unsafe { list.reclaim() };
         }
-        let ticket = self.ticket.load(Relaxed);
-        match pace {
-            Some(pace) => self.grace.wait(ticket, pace),
-            None if self.grace.poll(ticket) => (),
-            None => return false,
+        self.take(list)
+    }
+
+    /// Reclaims what everybody has retired before, waiting for grace periods. Whether there was any.
+    fn clear(&self, collecting: &Collecting<'_, M>, which: Steal) -> bool {
+        let mut rest = Rest::new();
+        while !collecting.steal(which) {
+            rest.take::<M>(false);
         }
-        while let Some(object) = self.backlog.next() {
-            // SAFETY: a grace period has passed since it was retired, so that nobody uses it; it is out of
-            // the list, so that this happens once.
-            unsafe { finish(object) };
+        let (list, mut any) = (collecting.list(), false);
+        while list.is_waiting() || self.take(list) {
+            self.grace.wait(list.ticket.load(Relaxed), Pace::Normal);
+            // SAFETY: as in `work`.
+            unsafe { list.reclaim() };
+            any = true;
         }
-        true
+        any
     }
 }
 
@@ -220,8 +270,8 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
                 "a domain with garbage was dropped in a section"
             );
         }
-        let _collecting = self.backlog.gate.lock();
-        while self.work(Some(Pace::Normal)) {}
+        let collecting = self.backlog.lock();
+        while self.clear(&collecting, Steal::Last) {}
     }
 }
 

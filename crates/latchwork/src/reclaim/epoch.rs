@@ -8,8 +8,8 @@
 //! reclaims tries to advance; nobody waits for a particular reader, and nobody is made to.
 //!
 //! It differs from the thesis: the reader's fence is light, and who tries to advance issues the heavy one;
-//! threads keep no limbo lists, nor counts of their operations, since the [domain](super::domain) collects
-//! for all; and an epoch is a number of 48 bits, not of two.
+//! threads keep no counts of their operations, nor a limbo list for each epoch, but two lists in each
+//! [domain](super::domain), of what has come in and of what waits for its epoch; and an epoch is a number of 48 bits, not of two.
 //!
 //! State of a record's `pinned`: (epoch, nested sections); 0 nested is outside.
 //! Atomics per section: none. Per batch: two heavy fences and two advances, if nobody is in the way.

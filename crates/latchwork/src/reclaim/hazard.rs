@@ -9,8 +9,7 @@
 //! marks in low bits and references into the middle protect the object.
 //!
 //! It differs from the paper: the fence between publishing and looking again is light, and the scan issues
-//! the heavy one; threads keep no lists of what they have retired, whoever fills a batch of 128 scans for
-//! all; slots count only while their thread says that a guard has them, so that dropping it is one store.
+//! the heavy one, for 256 objects at a time; slots count only while their thread says that a guard has them, so that dropping it is one store.
 //! A thread has slots for two guards, and for two more at a time when it needs them. With `FULL_FENCE`, the
 //! fence is as in the paper: readers issue a full one for each protection, and the scan one of its own. That is a
 //! yardstick, and for where `membarrier` is out of the question.
@@ -21,9 +20,9 @@
 //! Garbage: at most [`HazardDomain::bound`] objects, whatever readers do. A retirer may wait for a scan,
 //! which waits for no reader.
 
-use super::backlog::{BATCH, SHARDS};
 use super::header::{Header, Retire};
-use super::sieve::Sieve;
+use super::list::List;
+use super::sieve::{BATCH, Sieve};
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::record::{FENCED, Hazards, Record, Records, Slots};
 use crate::machine::{Group, Word};
@@ -167,25 +166,20 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     /// together have `slots` hazard pointers: what has come in, what is being looked through, and what is
     /// protected.
     pub const fn bound(threads: u64, slots: u64) -> u64 {
-        // A stack is emptied when it has a batch, by the thread that makes it one. While that waits for
-        // another's scan, each further thread may fill a further batch.
-        2 * BATCH as u64 * (SHARDS as u64 + threads) + slots
+        // A thread looks through its list when a batch has come in. While somebody else looks through what has been
+        // taken away from it, a further batch may come in; and one on the shared stack, before the thread waits.
+        3 * BATCH as u64 * threads + slots
     }
 
-    /// Reclaims everything that no slot points into. Under the gate.
-    fn scan(&self) {
+    /// Reclaims what waits in a list and no slot points into. The caller has the list.
+    fn scan(&self, list: &List<M>) {
         // (A) pairs with the fence in `protect`. The objects were removed before they came in.
-        let fence = || {
-            if !FULL_FENCE {
-                return M::heavy_fence();
-            }
+        if FULL_FENCE {
             M::full_fence();
-            true
-        };
-        let mut objects = self.sieve.begin(fence);
-        if objects.is_null() {
-            return;
+        } else if !M::heavy_fence() {
+            return; // what waits waits on
         }
+        let mut objects = list.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
         for record in M::records().into_iter().flat_map(Group::owned) {
@@ -201,22 +195,23 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
                     }
                     found += 1;
                     if found == PASS {
-                        objects = self.sift(objects, &mut hazards);
+                        objects = Self::sift(list, objects, &mut hazards);
                         found = 0;
                     }
                 }
             }
         }
-        objects = self.sift(objects, &mut hazards[..found]);
+        objects = Self::sift(list, objects, &mut hazards[..found]);
+        list.attach(objects);
         // SAFETY: they were removed before the fence, after which no slot pointed into them, and none
         // will: its reader would see that the object is gone.
-        unsafe { self.sieve.end(objects) };
+        unsafe { list.reclaim() };
     }
 
     /// Keeps those of `objects` that a hazard points into, and returns the others.
-    fn sift(&self, objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
+    fn sift(list: &List<M>, objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
         hazards.sort_unstable();
-        self.sieve.keep(objects, |header| {
+        list.keep(objects, |header| {
             let object = core::ptr::from_ref(header).addr();
             let first = hazards.partition_point(|hazard| *hazard < object);
             hazards.get(first).is_some_and(|hazard| *hazard < object + header.bytes())
@@ -240,7 +235,7 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
             "a store and a second look per pointer"
         },
         atomics: 0,
-        bound: "256 objects per retiring thread, 2048, and one per hazard pointer",
+        bound: "768 objects per retiring thread, and one per hazard pointer",
         source: "Michael 2004",
     };
 
@@ -257,16 +252,16 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        unsafe { self.sieve.retire(object, || self.scan()) };
+        unsafe { self.sieve.retire(object, |list| self.scan(list)) };
     }
 
     fn collect(&self) {
-        self.sieve.collect(|| self.scan());
+        self.sieve.collect(|list| self.scan(list));
     }
 
     /// Waits for hazard pointers that point to objects which are retired already; none may be the caller's.
     fn barrier(&self) {
-        self.sieve.barrier(|| self.scan());
+        self.sieve.barrier(|list| self.scan(list));
     }
 
     fn garbage(&self) -> Garbage {
@@ -278,6 +273,6 @@ impl<M: Records, const FULL_FENCE: bool> Drop for HazardDomain<M, FULL_FENCE> {
     /// Reclaims everything that no slot points into; guards that outlive the domain are those of others, and
     /// what they protect is leaked.
     fn drop(&mut self) {
-        self.sieve.close(|| self.scan());
+        self.sieve.close(|list| self.scan(list));
     }
 }

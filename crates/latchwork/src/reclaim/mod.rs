@@ -65,7 +65,8 @@
 //! read before.
 //!
 //! This part of the library uses `alloc`, for the objects that are retired: they are boxes unless they
-//! say otherwise ([`Retire::reclaim`]). Retiring itself allocates nothing.
+//! say otherwise ([`Retire::reclaim`]). Retiring itself allocates nothing,
+//! but for the lists of a domain, once.
 
 use crate::machine::Machine;
 pub use crate::machine::record::Records;
@@ -79,6 +80,7 @@ mod gate;
 pub mod grace;
 pub mod hazard;
 mod header;
+mod list;
 mod pace;
 pub mod qsbr;
 pub mod rcu;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 // As `docs/reclamation.md` says.
 const _: () = assert!(size_of::<Header>() == 24);
 const _: () = assert!(size_of::<crate::machine::Record<Native>>() == 128);
-const _: () = assert!(size_of::<RcuDomain<Native>>() <= 1408 && size_of::<HazardDomain<Native>>() <= 1408);
+const _: () = assert!(size_of::<RcuDomain<Native>>() <= 768 && size_of::<HazardDomain<Native>>() <= 768);
 
 /// An object that says when it is reclaimed.
 #[repr(C)]
@@ -227,7 +227,7 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
     domain.barrier();
     assert_eq!(domain.garbage(), Garbage::default());
     let most = most.load(Relaxed);
-    assert!(most <= LIMIT + 128 + 100, "{most} objects");
+    assert!(most <= LIMIT + 512 + 100, "{most} objects");
 }
 
 /// Inside of a section nobody is held up; outside of it, at the next quiescent state.

@@ -57,6 +57,8 @@ pub enum Mistake {
     NoLightFence,
     /// `full_fence` does nothing.
     NoFullFence,
+    /// A thread that looks at a word of 32 bits after a light fence sees 0: as if it did not look.
+    NoSecondLook,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
     /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
@@ -141,6 +143,8 @@ pub struct State {
     pub records: super::records::All,
     /// Per thread: a sequentially consistent store since the last fence.
     fences_owed: RefCell<Vec<bool>>,
+    /// Whether a light fence was the last thing that a thread has done.
+    fenced: StdCell<Option<usize>>,
     /// How often each thread has spun.
     spins: RefCell<Vec<u32>>,
 }
@@ -163,6 +167,7 @@ impl State {
             rows: Rows::new(threads),
             records: super::records::All::new(threads),
             fences_owed: RefCell::new(vec![false; threads]),
+            fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
         }
     }
@@ -340,6 +345,11 @@ pub fn owe_fence() {
 /// Whether it has, since this was last asked.
 pub fn take_fence_owed() -> bool {
     state(|s| std::mem::take(&mut s.fences_owed.borrow_mut()[thread_number()]))
+}
+
+/// Whether the running thread has just issued a light fence, and is not to see what it looks at next.
+pub fn is_blind() -> bool {
+    mistake() == Mistake::NoSecondLook && state(|s| s.fenced.take()) == Some(thread_number())
 }
 
 /// The number of the running thread, from 0.
@@ -682,6 +692,7 @@ unsafe impl Machine for Loom {
             return;
         }
         drop(shared_state().instructions[thread_number()].lock());
+        state(|s| s.fenced.set(Some(thread_number())));
     }
 
     #[track_caller]

@@ -127,6 +127,36 @@ fn replaces<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     shared.domain.barrier();
 }
 
+/// Retires one, then says so (by removing the root), and retires that.
+fn retires_two<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    // SAFETY: nobody else has it.
+    unsafe { shared.domain.retire(object()) };
+    let root = remove(shared, null_mut());
+    // SAFETY: removed, by nobody else.
+    unsafe { shared.domain.retire(root) };
+}
+
+/// Its list is then nobody's.
+fn retires_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    retires_two(shared);
+    exit_thread();
+}
+
+/// Waits for what others have retired.
+fn waits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let one = shared.root.load(Acquire).is_null();
+    shared.domain.barrier();
+    let reclaimed = GRAVES.with_borrow(Vec::len);
+    assert!(!one || reclaimed > 0, "what was retired before the barrier is not reclaimed");
+}
+
+/// Everything that `retires_two` has retired is reclaimed.
+fn clean_of_two<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    shared.domain.barrier();
+    assert_eq!(shared.domain.garbage().objects, 0);
+    assert_eq!(GRAVES.with_borrow(Vec::len), 2, "objects were lost");
+}
+
 fn synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     let object = remove(shared, object());
     shared.domain.synchronize();
@@ -253,6 +283,22 @@ fn hazard_fence() {
         crate::report("hazard-fence", || {
             let model = Model::new(2).with_mistake(mistake);
             model.check_fails(start, &[retires, reads as fn(&HazardFence)], |_| ())
+        });
+    }
+}
+
+/// A thread that retires, in a list of its own, beside one that takes from it.
+#[test]
+fn lists() {
+    check("lists", Model::new(2), start, &[retires_two, waits as fn(&Qsbr)], clean_of_two);
+    check("lists", Model::new(2), start, &[retires_and_exits, waits as fn(&Counted)], clean_of_two);
+    check("lists", Model::new(1), start, &[retires_two, waits as fn(&Hazard)], clean_of_two);
+    use Mistake::*;
+    for mistake in [NoHeavyFence, NoLightFence, NoSecondLook, RelaxedRelease, RelaxedAcquire] {
+        crate::report("lists", || {
+            let model = Model::new(2).with_mistake(mistake);
+            let failure = model.check_fails(start, &[retires_two, waits as fn(&Counted)], clean_of_two);
+            format!("{mistake:?}: {failure}")
         });
     }
 }

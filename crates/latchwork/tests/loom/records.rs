@@ -54,7 +54,8 @@ impl All {
     }
 
     fn make(&self) -> (Own, &'static One) {
-        let records: &'static [Record<Loom>] = Box::leak(Box::new([Record::new()]));
+        let number = latchwork::machine::Word::new(1 + self.all.borrow().len() as u32);
+        let records: &'static [Record<Loom>] = Box::leak(Box::new([Record { number, ..Record::new() }]));
         let taken = u32::from(mistake() != Mistake::UntakenRecord);
         let group: &'static One = Box::leak(Box::new(Group::new(records, taken, null_mut())));
         self.all.borrow_mut().push(group.as_ptr());

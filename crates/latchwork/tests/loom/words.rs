@@ -1,6 +1,6 @@
 //! Words over loom's atomics.
 
-use super::machine::{Mistake, in_model, mistake, owe_fence, state, take_fence_owed};
+use super::machine::{Mistake, in_model, is_blind, mistake, owe_fence, state, take_fence_owed};
 use latchwork::machine::{Arith, Word};
 use loom::sync::atomic::{self, Ordering, fence};
 
@@ -96,7 +96,8 @@ macro_rules! word {
             }
             #[track_caller]
             fn load(&self, order: Ordering) -> $t {
-                self.0.load(load_order(order, size_of::<$t>()))
+                let value = self.0.load(load_order(order, size_of::<$t>()));
+                if size_of::<$t>() == 4 && is_blind() { 0 } else { value }
             }
             #[track_caller]
             fn store(&self, value: $t, order: Ordering) {

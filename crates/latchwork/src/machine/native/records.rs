@@ -171,6 +171,10 @@ fn take() -> &'static Own {
     for word in [&found.section, &found.pinned] {
         word.store(fenced, Relaxed);
     }
+    if found.number.load(Relaxed) == 0 {
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        found.number.store(NUMBERS.fetch_add(1, Relaxed) + 1, Relaxed);
+    }
     // Its readers issue full fences in any case.
     found.online.store(0, Relaxed);
     // SAFETY: no arguments, no memory.

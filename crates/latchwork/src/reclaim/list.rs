@@ -1,0 +1,343 @@
+//! A list of garbage, which one thread at a time has: its own ([`Mine`]), or who holds the gate.
+
+use super::header::{Header, finish};
+use crate::machine::{Clock, Machine, Records, Word};
+use core::ops::Deref;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::*;
+
+/// How many objects, and how many bytes: in one word, 32 bits each. Bytes count in units of 16.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) struct Amount(pub(super) u64);
+
+impl Amount {
+    pub(super) fn of(object: &Header) -> Self {
+        Amount(1 << 32 | object.bytes().div_ceil(16) as u64)
+    }
+
+    pub(super) fn objects(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        (self.0 & 0xffff_ffff) * 16
+    }
+}
+
+/// Objects: incoming (`push`) -> waiting (`take`, once for all that came in) -> reclaimed (`reclaim`, one by one).
+///
+/// In a forked child, what another thread was moving from list to list is lost: it is taken out first.
+#[repr(C, align(128))]
+pub(super) struct List<M: Machine> {
+    /// Not 0: its thread has it. Then it is [`tag`].
+    busy: M::U32,
+    /// Not 0: somebody takes from it.
+    stopped: M::U32,
+    /// Objects that have come in.
+    count: M::U32,
+    incoming: M::Ptr<Header>,
+    /// Of all that are here, or are being reclaimed. Others look at it.
+    amount: M::U64,
+    /// When the oldest of those that have come in did.
+    since: M::U64,
+    waiting: M::Ptr<Header>,
+    /// When the oldest of those that are waiting came in.
+    oldest: M::U64,
+    /// For what those that are waiting wait.
+    pub(super) ticket: M::U64,
+    /// What was found in use.
+    kept: M::Ptr<Header>,
+}
+
+/// The calling thread's list, as long as nobody else may have it.
+pub(super) struct Mine<'a, M: Records> {
+    list: &'a List<M>,
+    /// What `busy` was: not 0 in an object that is being reclaimed.
+    before: u32,
+}
+
+/// What `busy` is when a thread of this process has the list.
+#[inline(always)]
+fn tag<M: Records>() -> u32 {
+    M::generation() << 1 | 1
+}
+
+/// Whether the thread whose list it is has it: it is in the middle of reclaiming, if it is the caller.
+pub(super) fn is_busy<M: Records>(list: &List<M>) -> bool {
+    list.busy.load(Relaxed) == tag::<M>()
+}
+
+impl<'a, M: Records> Mine<'a, M> {
+    #[inline(always)]
+    pub(super) fn new(list: &'a List<M>) -> Option<Self> {
+        let before = list.busy.load(Relaxed);
+        list.busy.store(tag::<M>(), Relaxed);
+        let mine = Mine { list, before };
+        // (A) pairs with the heavy fence in `steal`: it sees that the list is busy, or we see that it is stopped.
+        M::light_fence();
+        // (C) pairs with `go_on`: what the theft has left.
+        if list.stopped.load(Acquire) != 0 { None } else { Some(mine) }
+    }
+}
+
+impl<M: Records> Deref for Mine<'_, M> {
+    type Target = List<M>;
+    #[inline(always)]
+    fn deref(&self) -> &List<M> {
+        self.list
+    }
+}
+
+impl<M: Records> Drop for Mine<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // (B) pairs with `wait_until_free`: what was done to the list.
+        self.list.busy.store(self.before, Release);
+    }
+}
+
+/// What others do.
+impl<M: Records> List<M> {
+    pub(super) fn new() -> Self {
+        List {
+            busy: M::U32::new(0),
+            stopped: M::U32::new(0),
+            count: M::U32::new(0),
+            incoming: M::Ptr::new(null_mut()),
+            amount: M::U64::new(0),
+            since: M::U64::new(0),
+            waiting: M::Ptr::new(null_mut()),
+            oldest: M::U64::new(0),
+            ticket: M::U64::new(0),
+            kept: M::Ptr::new(null_mut()),
+        }
+    }
+
+    pub(super) fn amount(&self) -> Amount {
+        Amount(self.amount.load(Relaxed))
+    }
+
+    /// Whether everything that has come in before has been reclaimed.
+    pub(super) fn is_empty(&self) -> bool {
+        // (F) pairs with the store in `reclaim`.
+        self.amount.load(Acquire) == 0
+    }
+
+    /// Whether its thread has begun no batch since then.
+    pub(super) fn is_left_alone_since(&self, then: u64) -> bool {
+        self.since.load(Relaxed) < then
+    }
+
+    /// When the oldest object came in.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let incoming = self.count.load(Relaxed) != 0;
+        let waiting = self.amount().objects() > self.count.load(Relaxed);
+        let times = [(waiting, &self.oldest), (incoming, &self.since)];
+        times.into_iter().filter(|(any, _)| *any).map(|(_, since)| since.load(Relaxed)).min()
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed) != 0
+    }
+
+    /// Under the gate, as what follows.
+    pub(super) fn stop(&self) {
+        self.stopped.store(1, Relaxed);
+    }
+
+    /// Whether its thread does not have it, and will not until it may go on. After the heavy fence.
+    pub(super) fn wait_until_free(&self, wait: bool) -> bool {
+        // One that has the mark of another process is in a fork's child, and its thread is not.
+        let free = |busy| busy != tag::<M>();
+        // (B) Once is enough: a thread that marks it after that sees that it is stopped.
+        if free(self.busy.load(Acquire)) {
+            return true;
+        }
+        if wait {
+            M::spin_until(&self.busy, Acquire, free);
+        }
+        wait
+    }
+
+    /// Its thread may have it again.
+    pub(super) fn go_on(&self) {
+        // (C)
+        self.stopped.store(0, Release);
+    }
+}
+
+/// For who has it.
+impl<M: Records> List<M> {
+    /// Adds an object. Returns how many have come in with it.
+    #[inline(always)]
+    pub(super) fn push(&self, object: *mut Header) -> u32 {
+        let newest = self.incoming.load(Relaxed);
+        if newest.is_null() {
+            self.begin();
+        }
+        // SAFETY: the object is alive, and the caller's until it is pushed.
+        let header = unsafe { &*object };
+        header.set_next(newest);
+        self.incoming.store(object, Relaxed);
+        self.amount.store(self.amount.load(Relaxed) + Amount::of(header).0, Relaxed);
+        let count = self.count.load(Relaxed) + 1;
+        self.count.store(count, Relaxed);
+        count
+    }
+
+    /// The first comes in.
+    #[cold]
+    fn begin(&self) {
+        self.since.store(M::now(Clock::Monotonic), Relaxed);
+    }
+
+    /// Adds a chain of objects, the oldest of which came in at `since`. Returns how much it was.
+    pub(super) fn put(&self, first: *mut Header, since: u64) -> Amount {
+        let mut amount = Amount(0);
+        let mut at = first;
+        // SAFETY: what is in a chain is alive, and the caller's.
+        while let Some(header) = unsafe { at.as_ref() } {
+            amount.0 += Amount::of(header).0;
+            at = header.next();
+            if at.is_null() {
+                header.set_next(self.incoming.load(Relaxed));
+                self.since.store(
+                    if self.is_fresh() { since } else { since.min(self.since.load(Relaxed)) },
+                    Relaxed,
+                );
+                self.incoming.store(first, Relaxed);
+            }
+        }
+        self.count.store(self.count.load(Relaxed) + amount.objects(), Relaxed);
+        self.amount.store(self.amount.load(Relaxed) + amount.0, Relaxed);
+        amount
+    }
+
+    /// Adds all that is in another list, which the caller has too.
+    pub(super) fn put_all(&self, other: &Self) {
+        let since = other.oldest().unwrap_or(0);
+        for chain in [&other.incoming, &other.waiting, &other.kept] {
+            let first = chain.load(Relaxed);
+            // Release: in a fork's child it is nowhere, rather than in both.
+            chain.store(null_mut(), Release);
+            self.put(first, since);
+        }
+        // First there, then no longer here: a sum over all counts no object too few.
+        other.count.store(0, Relaxed);
+        other.amount.store(0, Release);
+    }
+
+    /// Whether nothing has come in.
+    fn is_fresh(&self) -> bool {
+        self.incoming.load(Relaxed).is_null()
+    }
+
+    /// Whether something is waiting.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.load(Relaxed).is_null()
+    }
+
+    /// Has all that has come in wait; nothing else does. Whether there is any.
+    pub(super) fn take(&self) -> bool {
+        let first = self.incoming.load(Relaxed);
+        self.incoming.store(null_mut(), Relaxed);
+        self.count.store(0, Relaxed);
+        self.oldest.store(self.since.load(Relaxed), Relaxed);
+        // Release: as in `put_all`.
+        self.waiting.store(first, Release);
+        !first.is_null()
+    }
+
+    /// Reclaims all that is waiting.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses it, nor will.
+    pub(super) unsafe fn reclaim(&self) {
+        loop {
+            let first = self.waiting.load(Relaxed);
+            // SAFETY: what is in the list is alive.
+            let Some(header) = (unsafe { first.as_ref() }) else { return };
+            self.waiting.store(header.next(), Relaxed);
+            let amount = Amount::of(header);
+            // SAFETY: the caller's promise; it is out of the list, so that this happens once.
+            unsafe { finish(first) };
+            // (F) who sees that nothing is here any more sees what was done with it.
+            self.amount.store(self.amount.load(Relaxed) - amount.0, Release);
+        }
+    }
+}
+
+/// For strategies that find out which objects are in use.
+impl<M: Records> List<M> {
+    /// Stamps what has come in.
+    pub(super) fn stamp(&self, stamp: u32) {
+        self.chain(&self.incoming).for_each(|header| header.set_stamp(stamp));
+    }
+
+    /// The objects of a chain.
+    fn chain(&self, first: &M::Ptr<Header>) -> impl Iterator<Item = &Header> {
+        // SAFETY: what is in the list is alive.
+        let at = |header: *mut Header| unsafe { header.as_ref() };
+        core::iter::successors(at(first.load(Relaxed)), move |header| at(header.next()))
+    }
+
+    /// The stamps of those that are still here.
+    pub(super) fn stamps(&self) -> impl Iterator<Item = u32> {
+        self.chain(&self.kept).chain(self.chain(&self.waiting)).map(Header::stamp)
+    }
+
+    /// Has all objects wait, those that were kept included. Whether there are any.
+    pub(super) fn gather(&self) -> bool {
+        let oldest = self.oldest();
+        for chain in [&self.kept, &self.waiting] {
+            let objects = chain.load(Relaxed);
+            chain.store(null_mut(), Relaxed);
+            self.move_to(&self.incoming, objects);
+        }
+        let any = self.take();
+        self.oldest.store(oldest.unwrap_or(0), Relaxed);
+        any
+    }
+
+    /// Moves objects into a chain, one by one.
+    fn move_to(&self, chain: &M::Ptr<Header>, mut objects: *mut Header) {
+        // SAFETY: what is in the list is alive.
+        while let Some(header) = unsafe { objects.as_ref() } {
+            let object = objects;
+            objects = header.next();
+            header.set_next(chain.load(Relaxed));
+            chain.store(object, Relaxed);
+        }
+    }
+
+    /// Removes all that are waiting, without forgetting that they are there.
+    pub(super) fn detach(&self) -> *mut Header {
+        let all = self.waiting.load(Relaxed);
+        self.waiting.store(null_mut(), Relaxed);
+        all
+    }
+
+    /// Puts back what was detached.
+    pub(super) fn attach(&self, objects: *mut Header) {
+        self.move_to(&self.waiting, objects);
+    }
+
+    /// Keeps those of `objects` that are in use, and returns the others. They were detached.
+    pub(super) fn keep(&self, mut objects: *mut Header, in_use: impl Fn(&Header) -> bool) -> *mut Header {
+        let mut others = null_mut();
+        // SAFETY: what is in the list is alive.
+        while let Some(header) = unsafe { objects.as_ref() } {
+            let object = objects;
+            objects = header.next();
+            if in_use(header) {
+                header.set_next(self.kept.load(Relaxed));
+                self.kept.store(object, Relaxed);
+            } else {
+                header.set_next(others);
+                others = object;
+            }
+        }
+        others
+    }
+}
