@@ -10,6 +10,7 @@
 
 use super::array::Array;
 use crate::machine::{Arith, Machine, Word};
+use crate::mutex::RawMutex;
 use crate::reclaim::{Header, Retire};
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -22,45 +23,58 @@ const FIRST: u32 = 8;
 /// Chunks, for all numbers of 32 bits.
 const CHUNKS: usize = (32 - FIRST.ilog2()) as usize;
 
-/// An element that has been removed.
-#[repr(C)]
-pub struct Removed<M: Machine, T: Send + Sync + 'static> {
+/// An element that has been removed: a line, since it goes from thread to thread.
+#[repr(C, align(64))]
+pub struct Removed<L: RawMutex, T: Send + Sync + 'static> {
     header: Header,
-    home: *const Elements<M, T>,
-    next: *mut Removed<M, T>,
+    home: *const Elements<L, T>,
+    next: *mut Removed<L, T>,
+    /// In the first of those that are free: the next list of such.
+    below: *mut Removed<L, T>,
     number: u32,
 }
 
 // SAFETY: its home is there until it has come back; who has it has the element, which may be sent.
-unsafe impl<M: Machine, T: Send + Sync + 'static> Send for Removed<M, T> {}
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Removed<L, T> {}
 // SAFETY: as above.
-unsafe impl<M: Machine, T: Send + Sync + 'static> Sync for Removed<M, T> {}
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Removed<L, T> {}
 
-/// The memory. Who adds and removes has a lock.
-pub struct Elements<M: Machine, T: Send + Sync + 'static> {
-    chunks: [M::Ptr<T>; CHUNKS],
+/// The memory, and the lock of who adds and removes. What updates write to is one line, in which nothing is that
+/// readers need.
+#[repr(C, align(64))]
+pub struct Elements<L: RawMutex, T: Send + Sync + 'static> {
+    /// The lock.
+    pub lock: L,
+    /// How many elements there are. Changed under the lock.
+    pub count: Usize<L>,
     /// Those that have been reclaimed, or [`closed`].
-    returned: M::Ptr<Removed<M, T>>,
+    returned: Ptr<L, Removed<L, T>>,
+    own: UnsafeCell<Own<L, T>>,
     /// Those that are away when the table ends.
-    owed: M::Usize,
-    own: UnsafeCell<Own<M, T>>,
+    owed: Usize<L>,
+    chunks: [Ptr<L, T>; CHUNKS],
 }
 
+type Usize<L> = <<L as RawMutex>::Machine as Machine>::Usize;
+type Ptr<L, T> = <<L as RawMutex>::Machine as Machine>::Ptr<T>;
+
 /// What the lock is for.
-struct Own<M: Machine, T: Send + Sync + 'static> {
+struct Own<L: RawMutex, T: Send + Sync + 'static> {
     /// The first number that was never used.
     fresh: u32,
-    /// Lists: with a number that is free, and without.
-    free: *mut Removed<M, T>,
-    blank: *mut Removed<M, T>,
+    /// With a number that is free, in lists as they came back, the last first: what is used again is what has just
+    /// been in a cache, however much has come back at some time.
+    free: *mut Removed<L, T>,
+    /// Without a number: a list.
+    blank: *mut Removed<L, T>,
     /// How many have been removed, and not used again.
     away: usize,
 }
 
 // SAFETY: elements are shared as `Sync` allows, and dropped by who has them; what is not atomic is under a lock.
-unsafe impl<M: Machine, T: Send + Sync + 'static> Sync for Elements<M, T> {}
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Elements<L, T> {}
 // SAFETY: as above.
-unsafe impl<M: Machine, T: Send + Sync + 'static> Send for Elements<M, T> {}
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Elements<L, T> {}
 
 /// Stands where the list of those that were returned was, once nobody uses them any more.
 fn closed<T>() -> *mut T {
@@ -72,7 +86,7 @@ fn closed<T>() -> *mut T {
 /// # Safety
 ///
 /// The list is the caller's.
-unsafe fn pop<M: Machine, T: Send + Sync + 'static>(list: &mut *mut Removed<M, T>) -> *mut Removed<M, T> {
+unsafe fn pop<L: RawMutex, T: Send + Sync + 'static>(list: &mut *mut Removed<L, T>) -> *mut Removed<L, T> {
     let first = *list;
     // SAFETY: what is in a list is there.
     if let Some(removed) = unsafe { first.as_ref() } {
@@ -86,7 +100,7 @@ unsafe fn pop<M: Machine, T: Send + Sync + 'static>(list: &mut *mut Removed<M, T
 /// # Safety
 ///
 /// The list is the caller's.
-unsafe fn free<M: Machine, T: Send + Sync + 'static>(mut list: *mut Removed<M, T>) -> usize {
+unsafe fn free<L: RawMutex, T: Send + Sync + 'static>(mut list: *mut Removed<L, T>) -> usize {
     let mut count = 0;
     while !list.is_null() {
         // SAFETY: the caller's promise; they are boxes.
@@ -104,15 +118,17 @@ fn locate(number: u32) -> (usize, usize) {
     ((chunk - FIRST.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
 }
 
-impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
+impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     /// No elements. To be given to [`close`](Elements::close) in the end.
     pub fn new() -> Box<Self> {
         let own = Own { fresh: 0, free: null_mut(), blank: null_mut(), away: 0 };
         Box::new(Elements {
-            chunks: core::array::from_fn(|_| Word::new(null_mut())),
+            lock: L::new_in(),
+            count: Word::new(0),
             returned: Word::new(null_mut()),
-            owed: Word::new(0),
             own: UnsafeCell::new(own),
+            owed: Word::new(0),
+            chunks: core::array::from_fn(|_| Word::new(null_mut())),
         })
     }
 
@@ -133,12 +149,8 @@ impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
     pub unsafe fn put(&self, element: T) -> u32 {
         // SAFETY: the caller has the lock.
         let own = unsafe { &mut *self.own.get() };
-        if own.free.is_null() && !self.returned.load(Relaxed).is_null() {
-            // (A) pairs with `reclaim`.
-            own.free = self.returned.swap(null_mut(), Acquire);
-        }
         // SAFETY: the lists are of who has the lock.
-        let number = match unsafe { pop(&mut own.free).as_mut() } {
+        let number = match unsafe { self.pop_free(own).as_mut() } {
             Some(removed) => {
                 removed.next = own.blank;
                 own.blank = removed;
@@ -152,7 +164,33 @@ impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
         number
     }
 
-    fn fresh(&self, own: &mut Own<M, T>) -> u32 {
+    /// Takes one that has come back, if there is any.
+    ///
+    /// # Safety
+    ///
+    /// Under the lock.
+    unsafe fn pop_free(&self, own: &mut Own<L, T>) -> *mut Removed<L, T> {
+        if !self.returned.load(Relaxed).is_null() {
+            // (A) pairs with `reclaim`.
+            let returned = self.returned.swap(null_mut(), Acquire);
+            // SAFETY: it is ours since the exchange.
+            unsafe { (*returned).below = own.free };
+            own.free = returned;
+        }
+        let first = own.free;
+        // SAFETY: what is in a list is there, and of who has the lock.
+        if let Some(removed) = unsafe { first.as_ref() } {
+            own.free = removed.below;
+            if !removed.next.is_null() {
+                own.free = removed.next;
+                // SAFETY: as above.
+                unsafe { (*removed.next).below = removed.below };
+            }
+        }
+        first
+    }
+
+    fn fresh(&self, own: &mut Own<L, T>) -> u32 {
         let number = own.fresh;
         assert!(number < u32::MAX - FIRST, "more than 4 billion elements in a shard");
         if let (chunk, 0) = locate(number) {
@@ -168,11 +206,11 @@ impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
     /// # Safety
     ///
     /// Under the lock; nobody finds the element any more.
-    pub unsafe fn remove(&self, number: u32) -> *mut Removed<M, T> {
+    pub unsafe fn remove(&self, number: u32) -> *mut Removed<L, T> {
         // SAFETY: the caller has the lock.
         let own = unsafe { &mut *self.own.get() };
         own.away += 1;
-        let new = Removed { header: Header::new(), home: self, next: null_mut(), number };
+        let new = Removed { header: Header::new(), home: self, next: null_mut(), below: null_mut(), number };
         // SAFETY: the list is of who has the lock.
         let blank = unsafe { pop(&mut own.blank) };
         if blank.is_null() {
@@ -202,7 +240,13 @@ impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
             // SAFETY: the lists are ours.
             let back = unsafe {
                 free(own.blank);
-                free(own.free) + free(returned)
+                let mut back = free(returned);
+                while let Some(first) = own.free.as_ref() {
+                    let below = first.below;
+                    back += free(own.free);
+                    own.free = below;
+                }
+                back
             };
             (elements, own.away - back)
         };
@@ -215,7 +259,7 @@ impl<M: Machine, T: Send + Sync + 'static> Elements<M, T> {
     }
 }
 
-impl<M: Machine, T: Send + Sync + 'static> Drop for Elements<M, T> {
+impl<L: RawMutex, T: Send + Sync + 'static> Drop for Elements<L, T> {
     fn drop(&mut self) {
         for (chunk, first) in self.chunks.iter().enumerate() {
             let first = first.load(Relaxed).cast::<MaybeUninit<T>>();
@@ -228,7 +272,7 @@ impl<M: Machine, T: Send + Sync + 'static> Drop for Elements<M, T> {
 }
 
 // SAFETY: `repr(C)`, and the header comes first.
-unsafe impl<M: Machine, T: Send + Sync + 'static> Retire for Removed<M, T> {
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Removed<L, T> {
     const BYTES: usize = size_of::<Self>() + size_of::<T>();
 
     unsafe fn reclaim(this: *mut Self) {

@@ -14,7 +14,10 @@
 //! States of an element: put -> in a slot (of `lines`), and in those of larger buckets -> removed -> retired.
 //! States of buckets: made -> published (D) -> left by updaters (the next are published) -> retired.
 //! Size: an element is as large as key and value; 9 to 18 bytes for its share of the buckets; 400 per shard.
-//! Atomics: a lookup none; an update those of the shard's lock; a removal 3 more, to retire and to come back.
+//! Lines that an update writes to: the shard's lock and what it is for, the bucket, the element, and what the element
+//! was or will be retired with. A lookup reads none of them but the bucket and the element.
+//! Atomics: a lookup none; an update those of the shard's lock; a removal one more, to come back, and one to be used
+//! again.
 //! Progress: lookups are wait-free; updates wait for updates of their shard, one of which may be growing it.
 
 use super::array::Array;
@@ -52,14 +55,10 @@ struct Buckets<M: Machine> {
 // SAFETY: `repr(C)`, and the header comes first.
 unsafe impl<M: Machine> Retire for Buckets<M> {}
 
-/// A part of the table.
-#[repr(align(64))]
+/// A part of the table: what readers need, which changes only when it grows.
 struct Shard<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     buckets: <L::Machine as Machine>::Ptr<Buckets<L::Machine>>,
-    elements: *mut Elements<L::Machine, Node<K, V>>,
-    lock: L,
-    /// How many elements there are. Changed under the lock.
-    count: <L::Machine as Machine>::Usize,
+    elements: *mut Elements<L, Node<K, V>>,
 }
 
 // SAFETY: elements are `Send` and `Sync`.
@@ -105,13 +104,11 @@ where
         Shard {
             buckets: Word::new(Buckets::new(Lines::new(buckets, shift))),
             elements: Box::into_raw(Elements::new()),
-            lock: L::new_in(),
-            count: Word::new(0),
         }
     }
 
     #[inline(always)]
-    fn elements(&self) -> &Elements<L::Machine, Node<K, V>> {
+    fn elements(&self) -> &Elements<L, Node<K, V>> {
         // SAFETY: they are there as long as the shard.
         unsafe { &*self.elements }
     }
@@ -191,7 +188,7 @@ where
 
     /// How many elements there were, a moment ago.
     pub fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.count.load(Relaxed)).sum()
+        self.shards.iter().map(|shard| shard.elements().count.load(Relaxed)).sum()
     }
 
     /// How many elements there is room for, if they spread evenly.
@@ -239,7 +236,7 @@ where
     ) -> Changed<'g, K, V> {
         let hash = self.hasher.hash_one(&key);
         let (shard, mut outgrown) = (self.shard(hash), Vec::new());
-        let (changed, removed) = under(&shard.lock, || {
+        let (changed, removed) = under(&shard.elements().lock, || {
             let (place, before) = shard.find(guard, hash, |node| node.key == key).unzip();
             // SAFETY: only with the lock, and once it has left its slot.
             let remove = |place: Place<'_, _>| unsafe { shard.elements().remove(place.element) };
@@ -279,7 +276,7 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
-        let (node, removed) = under(&shard.lock, || {
+        let (node, removed) = under(&shard.elements().lock, || {
             let (place, node) = shard.find(guard, hash, wanted)?;
             Self::clear(shard, &place);
             // SAFETY: under the lock; it has left its slot.
@@ -292,7 +289,7 @@ where
 
     fn clear(shard: &Shard<L, K, V>, place: &Place<'_, L::Machine>) {
         place.clear();
-        shard.count.store(shard.count.load(Relaxed) - 1, Relaxed);
+        shard.elements().count.store(shard.elements().count.load(Relaxed) - 1, Relaxed);
     }
 
     /// Puts an element into a slot, and grows the shard if it has as many as it should have. Under its lock.
@@ -305,12 +302,12 @@ where
         number: u32,
         outgrown: &mut Vec<*mut Buckets<L::Machine>>,
     ) {
-        let (mut lines, count) = (shard.lines(guard), shard.count.load(Relaxed));
+        let (mut lines, count) = (shard.lines(guard), shard.elements().count.load(Relaxed));
         while count >= lines.buckets() * FILL || !lines.insert(hash, number) {
             outgrown.push(self.resize(guard, shard, lines.buckets() * 2));
             lines = shard.lines(guard);
         }
-        shard.count.store(count + 1, Relaxed);
+        shard.elements().count.store(count + 1, Relaxed);
     }
 
     /// Gives a shard other buckets, at least so many, with the same elements. Under its lock. Returns those before.
@@ -340,8 +337,9 @@ where
     pub fn fit(&self, capacity: usize, shrink: bool) {
         let (guard, capacity) = (self.enter(), capacity.div_ceil(self.shards.len()));
         for shard in self.shards.iter() {
-            let outgrown = under(&shard.lock, || {
-                let wanted = capacity.max(shard.count.load(Relaxed)).div_ceil(FILL).next_power_of_two();
+            let outgrown = under(&shard.elements().lock, || {
+                let wanted =
+                    capacity.max(shard.elements().count.load(Relaxed)).div_ceil(FILL).next_power_of_two();
                 let buckets = shard.lines(&guard).buckets();
                 let resize = wanted > buckets || (shrink && wanted < buckets);
                 resize.then(|| self.resize(&guard, shard, wanted))
