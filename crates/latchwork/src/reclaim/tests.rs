@@ -326,6 +326,98 @@ fn a_forked_child_reclaims() {
     });
 }
 
+/// What other threads have retired and left, alive or not, is reclaimed by who waits for it, by who only comes by, and
+/// in the child of a fork.
+#[test]
+fn what_others_have_left_is_reclaimed() {
+    fn check<D: Reclaim<Machine = Native>>() {
+        let domain = &D::new_in();
+        let (retired, over) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| retire_many(domain, 10)).join().unwrap();
+            domain.barrier();
+            assert_eq!(domain.garbage(), Garbage::default(), "{}", D::INFO.name);
+            scope.spawn(|| {
+                retire_many(domain, 10);
+                retired.wait();
+                over.wait();
+            });
+            retired.wait();
+            // SAFETY: the child reclaims, which frees memory (the C library sees to its locks), and exits.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: ends a child that hangs.
+                unsafe { libc::alarm(300) };
+                domain.barrier();
+                let left = domain.garbage().objects;
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(i32::from(left != 0)) };
+            }
+            let mut status = -1;
+            // SAFETY: the child is ours and `status` valid.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!(status, 0, "{}", D::INFO.name);
+            while domain.garbage().objects != 0 {
+                domain.collect();
+                std::thread::yield_now();
+            }
+            over.wait();
+        });
+    }
+    check::<RcuDomain<Native>>();
+    check::<QsbrDomain<Native>>();
+    check::<EpochDomain<Native>>();
+    check::<HazardDomain<Native>>();
+    check::<CountedDomain<Native>>();
+}
+
+/// An object that retires others when it is reclaimed.
+#[repr(C)]
+struct Nest {
+    header: Header,
+    domain: *const RcuDomain<Native>,
+    depth: usize,
+    reclaimed: Arc<AtomicUsize>,
+}
+
+// SAFETY: the domain outlives what is retired in it.
+unsafe impl Send for Nest {}
+// SAFETY: `repr(C)`, the header first.
+unsafe impl Retire for Nest {}
+
+impl Nest {
+    fn retire(domain: *const RcuDomain<Native>, depth: usize, reclaimed: &Arc<AtomicUsize>) {
+        let nest = Nest { header: Header::new(), domain, depth, reclaimed: reclaimed.clone() };
+        // SAFETY: the domain is there; nobody else has the object.
+        unsafe { (*domain).retire(Box::into_raw(Box::new(nest))) };
+    }
+}
+
+impl Drop for Nest {
+    fn drop(&mut self) {
+        self.reclaimed.fetch_add(1, Relaxed);
+        if self.depth > 0 {
+            (0..2).for_each(|_| Nest::retire(self.domain, self.depth - 1, &self.reclaimed));
+        }
+    }
+}
+
+/// More than batches, from inside of what is reclaimed, by the thread itself and by others.
+#[test]
+fn what_is_reclaimed_may_retire() {
+    let domain = RcuDomain::<Native>::new_in();
+    let reclaimed = Arc::new(AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..600).for_each(|_| Nest::retire(&raw const domain, 3, &reclaimed)));
+        for _ in 0..100 {
+            Nest::retire(&raw const domain, 3, &reclaimed);
+            domain.barrier();
+        }
+    });
+    drop(domain);
+    assert_eq!(reclaimed.load(Relaxed), 700 * 15);
+}
+
 #[test]
 fn a_worker_reclaims_for_the_others() {
     let domain = &RcuDomain::<Native>::new_in();
