@@ -176,7 +176,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
             let Place { link, node: next, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
-                unsafe { super::node::give_back(node) };
+                unsafe { super::node::give_back(node, Relaxed) };
             } else {
                 // SAFETY: as above.
                 unsafe { &*node }.next.store(next, Relaxed);

@@ -13,12 +13,18 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 /// Elements that a domain has not looked at, for each thread and each of its lists.
 const SLACK: usize = 256;
 
+/// The beginning of a chain, and what updaters have beside it: a lock, as in the table under a lock in each bucket, so
+/// that the two differ in what readers do, and in nothing else.
+struct Bucket<M: Machine, B> {
+    head: M::Ptr<Node<M>>,
+    own: B,
+}
+
 /// A table's memory.
 pub struct Store<D: Reclaim, B> {
     /// Before the pool: dropping it reclaims what waits, into the pool.
     pub domain: D,
-    heads: Array<<D::Machine as Machine>::Ptr<Node<D::Machine>>>,
-    own: Array<B>,
+    buckets: Array<Bucket<D::Machine, B>>,
     pool: Box<Pool<D::Machine>>,
     waiting: usize,
 }
@@ -42,8 +48,7 @@ impl<D: Reclaim, B> Store<D, B> {
         domain.set_limit(Limit { objects: limit, bytes: u64::MAX });
         Store {
             domain,
-            heads: Array::new(shape.buckets, |_| Word::new(null_mut())),
-            own: Array::new(shape.buckets, |_| own()),
+            buckets: Array::new(shape.buckets, |_| Bucket { head: Word::new(null_mut()), own: own() }),
             // Each thread holds one more while it inserts, and may retire as many again before it looks; and
             // what domains leave to the next batch.
             pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
@@ -60,20 +65,20 @@ impl<D: Reclaim, B> Store<D, B> {
     #[inline(always)]
     pub fn head(&self, key: u64) -> (&<D::Machine as Machine>::Ptr<Node<D::Machine>>, u64) {
         // SAFETY: there is a power of two of them.
-        (unsafe { self.heads.masked(key) }, self.heads.len() as u64 - 1)
+        (unsafe { &self.buckets.masked(key).head }, self.buckets.len() as u64 - 1)
     }
 
-    /// What updaters of a key's bucket have beside it, out of the way of readers.
+    /// What updaters of a key's bucket have beside it.
     #[inline(always)]
     pub fn own(&self, key: u64) -> &B {
         // SAFETY: as above.
-        unsafe { self.own.masked(key) }
+        unsafe { &self.buckets.masked(key).own }
     }
 
     /// A free node. Outside of sections: it may wait until one has been reclaimed.
     pub fn take<'s>(&'s self, handle: &mut Handle<'s, D>, key: u64, value: u64) -> *mut Node<D::Machine> {
         loop {
-            if let Some(node) = self.pool.take(handle.list, key, value) {
+            if let Some(node) = self.pool.take(handle.list, key, value, Relaxed) {
                 return node;
             }
             handle.reader.offline(|| self.domain.barrier());
@@ -112,7 +117,7 @@ impl<D: Reclaim, B> Store<D, B> {
 
     /// Calls `each` with every key and value. Nobody else uses the table.
     pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        super::node::each::<D::Machine>(self.heads.iter(), &mut each);
+        super::node::each::<D::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each);
     }
 }
 

@@ -200,7 +200,8 @@ unsafe impl<G: Guard> Table for Locked<G> {
             if hit {
                 return Ok(false);
             }
-            let node = self.pool.take(*list, key, value).expect("no more elements than the shape says");
+            let node =
+                self.pool.take(*list, key, value, Relaxed).expect("no more elements than the shape says");
             // SAFETY: it was free, so it is ours.
             unsafe { &*node }.next.store(next, Relaxed);
             link.store(node, Relaxed);
@@ -216,7 +217,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
                 // SAFETY: it is in the chain, and we have excluded everybody else.
                 link.store(unsafe { &*node }.next.load(Relaxed), Relaxed);
                 // SAFETY: it came from our pool, and has just left the chain.
-                unsafe { give_back(node) };
+                unsafe { give_back(node, Relaxed) };
             }
             Ok(hit)
         })

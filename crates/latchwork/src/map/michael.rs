@@ -15,7 +15,8 @@
 //! the one behind it, whatever became of the one before; a stale previous link is found by the exchange.
 //!
 //! States of an element: free -> in a chain (A) -> marked (B) -> out of the chain (C) -> retired -> free.
-//! Atomics: an insertion 1, a removal 2, and those of retiring; a lookup none.
+//! Atomics: an insertion 1, a removal 2, and those of retiring; a lookup none. Barriers, where they are instructions:
+//! one per update, that of the exchange which changes the chain.
 //! Progress: lock-free.
 
 use super::bucket_lock::Readers;
@@ -25,7 +26,7 @@ use super::{Info, Shape, Table};
 use crate::machine::{Machine, Word};
 use crate::reclaim::{Guard, Reader, Reclaim};
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The table. See the [module documentation](self).
 pub struct Michael<D: Reclaim, R> {
@@ -79,8 +80,9 @@ impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
                 let next = guard.protect(slots[2], &fields.next);
                 if is_marked(next) {
                     // (C) If the previous link is as it was, the node is in the chain, and so is the next,
-                    // which nobody can take out before this one: it was protected in time.
-                    if link.compare_exchange(node, unmarked(next), AcqRel, Relaxed).is_err() {
+                    // which nobody can take out before this one: it was protected in time. Release: who follows
+                    // the link sees the next one's fields, as we do.
+                    if link.compare_exchange(node, unmarked(next), Release, Relaxed).is_err() {
                         continue 'again;
                     }
                     // SAFETY: we have taken it out of the chain.
@@ -132,7 +134,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
             let found = self.find(&guard, key, &mut retired)?;
             if found.hit {
                 // SAFETY: taken above, and shown to nobody.
-                unsafe { give_back(new) };
+                unsafe { give_back(new, Relaxed) };
                 break false;
             }
             // SAFETY: as above.
@@ -156,12 +158,14 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
             }
             // SAFETY: protected.
             let link = &unsafe { &*found.node }.next;
-            // (B) From here on the key is not there; acquire, for what is behind it.
-            if link.compare_exchange(found.next, marked(found.next), AcqRel, Acquire).is_err() {
+            // (B) From here on the key is not there. Relaxed: who reads the mark has come here through links that
+            // show it the fields of what is behind, or reads what an insertion released, of whose release
+            // sequence this is a part.
+            if link.compare_exchange(found.next, marked(found.next), Relaxed, Relaxed).is_err() {
                 continue;
             }
-            // (C)
-            if found.link.compare_exchange(found.node, found.next, AcqRel, Relaxed).is_ok() {
+            // (C) After (B), for who sees this. Release: as in `find`.
+            if found.link.compare_exchange(found.node, found.next, Release, Relaxed).is_ok() {
                 // SAFETY: we have taken it out of the chain.
                 unsafe { self.store.retire(&mut retired, found.node) };
             } else {

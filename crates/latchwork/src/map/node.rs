@@ -40,7 +40,7 @@ unsafe impl<M: Machine> Sync for Node<M> {}
 unsafe impl<M: Machine> Retire for Node<M> {
     unsafe fn reclaim(this: *mut Self) {
         // SAFETY: it came from a pool, says who retires it, and nobody uses it.
-        unsafe { give_back(this) };
+        unsafe { give_back(this, Relaxed) };
     }
 }
 
@@ -70,7 +70,8 @@ unsafe impl<M: Machine> Send for Free<M> {}
 
 /// All nodes of a table.
 ///
-/// Taking and giving back costs no simulated time: what an allocator costs is no part of the comparison.
+/// Taking and giving back costs no simulated time but for the stores into the node: what an allocator costs is no part
+/// of the comparison. `order` is that of these stores: relaxed, where nobody can meet a node that is free.
 pub struct Pool<M: Machine> {
     nodes: Array<Node<M>>,
     free: [Free<M>; LISTS],
@@ -102,7 +103,7 @@ impl<M: Machine> Pool<M> {
 
     /// A node with this key and value, from list `list` if it has one. `None`: all are in use, or wait to
     /// be reclaimed.
-    pub fn take(&self, list: usize, key: u64, value: u64) -> Option<*mut Node<M>> {
+    pub fn take(&self, list: usize, key: u64, value: u64, order: Ordering) -> Option<*mut Node<M>> {
         let own = list % LISTS;
         let node = (0..LISTS).find_map(|other| self.free[(own + other) % LISTS].0.lock().pop())?;
         // SAFETY: it was free, so it is ours; the pool keeps it valid.
@@ -111,9 +112,8 @@ impl<M: Machine> Pool<M> {
             &*node
         };
         fields.list.store(own, Relaxed);
-        // Release: see `type_stable`, whose readers may still be here.
-        fields.key.store(key, Release);
-        fields.value.store(value, Release);
+        fields.key.store(key, order);
+        fields.value.store(value, order);
         Some(node)
     }
 
@@ -133,11 +133,11 @@ impl<M: Machine> Pool<M> {
 /// # Safety
 ///
 /// It came from [`Pool::take`] of a pool that is still there, is in no chain, and nobody else gives it back.
-pub unsafe fn give_back<M: Machine>(node: *mut Node<M>) {
+pub unsafe fn give_back<M: Machine>(node: *mut Node<M>, order: Ordering) {
     // SAFETY: the caller's promise.
     let (fields, pool) = unsafe { (&*node, &*(*node).pool) };
-    // Its bits differ from those of any key of its bucket. Release: as in `take`.
-    fields.key.store(!fields.key.load(Relaxed), Release);
+    // Its bits differ from those of any key of its bucket.
+    fields.key.store(!fields.key.load(Relaxed), order);
     pool.free[fields.list.load(Relaxed)].0.lock().push(node);
 }
 
@@ -242,13 +242,13 @@ mod tests {
     fn a_node_goes_back_to_the_list_it_was_taken_for_and_is_of_no_bucket_meanwhile() {
         let pool = Pool::<Native>::new(3);
         assert_eq!((pool.capacity(), pool.free()), (3, 3));
-        let nodes: Vec<_> = (0..3).map(|key| pool.take(5, key, 10 + key).unwrap()).collect();
-        assert!(pool.take(5, 9, 9).is_none());
+        let nodes: Vec<_> = (0..3).map(|key| pool.take(5, key, 10 + key, Relaxed).unwrap()).collect();
+        assert!(pool.take(5, 9, 9, Relaxed).is_none());
         for (key, node) in nodes.iter().enumerate() {
             // SAFETY: taken above, in no chain, given back once.
             unsafe {
                 assert_eq!((**node).value.load(Relaxed), 10 + key as u64);
-                give_back(*node);
+                give_back(*node, Relaxed);
                 assert_eq!((**node).key.load(Relaxed), !(key as u64));
             }
         }

@@ -119,12 +119,13 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
 
     fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
-        let node = self.pool.take(*list, key, value).expect("no more elements than the shape says");
+        // (B): readers may still be here.
+        let node = self.pool.take(*list, key, value, Release).expect("no more elements than the shape says");
         under(&bucket.lock, || {
             let Place { link, node: next, hit } = search::<M>(&bucket.head, key, mask, Relaxed)?;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
-                unsafe { give_back(node) };
+                unsafe { give_back(node, Release) };
             } else {
                 // (B), as the other stores into an element that is used again. SAFETY: as above.
                 unsafe { &*node }.next.store(next, Release);
@@ -145,7 +146,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
                 // (A)
                 bucket.removals.store(bucket.removals.load(Relaxed).wrapping_add(1), Release);
                 // SAFETY: it came from our pool, and has just left the chain; readers see that it has.
-                unsafe { give_back(node) };
+                unsafe { give_back(node, Release) };
             }
             Ok(hit)
         })
