@@ -11,8 +11,11 @@
 //! It differs from the paper: the fence between publishing and looking again is light, and the scan issues
 //! the heavy one, for 256 objects at a time; slots count only while their thread says that a guard has them, so that dropping it is one store.
 //! A thread has slots for two guards, and for two more at a time when it needs them. With `FULL_FENCE`, the
-//! fence is as in the paper: readers issue a full one for each protection, and the scan one of its own. That is a
-//! yardstick, and for where `membarrier` is out of the question.
+//! fence is as in the paper: readers issue a full one for each protection, and the scan one of its own; and slots are
+//! *static*, as in McKenney, Hart and Walpole's measurements: they are the reader's for as long as it lives, count all
+//! the time, and are not cleared when a guard is dropped, so that a section costs its fences and nothing else. What
+//! they point to stays protected until the reader protects something else, goes offline, or ends. That is a yardstick,
+//! and for where `membarrier` is out of the question.
 //!
 //! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept (a slot points into it),
 //! and waiting again in the next scan.
@@ -27,6 +30,7 @@ use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::record::{FENCED, Hazards, Record, Records, Slots};
 use crate::machine::{Group, Word};
 use alloc::boxed::Box;
+use core::cell::Cell;
 use core::hint::cold_path;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -44,6 +48,10 @@ pub struct HazardReader<'d, M: Records, const FULL_FENCE: bool = false> {
     record: &'static Record<M>,
     /// Whether it has no light fences.
     fenced: bool,
+    /// With `FULL_FENCE`, the slots that are this reader's.
+    own: Option<&'static Slots<M>>,
+    /// Whether a guard has them.
+    busy: Cell<bool>,
     /// Not `Send`: the record is the thread's.
     domain: PhantomData<(&'d (), *mut ())>,
 }
@@ -52,10 +60,19 @@ pub struct HazardReader<'d, M: Records, const FULL_FENCE: bool = false> {
 pub struct HazardGuard<'r, M: Records, const FULL_FENCE: bool = false> {
     slots: &'static Slots<M>,
     fenced: bool,
+    /// Of the reader whose own slots they are.
+    busy: Option<&'r Cell<bool>>,
     reader: PhantomData<(&'r (), *mut ())>,
 }
 
-impl<M: Records, const FULL_FENCE: bool> HazardGuard<'_, M, FULL_FENCE> {
+impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
+    /// With the reader's own slots, unless another guard has them.
+    #[inline(always)]
+    fn take_own(reader: &'r HazardReader<'_, M, FULL_FENCE>) -> Option<Self> {
+        let slots = reader.own.filter(|_| !reader.busy.replace(true))?;
+        Some(HazardGuard { slots, fenced: false, busy: Some(&reader.busy), reader: PhantomData })
+    }
+
     /// With these slots, unless another guard has them.
     #[inline(always)]
     fn take(slots: &'static Slots<M>, fenced: bool) -> Option<Self> {
@@ -64,7 +81,7 @@ impl<M: Records, const FULL_FENCE: bool> HazardGuard<'_, M, FULL_FENCE> {
         }
         // (A) What the slots still hold counts from here on: at worst, an object is kept for longer.
         slots.used.store(1, Relaxed);
-        Some(HazardGuard { slots, fenced, reader: PhantomData })
+        Some(HazardGuard { slots, fenced, busy: None, reader: PhantomData })
     }
 
     /// With the first that are free; more are made if there are none.
@@ -121,8 +138,11 @@ impl<M: Records, const FULL_FENCE: bool> HazardGuard<'_, M, FULL_FENCE> {
 impl<M: Records, const FULL_FENCE: bool> Drop for HazardGuard<'_, M, FULL_FENCE> {
     #[inline(always)]
     fn drop(&mut self) {
-        // (E) as in `clear`.
-        self.slots.used.store(0, Release);
+        match self.busy {
+            Some(busy) if FULL_FENCE => busy.set(false),
+            // (E) as in `clear`.
+            _ => self.slots.used.store(0, Release),
+        }
     }
 }
 
@@ -157,7 +177,31 @@ impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FEN
 
     #[inline(always)]
     fn try_enter(&self) -> Option<HazardGuard<'_, M, FULL_FENCE>> {
-        if self.fenced { None } else { HazardGuard::take(&self.record.hazards.groups[0], false) }
+        if FULL_FENCE {
+            HazardGuard::take_own(self)
+        } else if self.fenced {
+            None
+        } else {
+            HazardGuard::take(&self.record.hazards.groups[0], false)
+        }
+    }
+
+    #[inline]
+    fn offline<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        // There is no guard: nothing is protected any longer.
+        for slot in self.own.iter().flat_map(|own| &own.hazards) {
+            slot.store(0, Release); // (E)
+        }
+        work()
+    }
+}
+
+impl<M: Records, const FULL_FENCE: bool> Drop for HazardReader<'_, M, FULL_FENCE> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(own) = self.own {
+            own.used.store(0, Release); // (E)
+        }
     }
 }
 
@@ -246,7 +290,13 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
     fn reader(&self) -> HazardReader<'_, M, FULL_FENCE> {
         let record = M::record();
         let fenced = !FULL_FENCE && record.section.load(Relaxed) & FENCED != 0;
-        HazardReader { record, fenced, domain: PhantomData }
+        let own = FULL_FENCE.then(|| {
+            let guard = HazardGuard::<M, FULL_FENCE>::take_any(&record.hazards, false);
+            let slots = guard.slots;
+            core::mem::forget(guard); // the reader gives them back
+            slots
+        });
+        HazardReader { record, fenced, own, busy: Cell::new(false), domain: PhantomData }
     }
 
     #[inline]
