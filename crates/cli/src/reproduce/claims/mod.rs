@@ -92,10 +92,10 @@ impl Paper {
                  have. The spin lock of Linux 3.0 was a ticket lock. Rates are per CPU, as in the paper."
             }
             Paper::McKenney => {
-                "The paper's machine is simulated: 8 CPUs, 1.45 GHz POWER4, with the costs of its Table 2. RCU-L and \
+                "The paper's machine is simulated: 8 CPUs, 1.45 GHz POWER4, with the costs of its Table 2, whose instruction is 0.24 ns. RCU-L and \
                  RCU-NBS are qsbr-l and qsbr-nbs; HPBR-L and HPBR-NBS are hpbr-l-fence and hpbr-nbs-fence, whose \
-                 readers issue a full fence for each element as the paper's did. globalrw is pf-q, brlock percpu, \
-                 spinbkt ttas. An operation computes for 120 ns beside the table, and a large table is one that no CPU has seen much of: simulated caches have no bound."
+                 readers issue a full fence for each element and have slots of their own, as the paper's did. globalrw is pf-q, brlock percpu, \
+                 spinbkt ttas. An operation computes for 42 ns beside the table, and a large table is one that no CPU has seen much of: simulated caches have no bound."
             }
             Paper::Simulator => {
                 "What the claims above are worth depends on whether the simulator orders locks as a machine does. \
