@@ -109,12 +109,18 @@ impl<M: Records> Backlog<M> {
         Some(unsafe { &*first.add(at) })
     }
 
+    /// Makes a chunk, after those before it.
     #[cold]
     #[inline(never)]
     fn make(&self, chunk: usize) -> *mut List<M> {
+        if let Some(before) = chunk.checked_sub(1)
+            && self.chunks[before].load(Relaxed).is_null()
+        {
+            self.make(before);
+        }
         let new: Vec<_> = (0..length(chunk)).map(|_| List::<M>::new()).collect();
         let new = Box::into_raw(new.into_boxed_slice());
-        // (D) who sees the chunk sees its lists.
+        // (D) who sees the chunk sees its lists, and the chunks before.
         match self.chunks[chunk].compare_exchange(null_mut(), new.cast(), AcqRel, Acquire) {
             Ok(_) => new.cast(),
             Err(first) => {
@@ -126,12 +132,11 @@ impl<M: Records> Backlog<M> {
     }
 
     fn lists(&self) -> impl Iterator<Item = &List<M>> {
-        self.chunks.iter().enumerate().flat_map(|(chunk, first)| {
-            // (D)
-            let first = first.load(Acquire);
-            let length = if first.is_null() { 0 } else { length(chunk) };
+        // (D)
+        let chunks = self.chunks.iter().map(|first| first.load(Acquire)).take_while(|first| !first.is_null());
+        chunks.enumerate().flat_map(|(chunk, first)| {
             // SAFETY: as in `list`.
-            (0..length).map(move |at| unsafe { &*first.add(at) })
+            (0..length(chunk)).map(move |at| unsafe { &*first.add(at) })
         })
     }
 
@@ -144,7 +149,11 @@ impl<M: Records> Backlog<M> {
 
     /// Whether the caller is an object that is being reclaimed right now.
     pub(super) fn is_mine(&self) -> bool {
-        self.central.gate.is_mine() || self.list(M::record().number.load(Relaxed)).is_some_and(is_busy)
+        let (chunk, at) = locate(M::record().number.load(Relaxed));
+        // (D)
+        let first = self.chunks.get(chunk).map(|first| first.load(Acquire)).filter(|first| !first.is_null());
+        // SAFETY: as in `list`.
+        self.central.gate.is_mine() || first.is_some_and(|first| is_busy(unsafe { &*first.add(at) }))
     }
 
     /// Adds a retired object. Whether a batch of so many is full with it.
