@@ -265,7 +265,11 @@ fn reads(
                 fences(RCU_L, Bound::AtMost(0.01)),
             ],
         )
-        .number("Y, Y, -"),
+        .number("Y, Y, -")
+        .because(
+            "Measured: 0.88 fences in a lookup with hazard pointers, one for each element that is protected. A chain that is \
+             empty has none, and needs none.",
+        ),
         claim(
             "mckenney-hazard-fences",
             "section 4.1",
