@@ -308,7 +308,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         });
         let bias = if empty {
             let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
-            let bias = W::revoked(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
+            let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
             self.memory.store(memory, Relaxed);
             C::add::<M>(Event::Revocation, 1);
             C::add::<M>(Event::Revoking, end.saturating_sub(start));

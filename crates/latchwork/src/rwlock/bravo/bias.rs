@@ -40,7 +40,7 @@ const SAMPLE: u32 = 16;
 pub trait When: Send + Sync + 'static {
     /// A revocation began at `start` and ended `now` (nanoseconds). What the word then holds: at least
     /// `FIRST`. May change the `memory`.
-    fn revoked(start: u64, now: u64, memory: &mut u32) -> u32;
+    fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32;
 
     /// Whether the lock may be biased again. Asked at one in so many slow reads.
     fn may_return<M: Machine>(bias: u32) -> bool;
@@ -82,7 +82,7 @@ pub(super) const TICK: u32 = 12;
 const LONGEST: u32 = 1 << 24;
 
 impl<const N: u64> When for Guard<N> {
-    fn revoked(start: u64, now: u64, _: &mut u32) -> u32 {
+    fn revoked<M: Machine>(start: u64, now: u64, _: &mut u32) -> u32 {
         inhibit(now, now.saturating_sub(start).saturating_mul(N))
     }
 
@@ -110,7 +110,7 @@ pub(super) fn expired(bias: u32, now: u64) -> bool {
 pub struct Bernoulli<const ODDS: u32 = 100>;
 
 impl<const ODDS: u32> When for Bernoulli<ODDS> {
-    fn revoked(_: u64, _: u64, _: &mut u32) -> u32 {
+    fn revoked<M: Machine>(_: u64, _: u64, _: &mut u32) -> u32 {
         FIRST
     }
 
@@ -124,13 +124,17 @@ impl<const ODDS: u32> When for Bernoulli<ODDS> {
 
 /// A cost model that also counts the benefit. The guard bounds what a revocation costs, but pays that
 /// for every bias, also for one that served few readers. Here a bias that was not worth its revocation doubles the
-/// time until the next, up to `STEPS` times in a row; one that was brings that back to the guard's.
+/// time until the next, up to `STEPS` times in a row and to `AWAY`; one that was brings that back to the guard's.
 ///
-/// It was if it has spared its readers, together, as much waiting as its revocation took. Without it they meet at
-/// the lock's line, of which each needs `MEETING`: if that keeps the line busy for a share `u` of the time,
-/// `u * u / (1 - u)` of them wait for it at any moment (a queue of random arrivals and service times), which is taken
-/// for 1/2 at most: then the bias has to last twice as long as its revocation. Fast reads are not counted, for
-/// that would cost them something: `u` is that of the slow reads before.
+/// It was if it has spared its readers, together, twice as much waiting as its revocation took. Without it they meet
+/// at the lock's line, of which each needs `MEETING`: if that keeps the line busy for a share `u` of the time,
+/// `u * u / (1 - u)` of them wait for it at any moment (a queue of random arrivals and service times). Of `n`
+/// processors at most `n - 1` wait: `u` is taken for `1 - 1 / n` at most, and a reader finds `n - 1` others. Fast
+/// reads are not counted, for that would cost them something: `u` is that of the slow reads before.
+///
+/// A revocation that takes longer than looking at all readers can has met one that does not run, or reads for long.
+/// Then those who come meanwhile go to sleep and have to be woken, which costs more than they have waited
+/// (`SLEEPERS`): with 16 threads on two processors and one write in 1000, a sixth of the throughput.
 ///
 /// | memory | while the bias is off | while it is on |
 /// |---|---|---|
@@ -144,8 +148,14 @@ pub struct Adaptive<const N: u64 = 9>;
 
 /// Nanoseconds for which a reader that comes and goes needs the lock's line: two transfers between processors.
 const MEETING: u64 = 150;
-/// Doublings of the inhibition at most: then revocations cost writers one part in 289.
-pub(super) const STEPS: u32 = 5;
+/// Doublings of the inhibition at most: then revocations cost writers one part in 2305.
+pub(super) const STEPS: u32 = 8;
+/// How many times what a long revocation took counts.
+const SLEEPERS: u64 = 32;
+/// Processors that are counted at most, so that the line is never taken for busy all the time.
+const MOST_CPUS: u32 = 100;
+/// The longest time for which doubling keeps the bias off: half a second.
+const AWAY: u64 = 1 << 29;
 const STEPS_MASK: u32 = (1 << 4) - 1;
 
 /// Off: one sampled read, their highest number, and where and how finely the time is kept.
@@ -166,15 +176,19 @@ const BEGAN_TICK: u32 = 10;
 const PERIOD: u32 = 20;
 
 impl<const N: u64> When for Adaptive<N> {
-    fn revoked(start: u64, now: u64, memory: &mut u32) -> u32 {
+    fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32 {
         let took = now.saturating_sub(start);
+        let cpus = u64::from(M::cpus().clamp(2, MOST_CPUS));
+        let cost = took.saturating_mul(if took < longest_scan(cpus) { 1 } else { SLEEPERS });
         let began = *memory >> BEGAN;
         let lasted = u64::from(((start >> BEGAN_TICK) as u32).wrapping_sub(began) << BEGAN >> BEGAN);
-        let rate = (u64::from(*memory >> RATE) & MOST_RATE).min(BUSY / 2);
-        let spared = (lasted << BEGAN_TICK) * rate * rate / (BUSY * (BUSY - rate));
-        let steps = if spared < took { ((*memory & STEPS_MASK) + 1).min(STEPS) } else { 0 };
+        let share = |of: u64| of * (cpus - 1) / cpus;
+        let rate = (u64::from(*memory >> RATE) & MOST_RATE).min(share(BUSY));
+        let spared = share((lasted << BEGAN_TICK) * rate * rate / (BUSY * (BUSY - rate)));
+        let steps = if spared < cost.saturating_mul(2) { ((*memory & STEPS_MASK) + 1).min(STEPS) } else { 0 };
         *memory = ((now >> ENDED_TICK) as u32) << ENDED | steps;
-        inhibit(now, took.saturating_mul(N << steps))
+        let away = cost.saturating_mul(N << steps).min(AWAY);
+        inhibit(now, away.max(took.saturating_mul(N)))
     }
 
     fn may_return<M: Machine>(bias: u32) -> bool {
@@ -189,6 +203,12 @@ impl<const N: u64> When for Adaptive<N> {
     fn returning<M: Machine>(memory: u32) -> u32 {
         Self::begin(memory, M::now(Clock::Monotonic))
     }
+}
+
+/// Nanoseconds that looking at the readers of so many processors takes at most, a brief wait for one of them included:
+/// 65 microseconds for two.
+fn longest_scan(cpus: u64) -> u64 {
+    (6 + cpus) << 13
 }
 
 impl<const N: u64> Adaptive<N> {

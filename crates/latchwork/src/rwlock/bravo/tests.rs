@@ -21,7 +21,7 @@ const _: () = assert!(RowLock::USED_BYTES == 32 && size_of::<RowLock>() == 32);
 const N: u64 = 9;
 
 fn inhibit(start: u64, now: u64) -> u32 {
-    <Guard as When>::revoked(start, now, &mut 0)
+    <Guard as When>::revoked::<Native>(start, now, &mut 0)
 }
 
 fn biased() -> Lock {
@@ -274,7 +274,7 @@ fn a_writer_waits_for_a_reader_whose_thread_is_gone() {
 #[test]
 fn a_trial_brings_the_bias_back() {
     let lock = RawBravo::<Native, RawShflRw<Native>, Owned, Bernoulli>::new_biased_in();
-    lock.bias.store(<Bernoulli as When>::revoked(0, u64::MAX, &mut 0), Relaxed);
+    lock.bias.store(<Bernoulli as When>::revoked::<Native>(0, u64::MAX, &mut 0), Relaxed);
     for _ in 0..100_000 {
         // SAFETY: the token is from the acquisition in the same expression.
         unsafe { lock.unlock_read(lock.read()) };
@@ -297,7 +297,7 @@ fn a_bias_that_does_not_pay_is_set_less_often() {
         memory = Adaptive::<N>::begin(memory, now + 1_000_000);
         let start = now + 1_000_000 + lasted;
         now = start + TOOK;
-        let until = <Adaptive as When>::revoked(start, now, &mut memory);
+        let until = <Adaptive as When>::revoked::<Native>(start, now, &mut memory);
         assert!(until > BIASED && !expired(until, now));
         (0..).find(|times| expired(until, now + times * TOOK + TOOK / 2)).unwrap()
     };
