@@ -13,18 +13,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 /// Elements that a domain has not looked at, for each thread and each of its lists.
 const SLACK: usize = 256;
 
-/// The beginning of a chain, and what updaters have beside it: a lock, as in the table under a lock in each bucket, so
-/// that the two differ in what readers do, and in nothing else.
-struct Bucket<M: Machine, B> {
-    head: M::Ptr<Node<M>>,
-    own: B,
-}
-
 /// A table's memory.
 pub struct Store<D: Reclaim, B> {
     /// Before the pool: dropping it reclaims what waits, into the pool.
     pub domain: D,
-    buckets: Array<Bucket<D::Machine, B>>,
+    heads: Array<<D::Machine as Machine>::Ptr<Node<D::Machine>>>,
+    own: Array<B>,
     pool: Box<Pool<D::Machine>>,
     waiting: usize,
 }
@@ -48,7 +42,8 @@ impl<D: Reclaim, B> Store<D, B> {
         domain.set_limit(Limit { objects: limit, bytes: u64::MAX });
         Store {
             domain,
-            buckets: Array::new(shape.buckets, |_| Bucket { head: Word::new(null_mut()), own: own() }),
+            heads: Array::new(shape.buckets, |_| Word::new(null_mut())),
+            own: Array::new(shape.buckets, |_| own()),
             // Each thread holds one more while it inserts, and may retire as many again before it looks; and
             // what domains leave to the next batch.
             pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
@@ -65,14 +60,15 @@ impl<D: Reclaim, B> Store<D, B> {
     #[inline(always)]
     pub fn head(&self, key: u64) -> (&<D::Machine as Machine>::Ptr<Node<D::Machine>>, u64) {
         // SAFETY: there is a power of two of them.
-        (unsafe { &self.buckets.masked(key).head }, self.buckets.len() as u64 - 1)
+        (unsafe { self.heads.masked(key) }, self.heads.len() as u64 - 1)
     }
 
-    /// What updaters of a key's bucket have beside it.
+    /// What updaters of a key's bucket have beside it, out of the way of readers: together with the heads it would take
+    /// twice the cache (0.82 of the ideal's lookups in a large table, for 0.9).
     #[inline(always)]
     pub fn own(&self, key: u64) -> &B {
         // SAFETY: as above.
-        unsafe { &self.buckets.masked(key).own }
+        unsafe { self.own.masked(key) }
     }
 
     /// A free node. Outside of sections: it may wait until one has been reclaimed.
@@ -117,7 +113,7 @@ impl<D: Reclaim, B> Store<D, B> {
 
     /// Calls `each` with every key and value. Nobody else uses the table.
     pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        super::node::each::<D::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each);
+        super::node::each::<D::Machine>(self.heads.iter(), &mut each);
     }
 }
 

@@ -32,6 +32,10 @@ use core::sync::atomic::Ordering::*;
 /// Nanoseconds after which what has come in may be stolen by who is not told to wait.
 const LEFT_ALONE: u64 = 1 << 20;
 
+/// Objects that a thread retires before it does something about them, where the limit allows it: enough to be worth a
+/// heavy fence, which interrupts all other threads for longer than retiring a hundred objects takes.
+const LARGEST_BATCH: u32 = 512;
+
 /// Lists in the first chunk, a power of two; each chunk is twice as large as the one before.
 const FIRST: u32 = 4;
 const CHUNKS: usize = 24;
@@ -52,6 +56,8 @@ struct Central<M: Machine> {
 pub(super) struct Backlog<M: Machine> {
     chunks: [M::Ptr<List<M>>; CHUNKS],
     limit: [M::U64; 2],
+    /// See [`batch`](Self::batch).
+    batch: M::U32,
     stack: Stack<M>,
     central: Central<M>,
 }
@@ -85,12 +91,20 @@ fn length(chunk: usize) -> usize {
     (FIRST as usize) << chunk
 }
 
+/// Objects in a batch, with such a limit: few enough that some tens of threads with almost a batch each are below it, or
+/// they would wait for each other's garbage all the time.
+fn batch(limit: &Limit) -> u32 {
+    let share = (limit.objects / 32).clamp(16, u64::from(LARGEST_BATCH)) as u32;
+    1 << share.ilog2()
+}
+
 impl<M: Records> Backlog<M> {
     pub(super) fn new() -> Self {
         let limit = Limit::default();
         Backlog {
             chunks: core::array::from_fn(|_| M::Ptr::new(null_mut())),
             limit: [M::U64::new(limit.objects), M::U64::new(limit.bytes)],
+            batch: M::U32::new(batch(&limit)),
             stack: Stack { newest: M::Ptr::new(null_mut()), amount: M::U64::new(0) },
             central: Central { gate: Gate::new(), list: List::new() },
         }
@@ -156,14 +170,20 @@ impl<M: Records> Backlog<M> {
         self.central.gate.is_mine() || first.is_some_and(|first| is_busy(unsafe { &*first.add(at) }))
     }
 
-    /// Adds a retired object. Whether a batch of so many is full with it.
+    /// After how many objects of its own a thread does something about them: a power of two.
+    #[inline(always)]
+    pub(super) fn batch(&self) -> u32 {
+        self.batch.load(Relaxed)
+    }
+
+    /// Adds a retired object. Whether a batch of so many, a power of two, is full with it.
     #[inline]
     pub(super) fn push(&self, object: *mut Header, batch: u32) -> bool {
         let count = match self.mine() {
             Some(mine) => mine.push(object),
             None => self.push_shared(object),
         };
-        count.is_multiple_of(batch)
+        count & (batch - 1) == 0 // a variable, and division is slow
     }
 
     /// Adds an object to the stack. Returns how many are there with it.
@@ -216,6 +236,7 @@ impl<M: Records> Backlog<M> {
     pub(super) fn set_limit(&self, limit: Limit) {
         self.limit[0].store(limit.objects, Relaxed);
         self.limit[1].store(limit.bytes, Relaxed);
+        self.batch.store(batch(&limit), Relaxed);
     }
 
     pub(super) fn garbage(&self) -> Garbage {

@@ -10,14 +10,10 @@ use crate::machine::Word;
 use crate::machine::record::{NESTING, Records};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Objects that a thread retires before it does something about them: enough to be worth a heavy fence, which
-/// interrupts all other threads for longer than retiring a hundred objects takes.
-const BATCH: u32 = 512;
-
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
 /// of its flavour.
 ///
-/// Nobody has to drive it: each 512th object that a thread retires takes the reclamation as far as
+/// Nobody has to drive it: each 512th object that a thread retires (each 16th, with a small [`Limit`]) takes the reclamation as far as
 /// it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it, except inside
 /// of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
@@ -106,7 +102,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[inline]
     pub unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
-        if self.backlog.push(unsafe { prepare(object) }, BATCH) {
+        if self.backlog.push(unsafe { prepare(object) }, self.backlog.batch()) {
             self.relieve();
         }
     }
