@@ -13,9 +13,9 @@ use core::sync::atomic::Ordering::Relaxed;
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
 /// of its flavour.
 ///
-/// Nobody has to drive it: each 512th object that a thread retires (each 16th, with a small [`Limit`]) takes the reclamation as far as
-/// it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it, except inside
-/// of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
+/// Nobody has to drive it: each 512th object that a thread retires (each 16th, with a small [`Limit`]) takes the
+/// reclamation as far as it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it,
+/// except inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
     backlog: Backlog<M>,

@@ -227,7 +227,7 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
     domain.barrier();
     assert_eq!(domain.garbage(), Garbage::default());
     let most = most.load(Relaxed);
-    assert!(most <= LIMIT + 512 + 100, "{most} objects");
+    assert!(most <= LIMIT + 128 + 100, "{most} objects");
 }
 
 /// Inside of a section nobody is held up; outside of it, at the next quiescent state.
