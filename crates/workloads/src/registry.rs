@@ -141,6 +141,19 @@ pub trait Locks<M: Machine> {
     fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate);
 }
 
+/// The locks that it is shown, in that order.
+#[derive(Default)]
+pub struct List(pub Vec<Candidate>);
+
+impl<M: Machine> Locks<M> for List {
+    fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
+        self.0.push(candidate);
+    }
+    fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
+        self.0.push(candidate);
+    }
+}
+
 /// Shows every lock that runs on any machine to `visitor`.
 pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     struct Each<'a, V>(&'a mut V);

@@ -1,8 +1,7 @@
 //! Workloads over ways to synchronize a table, where the others are over locks.
 
-use crate::copies::Copies;
 use crate::measure::Measured;
-use crate::registry::{Candidate, Kind, Locks, Origin, Point, locks};
+use crate::registry::{Candidate, Kind, List, Origin, Point, locks};
 use crate::stage::Stage;
 use crate::workload::{Info, Settings};
 use latchwork::machine::{Machine, Records};
@@ -24,26 +23,19 @@ pub trait TableWorkload: Sized + Sync {
     ) -> Result<Measured, String>;
 }
 
+/// Of tables, those that are not called as a lock is.
+impl<M: Machine> map::Visitor<M> for List {
+    fn table<T: Table<Machine = M>>(&mut self) {
+        let map::Info { name, blocking, .. } = T::INFO;
+        if self.0.iter().all(|lock| lock.name != name) {
+            self.0.push(Candidate { name, kind: Kind::Strategy, blocking, origin: Origin::Latchwork });
+        }
+    }
+}
+
 /// The ways to synchronize a table that are no locks; those that are, are called as the lock is.
 pub fn strategies<M: Records>() -> Vec<Candidate> {
-    struct List(Vec<Candidate>);
-    impl<M: Machine> Locks<M> for List {
-        fn lock<L: crate::lock::Lock<Machine = M>>(&mut self, candidate: Candidate) {
-            self.0.push(candidate);
-        }
-        fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
-            self.0.push(candidate);
-        }
-    }
-    impl<M: Machine> map::Visitor<M> for List {
-        fn table<T: Table<Machine = M>>(&mut self) {
-            let map::Info { name, blocking, .. } = T::INFO;
-            if self.0.iter().all(|lock| lock.name != name) {
-                self.0.push(Candidate { name, kind: Kind::Strategy, blocking, origin: Origin::Latchwork });
-            }
-        }
-    }
-    let mut list = List(Vec::new());
+    let mut list = List::default();
     locks::<M>(&mut list);
     map::visit::<M>(&mut list);
     list.0.retain(|candidate| candidate.kind == Kind::Strategy);

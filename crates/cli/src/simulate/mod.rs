@@ -9,11 +9,8 @@ use crate::bench::plan::{Limits, Plan};
 use crate::bench::{finish, list};
 use crate::failure::{Failure, Result};
 use clap::{Args, ValueEnum};
-use latchwork::machine::Machine;
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};
-use latchwork_workloads::copies::Copies;
-use latchwork_workloads::lock::Lock;
-use latchwork_workloads::registry::{self, Candidate, Locks};
+use latchwork_workloads::registry::{self, Candidate, List};
 use latchwork_workloads::tables;
 use std::time::Duration;
 
@@ -93,16 +90,7 @@ fn arbitration(text: &str) -> std::result::Result<Arbitration, String> {
 
 /// The locks that run on a simulated machine.
 pub fn candidates() -> Vec<Candidate> {
-    struct List(Vec<Candidate>);
-    impl<M: Machine> Locks<M> for List {
-        fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
-            self.0.push(candidate);
-        }
-        fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
-            self.0.push(candidate);
-        }
-    }
-    let mut list = List(Vec::new());
+    let mut list = List::default();
     registry::locks::<Sim>(&mut list);
     list.0.extend(tables::strategies::<Sim>());
     list.0

@@ -1,10 +1,8 @@
 //! The locks of other libraries, to compare with. They run on this machine only.
 
-use crate::copies::Copies;
-use crate::lock::Lock;
 use crate::measure::Measured;
 use crate::native::Threads;
-use crate::registry::{ByName, Candidate, Kind, Locks, Origin, Point};
+use crate::registry::{ByName, Candidate, Kind, List, Locks, Origin, Point};
 use crate::tables;
 use latchwork::machine::Native;
 
@@ -50,16 +48,7 @@ pub fn visit(visitor: &mut impl Locks<Native>) {
 
 /// All locks that run on this machine.
 pub fn candidates() -> Vec<Candidate> {
-    struct List(Vec<Candidate>);
-    impl<M: latchwork::machine::Machine> Locks<M> for List {
-        fn lock<L: Lock<Machine = M>>(&mut self, candidate: Candidate) {
-            self.0.push(candidate);
-        }
-        fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
-            self.0.push(candidate);
-        }
-    }
-    let mut list = List(Vec::new());
+    let mut list = List::default();
     crate::registry::locks::<Native>(&mut list);
     visit(&mut list);
     list.0.extend(tables::strategies::<Native>());
