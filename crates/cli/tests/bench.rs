@@ -195,8 +195,8 @@ fn instructions_are_told_in_units_of_the_first() {
         let of = operations.iter().find(|one| one["strategy"] == name).unwrap();
         of["lookup"][figure].as_f64().unwrap()
     };
-    // (Each thread makes itself known once, with an atomic instruction, and does a thousand lookups or so.)
-    assert!(lookup("qsbr-l", "atomics") < 1e-2 && lookup("hpbr-nbs", "atomics") < 1e-2);
+    // (Each thread makes itself known once, with an atomic instruction.)
+    assert!(lookup("qsbr-l", "atomics") < 1e-3 && lookup("hpbr-nbs", "atomics") < 1e-3);
     assert!(lookup("pf-q", "atomics") >= 1.9 && lookup("ttas", "atomics") >= 1.0);
     assert!(lookup("qsbr-l", "misses") < 0.1 && lookup("pf-q", "misses") > 0.5);
 }
