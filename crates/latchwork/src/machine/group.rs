@@ -50,12 +50,23 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
         })
     }
 
+    /// A bit for each entry that has an owner.
+    #[inline]
+    pub fn owners(&self) -> u32 {
+        // (B) what an owner did happens before who sees that it has given its entry back.
+        self.taken.load(Acquire)
+    }
+
+    /// Which one of this group it is.
+    pub fn index_of(&self, entry: *const T) -> Option<usize> {
+        self.entries.iter().position(|one| core::ptr::eq(one, entry))
+    }
+
     /// Those of this group that have an owner. One that somebody takes meanwhile need not be among them: who
     /// looks for what owners do has issued the heavy fence before, so that this owner begins after it.
     #[inline]
     pub fn taken(&'static self) -> impl Iterator<Item = &'static T> {
-        // (B) what an owner did happens before who sees that it has given its entry back.
-        let mut taken = self.taken.load(Acquire);
+        let mut taken = self.owners();
         core::iter::from_fn(move || {
             let index = taken.trailing_zeros() as usize;
             taken &= taken.wrapping_sub(1);
@@ -88,14 +99,14 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
 
     /// The owner's: it is nobody's any more.
     pub fn give_back(&self, entry: &T) {
-        let index = self.entries.iter().position(|one| core::ptr::eq(one, entry)).expect("of this group");
+        let index = self.index_of(entry).expect("of this group");
         // (B) as above.
         self.taken.fetch_and(!(1 << index), Release);
     }
 
     /// Takes all from their owners, except for `kept` (or null), if there is nobody else.
     pub fn forget(&self, kept: *const T) {
-        let index = self.entries.iter().position(|one| core::ptr::eq(one, kept));
+        let index = self.index_of(kept);
         self.taken.store(index.map_or(0, |index| 1 << index), Relaxed);
     }
 }

@@ -39,6 +39,12 @@ pub unsafe trait Records: Machine {
     /// The newest group of records; all others are linked behind it.
     fn records() -> Option<&'static Group<Self, Record<Self>>>;
 
+    /// The group that a record is in, and which one of it.
+    fn place(record: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {
+        let mut groups = Self::records().into_iter().flat_map(Group::groups);
+        groups.find_map(|group| Some((group, group.index_of(record)?)))
+    }
+
     /// The time that readers stamp their sections with.
     fn clocks() -> &'static Clocks<Self>;
 
@@ -60,7 +66,8 @@ pub struct Record<M: Machine> {
     /// General RCU: the time at which the outermost section began, and how many are nested; 0 in the
     /// bits of [`NESTING`] outside of sections.
     pub section: M::U64,
-    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online.
+    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online; in the place of
+    /// [`FENCED`], whether it vouches for others.
     pub online: M::U64,
     /// Epochs: the epoch in which the outermost section began, and how many are nested.
     pub pinned: M::U64,

@@ -25,6 +25,7 @@
 use super::domain::Domain;
 use super::gate::Gate;
 use super::pace::Rest;
+use super::tree;
 use super::watch::Watch;
 use super::{Info, Pace, Reader, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
@@ -39,6 +40,8 @@ pub trait Flavour: Send + Sync + Sized + 'static {
     const INFO: Info;
     /// Whether its readers issue full fences, so that who waits needs no heavy one.
     const FULL_FENCES: bool = false;
+    /// Whether its readers vouch for each other.
+    const TREE: bool = false;
     /// How one waits.
     type Periods<M: Records>: Periods;
     /// See [`Reclaim::reader`](super::Reclaim::reader).
@@ -221,6 +224,14 @@ impl<M: Records, F: Flavour> Grace<M, F> {
         Ok(())
     }
 
+    /// Whether the first of a group vouches for all of it, soon.
+    fn is_vouched_for(group: &'static Group<M, Record<M>>, target: u64) -> bool {
+        let Some(first) = group.entries().first() else { return false };
+        let known = |word| tree::vouches(word, target) || word & NESTING == 0;
+        // (E) as below.
+        M::spin_for(F::word(first), Acquire, LOOKS, known).is_some_and(|word| tree::vouches(word, target))
+    }
+
     /// Looks at everybody who has not been seen to have reached `target`. Under the gate.
     fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
         let known = F::reached(M::clocks());
@@ -233,6 +244,9 @@ impl<M: Records, F: Flavour> Grace<M, F> {
         // SAFETY: groups are never unmapped.
         let rest = unsafe { self.at.load(Relaxed).as_ref() };
         for group in rest.into_iter().flat_map(Group::groups) {
+            if F::TREE && Self::is_vouched_for(group, target) {
+                continue;
+            }
             // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
             let left = |record: &&Record<M>| reached(F::word(record).load(Acquire), target);
             if let Some(record) = group.taken().find(|record| !left(record)) {

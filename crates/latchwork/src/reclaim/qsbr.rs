@@ -26,9 +26,10 @@
 use super::domain::Domain;
 use super::grace::{Flavour, Grace};
 use super::section::{exit, nest};
+use super::tree::{self, ALL};
 use super::{Guard, Info, Reader};
 use crate::machine::record::{Clocks, NESTING, Record, Records};
-use crate::machine::{Machine, Word};
+use crate::machine::{Group, Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -46,6 +47,7 @@ impl Flavour for Qsbr {
         source: "McKenney et al. 2005, section 2.5",
     };
     const FULL_FENCES: bool = true;
+    const TREE: bool = true;
     type Periods<M: Records> = Grace<M, Self>;
     type Reader<'d, M: Records> = QsbrReader<'d, M>;
 
@@ -78,6 +80,8 @@ pub struct QsbrReader<'d, M: Records> {
     record: &'static Record<M>,
     /// Not `Send`: the record is the thread's.
     thread: PhantomData<*mut ()>,
+    /// The record's, in the tree.
+    place: Option<(&'static Group<M, Record<M>>, usize)>,
 }
 
 /// A section.
@@ -89,7 +93,25 @@ impl<'d, M: Records> QsbrReader<'d, M> {
     fn new(domain: &'d QsbrDomain<M>) -> Self {
         let record = M::record();
         go_online::<M>(&record.online);
-        QsbrReader { domain, record, thread: PhantomData }
+        QsbrReader { domain, record, thread: PhantomData, place: M::place(record) }
+    }
+
+    /// A quiescent state that has something to say: about this thread, or about those below it in the tree.
+    #[cold]
+    #[inline(never)]
+    fn announce(&self, word: u64, now: u64) {
+        // Another reader of this thread may have guards: then this is nothing.
+        if word & NESTING != 1 {
+            return;
+        }
+        let online = &self.record.online;
+        if word != now {
+            stamp::<M>(online, now);
+        }
+        if self.place.is_some_and(|(group, place)| tree::reached(group, place, now)) {
+            // (E) pairs with who relies on it. What is not below it is below others.
+            online.store(now | ALL, Release);
+        }
     }
 }
 
@@ -142,10 +164,10 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
     fn quiescent(&mut self) {
         let online = &self.record.online;
         let word = online.load(Relaxed);
-        // (B). Another reader of this thread may have guards: then this is nothing.
+        // (B).
         let now = M::clocks().grace.load(Acquire);
-        if word != now && word & NESTING == 1 {
-            stamp::<M>(online, now);
+        if word != now | ALL {
+            self.announce(word, now);
         }
         if self.domain.is_pressed() {
             let domain = self.domain;

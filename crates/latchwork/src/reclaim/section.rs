@@ -49,7 +49,8 @@ pub(super) fn nest<M: Records>(word: &M::U64, leaked: &str) -> bool {
         return false;
     }
     assert!(now & NESTING < NESTING, "{leaked}");
-    word.store(now + 1, Relaxed);
+    // (E) as if it were the outermost: who sees only this has seen what was before that.
+    word.store(now + 1, Release);
     true
 }
 

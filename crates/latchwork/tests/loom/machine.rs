@@ -67,6 +67,8 @@ pub enum Mistake {
     SkipsReader,
     /// A thread gets a record that does not say that it is taken.
     UntakenRecord,
+    /// A thread does not look at those below it in its group of records.
+    BlindVoucher,
     /// A thread that exits gives its record back before it has left its section.
     EarlyReturn,
     /// A heavy fence may come between the load and the store of `release_dec`.
@@ -165,7 +167,7 @@ impl State {
             readers: Box::into_raw(readers),
             waiting: Mutex::new(None),
             rows: Rows::new(threads),
-            records: super::records::All::new(threads),
+            records: super::records::All::new(threads, model.grouped),
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
@@ -439,6 +441,8 @@ pub struct Model {
     pub clock: bool,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
+    /// Whether the threads' records are in one group.
+    pub grouped: bool,
 }
 
 impl Model {
@@ -450,6 +454,7 @@ impl Model {
             reader_slots: 2,
             clock: false,
             nodes: 2,
+            grouped: false,
         }
     }
 
@@ -472,6 +477,11 @@ impl Model {
     /// The same with all threads on one NUMA node.
     pub const fn on_one_node(self) -> Self {
         Model { nodes: 1, ..self }
+    }
+
+    /// The same with all threads' records in one group; in others each has a group to itself.
+    pub const fn grouped(self) -> Self {
+        Model { grouped: true, ..self }
     }
 
     /// The same with a clock.

@@ -84,6 +84,11 @@ fn reads_twice<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     look(guard.protect(0, &shared.root));
 }
 
+/// A quiescent state, and no section.
+fn announces<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    shared.domain.reader().quiescent();
+}
+
 /// Offline in between.
 fn reads_and_rests<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     let mut reader = shared.domain.reader();
@@ -252,6 +257,21 @@ fn qsbr() {
     check("qsbr", Model::new(2), start, &[synchronizes, reads_and_rests as fn(&Qsbr)], clean);
     check("qsbr", Model::new(2), start, &[replaces, reads_and_exits as fn(&Qsbr)], clean);
     check("qsbr", Model::new(1), start, &[replaces, reads_twice, reads as fn(&Qsbr)], clean);
+}
+
+/// Threads that vouch for each other: the first to come, when the other has reached the time, or is offline.
+#[test]
+fn qsbr_tree() {
+    let model = Model::new(2).grouped();
+    check("qsbr tree", model, start, &[synchronizes, announces, reads as fn(&Qsbr)], clean);
+    use Mistake::*;
+    for mistake in [BlindVoucher, NoFullFence, RelaxedRelease, RelaxedAcquire] {
+        crate::report("qsbr tree", || {
+            let model = model.with_mistake(mistake);
+            let failure = model.check_fails(start, &[synchronizes, announces, reads as fn(&Qsbr)], |_| ());
+            format!("{mistake:?}: {failure}")
+        });
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The threads' records for reclamation, in the machine that explores.
 //!
-//! They are made when a thread first asks for one, each a group of its own, and linked and taken with the same
+//! They are made when a thread first asks for one, each a group of its own (or before, in one group), and linked and taken with the same
 //! instructions as in production; those of threads that exit are given back, and taken by others.
 
 use super::machine::{Loom, Mistake, mistake, state, thread_number};
@@ -8,6 +8,7 @@ use latchwork::machine::Group;
 use latchwork::machine::record::{Clocks, Record, Records};
 use loom::sync::atomic::{self, Ordering};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::ptr::null_mut;
 
 type Own = &'static Record<Loom>;
@@ -18,19 +19,27 @@ pub struct All {
     newest: atomic::AtomicPtr<One>,
     /// Per thread: its record, once it has one, and the group.
     own: RefCell<Vec<Option<(Own, &'static One)>>>,
-    /// Whether a thread has exited.
+    /// Whether there can be a record that nobody has.
     any_left: Cell<bool>,
     all: RefCell<Vec<*mut One>>,
     clocks: *mut Clocks<Loom>,
 }
 
+/// A group of records with these numbers.
+fn group(numbers: Range<u32>, taken: u32) -> &'static One {
+    let record = |number| Record { number: latchwork::machine::Word::new(number), ..Record::new() };
+    let records: Box<[_]> = numbers.map(record).collect();
+    Box::leak(Box::new(Group::new(Box::leak(records), taken, null_mut())))
+}
+
 impl All {
-    pub fn new(threads: usize) -> Self {
+    pub fn new(threads: usize, grouped: bool) -> Self {
+        let group = grouped.then(|| group(1..threads as u32 + 1, 0));
         All {
-            newest: atomic::AtomicPtr::new(null_mut()),
+            newest: atomic::AtomicPtr::new(group.map_or(null_mut(), One::as_ptr)),
             own: RefCell::new(vec![None; threads]),
-            any_left: Cell::new(false),
-            all: RefCell::default(),
+            any_left: Cell::new(grouped),
+            all: RefCell::new(group.into_iter().map(One::as_ptr).collect()),
             clocks: Box::into_raw(Box::new(Clocks::new())),
         }
     }
@@ -54,16 +63,14 @@ impl All {
     }
 
     fn make(&self) -> (Own, &'static One) {
-        let number = latchwork::machine::Word::new(1 + self.all.borrow().len() as u32);
-        let records: &'static [Record<Loom>] = Box::leak(Box::new([Record { number, ..Record::new() }]));
-        let taken = u32::from(mistake() != Mistake::UntakenRecord);
-        let group: &'static One = Box::leak(Box::new(Group::new(records, taken, null_mut())));
+        let number = 1 + self.all.borrow().len() as u32;
+        let group = group(number..number + 1, u32::from(mistake() != Mistake::UntakenRecord));
         self.all.borrow_mut().push(group.as_ptr());
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             latchwork::machine::Word::store(group.next(), newest, Ordering::Relaxed);
             match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return (&records[0], group),
+                Ok(_) => return (&group.entries()[0], group),
                 Err(now) => newest = now,
             }
         }
@@ -111,6 +118,14 @@ unsafe impl Records for Loom {
     fn records() -> Option<&'static One> {
         let newest = super::machine::shared_state().records.newest()?;
         if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
+    }
+
+    fn place(_: Own) -> Option<(&'static One, usize)> {
+        let own = super::machine::shared_state().records.own.borrow()[thread_number()];
+        let (record, group) = own.expect("it has one");
+        let last = group.entries().len() - 1;
+        let place = group.index_of(record).expect("of this group");
+        Some((group, if mistake() == Mistake::BlindVoucher { last } else { place }))
     }
 
     fn clocks() -> &'static Clocks<Self> {

@@ -1,0 +1,89 @@
+//! A tree of readers: who has announced a quiescent state says so for others, too.
+//!
+//! Source: the tree of the Linux kernel's RCU (McKenney, "Hierarchical RCU", LWN 2008), and combining trees (Yew, Tzeng,
+//! Lawrie 1987). In those, threads count each other with atomic instructions on words that they share. Here each
+//! thread writes to its own word only, and looks at those below it.
+//!
+//! The records of a group are a heap with four children each. A thread that has reached a time looks at its children at
+//! its quiescent states, until each of them *vouches*: says that it, and all below it, have reached that time.
+//! Then it vouches as well. The leader of a grace period looks at the first thread of each group, and at all of
+//! the group only if that one does not vouch: it may be offline, or have announced nothing for long. So the tree is
+//! never waited for.
+//!
+//! State of a record's `online`: stamped (time) -> vouches (time, [`ALL`]) -> stamped (a later time).
+//! Per grace period and thread: one store, and a look at up to four lines; no atomics.
+
+use crate::machine::record::{FENCED, NESTING, Record, TIME};
+use crate::machine::{Group, Machine, Word};
+use core::sync::atomic::Ordering::*;
+
+/// Children of a thread.
+const CHILDREN: usize = 4;
+
+/// The bit of a reader's word that says that it vouches. (QSBR has no need for the bit's other meaning.)
+pub(super) const ALL: u64 = FENCED;
+
+/// Whether the owner of this word says that it, and all below it, have reached `time`. It stays true when that thread
+/// goes offline, or exits.
+pub(super) fn vouches(word: u64, time: u64) -> bool {
+    word & ALL != 0 && word & TIME >= time & TIME
+}
+
+/// Whether all below `parent` have reached `time`. The caller has advanced time to that, or seen that somebody has,
+/// and has issued a full fence since then.
+pub(super) fn reached<M: Machine>(group: &'static Group<M, Record<M>>, parent: usize, time: u64) -> bool {
+    below(group.entries(), group.owners(), parent, time)
+}
+
+fn below<M: Machine>(records: &'static [Record<M>], owned: u32, parent: usize, time: u64) -> bool {
+    let first = CHILDREN * parent + 1;
+    let mut children = first..records.len().min(first + CHILDREN);
+    children.all(|child| {
+        // (E) pairs with the stores of that thread: its sections, and those of who is below it, happen before.
+        let word = if owned & 1 << child == 0 { 0 } else { records[child].online.load(Acquire) };
+        // Who is offline vouches for nobody; what it reads next begins later.
+        vouches(word, time) || word & NESTING == 0 && below(records, owned, child, time)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+    use crate::machine::record::STEP;
+    use core::ptr::null_mut;
+    use std::boxed::Box;
+
+    const NOW: u64 = (7 * STEP) | 1;
+    const BEFORE: u64 = (6 * STEP) | 1;
+
+    /// Nine records, all owned but those in `exited`; the words of those in `words`, offline else.
+    fn group(exited: &[usize], words: &[(usize, u64)]) -> &'static Group<Native, Record<Native>> {
+        let records: Box<[Record<Native>]> = (0..9).map(|_| Record::new()).collect();
+        words.iter().for_each(|&(place, word)| records[place].online.store(word, Relaxed));
+        let owned = exited.iter().fold((1 << 9) - 1, |owned, place| owned & !(1 << place));
+        Box::leak(Box::new(Group::new(Box::leak(records), owned, null_mut())))
+    }
+
+    #[test]
+    fn a_thread_vouches_when_all_below_it_have_reached_the_time() {
+        let reached = |words: &[(usize, u64)], parent| reached(group(&[], words), parent, NOW);
+        assert!(reached(&[], 0), "all are offline");
+        assert!(reached(&[(0, BEFORE)], 0), "it is not asked about itself");
+        for child in 1..=4 {
+            assert!(!reached(&[(child, BEFORE)], 0), "{child} is in the way");
+            assert!(!reached(&[(child, NOW)], 0), "{child} has to look at those below it");
+            assert!(!reached(&[(child, BEFORE | ALL)], 0), "{child} vouched for an earlier time");
+            assert!(reached(&[(child, NOW | ALL)], 0) && reached(&[(child, (NOW | ALL) + 1)], 0));
+        }
+        assert!(!reached(&[(8, BEFORE)], 0) && !reached(&[(5, NOW)], 0), "the first child is offline");
+        assert!(reached(&[(1, (NOW | ALL) - 1), (8, BEFORE)], 0), "and has vouched for them before");
+        assert!(!reached(&[(8, BEFORE)], 1) && reached(&[(8, BEFORE)], 2));
+    }
+
+    #[test]
+    fn who_has_exited_is_not_in_the_way_but_those_below_are() {
+        assert!(reached(group(&[1, 2], &[(1, BEFORE), (2, BEFORE)]), 0, NOW));
+        assert!(!reached(group(&[1], &[(6, BEFORE)]), 0, NOW));
+    }
+}
