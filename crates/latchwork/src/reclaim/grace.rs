@@ -12,8 +12,9 @@
 //! them has seen everybody reach has been reached for all.
 //!
 //! The leader looks at one word per 31 threads, and at one line per thread among them that has not exited; a
-//! group that is through is not looked at again. There is no tree above that, since in a tree it is the
-//! readers who tell: they would write to a word that others write to (`docs/reclamation.md` has figures).
+//! group that is through is not looked at again. Where readers announce quiescent states, they vouch for each other
+//! ([`tree`]), and it looks at one line per 31 threads that do. Readers of the general flavour have no place for that:
+//! it would be in their sections (`docs/reclamation.md` has figures).
 //! A leader can stop halfway: asking whether a ticket is due (`poll`) takes a grace period as far as it gets
 //! without waiting.
 //!

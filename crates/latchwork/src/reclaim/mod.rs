@@ -86,7 +86,7 @@ pub mod qsbr;
 pub mod rcu;
 pub mod section;
 mod sieve;
-mod tree;
+pub mod tree;
 mod watch;
 
 #[cfg(test)]

@@ -8,9 +8,10 @@
 //! of a section compiles to anything. Guards borrow the reader, so that saying so while there is one is a
 //! compile error; a second reader of the same thread, which may have guards of its own, keeps both online.
 //!
-//! State of a record's `online`: (time of the last quiescent state, readers); 0 readers is offline.
-//! Atomics per section: none, nor per quiescent state: that is two loads, and a store and a full fence if a
-//! grace period has begun meanwhile. So the grace period needs no heavy fence. An online thread that does not announce quiescent states holds up all reclamation.
+//! State of a record's `online`: (time of the last quiescent state, whether it vouches for others, readers); 0 readers
+//! is offline. Atomics per section: none, nor per quiescent state: that is two loads, and a store and a full fence if a
+//! grace period has begun meanwhile, so that this one needs no heavy fence; then a look at up to four other threads, and
+//! one more store ([`tree`]). An online thread that does not announce quiescent states holds up all reclamation.
 //!
 //! ```compile_fail,E0502
 //! use latchwork::machine::Native;
@@ -99,12 +100,14 @@ impl<'d, M: Records> QsbrReader<'d, M> {
     /// A quiescent state that has something to say: about this thread, or about those below it in the tree.
     #[cold]
     #[inline(never)]
-    fn announce(&self, word: u64, now: u64) {
+    fn announce(&self) {
+        let online = &self.record.online;
+        let word = online.load(Relaxed);
         // Another reader of this thread may have guards: then this is nothing.
         if word & NESTING != 1 {
             return;
         }
-        let online = &self.record.online;
+        let now = M::clocks().grace.load(Acquire); // (B)
         if word != now {
             stamp::<M>(online, now);
         }
@@ -162,12 +165,9 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
 
     #[inline(always)]
     fn quiescent(&mut self) {
-        let online = &self.record.online;
-        let word = online.load(Relaxed);
-        // (B).
-        let now = M::clocks().grace.load(Acquire);
-        if word != now | ALL {
-            self.announce(word, now);
+        // Nothing, where it has said so of this time, for itself and for those below it.
+        if self.record.online.load(Relaxed) ^ M::clocks().grace.load(Relaxed) != ALL {
+            self.announce();
         }
         if self.domain.is_pressed() {
             let domain = self.domain;

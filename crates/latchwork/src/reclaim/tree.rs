@@ -10,7 +10,7 @@
 //! the group only if that one does not vouch: it may be offline, or have announced nothing for long. So the tree is
 //! never waited for.
 //!
-//! State of a record's `online`: stamped (time) -> vouches (time, [`ALL`]) -> stamped (a later time).
+//! State of a record's `online`: stamped (time) -> vouches (the same, and a bit) -> stamped (a later time).
 //! Per grace period and thread: one store, and a look at up to four lines; no atomics.
 
 use crate::machine::record::{FENCED, NESTING, Record, TIME};
