@@ -30,10 +30,9 @@ use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::record::{FENCED, Hazards, Record, Records, Slots};
 use crate::machine::{Group, Word};
 use alloc::boxed::Box;
-use core::cell::Cell;
 use core::hint::cold_path;
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Hazards that are looked for at a time; more need one more pass over the objects.
 const PASS: usize = 128;
@@ -50,45 +49,50 @@ pub struct HazardReader<'d, M: Records, const FULL_FENCE: bool = false> {
     fenced: bool,
     /// With `FULL_FENCE`, the slots that are this reader's.
     own: Option<&'static Slots<M>>,
-    /// Whether a guard has them.
-    busy: Cell<bool>,
+    /// Whether a guard has them. Only its thread looks at it.
+    busy: AtomicBool,
     /// Not `Send`: the record is the thread's.
     domain: PhantomData<(&'d (), *mut ())>,
 }
 
+/// See [`HazardGuard`].
+static NO_LIGHT_FENCE: AtomicBool = AtomicBool::new(true);
+
 /// [`SLOTS`] hazard pointers.
 pub struct HazardGuard<'r, M: Records, const FULL_FENCE: bool = false> {
     slots: &'static Slots<M>,
-    fenced: bool,
-    /// Of the reader whose own slots they are.
-    busy: Option<&'r Cell<bool>>,
-    reader: PhantomData<(&'r (), *mut ())>,
+    /// With `FULL_FENCE`, whether the reader's own slots are taken, if they are these; without, [`NO_LIGHT_FENCE`] if the
+    /// thread has none. One word for both: a guard is in two registers, and its reader in one.
+    flag: Option<&'r AtomicBool>,
+    /// Not `Send`: the slots are the thread's.
+    thread: PhantomData<*mut ()>,
 }
 
 impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
     /// With the reader's own slots, unless another guard has them.
     #[inline(always)]
     fn take_own(reader: &'r HazardReader<'_, M, FULL_FENCE>) -> Option<Self> {
-        let slots = reader.own.filter(|_| !reader.busy.replace(true))?;
-        Some(HazardGuard { slots, fenced: false, busy: Some(&reader.busy), reader: PhantomData })
+        let slots = reader.own.filter(|_| !reader.busy.load(Relaxed))?;
+        reader.busy.store(true, Relaxed);
+        Some(HazardGuard { slots, flag: Some(&reader.busy), thread: PhantomData })
     }
 
     /// With these slots, unless another guard has them.
     #[inline(always)]
-    fn take(slots: &'static Slots<M>, fenced: bool) -> Option<Self> {
+    fn take(slots: &'static Slots<M>, flag: Option<&'r AtomicBool>) -> Option<Self> {
         if slots.used.load(Relaxed) != 0 {
             return None;
         }
         // (A) What the slots still hold counts from here on: at worst, an object is kept for longer.
         slots.used.store(1, Relaxed);
-        Some(HazardGuard { slots, fenced, busy: None, reader: PhantomData })
+        Some(HazardGuard { slots, flag, thread: PhantomData })
     }
 
     /// With the first that are free; more are made if there are none.
     #[cold]
-    fn take_any(mut block: &'static Hazards<M>, fenced: bool) -> Self {
+    fn take_any(mut block: &'static Hazards<M>, flag: Option<&'r AtomicBool>) -> Self {
         loop {
-            if let Some(guard) = block.groups.iter().find_map(|slots| Self::take(slots, fenced)) {
+            if let Some(guard) = block.groups.iter().find_map(|slots| Self::take(slots, flag)) {
                 return guard;
             }
             if block.more.load(Relaxed).is_null() {
@@ -126,7 +130,7 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
         // (A) pairs with the fence in `scan`: it sees the slot, or we see that the object is gone.
         if FULL_FENCE {
             M::full_fence();
-        } else if self.fenced {
+        } else if self.flag.is_some() {
             M::light_fence();
         } else {
             M::lightest_fence();
@@ -138,8 +142,8 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
 impl<M: Records, const FULL_FENCE: bool> Drop for HazardGuard<'_, M, FULL_FENCE> {
     #[inline(always)]
     fn drop(&mut self) {
-        match self.busy {
-            Some(busy) if FULL_FENCE => busy.set(false),
+        match self.flag {
+            Some(busy) if FULL_FENCE => busy.store(false, Relaxed),
             // (E) as in `clear`.
             _ => self.slots.used.store(0, Release),
         }
@@ -172,7 +176,8 @@ impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FEN
 
     #[inline(always)]
     fn enter(&self) -> HazardGuard<'_, M, FULL_FENCE> {
-        self.try_enter().unwrap_or_else(|| HazardGuard::take_any(&self.record.hazards, self.fenced))
+        let flag = || self.fenced.then_some(&NO_LIGHT_FENCE);
+        self.try_enter().unwrap_or_else(|| HazardGuard::take_any(&self.record.hazards, flag()))
     }
 
     #[inline(always)]
@@ -182,7 +187,7 @@ impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FEN
         } else if self.fenced {
             None
         } else {
-            HazardGuard::take(&self.record.hazards.groups[0], false)
+            HazardGuard::take(&self.record.hazards.groups[0], None)
         }
     }
 
@@ -291,12 +296,12 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
         let record = M::record();
         let fenced = !FULL_FENCE && record.section.load(Relaxed) & FENCED != 0;
         let own = FULL_FENCE.then(|| {
-            let guard = HazardGuard::<M, FULL_FENCE>::take_any(&record.hazards, false);
+            let guard = HazardGuard::<M, FULL_FENCE>::take_any(&record.hazards, None);
             let slots = guard.slots;
             core::mem::forget(guard); // the reader gives them back
             slots
         });
-        HazardReader { record, fenced, own, busy: Cell::new(false), domain: PhantomData }
+        HazardReader { record, fenced, own, busy: AtomicBool::new(false), domain: PhantomData }
     }
 
     #[inline]
