@@ -79,8 +79,12 @@ pub fn all() -> Vec<Info> {
     list.0
 }
 
-/// The workload called `name`.
+/// What some workloads are called for short.
+pub const SHORT: &[(&str, &str)] = &[("hashtable", "hashtable-strategies")];
+
+/// The workload called `name`, for short or not.
 pub fn find(name: &str) -> Option<Info> {
+    let name = SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, name)| name);
     all().into_iter().find(|info| info.name == name)
 }
 
@@ -346,5 +350,9 @@ mod tests {
             Settings::new(info.parameters);
         }
         assert!(find("no-such-workload").is_none());
+        for (short, name) in SHORT {
+            assert_eq!(find(short).unwrap().name, *name);
+            assert!(!seen.contains(short), "{short} is a workload of its own");
+        }
     }
 }

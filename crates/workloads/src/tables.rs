@@ -1,9 +1,12 @@
 //! Workloads over ways to synchronize a table, where the others are over locks.
 
+use crate::copies::CopyWorkload;
 use crate::measure::Measured;
-use crate::registry::{Candidate, Kind, List, Origin, Point, locks};
+use crate::native::Threads;
+use crate::peers;
+use crate::registry::{self, Candidate, Kind, List, Origin, Point, locks};
 use crate::stage::Stage;
-use crate::workload::{Info, Settings};
+use crate::workload::{Info, Settings, Workload};
 use latchwork::machine::{Machine, Records};
 use latchwork::map::{self, Table};
 
@@ -59,14 +62,42 @@ impl<W: TableWorkload, S: Stage> map::Visitor<S::Machine> for ByName<'_, W, S> {
     }
 }
 
+/// Measures a point under the strategy called `name`, which is among those that `show` shows.
+fn run<W: TableWorkload, S: Stage>(
+    point: &Point,
+    stage: &S,
+    name: &str,
+    show: impl FnOnce(&mut ByName<W, S>),
+) -> Option<Result<Measured, String>> {
+    let workload = &W::new(point.settings);
+    let mut find = ByName { workload, stage, name, threads: point.threads, result: None };
+    show(&mut find);
+    find.result
+}
+
 /// Measures a point under the strategy called `name`.
 pub(crate) fn run_named<W: TableWorkload, S: Stage>(
     point: &Point,
     stage: &S,
     name: &str,
 ) -> Result<Measured, String> {
-    let workload = &W::new(point.settings);
-    let mut find = ByName { workload, stage, name, threads: point.threads, result: None };
-    map::visit(&mut find);
-    find.result.unwrap_or_else(|| Err(format!("there is no table called {name}")))
+    run::<W, S>(point, stage, name, |find| map::visit(find))
+        .unwrap_or_else(|| Err(format!("there is no table called {name}")))
+}
+
+/// Measures a point under another library's table, if it is called `name`, and the workload is one over tables.
+pub(crate) fn run_peer(point: &Point, stage: &Threads, name: &str) -> Option<Result<Measured, String>> {
+    struct Find<'a>(&'a Point<'a>, &'a Threads, &'a str, Option<Result<Measured, String>>);
+    impl registry::Visitor for Find<'_> {
+        fn workload<W: Workload>(&mut self) {}
+        fn copy_workload<W: CopyWorkload>(&mut self) {}
+        fn table_workload<W: TableWorkload>(&mut self) {
+            if W::INFO.name == self.0.workload {
+                self.3 = run::<W, Threads>(self.0, self.1, self.2, |find| peers::visit_tables(find));
+            }
+        }
+    }
+    let mut find = Find(point, stage, name, None);
+    registry::visit(&mut find);
+    find.3
 }

@@ -35,7 +35,7 @@ fn stage(ms: u64, placement: Placement) -> Threads {
 /// The workload, small enough for a debug build.
 fn settings(info: &Info) -> Settings {
     let mut settings = Settings::new(info.parameters);
-    for (name, value) in [("nodes", "1000"), ("pages", "4"), ("long", "20us")] {
+    for (name, value) in [("nodes", "1000"), ("pages", "4"), ("long", "20us"), ("updates", "1/2")] {
         if let Some(parameter) = info.parameters.iter().find(|parameter| parameter.name == name) {
             settings.set(parameter, value).unwrap();
         }

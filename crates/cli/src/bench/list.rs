@@ -27,8 +27,14 @@ fn all() -> String {
     }
     format!(
         "{}\n\nlocks: which kind of lock it is for. Everything about one: latchwork bench NAME --list\n\
+         For short: {}.\n\
          latchwork bench instructions: no workload, but what single operations cost.\n",
-        table.trim_fmt()
+        table.trim_fmt(),
+        registry::SHORT
+            .iter()
+            .map(|(short, name)| format!("{short} for {name}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     )
 }
 

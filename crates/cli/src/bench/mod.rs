@@ -46,7 +46,8 @@ Examples:
   latchwork bench hash-table --list                             one of them, with its parameters
   latchwork bench counter
   latchwork bench snapshot --set writes=0,1%,10%                readers that copy: a sequence lock, and the others
-  latchwork bench hashtable-strategies --set updates=0,1%,50%   locks against RCU, hazard pointers, epochs
+  latchwork bench hashtable --set updates=0,1%,50%              locks against RCU, hazard pointers, other libraries
+  latchwork bench hashtable --locks rcu-map,dashmap,papaya,scc  whole maps
   latchwork bench instructions                                  what synchronization costs on this machine
   latchwork bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
   latchwork bench counter --locks all --threads 1..64 --set hold=0ns,5us --cut 0.1 --markdown locks.md
@@ -64,6 +65,13 @@ const HANDFUL: &[&str] = &[
     "pf-q",
     "bravo-pf-q",
     "shfl-rw",
+    "ideal",
+    "rcu-l",
+    "qsbr-l",
+    "hpbr-nbs",
+    "crossbeam-epoch",
+    "haphazard",
+    "seize",
 ];
 
 /// More threads than this for each CPU measure the scheduler only.

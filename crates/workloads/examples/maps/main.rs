@@ -1,9 +1,6 @@
 //! Measures this library's tables beside those of other libraries, interleaved: the tables of `docs/maps.md`.
 
-mod peers;
 mod table;
-#[cfg(feature = "urcu")]
-mod urcu;
 mod user;
 
 use clap::{Parser, Subcommand};

@@ -1,6 +1,5 @@
 //! The table of fixed size, under each strategy.
 
-use crate::peers::{Crossbeam, Haphazard, Seize};
 use crate::{Point, Subject};
 use latchwork::machine::Native;
 use latchwork::map::Table;
@@ -17,6 +16,9 @@ use latchwork::reclaim::rcu::RcuDomain;
 use latchwork::rwlock::pf_q::RawPfQ;
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::native::{Options, Threads};
+#[cfg(feature = "urcu")]
+use latchwork_workloads::peers::lfht;
+use latchwork_workloads::peers::reclamation::{Crossbeam, Haphazard, Seize};
 use latchwork_workloads::tables::TableWorkload;
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::Settings;
@@ -40,9 +42,9 @@ pub static SUBJECTS: &[Subject] = &[
     Subject { name: "seize", rate: rate::<BucketLocked<Seize, Section>> },
     Subject { name: "haphazard", rate: rate::<BucketLocked<Haphazard, Reference>> },
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Memb>> },
+    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<lfht::Lfht<lfht::Memb>> },
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Qsbr>> },
+    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<lfht::Lfht<lfht::Qsbr>> },
     Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
     Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
 ];

@@ -5,8 +5,11 @@
 
 use crate::{Point, Subject};
 use latchwork::map::RcuMap;
+#[cfg(feature = "urcu")]
+use latchwork_workloads::peers::lfht;
+use latchwork_workloads::peers::maps::{Map, Sections};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, RwLock};
 use std::time::{Duration, Instant};
@@ -20,31 +23,10 @@ pub static SUBJECTS: &[Subject] = &[
     Subject { name: "scc", rate: rate::<scc::HashMap<u64, u64, RandomState>> },
     Subject { name: "RwLock<HashMap>", rate: rate::<RwLock<HashMap<u64, u64>>> },
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Memb>> },
+    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<lfht::Lfht<lfht::Memb>> },
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<crate::urcu::Lfht<crate::urcu::Qsbr>> },
+    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<lfht::Lfht<lfht::Qsbr>> },
 ];
-
-/// What is asked of each.
-pub trait Map: Sync {
-    /// What a thread has while it uses the map.
-    type Joined;
-    fn new() -> Self;
-    /// The calling thread is going to use it.
-    fn join() -> Self::Joined;
-    /// It has no reference into it now.
-    fn rest() {}
-    fn get(&self, key: u64) -> Option<u64>;
-    /// Looks 64 keys up.
-    fn get_many(&self, mut key: impl FnMut() -> u64) {
-        for _ in 0..64 {
-            let key = key();
-            check(key, self.get(key));
-        }
-    }
-    fn insert(&self, key: u64, value: u64);
-    fn remove(&self, key: u64);
-}
 
 fn value(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -55,124 +37,14 @@ fn check(key: u64, found: Option<u64>) {
     assert!(found.is_none_or(|found| found == value(key)), "key {key} has the value of another");
 }
 
-impl Map for RcuMap<u64, u64> {
-    type Joined = ();
-    fn join() {}
-    fn new() -> Self {
-        RcuMap::new()
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        RcuMap::get(self, &key).map(|value| *value)
-    }
-    fn insert(&self, key: u64, value: u64) {
-        RcuMap::insert(self, key, value);
-    }
-    fn remove(&self, key: u64) {
-        RcuMap::remove(self, &key);
-    }
-}
-
-/// An `RcuMap` whose readers look up many keys in a section.
-struct Sections(RcuMap<u64, u64>);
-
-impl Map for Sections {
-    type Joined = ();
-    fn join() {}
-    fn new() -> Self {
-        Sections(RcuMap::new())
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        Map::get(&self.0, key)
-    }
-    fn get_many(&self, mut key: impl FnMut() -> u64) {
-        let reading = self.0.read();
-        for _ in 0..64 {
-            let key = key();
-            check(key, reading.get(&key).copied());
-        }
-    }
-    fn insert(&self, key: u64, value: u64) {
-        self.0.insert(key, value);
-    }
-    fn remove(&self, key: u64) {
-        self.0.remove(&key);
-    }
-}
-
-impl<S: BuildHasher + Clone + Default + Send + Sync> Map for dashmap::DashMap<u64, u64, S> {
-    type Joined = ();
-    fn join() {}
-    fn new() -> Self {
-        Self::default()
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        dashmap::DashMap::get(self, &key).map(|value| *value)
-    }
-    fn insert(&self, key: u64, value: u64) {
-        dashmap::DashMap::insert(self, key, value);
-    }
-    fn remove(&self, key: u64) {
-        dashmap::DashMap::remove(self, &key);
-    }
-}
-
-impl Map for papaya::HashMap<u64, u64, RandomState> {
-    type Joined = ();
-    fn join() {}
-    fn new() -> Self {
-        Self::default()
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        self.pin().get(&key).copied()
-    }
-    fn insert(&self, key: u64, value: u64) {
-        self.pin().insert(key, value);
-    }
-    fn remove(&self, key: u64) {
-        self.pin().remove(&key);
-    }
-}
-
-impl Map for scc::HashMap<u64, u64, RandomState> {
-    type Joined = ();
-    fn join() {}
-    fn new() -> Self {
-        Self::default()
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        self.read_sync(&key, |_, value| *value)
-    }
-    fn insert(&self, key: u64, value: u64) {
-        self.upsert_sync(key, value);
-    }
-    fn remove(&self, key: u64) {
-        self.remove_sync(&key);
-    }
-}
-
-impl Map for RwLock<HashMap<u64, u64>> {
-    type Joined = ();
-    fn join() {}
-    fn new() -> Self {
-        Self::default()
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        self.read().expect("nobody panics with it").get(&key).copied()
-    }
-    fn insert(&self, key: u64, value: u64) {
-        self.write().expect("nobody panics with it").insert(key, value);
-    }
-    fn remove(&self, key: u64) {
-        self.write().expect("nobody panics with it").remove(&key);
-    }
-}
-
 /// Operations a second.
 fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
     let (map, over, together) = (M::new(), AtomicBool::new(false), Barrier::new(point.threads + 1));
     {
         let _joined = M::join();
-        (0..point.keys).step_by(2).for_each(|key| map.insert(key, value(key)));
+        for key in (0..point.keys).step_by(2) {
+            map.insert(key, value(key));
+        }
     }
     let work = |thread: u64| {
         let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
@@ -181,15 +53,19 @@ fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
         while !over.load(Relaxed) {
             M::rest();
             if point.share() == 0.0 {
-                map.get_many(|| random.u64(0..point.keys));
+                map.get_many(64, || random.u64(0..point.keys), check);
                 done += 64;
                 continue;
             }
             for _ in 0..64 {
                 let key = random.u64(0..point.keys);
                 match random.f64() / point.share() {
-                    share if share < 0.5 => map.insert(key, value(key)),
-                    share if share < 1.0 => map.remove(key),
+                    share if share < 0.5 => {
+                        map.insert(key, value(key));
+                    }
+                    share if share < 1.0 => {
+                        map.remove(key);
+                    }
                     _ => check(key, map.get(key)),
                 }
             }

@@ -4,12 +4,21 @@ use crate::measure::Measured;
 use crate::native::Threads;
 use crate::registry::{ByName, Candidate, Kind, List, Locks, Origin, Point};
 use crate::tables;
+use ::std::hash::RandomState;
 use latchwork::machine::Native;
+use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
+use latchwork::map::michael::Michael;
+use latchwork::map::{self, RcuMap};
+use maps::Whole;
 
 #[cfg(any(feature = "ck", feature = "absl", feature = "nsync"))]
 mod foreign;
 mod glibc;
+#[cfg(feature = "urcu")]
+pub mod lfht;
+pub mod maps;
 mod parking_lot;
+pub mod reclamation;
 mod std;
 
 #[cfg(feature = "ck")]
@@ -46,12 +55,34 @@ pub fn visit(visitor: &mut impl Locks<Native>) {
     }
 }
 
-/// All locks that run on this machine.
+/// Shows every table of another library to `visitor`: their reclamation under our chains and bucket locks, and whole
+/// maps, which hash and grow.
+pub fn visit_tables(visitor: &mut impl map::Visitor<Native>) {
+    use reclamation::{Crossbeam, Haphazard, Seize};
+    visitor.table::<BucketLocked<Crossbeam, Section>>();
+    visitor.table::<Michael<Crossbeam, Section>>();
+    visitor.table::<BucketLocked<Seize, Section>>();
+    visitor.table::<BucketLocked<Haphazard, Reference>>();
+    #[cfg(feature = "urcu")]
+    {
+        visitor.table::<lfht::Lfht<lfht::Memb>>();
+        visitor.table::<lfht::Lfht<lfht::Qsbr>>();
+    }
+    visitor.table::<Whole<RcuMap<u64, u64>>>();
+    visitor.table::<Whole<dashmap::DashMap<u64, u64, RandomState>>>();
+    visitor.table::<Whole<papaya::HashMap<u64, u64, RandomState>>>();
+    visitor.table::<Whole<scc::HashMap<u64, u64, RandomState>>>();
+}
+
+/// All locks and tables that run on this machine.
 pub fn candidates() -> Vec<Candidate> {
     let mut list = List::default();
     crate::registry::locks::<Native>(&mut list);
     visit(&mut list);
     list.0.extend(tables::strategies::<Native>());
+    let ours = list.0.len();
+    visit_tables(&mut list);
+    list.0[ours..].iter_mut().for_each(|table| table.origin = Origin::Peer);
     list.0
 }
 
@@ -59,5 +90,6 @@ pub fn candidates() -> Vec<Candidate> {
 pub fn run(point: &Point, stage: &Threads, name: &str, kind: Kind) -> Result<Measured, String> {
     let mut find = ByName { point, stage, name, kind, result: None };
     visit(&mut find);
-    find.result.unwrap_or_else(|| point.run_named(stage, name, kind))
+    let result = find.result.or_else(|| tables::run_peer(point, stage, name));
+    result.unwrap_or_else(|| point.run_named(stage, name, kind))
 }

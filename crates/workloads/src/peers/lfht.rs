@@ -6,9 +6,6 @@ use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 
-// The shim is linked into the library.
-use latchwork_workloads as _;
-
 type Visit = unsafe extern "C" fn(*mut c_void, u64, u64);
 
 /// What is called in C, for one flavour. Who calls any but `register` and `new` has registered its thread.
@@ -26,7 +23,9 @@ pub struct Calls {
 
 /// One flavour of liburcu.
 pub trait Flavour: Send + Sync + 'static {
+    /// Its name.
     const NAME: &'static str;
+    /// Its functions.
     const CALLS: Calls;
 }
 
@@ -51,10 +50,11 @@ unsafe extern "C" {
     fn latchwork_urcu_qsbr_destroy(table: *mut c_void);
 }
 
+/// The general flavour over `membarrier`.
 pub struct Memb;
 
 impl Flavour for Memb {
-    const NAME: &'static str = "liburcu-memb, cds_lfht";
+    const NAME: &'static str = "liburcu-memb";
     const CALLS: Calls = Calls {
         register: latchwork_urcu_memb_register,
         unregister: latchwork_urcu_memb_unregister,
@@ -68,10 +68,11 @@ impl Flavour for Memb {
     };
 }
 
+/// The flavour with quiescent states.
 pub struct Qsbr;
 
 impl Flavour for Qsbr {
-    const NAME: &'static str = "liburcu-qsbr, cds_lfht";
+    const NAME: &'static str = "liburcu-qsbr";
     const CALLS: Calls = Calls {
         register: latchwork_urcu_qsbr_register,
         unregister: latchwork_urcu_qsbr_unregister,
@@ -139,8 +140,9 @@ impl<F: Flavour> Drop for Lfht<F> {
     }
 }
 
-impl<F: Flavour> crate::user::Map for Lfht<F> {
+impl<F: Flavour> super::maps::Map for Lfht<F> {
     type Joined = Registered<F>;
+    const NAME: &'static str = F::NAME;
     fn new() -> Self {
         Lfht::with(0)
     }
@@ -154,13 +156,25 @@ impl<F: Flavour> crate::user::Map for Lfht<F> {
     fn get(&self, key: u64) -> Option<u64> {
         self.look(self.hasher.hash_one(key), key)
     }
-    fn insert(&self, key: u64, value: u64) {
+    fn insert(&self, key: u64, value: u64) -> bool {
         // SAFETY: the table is there; who changes it has joined.
-        unsafe { (F::CALLS.insert)(self.table, self.hasher.hash_one(key), key, value) };
+        unsafe { (F::CALLS.insert)(self.table, self.hasher.hash_one(key), key, value) != 0 }
     }
-    fn remove(&self, key: u64) {
+    fn remove(&self, key: u64) -> bool {
         // SAFETY: as above.
-        unsafe { (F::CALLS.remove)(self.table, self.hasher.hash_one(key), key) };
+        unsafe { (F::CALLS.remove)(self.table, self.hasher.hash_one(key), key) != 0 }
+    }
+    fn each(&self, mut each: impl FnMut(u64, u64)) {
+        unsafe extern "C" fn visit<E: FnMut(u64, u64)>(each: *mut c_void, key: u64, value: u64) {
+            // SAFETY: what was given to `Calls::each` below.
+            unsafe { (*each.cast::<E>())(key, value) };
+        }
+        fn visitor<E: FnMut(u64, u64)>(_: &E) -> Visit {
+            visit::<E>
+        }
+        let (_registered, visit) = (Registered::<F>::new(), visitor(&each));
+        // SAFETY: `visit` is the one of this closure.
+        unsafe { (F::CALLS.each)(self.table, (&raw mut each).cast(), visit) };
     }
 }
 
@@ -168,8 +182,13 @@ impl<F: Flavour> crate::user::Map for Lfht<F> {
 unsafe impl<F: Flavour> Table for Lfht<F> {
     type Machine = Native;
     type Handle<'a> = Registered<F>;
-    const INFO: Info =
-        Info { name: F::NAME, summary: "liburcu's", source: "liburcu", concurrent: true, blocking: true };
+    const INFO: Info = Info {
+        name: F::NAME,
+        summary: "liburcu's cds_lfht",
+        source: "liburcu",
+        concurrent: true,
+        blocking: true,
+    };
 
     fn new(shape: &Shape) -> Self {
         Lfht::with(shape.buckets as u64)
@@ -193,16 +212,7 @@ unsafe impl<F: Flavour> Table for Lfht<F> {
         // SAFETY: the thread has joined.
         unsafe { (F::CALLS.quiescent)() };
     }
-    fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        unsafe extern "C" fn visit<E: FnMut(u64, u64)>(each: *mut c_void, key: u64, value: u64) {
-            // SAFETY: what was given to `Calls::each` below.
-            unsafe { (*each.cast::<E>())(key, value) };
-        }
-        fn visitor<E: FnMut(u64, u64)>(_: &E) -> Visit {
-            visit::<E>
-        }
-        let (_registered, visit) = (Registered::<F>::new(), visitor(&each));
-        // SAFETY: `visit` is the one of this closure.
-        unsafe { (F::CALLS.each)(self.table, (&raw mut each).cast(), visit) };
+    fn each(&mut self, each: impl FnMut(u64, u64)) {
+        super::maps::Map::each(self, each);
     }
 }

@@ -3,10 +3,13 @@
 use latchwork::machine::Native;
 use latchwork::map::bucket_lock::{PerReference, SectionWide};
 use latchwork::reclaim::{Garbage, Guard, Info, Reader, Reclaim, Retire};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
+use std::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed},
+};
 
 const fn info(name: &'static str) -> Info {
     Info {
@@ -29,12 +32,26 @@ unsafe fn finish<T: Retire>(object: *mut T) {
     unsafe { T::reclaim(object) }
 }
 
-/// crossbeam-epoch, with a collector for each table: its garbage must not outlive the table's pool.
-pub struct Crossbeam(crossbeam_epoch::Collector);
+/// crossbeam-epoch, with a collector for each table, told apart by a number: its garbage must not outlive the table's
+/// pool.
+pub struct Crossbeam(crossbeam_epoch::Collector, usize);
 
-/// A thread's registration. One that retires is registered each time, which is not what is compared.
+thread_local! {
+    /// The thread's registration for what it retires, and with which table.
+    static RETIRES: RefCell<Option<(usize, crossbeam_epoch::LocalHandle)>> = const { RefCell::new(None) };
+}
+
+impl Drop for Crossbeam {
+    /// The collector ends, with what is left in it, when nobody is registered; all other threads have exited.
+    fn drop(&mut self) {
+        RETIRES.take();
+    }
+}
+
+/// A thread's registration.
 pub struct CrossbeamReader<'d>(crossbeam_epoch::LocalHandle, PhantomData<&'d ()>);
 
+/// A section.
 pub struct CrossbeamGuard(#[expect(dead_code, reason = "pins")] crossbeam_epoch::Guard);
 
 // SAFETY: what is read while a thread is pinned is not reclaimed until it is not.
@@ -63,15 +80,21 @@ impl Reclaim for Crossbeam {
     type Reader<'d> = CrossbeamReader<'d>;
     const INFO: Info = info("crossbeam-epoch");
     fn new_in() -> Self {
-        Crossbeam(crossbeam_epoch::Collector::new())
+        static TABLES: AtomicUsize = AtomicUsize::new(0);
+        Crossbeam(crossbeam_epoch::Collector::new(), TABLES.fetch_add(1, Relaxed))
     }
     fn reader(&self) -> CrossbeamReader<'_> {
         CrossbeamReader(self.0.register(), PhantomData)
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        let handle = self.0.register();
-        // SAFETY: the caller's promise; the collector is dropped before the pool.
-        unsafe { handle.pin().defer_unchecked(move || finish(object)) };
+        RETIRES.with_borrow_mut(|retires| {
+            if retires.as_ref().is_none_or(|(table, _)| *table != self.1) {
+                *retires = Some((self.1, self.0.register()));
+            }
+            let (_, handle) = retires.as_ref().expect("registered above");
+            // SAFETY: the caller's promise; the collector is dropped before the pool.
+            unsafe { handle.pin().defer_unchecked(move || finish(object)) };
+        });
     }
     fn collect(&self) {
         self.0.register().pin().flush();
@@ -93,8 +116,10 @@ unsafe impl SectionWide for Crossbeam {
 /// seize.
 pub struct Seize(seize::Collector);
 
+/// A thread that reads.
 pub struct SeizeReader<'d>(&'d seize::Collector);
 
+/// A section.
 pub struct SeizeGuard<'d>(seize::LocalGuard<'d>);
 
 // SAFETY: the library's promise.
@@ -158,6 +183,7 @@ pub struct Family;
 /// Two hazard pointers, which a guard uses.
 pub struct HaphazardReader<'d>([UnsafeCell<haphazard::HazardPointer<'d, Family>>; 2], Cell<bool>);
 
+/// A section.
 pub struct HaphazardGuard<'r, 'd>(&'r HaphazardReader<'d>);
 
 // SAFETY: the library's promise. A hazard pointer is used by its reader's one guard.
