@@ -66,6 +66,7 @@ impl Locks {
     /// Whether this lock or strategy is among them.
     pub fn includes(self, candidate: &Candidate) -> bool {
         match (self, candidate.kind) {
+            (Locks::Table, Kind::Strategy) => true,
             (Locks::Table, kind) => kind != Kind::SeqLock && candidate.origin == Origin::Latchwork,
             (_, Kind::Strategy) => false,
             (Locks::Copies, _) => true,
@@ -81,7 +82,7 @@ impl Locks {
             Locks::RwLock => "reader-writer locks",
             Locks::Both => "locks that readers hold",
             Locks::Copies => "locks",
-            Locks::Table => "this library's locks and strategies",
+            Locks::Table => "this library's locks, and strategies",
         }
     }
 

@@ -65,13 +65,6 @@ const HANDFUL: &[&str] = &[
     "pf-q",
     "bravo-pf-q",
     "shfl-rw",
-    "ideal",
-    "rcu-l",
-    "qsbr-l",
-    "hpbr-nbs",
-    "crossbeam-epoch",
-    "haphazard",
-    "seize",
 ];
 
 /// More threads than this for each CPU measure the scheduler only.

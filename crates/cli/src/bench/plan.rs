@@ -41,8 +41,21 @@ pub struct Limits<'a> {
 
 /// The strategies that are compared unless the user names some: those of McKenney, Hart and Walpole, in the
 /// order of their figures' best. A reader-writer lock is one for the table, a mutex one in each bucket.
-const TABLES: &[&str] =
-    &["ideal", "qsbr-l", "qsbr-nbs", "hpbr-l", "hpbr-nbs", "rcu-l", "epoch-nbs", "ttas", "percpu", "pf-q"];
+const TABLES: &[&str] = &[
+    "ideal",
+    "qsbr-l",
+    "qsbr-nbs",
+    "hpbr-l",
+    "hpbr-nbs",
+    "rcu-l",
+    "epoch-nbs",
+    "ttas",
+    "percpu",
+    "pf-q",
+    "crossbeam-epoch",
+    "seize",
+    "haphazard",
+];
 
 /// Where readers only copy: the lock for that, the default and what others have.
 const COPIES: &[&str] =

@@ -37,12 +37,12 @@ unsafe fn finish<T: Retire>(object: *mut T) {
 pub struct Crossbeam(crossbeam_epoch::Collector, usize);
 
 thread_local! {
-    /// The thread's registration for what it retires, and with which table.
+    /// The thread's registration for what it retires, and with which table. Its reader ends it: destructors of
+    /// thread-locals may run when the table is gone.
     static RETIRES: RefCell<Option<(usize, crossbeam_epoch::LocalHandle)>> = const { RefCell::new(None) };
 }
 
-impl Drop for Crossbeam {
-    /// The collector ends, with what is left in it, when nobody is registered; all other threads have exited.
+impl Drop for CrossbeamReader<'_> {
     fn drop(&mut self) {
         RETIRES.take();
     }
