@@ -10,6 +10,7 @@
 
 mod machine;
 mod records;
+mod stacks;
 mod words;
 
 mod bravo;
