@@ -262,8 +262,13 @@ impl<M: Records> List<M> {
             let amount = Amount::of(header);
             // SAFETY: the caller's promise; it is out of the list, so that this happens once.
             unsafe { finish(first) };
-            // (F) who sees that nothing is here any more sees what was done with it.
-            self.amount.store(self.amount.load(Relaxed) - amount.0, Release);
+            let left = self.amount.load(Relaxed) - amount.0;
+            if left > 0 {
+                self.amount.store(left, Relaxed);
+            } else {
+                // (F) who sees that nothing is here any more sees what was done with all of it.
+                self.amount.store(left, Release);
+            }
         }
     }
 }
