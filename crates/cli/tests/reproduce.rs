@@ -61,6 +61,8 @@ fn the_list_has_every_rule_and_runs_nothing() {
     }
     let one = stdout(&output(&["reproduce", "--list", "--only", "bueso-mcs"]));
     assert!(one.contains("rule: mcs / ticket >= 1.7 with 120 threads, home=local"), "{one}");
+    assert!(one.contains("on: 8x15\n"), "where it is tested: {one}");
+    assert!(list.contains("on: here\n") && list.contains("on: power4\n"));
     assert!(!one.contains("bravo-rwbench"), "{one}");
 }
 
@@ -86,10 +88,67 @@ fn wrong_arguments_get_one_line_and_2() {
     }
 }
 
+/// Looks at the small table only, which takes seconds in a debug build too.
+const HERE: &str = "mckenney-here-hazard-fences";
+
 #[test]
-fn ctrl_c_prints_what_there_is() {
+fn what_two_cpus_can_show_is_measured_here_and_shown_as_that() {
+    let scratch = scratch("reproduce-here");
+    let (report, json, page) =
+        (scratch.join("report"), scratch.join("claims.json"), scratch.join("claims.md"));
+    let paths = [&report, &json, &page].map(|path| path.to_str().unwrap());
+    let options = ["--runs", "1", "--report", paths[0], "--json", paths[1], "--markdown", paths[2]];
+    let run = output(&[&["reproduce", "--only", HERE][..], &options].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let text = stdout(&run);
+    let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");
+    assert!(row.contains(" here ") && text.contains("Here is "), "{text}");
+
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let (claim, experiment) = (&document["claims"][0], &document["experiments"][0]);
+    let verdict = claim["verdict"].as_str().unwrap();
+    assert!(["holds", "does not hold", "not shown"].contains(&verdict), "{verdict}");
+    assert_eq!(claim["on"], serde_json::json!(["here"]));
+    assert_eq!((&experiment["machine"], &experiment["simulated"]), (&"here".into(), &false.into()));
+    let points = experiment["points"].as_array().unwrap();
+    assert_eq!(points.len(), 20, "ten locks, one thread and two");
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    for point in points {
+        let runs = usize::from(point["threads"].as_u64().unwrap() <= cpus);
+        assert_eq!(point["ops_per_s"].as_array().unwrap().len(), runs, "{point}");
+    }
+    let turns = document["here"]["transfer_ns"].as_array().unwrap().len();
+    assert_eq!(turns, 3 * cpus.min(2) as usize, "three for each number of threads");
+
+    let html = std::fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(html.contains("id=\"here-small\"") && html.contains("latchwork bench hashtable-strategies"));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(&format!("| {HERE} | here |")) && page.contains("Here is "), "{page}");
+}
+
+#[test]
+fn one_cpu_cannot_show_what_takes_two() {
+    // SAFETY: plain old data.
+    let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as large as it says.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
+    // SAFETY: within the set.
+    let first = (0..1024).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &all) }).unwrap();
+    let run = std::process::Command::new("taskset")
+        .args(["-c", &first.to_string(), env!("CARGO_BIN_EXE_latchwork"), "reproduce", "--runs", "1"])
+        .args(["--only", HERE])
+        .output()
+        .expect("taskset");
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let text = stdout(&run);
+    let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");
+    assert!(row.contains("not shown") && row.contains("it needs 2 CPUs, and this machine has 1"), "{row}");
+}
+
+/// What is printed if Ctrl-C comes early.
+fn interrupted(claims: &str) -> String {
     let child = common::latchwork()
-        .args(["reproduce", "--only", "bravo", "--runs", "100"])
+        .args(["reproduce", "--only", claims, "--runs", "100"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -100,8 +159,18 @@ fn ctrl_c_prints_what_there_is() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = stdout(&output);
+    assert!(text.contains("Interrupted"), "{text}");
+    text
+}
+
+#[test]
+fn ctrl_c_prints_what_there_is() {
+    let text = interrupted("bravo");
     // Bytes of a lock need no run.
     let row = |id: &str| text.lines().rfind(|line| line.trim_start().starts_with(id)).unwrap().to_owned();
-    assert!(text.contains("Interrupted") && row("bravo-bytes-pf-t").contains(" holds "), "{text}");
+    assert!(row("bravo-bytes-pf-t").contains(" holds "), "{text}");
     assert!(row("bravo-rwbench-f").contains("not shown"), "{text}");
+    // Measured, not simulated.
+    let here = interrupted("mckenney-here");
+    assert!(here.lines().rfind(|line| line.contains("mckenney-here-memory")).unwrap().contains("not shown"));
 }

@@ -28,6 +28,11 @@ impl Probe {
         values.map_or(0.0, |values| Sample::of(&values).median)
     }
 
+    /// How long it was, in nanoseconds; 0 if there is one CPU.
+    pub fn nanos(&self) -> f64 {
+        self.first
+    }
+
     /// Whether it is still about as long.
     pub fn same(&self) -> bool {
         alike(self.first, self.way())

@@ -3,6 +3,7 @@
 use super::claims::{Claim, Paper};
 use super::experiment::{Effort, Ready};
 use super::judge::{Judged, Verdict};
+use super::native::Conditions;
 use super::validate::Comparison;
 use crate::bench::results::{Results, varied};
 use crate::compare::machine::Machine;
@@ -35,6 +36,8 @@ pub struct Document {
     pub answers: Vec<Answer>,
     /// The results, in the order of the experiments that were run.
     pub results: Vec<Results>,
+    /// What this machine was like where experiments ran on it.
+    pub conditions: Conditions,
     /// The simulator against this machine, if that was asked for.
     pub comparison: Option<Comparison>,
     /// How it was run.
@@ -60,6 +63,14 @@ impl Document {
         format!("{holds} of {} claims hold, {not} do not, {unclear} are not shown.", holds + not + unclear)
     }
 
+    /// What was measured here, if anything was but for the simulator's sake.
+    pub fn here(&self) -> Option<String> {
+        let conditions = self.conditions.sentence()?;
+        let Machine { load_average, .. } = self.machine;
+        let machine = self.machine.line();
+        Some(format!("Here is {machine} (load average {load_average} before). {conditions}"))
+    }
+
     /// The claims of a paper.
     pub fn of(&self, paper: Paper) -> Vec<&Answer> {
         self.answers.iter().filter(|answer| answer.claim.paper == paper).collect()
@@ -83,6 +94,7 @@ impl Document {
             "host": self.machine,
             "claims": self.answers.iter().map(answer).collect::<Vec<_>>(),
             "experiments": ready.iter().zip(&self.results).map(experiment).collect::<Vec<_>>(),
+            "here": self.conditions,
             "simulator": self.comparison,
         });
         let mut text = serde_json::to_string_pretty(&document).expect("plain data");
@@ -101,6 +113,7 @@ fn answer(answer: &Answer) -> Value {
         "number": claim.number,
         "verdict": judged.verdict.text(),
         "why": answer.why(),
+        "on": claim.on(),
         "experiments": claim.experiments(),
         "checks": judged.checks,
     })
@@ -124,8 +137,9 @@ fn experiment((ready, results): (&Ready, &Results)) -> Value {
         "id": ready.experiment.id,
         "command": ready.experiment.command(),
         "workload": plan.workload.name,
-        "machine": ready.how.profile.name,
-        "measured_ns": ready.how.measured_ns,
+        "machine": ready.experiment.on.name(),
+        "simulated": ready.how.is_some(),
+        "measured_ns": ready.measured_ns(),
         "points": results.points.iter().map(point).collect::<Vec<_>>(),
     })
 }

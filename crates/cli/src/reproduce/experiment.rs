@@ -1,12 +1,34 @@
-//! Experiments: a workload on a simulated machine under several locks. Several claims may look at
-//! one.
+//! Experiments: a workload on a simulated machine, or on this one, under several locks. Several claims may
+//! look at one.
 
+use super::native;
 use crate::bench::options::Common;
 use crate::bench::plan::{Limits, Plan};
+use crate::compare::machine;
 use crate::failure::{Failure, Result};
 use crate::simulate::{self, How};
 use latchwork_sim::{MAX_THREADS, Placement, Profile};
+use latchwork_workloads::peers;
 use std::time::Duration;
+
+/// What an experiment runs on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A simulated machine, as `simulate --machine` takes it.
+    Simulated(&'static str),
+    /// This machine.
+    Here,
+}
+
+impl On {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Simulated(machine) => machine,
+            On::Here => "here",
+        }
+    }
+}
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -15,15 +37,15 @@ pub struct Experiment {
     pub id: &'static str,
     /// The workload.
     pub workload: &'static str,
-    /// The machine, as `simulate --machine` takes it.
-    pub machine: &'static str,
+    /// The machine.
+    pub on: On,
     /// The locks.
     pub locks: &'static [&'static str],
     /// As `simulate --threads` takes it.
     pub threads: &'static str,
     /// As `simulate --set` takes it.
     pub set: &'static [&'static str],
-    /// Where threads run.
+    /// Where threads run, if it is simulated.
     pub placement: Placement,
     /// Simulated microseconds, if not the workload's own.
     pub micros: Option<u64>,
@@ -32,13 +54,12 @@ pub struct Experiment {
 impl Experiment {
     /// The command that shows the same.
     pub fn command(&self) -> String {
-        let mut text = format!(
-            "latchwork simulate {} --machine {} --locks {} --threads {}",
-            self.workload,
-            self.machine,
-            self.locks.join(","),
-            self.threads
-        );
+        let command = match self.on {
+            On::Simulated(machine) => format!("simulate {} --machine {machine}", self.workload),
+            On::Here => format!("bench {} --seconds {}", self.workload, native::MEASURED.as_secs_f64()),
+        };
+        let (locks, threads) = (self.locks.join(","), self.threads);
+        let mut text = format!("latchwork {command} --locks {locks} --threads {threads}");
         if self.placement == Placement::RoundRobin {
             text += " --placement round-robin";
         }
@@ -52,7 +73,7 @@ impl Experiment {
 /// How often, how long, with which seed.
 #[derive(Copy, Clone, Debug)]
 pub struct Effort {
-    /// Runs of each point, each with a seed of its own.
+    /// Runs of each point, each with a seed of its own; on this machine, one in each round.
     pub runs: u32,
     /// Simulated time of each run, if not the experiment's own.
     pub seconds: Option<Duration>,
@@ -66,35 +87,22 @@ pub struct Ready {
     pub experiment: Experiment,
     /// Its points.
     pub plan: Plan,
-    /// How each is simulated.
-    pub how: How,
+    /// How each is simulated; None on this machine.
+    pub how: Option<How>,
 }
 
 impl Ready {
     /// Of an experiment on a machine with this profile.
     pub fn new(experiment: &Experiment, profile: Profile, effort: &Effort) -> Result<Self> {
-        let candidates = simulate::candidates();
         let limits = Limits {
-            candidates: &candidates,
+            candidates: &simulate::candidates(),
             handful: &[],
             cpus: profile.cpus(),
             most_threads: MAX_THREADS - 1,
             name: &profile.name,
             runs: effort.runs,
         };
-        let common = Common {
-            workload: Some(experiment.workload.into()),
-            list: false,
-            locks: experiment.locks.iter().map(|lock| (*lock).to_owned()).collect(),
-            threads: Some(experiment.threads.into()),
-            set: experiment.set.iter().map(|set| (*set).to_owned()).collect(),
-            runs: Some(effort.runs),
-            seed: effort.seed,
-            json: None,
-            markdown: None,
-            plot: None,
-        };
-        let plan = Plan::new(&common, &limits)?;
+        let plan = plan(experiment, &limits, effort)?;
         let own = Duration::from_micros(experiment.micros.unwrap_or(plan.workload.simulated_us));
         let measured = effort.seconds.unwrap_or(own);
         let options = latchwork_sim::Options { placement: experiment.placement, ..Default::default() };
@@ -104,12 +112,47 @@ impl Ready {
             warm_up_ns: simulate::nanos(measured / 4),
             profile,
         };
-        Ok(Ready { experiment: experiment.clone(), plan, how })
+        Ok(Ready { experiment: experiment.clone(), plan, how: Some(how) })
+    }
+
+    /// Of an experiment on this machine. It may have too few processors: then there are points without runs.
+    fn here(experiment: &Experiment, effort: &Effort) -> Result<Self> {
+        let limits = Limits {
+            candidates: &peers::candidates(),
+            handful: &[],
+            cpus: machine::cpus(),
+            most_threads: usize::MAX,
+            name: "this machine",
+            runs: effort.runs,
+        };
+        Ok(Ready { experiment: experiment.clone(), plan: plan(experiment, &limits, effort)?, how: None })
     }
 
     /// On the machine that it names.
     pub fn find(experiment: &Experiment, effort: &Effort) -> Result<Self> {
-        let profile = Profile::find(experiment.machine).map_err(|error| Failure::usage(error.to_string()))?;
+        let On::Simulated(name) = experiment.on else { return Self::here(experiment, effort) };
+        let profile = Profile::find(name).map_err(|error| Failure::usage(error.to_string()))?;
         Self::new(experiment, profile, effort)
     }
+
+    /// For how long operations count.
+    pub fn measured_ns(&self) -> u64 {
+        self.how.as_ref().map_or_else(|| simulate::nanos(native::MEASURED), |how| how.measured_ns)
+    }
+}
+
+fn plan(experiment: &Experiment, limits: &Limits, effort: &Effort) -> Result<Plan> {
+    let common = Common {
+        workload: Some(experiment.workload.into()),
+        list: false,
+        locks: experiment.locks.iter().map(|lock| (*lock).to_owned()).collect(),
+        threads: Some(experiment.threads.into()),
+        set: experiment.set.iter().map(|set| (*set).to_owned()).collect(),
+        runs: Some(effort.runs),
+        seed: effort.seed,
+        json: None,
+        markdown: None,
+        plot: None,
+    };
+    Plan::new(&common, limits)
 }

@@ -23,9 +23,10 @@ figcaption { font-size: 13px; color: #444 } details summary { cursor: pointer; c
 /// The page.
 pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
     let mut body = format!(
-        "<h1>The papers' claims</h1>\n<p><strong>{}</strong></p>\n<p>latchwork {}, {} seeds from {}, in {:.0} s on {}. Each claim has a rule \
-         that was stated before the run. It holds if all parts are met with every seed, does not hold if no seed \
-         meets all of them, and is not shown otherwise.</p>\n",
+        "<h1>The papers' claims</h1>\n<p><strong>{}</strong></p>\n<p>latchwork {}, {} runs, seeds from {}, in {:.0} s on {}. Each claim has a rule \
+         that was stated before the run. It holds if all parts are met in every run, does not hold if no run \
+         meets all of them, and is not shown otherwise. It is tested on a simulated machine, or here: on the machine \
+         just named.</p>\n",
         escape(&document.summary()),
         env!("CARGO_PKG_VERSION"),
         document.effort.runs,
@@ -47,7 +48,10 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
             continue;
         }
         body += &format!("<h2>{}</h2>\n<p>{}</p>\n", escape(paper.title()), escape(paper.setting()));
-        body += "<table><tr><th>claim<th>the paper<th>its number<th>ours<th>rule<th>verdict\n";
+        if let Some(here) = document.here().filter(|_| paper == Paper::McKenneyHere) {
+            body += &format!("<p>{}</p>\n", escape(&here));
+        }
+        body += "<table><tr><th>claim<th>on<th>the paper<th>its number<th>ours<th>rule<th>verdict\n";
         answers.iter().for_each(|answer| body += &row(answer));
         body += "</table>\n";
         if let Some(comparison) = document.comparison.as_ref().filter(|_| paper == Paper::Simulator) {
@@ -57,7 +61,9 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
             if !answers.iter().any(|answer| answer.claim.experiments().contains(&one.experiment.id)) {
                 continue;
             }
-            let svg = plot::text(&one.plan, results, &one.how.profile.summary)
+            let here = document.machine.line();
+            let machine = one.how.as_ref().map_or(&here, |how| &how.profile.summary);
+            let svg = plot::text(&one.plan, results, machine)
                 .map_err(|error| Failure::new(format!("--report: {error}")))?;
             body += &format!(
                 "<figure id=\"{id}\"><h3>{id}</h3>{}<figcaption><code>{}</code></figcaption></figure>\n",
@@ -103,10 +109,11 @@ fn row(answer: &Answer) -> String {
         }
     };
     format!(
-        "<tr><td><code>{}</code><br><span class=where>{}</span><td><blockquote>{}</blockquote><span class=where>{}</span>\
+        "<tr><td><code>{}</code><br><span class=where>{}</span><td>{}<td><blockquote>{}</blockquote><span class=where>{}</span>\
          <td>{}<td class=n>{ours}<td>{rule}{rest}<td><span class=\"v {class}\">{}</span><br><span class=why>{}</span>\n",
         claim.id,
         links.join(" "),
+        claim.on().join(", "),
         escape(claim.says),
         escape(claim.place),
         escape(claim.number),

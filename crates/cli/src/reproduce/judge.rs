@@ -87,7 +87,7 @@ pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Resu
         None if runs == 0 || checks.is_empty() => Verdict::NotShown("nothing was run".into()),
         None if good == runs => Verdict::Holds,
         None if good == 0 => Verdict::DoesNotHold,
-        None => Verdict::NotShown(format!("it holds in {good} of {runs} runs, which differ in their seed")),
+        None => Verdict::NotShown(format!("it holds in {good} of {runs} runs")),
     };
     Judged { verdict, checks: checked }
 }

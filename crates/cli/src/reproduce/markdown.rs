@@ -11,8 +11,10 @@ const INTRODUCTION: &str = "\
 
 This page is printed by `latchwork reproduce --markdown docs/reproduction.md`; do not edit it. Each claim of the
 papers that the locks of this library can show has a rule that is stated before the run, in
-`crates/cli/src/reproduce/claims`. It *holds* if all parts of the rule are met with every seed, *does not hold* if no
-seed meets all of them, and is *not shown* otherwise. The table shows the part of each rule that is missed by most or met by least, and our number there.
+`crates/cli/src/reproduce/claims`. It *holds* if all parts of the rule are met in every run, *does not hold* if no
+run meets all of them, and is *not shown* otherwise. The table shows the part of each rule that is missed by most or met by least, and our number there.
+`on` says what the claim was tested on: a simulated machine, whose runs differ in their seed, or `here`: the machine named
+below, whose runs are rounds in which all locks take turns.
 
 To get it again:
 
@@ -20,7 +22,7 @@ To get it again:
 
 `--report` writes a page with all parts of the rules and the plots, `--json` every number. The simulated claims come
 out the same on every machine, as long as locks, simulator and seeds are the same; `latchwork reproduce --only ID`
-repeats one of them. The claim `simulator` measures the machine that it runs on.
+repeats one of them. What was tested `here` comes out as the machine does that it runs on, and as other programs let it.
 ";
 
 /// The page.
@@ -30,7 +32,7 @@ pub fn text(document: &Document) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "\n**{}**\n\nlatchwork {}, {seeds} seeds from {first}, in {:.0} seconds on {}. Rates are medians over the seeds.\n",
+        "\n**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}, in {:.0} seconds on {}. Rates are medians over the runs.\n",
         document.summary(),
         env!("CARGO_PKG_VERSION"),
         document.took.as_secs_f64(),
@@ -50,9 +52,12 @@ pub fn text(document: &Document) -> String {
             continue;
         }
         writeln!(text, "\n## {}\n\n{}\n", paper.title(), paper.setting()).expect("a String");
-        text += "| claim | the paper | its number | ours | rule | verdict |\n|---|---|---|---|---|---|\n";
+        text += "| claim | on | the paper | its number | ours | rule | verdict |\n|---|---|---|---|---|---|---|\n";
         for answer in &answers {
             text += &row(answer);
+        }
+        if let Some(here) = document.here().filter(|_| paper == Paper::McKenneyHere) {
+            writeln!(text, "\n{here}").expect("a String");
         }
         if paper == Paper::Simulator {
             text += &comparison(document);
@@ -67,8 +72,9 @@ fn row(answer: &Answer) -> String {
     let why = if why.is_empty() { why } else { format!(": {why}") };
     let claim = &answer.claim;
     format!(
-        "| {} | {} ({}) | {} | {} | {} | **{}**{} |\n",
+        "| {} | {} | {} ({}) | {} | {} | {} | **{}**{} |\n",
         claim.id,
+        claim.on().join(", "),
         cell(claim.says),
         cell(claim.place),
         cell(claim.number),

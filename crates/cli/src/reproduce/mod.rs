@@ -6,6 +6,7 @@ mod experiment;
 mod html;
 mod judge;
 mod markdown;
+mod native;
 mod rule;
 mod runner;
 mod table;
@@ -26,11 +27,13 @@ use std::time::{Duration, Instant};
 /// After the options in `latchwork reproduce --help`.
 pub const HELP: &str = "\
 Each claim has a citation, the paper's sentence or number, and a rule that is stated before the run. The
-locks are this library's own source, the paper's machine is simulated. A claim holds if its rule is met
-with every seed, does not hold if it is met with none, and is not shown otherwise.
+locks are this library's own source. The paper's machine is simulated; what two CPUs can show of McKenney's
+claims is measured on this machine too (mckenney-here-..). The column `on` says where: the name of a simulated
+machine, or `here`. A claim holds if its rule is met in every run, does not hold if it is met in none, and is
+not shown otherwise. Simulated runs differ in their seed; measured ones are rounds in which all locks take turns.
 
-The claim `simulator` is different: it measures all locks on this machine for a minute or two, and asks
-whether the simulator orders them as they are. Other programs disturb it.
+The claim `simulator` measures all locks on this machine for a minute or two, and asks whether the simulator
+orders them as they are. What is measured here is disturbed by other programs.
 
 Exit status: 0, whatever the claims do; 1 if a lock failed a workload's check; 2 for wrong arguments; 130
 after Ctrl-C.
@@ -40,12 +43,13 @@ Examples:
   latchwork reproduce --list                             the claims
   latchwork reproduce --only bravo-alternator            one of them
   latchwork reproduce --only shfllock,bueso              those of two papers
+  latchwork reproduce --only mckenney-here               those of McKenney that are measured on this machine
   latchwork reproduce --report report --json claims.json and a page with plots";
 
 /// Options of `latchwork reproduce`.
 #[derive(Args)]
 pub struct Options {
-    /// Only these claims, or all of a paper: bravo, shfllock, bueso, mckenney, simulator
+    /// Only these claims, or all of a paper: bravo, shfllock, bueso, mckenney, mckenney-here, simulator
     #[arg(long, value_name = "ID,..", value_delimiter = ',')]
     only: Vec<String>,
     /// Show the claims and their rules, and run nothing
@@ -63,7 +67,7 @@ pub struct Options {
     /// Simulated time of each measurement [default: a few milliseconds, as the workload needs]
     #[arg(long, value_name = "S", value_parser = options::seconds)]
     seconds: Option<Duration>,
-    /// How often to run each point, each time with another seed
+    /// How often to run each point: seeds, and rounds of what is measured here
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
     /// The first seed
@@ -104,7 +108,7 @@ fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document>
     let start = Instant::now();
     let machine = Machine::here();
     let bar = progress(runner::measurements(ready));
-    let (results, mut interrupted) = runner::run(ready, &signals, &bar);
+    let runner::Ran { results, conditions, signal: mut interrupted } = runner::run(ready, &signals, &bar);
     bar.finish_and_clear();
 
     let mut comparison = None;
@@ -112,7 +116,10 @@ fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document>
         let bar = progress(0);
         let measured = validate::measure(&Effort { seconds: None, ..*effort }, &signals, &bar)?;
         let (simulated, ended) = match measured.signal {
-            None => runner::run(&measured.ready, &signals, &bar),
+            None => {
+                let ran = runner::run(&measured.ready, &signals, &bar);
+                (ran.results, ran.signal)
+            }
             some => (Vec::new(), some),
         };
         interrupted = ended;
@@ -134,6 +141,7 @@ fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document>
     Ok(Document {
         answers,
         results,
+        conditions,
         comparison,
         effort: *effort,
         interrupted,
@@ -192,10 +200,10 @@ fn check_outputs(options: &Options) -> Result<()> {
 fn select(only: &[String]) -> Result<Vec<Claim>> {
     let all = claims::all();
     for wanted in only.iter().map(|id| id.trim()) {
-        let known = |id: &str| all.iter().any(|claim| claim.id == id) || paper(id).is_some();
+        let known = |id: &str| all.iter().any(|claim| claim.id == id) || is_paper(id);
         if !known(wanted) {
             let mut ids: Vec<&str> = Paper::ALL.iter().map(|paper| paper.id()).collect();
-            ids.extend(all.iter().map(|claim| claim.id).filter(|id| paper(id).is_none()));
+            ids.extend(all.iter().map(|claim| claim.id).filter(|id| !is_paper(id)));
             return Err(Failure::usage(format!(
                 "there is no claim called {wanted:?}{}; --only takes {}",
                 names::did_you_mean(wanted, &ids),
@@ -204,14 +212,14 @@ fn select(only: &[String]) -> Result<Vec<Claim>> {
         }
     }
     let selected = |claim: &Claim| {
-        let named = |id: &String| id.trim() == claim.id || id.trim() == claim.paper.id();
+        let named = |id: &String| id.trim() == claim.id || claim.paper.is_of(id.trim());
         only.is_empty() || only.iter().any(named)
     };
     Ok(all.into_iter().filter(selected).collect())
 }
 
-fn paper(id: &str) -> Option<Paper> {
-    Paper::ALL.into_iter().find(|paper| paper.id() == id)
+fn is_paper(id: &str) -> bool {
+    Paper::ALL.iter().any(|paper| paper.id() == id)
 }
 
 #[cfg(test)]
@@ -225,6 +233,11 @@ mod tests {
         assert_eq!(of(&["bravo-alternator"]).unwrap().len(), 1);
         let bueso = of(&["bueso"]).unwrap();
         assert!(bueso.len() > 5 && bueso.iter().all(|claim| claim.paper == Paper::Bueso));
+        let (both, here) = (of(&["mckenney"]).unwrap(), of(&["mckenney-here"]).unwrap());
+        assert!(here.iter().all(|claim| claim.paper == Paper::McKenneyHere));
+        assert!(
+            both.len() > here.len() && here.iter().all(|one| both.iter().any(|claim| claim.id == one.id))
+        );
         let error = of(&["bravo-alternatr"]).unwrap_err();
         assert_eq!(error.status, 2);
         assert!(error.message.contains("did you mean bravo-alternator?"), "{}", error.message);

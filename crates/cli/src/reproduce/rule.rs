@@ -152,6 +152,8 @@ pub enum Value {
     Speedup(Figure, Figure),
     /// The first less the second.
     Difference(Figure, Figure),
+    /// The ratio of the first two over that of the others.
+    OfRatios((Figure, Figure), (Figure, Figure)),
 }
 
 impl Value {
@@ -160,6 +162,7 @@ impl Value {
         match self {
             Value::Of(figure) => vec![figure],
             Value::Ratio(a, b) | Value::Speedup(a, b) | Value::Difference(a, b) => vec![a, b],
+            Value::OfRatios((a, b), (c, d)) => vec![a, b, c, d],
         }
     }
 
@@ -173,6 +176,7 @@ impl Value {
                 get(many)? / get(few)? * threads(few) / threads(many)
             }
             Value::Difference(more, less) => get(more)? - get(less)?,
+            Value::OfRatios((a, b), (c, d)) => (get(a)? / get(b)?) / (get(c)? / get(d)?),
         };
         if value.is_finite() { Ok(value) } else { Err("nothing was done in the measured time".into()) }
     }
@@ -190,6 +194,13 @@ impl Value {
             Value::Ratio(a, b) => (a, b, "/"),
             Value::Speedup(a, b) => (a, b, "/ ideal speedup over"),
             Value::Difference(a, b) => (a, b, "-"),
+            Value::OfRatios(above, below) => {
+                let ratio = |(a, b): &(Figure, Figure)| {
+                    let experiment = a.at().map_or("", |at| at.experiment);
+                    format!("({} in {experiment})", Value::Ratio(a.clone(), b.clone()).text())
+                };
+                return (format!("{} / {}", ratio(above), ratio(below)), String::new());
+            }
         };
         let (same_what, same_place) = (a.what() == b.what(), a.place() == b.place());
         let same_experiment = a.at().map(|at| at.experiment) == b.at().map(|at| at.experiment);

@@ -1,8 +1,10 @@
-//! Runs experiments on all CPUs of this machine, and finds the figures of the rules in the results.
+//! Runs experiments, simulated ones on all CPUs of this machine, and finds the figures of the rules in the results.
 
 use super::experiment::Ready;
+use super::native::{self, Conditions};
 use super::rule::Figure;
 use crate::bench::results::{Place, Point, Results};
+use crate::compare::machine;
 use crate::compare::signals::Signals;
 use crate::names;
 use crate::simulate::sweep;
@@ -14,11 +16,31 @@ pub fn measurements(experiments: &[Ready]) -> usize {
     experiments.iter().map(|ready| ready.plan.measurements()).sum()
 }
 
-/// The results of all experiments, in their order, or as many as there are until Ctrl-C; and the
-/// signal that ended it.
-pub fn run(experiments: &[Ready], signals: &Signals, bar: &ProgressBar) -> (Vec<Results>, Option<i32>) {
-    let plans: Vec<_> = experiments.iter().map(|ready| (&ready.plan, &ready.how)).collect();
-    sweep::run_all(&plans, signals, bar, |index| bar.set_message(experiments[index].experiment.id))
+/// What came out.
+pub struct Ran {
+    /// The results of all experiments, in their order, or as many as there are until Ctrl-C.
+    pub results: Vec<Results>,
+    /// What this machine was like, where experiments were measured on it.
+    pub conditions: Conditions,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+}
+
+/// Runs all experiments: first those on this machine, as long as nothing else of ours is running.
+pub fn run(experiments: &[Ready], signals: &Signals, bar: &ProgressBar) -> Ran {
+    let mut results: Vec<Results> = experiments.iter().map(|ready| Results::new(&ready.plan)).collect();
+    let (conditions, mut signal) = native::run(experiments, &mut results, signals, bar);
+    if signal.is_none() {
+        let simulated: Vec<usize> =
+            (0..experiments.len()).filter(|at| experiments[*at].how.is_some()).collect();
+        let ready = |at: &usize| Some((&experiments[*at].plan, experiments[*at].how.as_ref()?));
+        let plans: Vec<_> = simulated.iter().filter_map(ready).collect();
+        let name = |index: usize| bar.set_message(experiments[simulated[index]].experiment.id);
+        let (swept, ended) = sweep::run_all(&plans, signals, bar, name);
+        simulated.into_iter().zip(swept).for_each(|(at, swept)| results[at] = swept);
+        signal = ended;
+    }
+    Ran { results, conditions, signal }
 }
 
 /// A figure of one of the runs.
@@ -47,6 +69,10 @@ pub fn figure(
     let place = place.ok_or_else(|| format!("{} was not run", at.experiment))?;
     let point = self::point(&experiments[place], &results[place], at.lock, at.threads, &at.set)
         .ok_or_else(|| format!("{} has no point {at:?}", at.experiment))?;
+    let cpus = machine::cpus();
+    if experiments[place].how.is_none() && at.threads > cpus {
+        return Err(format!("it needs {} CPUs, and this machine has {cpus}", at.threads));
+    }
     let Some(one) = point.runs.get(run) else {
         let why = point.failure.as_deref().unwrap_or("the run was interrupted");
         return Err(format!("{} with {} threads: {why}", at.lock, at.threads));

@@ -20,11 +20,16 @@ fn empty(head: &[&str]) -> Table {
 /// The claims and their rules, as `--list` and every run print them first.
 pub fn list(claims: &[Claim]) -> String {
     let mut text = String::from(
-        "The claims, and the rule of each. All lines of a rule have to be met, with every seed.\n",
+        "The claims, what each is tested on (`here` is this machine, all others are simulated), and its rule. All lines of \
+         a rule have to be met, in every run.\n",
     );
     for claim in claims {
         write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.says)
             .expect("a String");
+        match claim.on().join(", ") {
+            none if none.is_empty() => (),
+            machines => writeln!(text, "    on: {machines}").expect("a String"),
+        }
         for line in rule::lines(&claim.checks) {
             writeln!(text, "    rule: {line}").expect("a String");
         }
@@ -38,12 +43,20 @@ pub fn list(claims: &[Claim]) -> String {
 
 /// The answers.
 pub fn text(document: &Document) -> String {
-    let mut table =
-        empty(&["claim", "verdict", "the paper", "ours", "where our number is (the tightest part)", ""]);
+    let mut table = empty(&[
+        "claim",
+        "on",
+        "verdict",
+        "the paper",
+        "ours",
+        "where our number is (the tightest part)",
+        "",
+    ]);
     for answer in &document.answers {
         let (rule, ours) = tightest(answer);
         table.add_row([
             answer.claim.id.to_owned(),
+            answer.claim.on().join(", "),
             answer.judged.verdict.text().to_owned(),
             answer.claim.number.to_owned(),
             ours,
@@ -53,7 +66,8 @@ pub fn text(document: &Document) -> String {
     }
     let interrupted =
         if document.interrupted.is_some() { "Interrupted; what was found until then:\n\n" } else { "" };
-    format!("{interrupted}{}\n\n{}\n", table.trim_fmt(), document.summary())
+    let here = document.here().map_or(String::new(), |sentence| format!("{sentence}\n\n"));
+    format!("{interrupted}{}\n\n{here}{}\n", table.trim_fmt(), document.summary())
 }
 
 /// The part of the rule that is missed by most or met by least, and our value.

@@ -1,38 +1,23 @@
 //! The simulator against reality: this machine's costs are measured, every lock is measured and
 //! simulated, and their orders are compared.
 
-use super::experiment::{Effort, Experiment, Ready};
-use super::runner;
-use crate::bench;
-use crate::bench::plan::Plan;
-use crate::bench::results::{Place, Point, Results, Run};
+use super::experiment::{Effort, Experiment, On, Ready};
+use super::{native, runner};
+use crate::bench::results::{Point, Results};
 use crate::calibrate::{self, steady::Probe};
 use crate::compare::machine::Machine;
-use crate::compare::order;
 use crate::compare::signals::Signals;
 use crate::failure::Result;
 use indicatif::ProgressBar;
 use latchwork_sim::{Placement, Profile};
-use latchwork_workloads::native::{self, Threads};
-use latchwork_workloads::{peers, registry, topology};
 use serde::Serialize;
-use std::time::Duration;
 
 /// Two locks differ if the slowest measurement of one is by this faster than the fastest of the other: where
 /// luck decides whether threads fall in behind one that was preempted, medians differ from round to round.
 const DIFFER: f64 = 1.2;
-/// Of each native measurement ...
-const MEASURED: Duration = Duration::from_millis(50);
-/// ... with more threads than CPUs: then it is quanta that decide, of milliseconds, and it takes many to
-/// tell a lock from its luck.
-const MEASURED_IN_TURNS: Duration = Duration::from_millis(250);
-/// Before that.
-const WARM_UP: Duration = Duration::from_millis(10);
 /// Rounds of native measurements.
 const ROUNDS: u32 = 3;
-/// Measurements of the same locks until the machine stays the same during one.
-const ATTEMPTS: usize = 4;
-/// Calibrations, if it never does.
+/// Calibrations, if the machine never stays the same.
 const CALIBRATIONS: usize = 4;
 /// Simulated microseconds. There are more threads than CPUs, and one that is preempted in a queue makes the
 /// others fall in behind it: a convoy, which stays for good, but takes some quanta to come about.
@@ -43,7 +28,7 @@ pub fn experiments() -> Vec<Experiment> {
     let of = |id, workload| Experiment {
         id,
         workload,
-        machine: "this-machine",
+        on: On::Simulated("this-machine"),
         locks: &["all"],
         threads: "1,2,4",
         set: &[],
@@ -103,8 +88,8 @@ impl Measured {
             for (one, results) in self.ready.iter().zip(&mut self.results) {
                 for first in (0..results.points.len()).step_by(one.plan.locks.len().max(1)) {
                     let place = results.points[first].place;
-                    let (runs, steady) = match measure_steadily(&one.plan, place, round, probe, signals, bar)
-                    {
+                    let measured = native::measure_steadily(&one.plan, place, round, probe, signals, bar);
+                    let (runs, steady) = match measured {
                         Ok(measured) => measured,
                         Err(signal) => return self.signal = Some(signal),
                     };
@@ -118,63 +103,6 @@ impl Measured {
             }
         }
     }
-}
-
-/// A run of a point, or why there is none.
-type Outcome = std::result::Result<Run, String>;
-
-/// Measures each lock once, again if the machine is another afterwards, and says whether it was the same in
-/// the end; `Err` if a signal came.
-fn measure_steadily(
-    plan: &Plan,
-    place: Place,
-    round: u32,
-    probe: &Probe,
-    signals: &Signals,
-    bar: &ProgressBar,
-) -> std::result::Result<(Vec<(usize, Outcome)>, bool), i32> {
-    let mut attempts = 0;
-    loop {
-        let runs = measure_locks(plan, place, round, signals, bar)?;
-        attempts += 1;
-        let steady = probe.same();
-        if steady || attempts == ATTEMPTS {
-            return Ok((runs, steady));
-        }
-    }
-}
-
-/// Measures each lock once; `Err` if a signal came.
-fn measure_locks(
-    plan: &Plan,
-    place: Place,
-    round: u32,
-    signals: &Signals,
-    bar: &ProgressBar,
-) -> std::result::Result<Vec<(usize, Outcome)>, i32> {
-    let threads = plan.threads[place.threads];
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut runs = Vec::new();
-    for lock in order(round as usize, plan.locks.len()) {
-        if let Some(signal) = signals.take() {
-            return Err(signal);
-        }
-        let candidate = plan.locks[lock];
-        bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
-        bar.tick();
-        let options = native::Options {
-            measured: if threads > cpus { MEASURED_IN_TURNS } else { MEASURED },
-            warm_up: WARM_UP,
-            placement: topology::Placement::Free,
-            seed: plan.seed.wrapping_add(u64::from(round)),
-        };
-        let stage = Threads::new(options, bench::stuck);
-        let settings = &plan.settings[place.settings];
-        let point = registry::Point { workload: plan.workload.name, settings, threads };
-        let result = peers::run(&point, &stage, candidate.name, candidate.kind);
-        runs.push((lock, result.map(Run::from)));
-    }
-    Ok(runs)
 }
 
 /// A pair that measures otherwise than it simulates.
@@ -337,7 +265,7 @@ struct Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::Place;
+    use crate::bench::results::{Place, Run};
 
     fn points(rates: &[f64]) -> Vec<Point> {
         let run = |rate| Run {
