@@ -4,6 +4,7 @@ mod common;
 
 use common::{output, scratch, stderr, stdout};
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
 
 /// A claim that takes little to test, in a debug build too.
 const CHEAP: &str = "shfl-table1-atomics";
@@ -132,13 +133,22 @@ fn one_cpu_cannot_show_what_takes_two() {
     let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: as large as it says.
     assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
-    // SAFETY: within the set.
-    let first = (0..1024).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &all) }).unwrap();
-    let run = std::process::Command::new("taskset")
-        .args(["-c", &first.to_string(), env!("CARGO_BIN_EXE_latchwork"), "reproduce", "--runs", "1"])
-        .args(["--only", HERE])
-        .output()
-        .expect("taskset");
+    // SAFETY: the set is a plain array of bits, and the numbers are within it.
+    let one = unsafe {
+        let first = (0..1024).find(|cpu| libc::CPU_ISSET(*cpu, &all)).unwrap();
+        libc::CPU_ZERO(&mut all);
+        libc::CPU_SET(first, &mut all);
+        all
+    };
+    // SAFETY: as large as it says.
+    let bind = move || match unsafe { libc::sched_setaffinity(0, size_of_val(&one), &raw const one) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    let mut command = common::latchwork();
+    // SAFETY: it makes a system call and nothing else.
+    unsafe { command.pre_exec(bind) };
+    let run = command.args(["reproduce", "--runs", "1", "--only", HERE]).output().unwrap();
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     let text = stdout(&run);
     let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");

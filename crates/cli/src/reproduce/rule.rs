@@ -330,6 +330,20 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_of_ratios_says_both_and_where() {
+        let pair = |threads| (rate("new", threads), rate("old", threads));
+        let value = Value::OfRatios(pair(8), pair(1));
+        assert_eq!(value.text(), "(new / old, 8 threads in made-up) / (new / old, 1 thread in made-up)");
+        assert_eq!(value.figures().len(), 4);
+        let get = |figure: &Figure| match figure.at().map(|at| (at.lock, at.threads)) {
+            Some(("new", 8)) => Ok(12.0),
+            Some(("new", _)) => Ok(2.0),
+            _ => Ok(4.0),
+        };
+        assert_eq!(value.compute(&get), Ok(6.0));
+    }
+
+    #[test]
     fn parts_that_differ_only_in_their_place_share_a_line() {
         let over =
             |threads, bound| Check { value: Value::Ratio(rate("new", threads), rate("old", threads)), bound };

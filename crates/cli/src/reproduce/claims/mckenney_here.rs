@@ -275,7 +275,7 @@ fn deferred() -> Vec<Claim> {
         )
         .number("muted")
         .because(
-            "There is nothing to be muted: in the small table both have 0.94 to 0.98 of the ideal, but for one of \
+            "There is nothing to be muted: in the small table both have 0.94 to 1.0 of the ideal, but for one of \
              ten measurements. A full fence after a store takes 5 ns by itself (latchwork bench instructions); \
              among the instructions of a lookup it \
              takes half of one at most.",

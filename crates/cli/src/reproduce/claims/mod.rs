@@ -291,7 +291,11 @@ mod tests {
             for figure in claim.checks.iter().flat_map(|check| check.value.figures()) {
                 match runner::figure(&ready, &results, Some(1.0), figure, 0) {
                     Ok(_) => assert!(figure.at().is_none(), "{}: {figure:?}", claim.id),
-                    Err(why) => assert!(why.contains("interrupted"), "{}: {why}", claim.id),
+                    // The points are there, and have no runs.
+                    Err(why) => {
+                        let here = why.contains("it needs") && claim.on() == [On::Here.name()];
+                        assert!(here || why.contains("interrupted"), "{}: {why}", claim.id);
+                    }
                 }
             }
         }
