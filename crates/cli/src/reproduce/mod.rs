@@ -26,14 +26,15 @@ use std::time::{Duration, Instant};
 
 /// After the options in `latchwork reproduce --help`.
 pub const HELP: &str = "\
-Each claim has a citation, the paper's sentence or number, and a rule that is stated before the run. The
-locks are this library's own source. The paper's machine is simulated; what two CPUs can show of McKenney's
-claims is measured on this machine too (mckenney-here-..). The column `on` says where: the name of a simulated
-machine, or `here`. A claim holds if its rule is met in every run, does not hold if it is met in none, and is
-not shown otherwise. Simulated runs differ in their seed; measured ones are rounds in which all locks take turns.
+Each claim has a citation, the paper's sentence or number, and a rule that is stated before the
+run. The locks are this library's own source. The paper's machine is simulated; what two CPUs can
+show of McKenney's claims is measured on this machine too (mckenney-here-..). The column `on` says
+where: the name of a simulated machine, or `here`. A claim holds if its rule is met in every run,
+does not hold if it is met in none, and is not shown otherwise. Simulated runs differ in their
+seed; measured ones are rounds in which all locks take turns.
 
-The claim `simulator` measures all locks on this machine for a minute or two, and asks whether the simulator
-orders them as they are. What is measured here is disturbed by other programs.
+The claim `simulator` measures all locks on this machine for a minute or two, and asks whether the
+simulator orders them as they are. What is measured here is disturbed by other programs.
 
 Exit status: 0, whatever the claims do; 1 if a lock failed a workload's check; 2 for wrong arguments; 130
 after Ctrl-C.
@@ -43,7 +44,7 @@ Examples:
   latchwork reproduce --list                             the claims
   latchwork reproduce --only bravo-alternator            one of them
   latchwork reproduce --only shfllock,bueso              those of two papers
-  latchwork reproduce --only mckenney-here               those of McKenney that are measured on this machine
+  latchwork reproduce --only mckenney-here               those of McKenney that are measured
   latchwork reproduce --report report --json claims.json and a page with plots";
 
 /// Options of `latchwork reproduce`.
