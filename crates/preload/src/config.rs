@@ -3,6 +3,8 @@
 //! Runs in a constructor, or at the first pthread call if that comes earlier: nothing here
 //! allocates, takes a lock that is interposed, or depends on Rust's runtime.
 
+#[cfg(versioned)]
+use crate::deep;
 use crate::table::{pass, resolve};
 use crate::{check, cond, fork, holds, hot, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
@@ -108,6 +110,11 @@ fn set_up() {
     if check {
         latchwork_check::prepare();
         fork::set_check();
+    }
+    pass!(dlopen, dlmopen);
+    #[cfg(versioned)]
+    if mutex.is_some() || rwlock.is_some() {
+        deep::install(mutex.is_some(), rwlock.is_some());
     }
     if mutex.is_some() || rwlock.is_some() || check {
         Native::init();
