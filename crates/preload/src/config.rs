@@ -103,7 +103,7 @@ fn set_up() {
     }
 
     if check {
-        check::install(mutex.is_none());
+        check::install(mutex.is_none(), rwlock.is_none());
     }
 
     // From here on pthread calls are served, so what follows may make some.

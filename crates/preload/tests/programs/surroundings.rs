@@ -101,3 +101,21 @@ fn libraries_that_bind_past_us() {
         }
     }
 }
+
+/// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
+#[test]
+fn reports_leave_cancellation_and_new_locks_alone() {
+    let Some(program) = compile("reports.cpp", "reports", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+        for (what, reports) in [("locals", 0..=0), ("pending", 2..=2), ("asynchronous", 1..=100)] {
+            let mut command = Command::new(&program);
+            command.arg(what).env("LD_PRELOAD", library()).env("LATCHWORK_CHECK", "1");
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, &format!("{what} under {mutex} and {rwlock}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && output.stdout == b"ok\n", "{what} under {mutex}: {stderr}");
+            let found = stderr.matches("latchwork[").count();
+            assert!(reports.contains(&found), "{what} under {mutex}: {stderr}");
+        }
+    }
+}
