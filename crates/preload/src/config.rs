@@ -6,7 +6,7 @@
 #[cfg(versioned)]
 use crate::deep;
 use crate::table::{pass, resolve};
-use crate::{check, cond, fork, holds, hot, mutex, rwlock, spin, stats};
+use crate::{check, cond, fork, holds, hot, keys, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::machine::{Machine, Native};
@@ -111,6 +111,7 @@ fn set_up() {
         latchwork_check::prepare();
         fork::set_check();
     }
+    keys::install();
     pass!(dlopen, dlmopen);
     #[cfg(versioned)]
     if mutex.is_some() || rwlock.is_some() {

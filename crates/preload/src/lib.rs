@@ -59,6 +59,7 @@ mod deep;
 mod fork;
 mod holds;
 mod hot;
+mod keys;
 mod mutex;
 #[cfg(versioned)]
 mod near;

@@ -119,3 +119,25 @@ fn reports_leave_cancellation_and_new_locks_alone() {
         }
     }
 }
+
+/// A program gets as many keys, and the same numbers, as without the library, before and after its first locks.
+#[test]
+fn all_keys_are_the_programs() {
+    let Some(program) = compile("keys.c", "keys", &[]) else { return };
+    for (mutex, rwlock) in
+        [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs", "glibc"), ("clh", "pf-q")]
+    {
+        let setting = Setting::new(mutex, rwlock);
+        for arguments in [&[][..], &["after-locks"]] {
+            let mut command = Command::new(&program);
+            command.args(arguments).env("LD_PRELOAD", &setting.library);
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, &format!("keys.c under {mutex} and {rwlock}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && output.stdout == b"ok\n",
+                "under {mutex} and {rwlock}: {stderr}"
+            );
+        }
+    }
+}
