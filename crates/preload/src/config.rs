@@ -26,7 +26,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     init();
     #[cfg(versioned)]
-    if fork::has_favourite() || fork::has_favourite_rw() {
+    if (fork::has_favourite() || fork::has_favourite_rw()) && variable(b"LATCHWORK_NEAR=") != Some(b"0") {
         hot::move_near();
     }
 }

@@ -141,3 +141,26 @@ fn all_keys_are_the_programs() {
         }
     }
 }
+
+/// From each instruction of the copies near the program the stack can be unwound; `LATCHWORK_NEAR=0` makes none; what
+/// cannot be made read-only again is said.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn the_page_near_the_program() {
+    let Some(program) = compile("unwind.c", "unwind", &[]) else { return };
+    let favourites = Setting::new("shfl", "bravo-2d-shfl-rw");
+    favourites.check(&program);
+    let mut command = Command::new(&program);
+    command.arg("far").env("LD_PRELOAD", &favourites.library).env("LATCHWORK_NEAR", "0");
+    command.env("LATCHWORK_MUTEX", favourites.mutex).env("LATCHWORK_RWLOCK", favourites.rwlock);
+    let output = watch(command, "unwind.c with LATCHWORK_NEAR=0");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let protects = ["-DPROTECTS", "-shared", "-fPIC"].map(OsStr::new);
+    let protects = compile("near.c", "libprotects.so", &protects);
+    let near = compile("near.c", "near_unprotected", &["-DNEAR", "-Wl,-z,relro,-z,now"].map(OsStr::new));
+    let (Some(protects), Some(near)) = (protects, near) else { return };
+    let behind = Setting { library: protects, beside: vec![favourites.library.clone()], ..favourites };
+    let stderr = String::from_utf8(behind.run(&near).stderr).unwrap();
+    assert!(stderr.contains("stays writable") && stderr.lines().count() == 1, "{stderr}");
+}
