@@ -118,6 +118,9 @@ fn set_up() {
         deep::install(mutex.is_some(), rwlock.is_some());
     }
     if mutex.is_some() || rwlock.is_some() || check {
+        if variable(b"LATCHWORK_MEMBARRIER=") == Some(b"0") {
+            Native::avoid_membarrier();
+        }
         Native::init();
         holds::init();
         fork::register();

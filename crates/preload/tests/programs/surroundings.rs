@@ -164,3 +164,35 @@ fn the_page_near_the_program() {
     let stderr = String::from_utf8(behind.run(&near).stderr).unwrap();
     assert!(stderr.contains("stays writable") && stderr.lines().count() == 1, "{stderr}");
 }
+
+/// A filter that kills for `membarrier`, or refuses it: from the start, or installed by the program, where the library
+/// has to be told.
+#[test]
+fn filters_of_system_calls() {
+    let Some(program) = compile("filter.c", "filter", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs-park", "bravo-pf-q")] {
+        for (action, when, told) in [
+            ("kill", "before", false),
+            ("refuse", "before", false),
+            ("kill", "after", true),
+            ("refuse", "after", true),
+            ("refuse", "after", false),
+        ] {
+            let mut command = Command::new(&program);
+            command.args([action, when]).env("LD_PRELOAD", library());
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            if told {
+                command.env("LATCHWORK_MEMBARRIER", "0");
+            }
+            let what = format!("filter.c {action} {when} under {mutex} and {rwlock}");
+            let output = watch(command, &what);
+            let [stdout, stderr] =
+                [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            if stdout == "no filters\n" {
+                eprintln!("SKIPPED: this system lets the test install no filter");
+                return;
+            }
+            assert!(output.status.success() && stdout == "ok\n", "{what}: {}\n{stderr}", output.status);
+        }
+    }
+}
