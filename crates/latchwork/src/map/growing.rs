@@ -27,7 +27,7 @@ use super::under;
 use crate::machine::{Machine, Records, Word};
 use crate::mutex::RawMutex;
 use crate::reclaim::rcu::{RcuDomain, RcuGuard};
-use crate::reclaim::{Header, Reader, Reclaim, Retire};
+use crate::reclaim::{Header, Retire};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
@@ -201,7 +201,7 @@ where
     /// much waits to be reclaimed.
     #[inline]
     pub fn throttle(&self) {
-        self.domain.reader().quiescent();
+        self.domain.heed();
     }
 }
 

@@ -132,6 +132,15 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.pressed.load(Relaxed) != 0
     }
 
+    /// Waits while there is too much garbage, if somebody has retired it where it could not wait, and the calling
+    /// thread can.
+    #[inline(always)]
+    pub(crate) fn heed(&self) {
+        if self.is_pressed() {
+            self.relent();
+        }
+    }
+
     /// Waits until there is not too much garbage, if the calling thread is in no section.
     #[cold]
     pub(super) fn relent(&self) {

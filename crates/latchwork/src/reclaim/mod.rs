@@ -90,6 +90,8 @@ pub mod tree;
 mod watch;
 
 #[cfg(test)]
+mod corners;
+#[cfg(test)]
 mod tests;
 
 pub use cell::{Rcu, Ref};

@@ -1,0 +1,86 @@
+//! Tests of the corners: readers that outlive their thread's record.
+
+use super::epoch::EpochDomain;
+use super::hazard::HazardDomain;
+use super::qsbr::QsbrDomain;
+use super::rcu::RcuDomain;
+use super::*;
+use crate::machine::Native;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::*;
+use std::boxed::Box;
+use std::sync::Barrier;
+use std::vec::Vec;
+
+/// More threads than a group of records has entries.
+const MANY: usize = 40;
+
+/// What a key's destructor is to do when the thread exits: a closure, boxed twice to be one pointer.
+type AtExit = Box<dyn FnOnce()>;
+
+/// Runs `body` in the destructor of a `pthread_key` that is newer than the library's own, so that it runs after the
+/// thread has given its record back.
+fn at_exit(body: impl FnOnce() + 'static) {
+    extern "C" fn run(body: *mut libc::c_void) {
+        // SAFETY: the value that was set below, for this thread.
+        unsafe { Box::from_raw(body.cast::<AtExit>())() };
+    }
+    let mut key = 0;
+    // SAFETY: `key` is valid for writes, and `run` is given what it expects.
+    unsafe {
+        assert_eq!(libc::pthread_key_create(&mut key, Some(run)), 0);
+        let body: AtExit = Box::new(body);
+        assert_eq!(libc::pthread_setspecific(key, Box::into_raw(Box::new(body)).cast()), 0);
+    }
+}
+
+/// The records that many threads have, all at once.
+fn records_of_many() -> Vec<usize> {
+    let all_there = &Barrier::new(MANY);
+    std::thread::scope(|scope| {
+        let one = || {
+            let record = Native::record().as_ptr().addr();
+            all_there.wait();
+            record
+        };
+        let threads: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// A reader that a thread still has when it gives its record back keeps that record: no other thread may get it,
+/// or both would count their sections in the same word.
+fn a_kept_reader_keeps_its_record<D: Reclaim<Machine = Native>>() {
+    let domain: &'static D = Box::leak(Box::new(D::new_in()));
+    let [inside, leave]: [&'static Barrier; 2] = [(); 2].map(|()| &*Box::leak(Box::new(Barrier::new(2))));
+    let record: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let thread = std::thread::spawn(move || {
+        let mut reader = domain.reader();
+        record.store(Native::record().as_ptr().addr(), Relaxed);
+        at_exit(move || {
+            inside.wait();
+            leave.wait();
+            drop(reader.enter());
+            reader.offline(|| {
+                inside.wait();
+                leave.wait();
+            });
+            drop(reader.enter());
+        });
+    });
+    for moment in ["while it is kept", "while it is offline"] {
+        inside.wait();
+        assert!(!records_of_many().contains(&record.load(Relaxed)), "{} {moment}", D::INFO.name);
+        leave.wait();
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn kept_readers_keep_their_record() {
+    a_kept_reader_keeps_its_record::<RcuDomain<Native>>();
+    a_kept_reader_keeps_its_record::<EpochDomain<Native>>();
+    a_kept_reader_keeps_its_record::<QsbrDomain<Native>>();
+    a_kept_reader_keeps_its_record::<HazardDomain<Native>>();
+    a_kept_reader_keeps_its_record::<HazardDomain<Native, true>>();
+}
