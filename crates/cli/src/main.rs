@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   latchwork compare                          see the point, on a built-in program
   latchwork compare -- ./server --bench      which lock serves this program best?
-  latchwork run --mutex shfl -- ./server     run it under that lock
+  latchwork run -- ./server                  run it under the recommended locks
   latchwork list                             every lock there is
   latchwork bench rwbench                    locks against each other in a paper's workload
   latchwork torture                          is every lock right, on this machine?

@@ -45,7 +45,7 @@ Examples:
   latchwork compare                                  on the built-in key-value store
   latchwork compare -- ./server --self-test
   latchwork compare --mutex shfl,mcs --runs 9 -- ./bench
-  latchwork compare --mutex shfl --rwlock bravo-pf-q,glibc -- ./bench
+  latchwork compare --mutex shfl --rwlock bravo-2d-shfl-rw,glibc -- ./bench
   latchwork compare --metric 'ops/sec: ([0-9.]+)' -- ./bench
   latchwork compare --metric 'p99: (\\d+) us' --lower-is-better -- ./bench
   latchwork compare --json result.json -- sh -c 'rm -f db; ./bench db'";
