@@ -88,7 +88,7 @@ left to glibc.
 
 Signals, exit status, standard input and everything else are the program's own: this process becomes
 the program. Exit status if that fails: 2 for wrong arguments, 127 if the program is not there, 126
-if it cannot be executed.
+if it cannot be executed, or not with the library in it (it uses musl, or an old glibc).
 
 Examples:
   latchwork run -- ./server
