@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_says_which_glibc_the_library_needs() {
+        let needed = format!("glibc {}", crate::program::elf::needed_glibc(CARRIED).unwrap());
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for file in ["README.md", "docs/cli.md"] {
+            let text = fs::read_to_string(workspace.join(file)).unwrap();
+            assert!(text.contains(&needed), "{file} does not say that the library needs {needed}");
+        }
+    }
+
+    #[test]
     fn what_was_preloaded_stays() {
         let ours = Path::new("/a.so");
         assert_eq!(preloading(ours, None), "/a.so");

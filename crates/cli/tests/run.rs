@@ -128,6 +128,12 @@ fn the_library_comes_first_and_what_was_preloaded_stays() {
 }
 
 #[test]
+fn without_options_both_kinds_are_replaced_by_the_recommended_locks() {
+    let script = "echo $LATCHWORK_MUTEX $LATCHWORK_RWLOCK";
+    assert_eq!(stdout(&output(&["run", "--", "sh", "-c", script])), "shfl bravo-2d-shfl-rw\n");
+}
+
+#[test]
 fn a_cache_that_cannot_be_used_is_passed_over() {
     let cache = scratch("no cache");
     let temporary = scratch("temporary");

@@ -152,10 +152,15 @@ impl Visitor<Native> for Install {
 }
 
 /// The value of an environment variable, given as `NAME=`; `None` if it is unset, empty or the
-/// name of the default, `glibc`.
+/// name of the default, `glibc`. A process with raised privileges (set-user-ID, file capabilities) has its environment
+/// from a user who must not decide what it does: there all are unset.
 fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
     unsafe extern "C" {
         static environ: *const *const core::ffi::c_char;
+    }
+    // SAFETY: reads a number that the kernel gave the process.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
     }
     // SAFETY: `environ` is null or a null-terminated array of strings; nobody changes it while the
     // process starts, and the strings of the initial environment stay.

@@ -17,6 +17,8 @@
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
 //! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, over whatever lock serves; reports on stderr |
 //!
+//! A process with raised privileges (`AT_SECURE`) ignores all of them, and is served nothing.
+//!
 //! An unknown lock name ends the process with status 127 and one line on stderr. Nothing is ever
 //! written to stdout.
 //!

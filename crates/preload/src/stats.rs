@@ -210,13 +210,18 @@ extern "C" fn report() {
     // SAFETY: the path is the end of an environment string, which ends in NUL; the descriptor is
     // ours.
     unsafe {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        let file = libc::open(path.cast(), flags, 0o666);
+        // In a directory where others may write, the path may be their symbolic link; an `exit` must not wait for
+        // the reader of a pipe either.
+        let safe = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = libc::open(path.cast(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | safe, 0o666);
         if file < 0 {
             let mut out = Line::new();
             out.bytes(b"latchwork: cannot write statistics to ");
             out.bytes(core::slice::from_raw_parts(path, PATH_LENGTH.load(Relaxed)));
-            out.bytes(b"\n");
+            let _ = match *libc::__errno_location() {
+                libc::ELOOP => writeln!(out, ": it is a symbolic link; name the file itself"),
+                error => writeln!(out, ": error {error}"),
+            };
             return out.write_to(libc::STDERR_FILENO);
         }
         json().write_to(file);

@@ -7,30 +7,34 @@
 
 use crate::abi::{Cond, Mutex, RwLock};
 use crate::sem::Sem;
-use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 use libc::{c_int, c_void, timespec};
 
 /// A function pointer that is set while other threads may be calling through it.
 #[repr(transparent)]
-pub(crate) struct Slot<F>(UnsafeCell<F>);
-
-// SAFETY: a pointer-sized aligned word, read and written whole; old and new are both callable.
-unsafe impl<F: Copy + Send> Sync for Slot<F> {}
+pub(crate) struct Slot<F>(AtomicPtr<()>, PhantomData<F>);
 
 impl<F: Copy> Slot<F> {
     pub(crate) const fn new(f: F) -> Self {
-        Slot(UnsafeCell::new(f))
+        const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
+        // SAFETY: a slot is only made for function pointers, which have the size and validity of a pointer.
+        Slot(AtomicPtr::new(unsafe { core::mem::transmute_copy::<F, *mut ()>(&f) }), PhantomData)
     }
 
     #[inline(always)]
     pub(crate) fn get(&self) -> F {
-        // SAFETY: always initialised.
-        unsafe { self.0.get().read_volatile() }
+        // (A) pairs with the store in `set`.
+        let f = self.0.load(Acquire);
+        // SAFETY: `new` and `set` store nothing but an `F`.
+        unsafe { core::mem::transmute_copy::<*mut (), F>(&f) }
     }
 
     pub(crate) fn set(&self, f: F) {
-        // SAFETY: as for `Sync`.
-        unsafe { self.0.get().write_volatile(f) }
+        // SAFETY: as in `new`.
+        let f = unsafe { core::mem::transmute_copy::<F, *mut ()>(&f) };
+        // (A) a thread that calls the new function sees what was prepared for it.
+        self.0.store(f, Release);
     }
 }
 

@@ -10,8 +10,9 @@ pub mod signals;
 pub mod stats;
 
 use crate::failure::{Failure, Result};
+use crate::program::{self, Obstacle};
 use crate::run;
-use crate::{demo, library, output, program};
+use crate::{demo, library, output};
 use candidates::{Candidate, Failed, Measured};
 use child::{End, Launch};
 use clap::Args;
@@ -45,7 +46,7 @@ Examples:
   latchwork compare                                  on the built-in key-value store
   latchwork compare -- ./server --self-test
   latchwork compare --mutex shfl,mcs --runs 9 -- ./bench
-  latchwork compare --mutex shfl --rwlock bravo-pf-q,glibc -- ./bench
+  latchwork compare --mutex shfl --rwlock bravo-2d-shfl-rw,glibc -- ./bench
   latchwork compare --metric 'ops/sec: ([0-9.]+)' -- ./bench
   latchwork compare --metric 'p99: (\\d+) us' --lower-is-better -- ./bench
   latchwork compare --json result.json -- sh -c 'rm -f db; ./bench db'";
@@ -201,8 +202,15 @@ fn plan(options: &Options) -> Result<Plan> {
         options.command.clone()
     };
     let path = program::find(&command[0])?;
-    if let Some(obstacle) = program::obstacle(&path) {
-        eprintln!("latchwork: warning: all locks will measure alike: {obstacle}");
+    let library = library::path()?;
+    match program::obstacle(&path, &library) {
+        None => {}
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: all locks will measure alike: {why}");
+        }
+        Some(Obstacle::DoesNotStart(why)) => {
+            return Err(run::cannot_start(&Path::new(&command[0]).display(), &why));
+        }
     }
     let input = match options.input.as_deref() {
         Some(path) => {
@@ -219,7 +227,7 @@ fn plan(options: &Options) -> Result<Plan> {
         warmup: options.warmup,
         timeout: options.timeout,
         input,
-        library: library::path()?,
+        library,
     })
 }
 
