@@ -215,6 +215,7 @@ programs! {
     rwlocks: "rwlock.c" under_rwlocks;
     spin_locks: "spin.c" under_mutexes;
     c11_threads: "c11.c" under_mutexes;
+    glibc_past_us: "bypass.c" under_mutexes;
     semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
 }
