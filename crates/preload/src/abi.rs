@@ -4,7 +4,7 @@
 //! glibc's place; everything else is ours. All-zero is unlocked.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use latchwork::machine::{Clock, Deadline};
 use libc::{c_int, timespec};
 
@@ -22,8 +22,9 @@ pub(crate) struct Mutex {
     pub kind: AtomicU32,
     /// Recursive: how many times the owner has it.
     pub count: AtomicU32,
-    /// Recursive and error-checking: the thread that has it.
-    pub owner: AtomicUsize,
+    /// Low [`identity::BITS`](crate::identity::BITS). Recursive and error-checking: the thread that has it. The bits
+    /// above count the condition variables' waiters that will lock it again. Only the holder writes either.
+    pub owner: AtomicU64,
     /// What the raw lock's `unlock` needs.
     pub token: AtomicUsize,
 }
@@ -35,7 +36,7 @@ pub(crate) struct RwLock {
     /// [`SEEN`] is not set.
     pub raw: UnsafeCell<[u8; RWLOCK_SPACE]>,
     /// The thread that has it for writing.
-    pub owner: AtomicUsize,
+    pub owner: AtomicU64,
     /// What the raw lock's `unlock_write` needs.
     pub token: AtomicUsize,
     /// Low half: [`SEEN`], once the object is known to be ours; before that glibc's kind, which we

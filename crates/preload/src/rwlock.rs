@@ -16,9 +16,9 @@
 
 use crate::abi::*;
 use crate::table::{Attr, REAL, install};
-use crate::{cancel, fork, holds, place, stats};
+use crate::{cancel, fork, holds, identity, place, stats};
 use core::sync::atomic::{Ordering::*, fence};
-use latchwork::machine::{Clock, Machine, Native};
+use latchwork::machine::{Clock, Native};
 use latchwork::mutex::Token;
 use latchwork::rwlock::RawRwLock;
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
@@ -284,7 +284,7 @@ unsafe fn read_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
         let lock = raw::<R>(&*l);
         let deadline = match patience {
             Patience::None => return EBUSY,
-            _ if (*l).owner.load(Relaxed) == Native::thread_id() => return EDEADLK,
+            _ if (*l).owner.load(Relaxed) == identity::me() => return EDEADLK,
             Patience::Forever => None,
             Patience::Until(clock, time) => match deadline(clock, time) {
                 Ok(deadline) => Some(deadline),
@@ -329,7 +329,7 @@ fn own<R: RawRwLock<Machine = Native>>(l: &RwLock, token: R::Write) {
     if const { size_of::<R::Write>() != 0 } {
         l.token.store(token.into_word(), Relaxed);
     }
-    l.owner.store(Native::thread_id(), Relaxed);
+    l.owner.store(identity::me(), Relaxed);
 }
 
 #[cold]
@@ -346,7 +346,7 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
         let lock = raw::<R>(&*l);
         let deadline = match patience {
             Patience::None => return EBUSY,
-            _ if (*l).owner.load(Relaxed) == Native::thread_id()
+            _ if (*l).owner.load(Relaxed) == identity::me()
                 || holds::find(l).is_some()
                 || reads_own::<R>(&*l) =>
             {
@@ -400,7 +400,7 @@ unsafe fn unlock_listed<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *m
         if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return REAL.rwlock_unlock.get()(l);
         }
-        if (*l).owner.load(Relaxed) == Native::thread_id() {
+        if (*l).owner.load(Relaxed) == identity::me() {
             unlock_write::<R>(&*l);
             return 0;
         }
