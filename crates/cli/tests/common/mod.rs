@@ -3,6 +3,7 @@
 // Each test file is a program of its own, and none uses all of this.
 #![allow(dead_code)]
 
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -63,4 +64,21 @@ pub fn compile_with(
     let output = command.arg(&file).args(arguments).arg("-o").arg(&made).output().ok()?;
     assert!(output.status.success(), "{compiler} {name}: {}", stderr(&output));
     Some(made)
+}
+
+/// Processes whose command line holds `mark`.
+pub fn alive(mark: &str) -> usize {
+    let holds = |entry: std::fs::DirEntry| {
+        let mut text = Vec::new();
+        let file = std::fs::File::open(entry.path().join("cmdline"));
+        file.is_ok_and(|mut file| file.read_to_end(&mut text).is_ok())
+            && String::from_utf8_lossy(&text).contains(mark)
+    };
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().join("cmdline").exists())
+        .map(holds)
+        .filter(|holds| *holds)
+        .count()
 }
