@@ -38,6 +38,7 @@
 //!   chosen lock; its fast path is inlined there.
 //! - The fast paths of the recommended locks are copied to a page `near` the program, where calls are cheaper,
 //!   and the program's own table of addresses is pointed there.
+//! - `deep` notices libraries that bind past this one.
 //! - `check` is a layer over the table that looks for deadlocks and misuse.
 //! - `fork` repairs, `cancel` lets a thread die politely, `identity` numbers the threads, `holds` remembers what each
 //!   thread reads.
@@ -53,10 +54,13 @@ mod cancel;
 mod check;
 mod cond;
 mod config;
+#[cfg(versioned)]
+mod deep;
 mod fork;
 mod holds;
 mod hot;
 mod identity;
+mod keys;
 mod mutex;
 #[cfg(versioned)]
 mod near;
