@@ -55,6 +55,7 @@ mod fork;
 mod holds;
 mod hot;
 mod identity;
+mod index;
 mod mutex;
 #[cfg(versioned)]
 mod near;
