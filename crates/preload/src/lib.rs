@@ -60,6 +60,7 @@ mod fork;
 mod holds;
 mod hot;
 mod identity;
+mod index;
 mod keys;
 mod mutex;
 #[cfg(versioned)]

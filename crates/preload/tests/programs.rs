@@ -12,11 +12,11 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+#[path = "programs/semantics.rs"]
+mod semantics;
 /// Surroundings that are hostile to a preloaded library.
 #[path = "programs/surroundings.rs"]
 mod surroundings;
-#[path = "programs/semantics.rs"]
-mod semantics;
 
 /// How long a program may take: far longer than any does, on a machine that is busy.
 const WATCHDOG: Duration = Duration::from_secs(300);

@@ -10,11 +10,17 @@ use std::path::Path;
 use std::process::Command;
 
 /// Cases in which this library differs from glibc, each with the reason.
-const DIFFERENCES: [(&str, &str); 1] = [(
-    "owners after fork",
-    "the child's thread keeps what the thread that forked has locked, as POSIX has it; glibc knows owners by their \
-     kernel thread id, which is another one in the child",
-)];
+const DIFFERENCES: [(&str, &str); 2] = [
+    (
+        "owners after fork",
+        "the child's thread keeps what the thread that forked has locked, as POSIX has it; glibc knows owners by \
+         their kernel thread id, which is another one in the child",
+    ),
+    (
+        "write while reading",
+        "a thread that reads and asks to write gets EDEADLK, where with glibc it waits for itself: POSIX allows both",
+    ),
+];
 
 /// The lines that a program prints, by case.
 fn cases(command: Command, what: &str) -> BTreeMap<String, Vec<String>> {
@@ -73,6 +79,16 @@ fn spin_locks_do_what_glibc_s_do() {
     let settings: Vec<_> =
         ["tas", "ttas", "qspinlock", default_mutex()].map(|mutex| Setting::new(mutex, "glibc")).into();
     compare("semantics_spin.c", &settings);
+}
+
+/// Every rwlock, beside a mutex of ours.
+fn rwlocks() -> Vec<Setting> {
+    names(Kind::RwLock).into_iter().map(|rwlock| Setting::new(default_mutex(), rwlock)).collect()
+}
+
+#[test]
+fn rwlocks_do_what_glibc_s_do() {
+    compare("semantics_rwlock.c", &rwlocks());
 }
 
 /// A comparison that finds nothing would prove nothing: under a library that answers differently it fails.

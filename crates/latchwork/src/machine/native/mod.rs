@@ -71,12 +71,12 @@ impl Native {
         fence::is_light()
     }
 
-    /// Forgets all fast readers (BRAVO's), in the table and in the threads' rows.
+    /// Forgets all fast readers (BRAVO's) in the table, and in the rows of all threads but the calling one.
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read
-    /// it here, and locks that the forking thread itself reads are acquired anew.
+    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read it here. What the
+    /// forking thread itself reads stays in its row; locks that it reads by the table are acquired anew.
     pub unsafe fn forget_readers() {
         for slot in Self::visible_readers() {
             if slot.load(Ordering::Relaxed) != 0 {
