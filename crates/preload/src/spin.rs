@@ -50,6 +50,10 @@ unsafe impl Machine for Shared {
         Native::yield_now();
     }
 
+    fn doze(nanos: u64) {
+        Native::doze(nanos);
+    }
+
     fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         Native::wait(word, expected, deadline)
     }
