@@ -16,7 +16,7 @@ mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -195,11 +195,12 @@ unsafe impl Machine for Native {
 
     #[inline]
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        let mut offers = Offers::new();
         loop {
             if let Some(value) = Self::spin_for(word, order, SPINS_BEFORE_YIELD, &mut done) {
                 return value;
             }
-            Self::yield_now();
+            offers.take::<Self>(u64::MAX);
         }
     }
 
