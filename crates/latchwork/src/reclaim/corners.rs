@@ -1,5 +1,7 @@
-//! Tests of the corners: readers that outlive their thread's record.
+//! Tests of the corners: readers that outlive their thread's record, destructors that panic, guards that are
+//! forgotten or belong to another domain.
 
+use super::counted::CountedDomain;
 use super::epoch::EpochDomain;
 use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
@@ -9,6 +11,7 @@ use crate::machine::Native;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::*;
 use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::vec::Vec;
 
@@ -83,4 +86,50 @@ fn kept_readers_keep_their_record() {
     a_kept_reader_keeps_its_record::<QsbrDomain<Native>>();
     a_kept_reader_keeps_its_record::<HazardDomain<Native>>();
     a_kept_reader_keeps_its_record::<HazardDomain<Native, true>>();
+}
+
+/// An object whose destructor panics if it is told to.
+#[repr(C)]
+struct Bomb {
+    header: Header,
+    armed: bool,
+    dropped: &'static AtomicUsize,
+}
+
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Relaxed);
+        assert!(!self.armed, "a destructor panics");
+    }
+}
+
+/// A destructor that panics is the caller's panic; the object counts as reclaimed all the same, and the others are.
+fn a_panic_leaves_the_count_right<D: Reclaim<Machine = Native>>() {
+    let domain = D::new_in();
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    const OBJECTS: usize = 9;
+    for number in 0..OBJECTS {
+        let bomb = Bomb { header: Header::new(), armed: number % 3 == 0, dropped };
+        // SAFETY: nobody else has it.
+        unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
+    }
+    let mut panics = 0;
+    while catch_unwind(AssertUnwindSafe(|| domain.barrier())).is_err() {
+        panics += 1;
+        assert!(panics <= OBJECTS, "{}: no end of panics", D::INFO.name);
+    }
+    assert_eq!((panics, dropped.load(Relaxed)), (OBJECTS / 3, OBJECTS), "{}", D::INFO.name);
+    assert_eq!(domain.garbage(), Garbage::default(), "{}", D::INFO.name);
+}
+
+#[test]
+fn panicking_destructors_leave_the_count_right() {
+    a_panic_leaves_the_count_right::<RcuDomain<Native>>();
+    a_panic_leaves_the_count_right::<EpochDomain<Native>>();
+    a_panic_leaves_the_count_right::<QsbrDomain<Native>>();
+    a_panic_leaves_the_count_right::<HazardDomain<Native>>();
+    a_panic_leaves_the_count_right::<CountedDomain<Native>>();
 }
