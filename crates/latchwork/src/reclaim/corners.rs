@@ -133,3 +133,53 @@ fn panicking_destructors_leave_the_count_right() {
     a_panic_leaves_the_count_right::<HazardDomain<Native>>();
     a_panic_leaves_the_count_right::<CountedDomain<Native>>();
 }
+
+/// A reader stays in its section, and another thread waits for all reclamation: a thread that retires waits for a
+/// while, goes on, and counts that. When the reader has left, everything is reclaimed, and the limit holds again.
+fn retiring_goes_on_beyond_a_stuck_reader<F: grace::Flavour>() {
+    const LIMIT: u64 = 100;
+    let domain = &domain::Domain::<Native, F>::new_in();
+    domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });
+    domain.set_throttle_nanos(1_000_000);
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let retire = |count| {
+        for _ in 0..count {
+            let bomb = Bomb { header: Header::new(), armed: false, dropped };
+            // SAFETY: nobody else has it.
+            unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
+        }
+    };
+    let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = domain.reader();
+            let guard = reader.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        retire(1);
+        scope.spawn(|| domain.barrier());
+        retire(20 * LIMIT);
+        let garbage = domain.garbage();
+        assert!(garbage.objects > 19 * LIMIT && garbage.overruns > 0, "{}: {garbage:?}", F::INFO.name);
+        assert_eq!(dropped.load(Relaxed), 0, "{}", F::INFO.name);
+        leave.wait();
+    });
+    domain.set_throttle_nanos(u64::MAX);
+    let before = domain.garbage().overruns;
+    retire(20 * LIMIT);
+    assert!(domain.garbage().objects <= LIMIT + 16, "{}: {:?}", F::INFO.name, domain.garbage());
+    domain.barrier();
+    let after = domain.garbage();
+    assert_eq!((after.objects, after.bytes, after.overruns), (0, 0, before), "{}", F::INFO.name);
+    assert_eq!(dropped.load(Relaxed) as u64, 40 * LIMIT + 1, "{}", F::INFO.name);
+}
+
+#[test]
+fn retiring_has_a_bounded_wait() {
+    retiring_goes_on_beyond_a_stuck_reader::<rcu::General>();
+    retiring_goes_on_beyond_a_stuck_reader::<epoch::Epoch>();
+    retiring_goes_on_beyond_a_stuck_reader::<qsbr::Qsbr>();
+}

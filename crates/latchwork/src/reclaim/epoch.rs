@@ -22,7 +22,7 @@ use super::section::{SectionGuard, SectionReader};
 use super::watch::Watch;
 use super::{Info, Pace, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// The flavour. See the [module documentation](self).
@@ -134,11 +134,15 @@ impl<M: Records> Periods for Epochs<M> {
         self.is_over(ticket)
     }
 
-    fn wait(&self, ticket: u64, pace: Pace) {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
         let mut rest = Rest::new();
         while !self.poll(ticket) {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return false;
+            }
             rest.take::<M>(pace == Pace::Expedited);
         }
+        true
     }
 
     fn stall(&self) -> Option<Stall> {

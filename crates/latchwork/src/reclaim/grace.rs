@@ -30,7 +30,7 @@ use super::tree;
 use super::watch::Watch;
 use super::{Info, Pace, Reader, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
@@ -70,8 +70,9 @@ pub trait Periods: Send + Sync + Sized + 'static {
     fn is_over(&self, ticket: u64) -> bool;
     /// Whether the ticket is due; does for it what can be done without waiting.
     fn poll(&self, ticket: u64) -> bool;
-    /// Returns when the ticket is due. The caller is in no section.
-    fn wait(&self, ticket: u64, pace: Pace);
+    /// Waits until the ticket is due, or the deadline has passed. Whether the ticket is due. The caller is in no
+    /// section.
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool;
     /// Which thread holds up the others now.
     fn stall(&self) -> Option<Stall>;
     /// Sets after how many nanoseconds that is reported.
@@ -147,17 +148,21 @@ impl<M: Records, F: Flavour> Periods for Grace<M, F> {
         self.is_over(ticket)
     }
 
-    fn wait(&self, ticket: u64, pace: Pace) {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
         while !self.is_over(ticket) {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return false;
+            }
             if pace == Pace::Expedited {
                 self.hurry.store(1, Relaxed);
             }
             match self.gate.try_lock() {
-                Some(_leading) if self.is_over(ticket) => return,
-                Some(_leading) => self.lead(),
-                None => self.gate.wait(),
+                Some(_leading) if self.is_over(ticket) => return true,
+                Some(_leading) => self.lead(deadline),
+                None => self.gate.wait(deadline),
             }
         }
+        true
     }
 
     fn stall(&self) -> Option<Stall> {
@@ -176,10 +181,13 @@ impl<M: Records, F: Flavour> Periods for Grace<M, F> {
 }
 
 impl<M: Records, F: Flavour> Grace<M, F> {
-    /// Takes one grace period to its end.
-    fn lead(&self) {
+    /// Takes one grace period to its end, or leaves it to others when the deadline has passed.
+    fn lead(&self, deadline: Option<Deadline>) {
         let mut rest = Rest::new();
         while let Err(obstacle) = self.advance() {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                break;
+            }
             let target = self.target.load(Relaxed);
             let left = match obstacle {
                 Obstacle::Reader(record) => {

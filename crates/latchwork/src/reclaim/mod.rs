@@ -269,9 +269,14 @@ pub struct Garbage {
     pub bytes: u64,
     /// For how long the oldest has been waiting (at least; of those that came in together, the first's).
     pub oldest_nanos: u64,
+    /// How often a thread that retires has gone on although there was more than the [`Limit`], since the domain
+    /// began: a reader has stayed in its section for longer than such a thread waits
+    /// ([`Domain::set_throttle_nanos`](domain::Domain::set_throttle_nanos)).
+    pub overruns: u64,
 }
 
-/// How much garbage there may be before who retires has to wait.
+/// How much garbage there may be before a thread that retires has to wait. The wait has a bound: where a reader never
+/// leaves its section, the garbage grows beyond the limit ([`Garbage::overruns`]).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Objects.
