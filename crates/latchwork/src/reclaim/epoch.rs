@@ -29,7 +29,8 @@ use core::sync::atomic::Ordering::*;
 #[derive(Copy, Clone, Debug)]
 pub struct Epoch;
 
-impl Flavour for Epoch {
+// SAFETY: sections are stamped with the epoch (`SectionGuard`), and `Epochs` looks at all stamps before each advance.
+unsafe impl Flavour for Epoch {
     const INFO: Info = Info {
         name: "epoch",
         summary: "epochs: readers stamp sections, whoever reclaims advances the epoch",
@@ -113,7 +114,9 @@ impl<M: Records> Epochs<M> {
     }
 }
 
-impl<M: Records> Periods for Epochs<M> {
+// SAFETY: the epoch advances when all sections are in the current one, so that after two advances none is left that
+// began before.
+unsafe impl<M: Records> Periods for Epochs<M> {
     fn new() -> Self {
         Epochs { stuck: Watch::new() }
     }

@@ -36,7 +36,14 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
 /// A kind of RCU, or epochs: how its readers say that they read, and how one waits for them.
-pub trait Flavour: Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// - Sections of its [`Reader`](Flavour::Reader) are stamped, in [`word`](Flavour::word) of the thread's record, with
+///   [`clock`](Flavour::clock), and a fence that pairs with that of its [`Periods`](Flavour::Periods).
+/// - [`FULL_FENCES`](Flavour::FULL_FENCES), [`TREE`](Flavour::TREE) and [`reached`](Flavour::reached) are true of these
+///   readers.
+pub unsafe trait Flavour: Send + Sync + Sized + 'static {
     /// Its description.
     const INFO: Info;
     /// Whether its readers issue full fences, so that who waits needs no heavy one.
@@ -61,7 +68,12 @@ pub trait Flavour: Send + Sync + Sized + 'static {
 }
 
 /// A way to wait until all sections that run now are over.
-pub trait Periods: Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// A ticket is due only when every section of the flavour is over that may have begun before the ticket was given out;
+/// what was done in these happens before what is done with the ticket.
+pub unsafe trait Periods: Send + Sync + Sized + 'static {
     /// In a domain that begins.
     fn new() -> Self;
     /// A ticket, which is due when everybody has left the section that they may be in now.
@@ -112,7 +124,9 @@ fn reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || word & TIME >= target & TIME
 }
 
-impl<M: Records, F: Flavour> Periods for Grace<M, F> {
+// SAFETY: a grace period that ends was opened after its tickets were given out, and has seen each thread outside of
+// sections, or in one that began later (`look`).
+unsafe impl<M: Records, F: Flavour> Periods for Grace<M, F> {
     fn new() -> Self {
         Grace {
             tickets: M::U64::new(0),
