@@ -1,5 +1,5 @@
-//! Tests of the corners: readers that outlive their thread's record, destructors that panic, guards that are
-//! forgotten or belong to another domain.
+//! Tests of the corners: readers that outlive their thread's record, destructors that panic, readers that
+//! stay in their section.
 
 use super::counted::CountedDomain;
 use super::epoch::EpochDomain;
@@ -8,8 +8,8 @@ use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
 use crate::machine::Native;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -182,4 +182,48 @@ fn retiring_has_a_bounded_wait() {
     retiring_goes_on_beyond_a_stuck_reader::<rcu::General>();
     retiring_goes_on_beyond_a_stuck_reader::<epoch::Epoch>();
     retiring_goes_on_beyond_a_stuck_reader::<qsbr::Qsbr>();
+}
+
+/// Guards of one domain cover another of the type where readers are the process's, and only there.
+#[test]
+fn guards_cover_what_they_protect() {
+    fn covered<D: Reclaim<Machine = Native>>() -> [bool; 2] {
+        let (own, other) = (D::new_in(), D::new_in());
+        let reader = own.reader();
+        let guard = reader.enter();
+        [own.covers(&guard), other.covers(&guard)]
+    }
+    assert_eq!(covered::<RcuDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<EpochDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<QsbrDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<HazardDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<CountedDomain<Native>>(), [true, false]);
+}
+
+/// What a guard of another domain protects, if it covers this one, stays; counted references of another domain do not
+/// cover, and do not protect.
+#[test]
+fn a_covering_guard_protects_what_another_domain_retires() {
+    fn check<D: Reclaim<Machine = Native>>() {
+        let (domain, other) = (D::new_in(), D::new_in());
+        let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+        let bomb = Box::into_raw(Box::new(Bomb { header: Header::new(), armed: false, dropped }));
+        let root = AtomicPtr::new(bomb);
+        let reader = other.reader();
+        let guard = reader.enter();
+        assert_eq!(guard.protect(0, &root), bomb);
+        // SAFETY: nobody else has it, and nobody follows the pointer after this.
+        unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
+        domain.collect();
+        assert_eq!(dropped.load(Relaxed) == 0, domain.covers(&guard), "{}", D::INFO.name);
+        drop(guard);
+        drop(reader);
+        domain.barrier();
+        assert_eq!(dropped.load(Relaxed), 1, "{}", D::INFO.name);
+    }
+    check::<RcuDomain<Native>>();
+    check::<EpochDomain<Native>>();
+    check::<QsbrDomain<Native>>();
+    check::<HazardDomain<Native>>();
+    check::<CountedDomain<Native>>();
 }

@@ -5,7 +5,7 @@ use super::grace::{Flavour, Periods};
 use super::header::{Retire, prepare};
 use super::list::{List, Mine};
 use super::pace::Rest;
-use super::{Garbage, GracePeriod, Info, Limit, Pace, Reclaim, Stall};
+use super::{Garbage, GracePeriod, GuardOf, Info, Limit, Pace, Reclaim, Stall};
 use crate::machine::record::{NESTING, Records};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::Relaxed;
@@ -118,7 +118,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.backlog.set_limit(limit);
     }
 
-    /// See [`Reclaim::retire`].
+    /// See [`Reclaim::retire`]. May run the destructors of other objects
+    /// ([whose destructors run where](super#whose-destructors-run-where)).
     ///
     /// # Safety
     ///
@@ -352,7 +353,9 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
     }
 }
 
-impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
+// SAFETY: a list is reclaimed when a grace period has passed since the last object came in: each section of the
+// flavour, of whichever domain, that may have protected one of them is over. Each object is in one list.
+unsafe impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     type Machine = M;
     type Reader<'d> = F::Reader<'d, M>;
     const INFO: Info = F::INFO;
@@ -363,6 +366,15 @@ impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
 
     fn reader(&self) -> F::Reader<'_, M> {
         F::reader(self)
+    }
+
+    /// The sections of a flavour are the process's.
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, _: &GuardOf<'r, 'd, Self>) -> bool
+    where
+        F::Reader<'d, M>: 'r,
+    {
+        true
     }
 
     #[inline]
@@ -393,7 +405,7 @@ impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     }
 }
 
-// SAFETY: a section protects all that begins to be reclaimed after it has begun.
+// SAFETY: a section protects all that begins to be reclaimed after it has begun, in every domain of the flavour.
 unsafe impl<M: Records, F: Flavour> GracePeriod for Domain<M, F> {
     #[track_caller]
     fn synchronize(&self) {
