@@ -132,11 +132,16 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         })
     }
 
-    /// Where an element is, if the number is in use.
+    /// Where an element is.
+    ///
+    /// # Safety
+    ///
+    /// The number is in use, or was: it came from [`put`](Elements::put).
     #[inline(always)]
-    pub fn at(&self, number: u32) -> *mut T {
+    pub unsafe fn at(&self, number: u32) -> *mut T {
         let (chunk, at) = locate(number);
-        // SAFETY: there is a chunk for each number. Relaxed: it was there before the number was used.
+        // SAFETY: `put` gives out numbers below the end of the last chunk. Relaxed: the chunk was there before the
+        // number was used.
         let first = unsafe { self.chunks.get_unchecked(chunk) }.load(Relaxed);
         first.wrapping_add(at)
     }
@@ -317,6 +322,7 @@ mod tests {
     use super::*;
     use crate::machine::Native;
     use crate::mutex::shfl::RawShfl;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     struct Bomb;
 
@@ -333,10 +339,10 @@ mod tests {
         unsafe {
             let first = elements.put(Bomb);
             let removed = elements.remove(first);
-            std::panic::catch_unwind(|| Removed::reclaim(removed)).expect_err("it panics");
+            catch_unwind(AssertUnwindSafe(|| Removed::reclaim(removed))).expect_err("it panics");
             assert_eq!(elements.put(Bomb), first, "its number is not used again");
             let removed = elements.remove(first);
-            std::panic::catch_unwind(|| Removed::reclaim(removed)).expect_err("it panics");
+            catch_unwind(AssertUnwindSafe(|| Removed::reclaim(removed))).expect_err("it panics");
             Elements::close(Box::into_raw(elements), [].into_iter());
         }
     }

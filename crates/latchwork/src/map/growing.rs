@@ -1,7 +1,7 @@
 //! A hash table that grows while it is read.
 //!
-//! It is divided into *shards*, by the hash: each has a lock for updaters, [elements](super::elements), and
-//! [buckets](super::lines) that grow by themselves, so that growing keeps few out, and not for long. Readers are
+//! It is divided into *shards*, by the hash: each has a lock for updaters, elements (`elements.rs`), and
+//! buckets (`lines.rs`) that grow by themselves, so that growing keeps few out, and not for long. Readers are
 //! in an RCU section and lock nothing. To grow a shard, its updaters are kept out, larger buckets are made that
 //! name the same elements, and published. Readers of the old ones go on undisturbed: nobody changes them any
 //! more, and they have what was there when the reader began.

@@ -1,5 +1,5 @@
-//! Tests of the corners: readers that outlive their thread's record, destructors that panic, guards that are
-//! forgotten or belong to another domain.
+//! Tests of the corners: readers that outlive their thread's record, destructors that panic, readers that
+//! stay in their section.
 
 use super::counted::CountedDomain;
 use super::epoch::EpochDomain;
@@ -8,8 +8,8 @@ use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
 use crate::machine::Native;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -132,4 +132,98 @@ fn panicking_destructors_leave_the_count_right() {
     a_panic_leaves_the_count_right::<QsbrDomain<Native>>();
     a_panic_leaves_the_count_right::<HazardDomain<Native>>();
     a_panic_leaves_the_count_right::<CountedDomain<Native>>();
+}
+
+/// A reader stays in its section, and another thread waits for all reclamation: a thread that retires waits for a
+/// while, goes on, and counts that. When the reader has left, everything is reclaimed, and the limit holds again.
+fn retiring_goes_on_beyond_a_stuck_reader<F: grace::Flavour>() {
+    const LIMIT: u64 = 100;
+    let domain = &domain::Domain::<Native, F>::new_in();
+    domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });
+    domain.set_throttle_nanos(1_000_000);
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let retire = |count| {
+        for _ in 0..count {
+            let bomb = Bomb { header: Header::new(), armed: false, dropped };
+            // SAFETY: nobody else has it.
+            unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
+        }
+    };
+    let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = domain.reader();
+            let guard = reader.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        retire(1);
+        scope.spawn(|| domain.barrier());
+        retire(20 * LIMIT);
+        let garbage = domain.garbage();
+        assert!(garbage.objects > 19 * LIMIT && garbage.overruns > 0, "{}: {garbage:?}", F::INFO.name);
+        assert_eq!(dropped.load(Relaxed), 0, "{}", F::INFO.name);
+        leave.wait();
+    });
+    domain.set_throttle_nanos(u64::MAX);
+    let before = domain.garbage().overruns;
+    retire(20 * LIMIT);
+    assert!(domain.garbage().objects <= LIMIT + 16, "{}: {:?}", F::INFO.name, domain.garbage());
+    domain.barrier();
+    let after = domain.garbage();
+    assert_eq!((after.objects, after.bytes, after.overruns), (0, 0, before), "{}", F::INFO.name);
+    assert_eq!(dropped.load(Relaxed) as u64, 40 * LIMIT + 1, "{}", F::INFO.name);
+}
+
+#[test]
+fn retiring_has_a_bounded_wait() {
+    retiring_goes_on_beyond_a_stuck_reader::<rcu::General>();
+    retiring_goes_on_beyond_a_stuck_reader::<epoch::Epoch>();
+    retiring_goes_on_beyond_a_stuck_reader::<qsbr::Qsbr>();
+}
+
+/// Guards of one domain cover another of the type where readers are the process's, and only there.
+#[test]
+fn guards_cover_what_they_protect() {
+    fn covered<D: Reclaim<Machine = Native>>() -> [bool; 2] {
+        let (own, other) = (D::new_in(), D::new_in());
+        let reader = own.reader();
+        let guard = reader.enter();
+        [own.covers(&guard), other.covers(&guard)]
+    }
+    assert_eq!(covered::<RcuDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<EpochDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<QsbrDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<HazardDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<CountedDomain<Native>>(), [true, false]);
+}
+
+/// What a guard of another domain protects, if it covers this one, stays; counted references of another domain do not
+/// cover, and do not protect.
+#[test]
+fn a_covering_guard_protects_what_another_domain_retires() {
+    fn check<D: Reclaim<Machine = Native>>() {
+        let (domain, other) = (D::new_in(), D::new_in());
+        let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+        let bomb = Box::into_raw(Box::new(Bomb { header: Header::new(), armed: false, dropped }));
+        let root = AtomicPtr::new(bomb);
+        let reader = other.reader();
+        let guard = reader.enter();
+        assert_eq!(guard.protect(0, &root), bomb);
+        // SAFETY: nobody else has it, and nobody follows the pointer after this.
+        unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
+        domain.collect();
+        assert_eq!(dropped.load(Relaxed) == 0, domain.covers(&guard), "{}", D::INFO.name);
+        drop(guard);
+        drop(reader);
+        domain.barrier();
+        assert_eq!(dropped.load(Relaxed), 1, "{}", D::INFO.name);
+    }
+    check::<RcuDomain<Native>>();
+    check::<EpochDomain<Native>>();
+    check::<QsbrDomain<Native>>();
+    check::<HazardDomain<Native>>();
+    check::<CountedDomain<Native>>();
 }

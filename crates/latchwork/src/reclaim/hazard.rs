@@ -267,7 +267,9 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     }
 }
 
-impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE> {
+// SAFETY: a scan looks at the slots of all threads, which are the process's, and keeps what one of them points into.
+// Each object is in one list.
+unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE> {
     type Machine = M;
     type Reader<'d> = HazardReader<'d, M, FULL_FENCE>;
     const INFO: Info = Info {
@@ -302,6 +304,14 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
             slots
         });
         HazardReader { record: kept, fenced, own, busy: AtomicBool::new(false), domain: PhantomData }
+    }
+
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, _: &HazardGuard<'r, M, FULL_FENCE>) -> bool
+    where
+        HazardReader<'d, M, FULL_FENCE>: 'r,
+    {
+        true
     }
 
     #[inline]

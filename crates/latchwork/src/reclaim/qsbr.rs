@@ -38,7 +38,9 @@ use core::sync::atomic::Ordering::*;
 #[derive(Copy, Clone, Debug)]
 pub struct Qsbr;
 
-impl Flavour for Qsbr {
+// SAFETY: readers stamp the time when they go online and in quiescent states, with a full fence (`stamp`), and `Grace`
+// looks at all stamps. A thread vouches for those below it after it has looked at each (`announce`).
+unsafe impl Flavour for Qsbr {
     const INFO: Info = Info {
         name: "qsbr",
         summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
