@@ -4,7 +4,7 @@
 //! glibc's place; everything else is ours. All-zero is unlocked.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use latchwork::machine::{Clock, Deadline};
 use libc::{c_int, timespec};
 
@@ -22,8 +22,9 @@ pub(crate) struct Mutex {
     pub kind: AtomicU32,
     /// Recursive: how many times the owner has it.
     pub count: AtomicU32,
-    /// Recursive and error-checking: the thread that has it.
-    pub owner: AtomicUsize,
+    /// Low [`identity::BITS`](crate::identity::BITS). Recursive and error-checking: the thread that has it. The bits
+    /// above count the condition variables' waiters that will lock it again. Only the holder writes either.
+    pub owner: AtomicU64,
     /// What the raw lock's `unlock` needs.
     pub token: AtomicUsize,
 }
@@ -35,16 +36,31 @@ pub(crate) struct RwLock {
     /// [`SEEN`] is not set.
     pub raw: UnsafeCell<[u8; RWLOCK_SPACE]>,
     /// The thread that has it for writing.
-    pub owner: AtomicUsize,
+    pub owner: AtomicU64,
     /// What the raw lock's `unlock_write` needs.
     pub token: AtomicUsize,
     /// Low half: [`SEEN`], once the object is known to be ours; before that glibc's kind, which we
     /// ignore. High half: the fork generation.
     pub flags: AtomicU32,
-    _padding: u32,
+    /// Which lock at this address: see [`holds`](crate::holds). Padding in glibc's object, which its static
+    /// initialisers need not clear: nothing, until the object is known to be ours.
+    pub serial: AtomicU32,
 }
 
 impl RwLock {
+    /// Sets the flags from `flags` to `ours`, and clears the serial. `false`: somebody else has written to them.
+    pub(crate) fn claim(&self, flags: u32, ours: u32) -> bool {
+        let both = |flags: u32, serial: u32| {
+            // SAFETY: both are eight bytes, of which any are valid.
+            unsafe { core::mem::transmute::<[u32; 2], u64>([flags, serial]) }
+        };
+        // SAFETY: eight aligned bytes of the object, `flags` and `serial`. Whoever reads one of them at the same time
+        // sees it as it was or as it will be: processors that this library is made for order accesses of both sizes.
+        let words = unsafe { &*(&raw const self.flags).cast::<AtomicU64>() };
+        let old = both(flags, self.serial.load(Relaxed));
+        words.compare_exchange(old, both(ours, 0), Relaxed, Relaxed).is_ok()
+    }
+
     /// glibc's `__shared`; bytes of the raw lock in an object of ours.
     pub(crate) fn shared(&self) -> &AtomicU32 {
         // SAFETY: four aligned bytes of the object, which everybody accesses as atomics.
@@ -68,7 +84,7 @@ pub(crate) struct Cond {
 const _: () = {
     assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56 && size_of::<Cond>() == 48);
     assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Cond, flags) == 40);
-    assert!(core::mem::offset_of!(RwLock, flags) == 48);
+    assert!(core::mem::offset_of!(RwLock, flags) == 48 && core::mem::offset_of!(RwLock, serial) == 52);
 };
 
 // glibc's `__kind`, low bits.

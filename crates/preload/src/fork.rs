@@ -16,11 +16,11 @@
 //! `__register_atfork` is interposed.
 
 use crate::abi::{LOW, Mutex, RwLock, SEEN, SERVED};
-use crate::table::{REAL, Slot};
+use crate::table::REAL;
 use crate::{holds, place, rwlock, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use latchwork::machine::{Machine, Native, ROW_SLOTS};
+use latchwork::machine::Native;
 use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
 /// The word of a normal object that needs nothing done: the current generation in the high half,
@@ -128,20 +128,6 @@ pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
     unsafe { REPAIR.unlock(()) };
 }
 
-/// Called in the child for each lock that the forking thread holds for reading; set by the rwlock
-/// family.
-pub(crate) static RENEW_READ: Slot<unsafe fn(*mut crate::abi::RwLock) -> Option<usize>> =
-    Slot::new(no_rwlocks);
-
-/// Called in the child for each slot of the forking thread's own row; set likewise.
-pub(crate) static RENEW_OWN: Slot<unsafe fn(*mut crate::abi::RwLock)> = Slot::new(nothing_own);
-
-unsafe fn nothing_own(_: *mut crate::abi::RwLock) {}
-
-unsafe fn no_rwlocks(_: *mut crate::abi::RwLock) -> Option<usize> {
-    None
-}
-
 pub(crate) fn register() {
     // SAFETY: the handlers are plain functions; a null object means that they are never removed.
     unsafe { REAL.register_atfork.get()(Some(prepare), Some(parent), Some(child), null_mut()) };
@@ -190,14 +176,9 @@ unsafe extern "C" fn child() {
         set_favourite_rw();
     }
     stats::after_fork();
-    // BRAVO's tables name readers that are gone; ours are entered again below.
-    let own: [usize; ROW_SLOTS] = Native::reader_row()
-        .map_or([0; ROW_SLOTS], |row| core::array::from_fn(|slot| row.slots[slot].load(Relaxed)));
-    // SAFETY: as above.
+    // BRAVO's tables name readers that are gone. What this thread reads is found when it uses the lock: until then the
+    // object is not touched, which may have been freed without being released.
+    // SAFETY: the child has one thread.
     unsafe { Native::forget_readers() };
-    holds::after_fork(RENEW_READ.get());
-    for lock in own.into_iter().filter(|lock| *lock != 0) {
-        // SAFETY: what the forking thread reads is a live object of ours.
-        unsafe { RENEW_OWN.get()(core::ptr::with_exposed_provenance_mut(lock)) };
-    }
+    holds::after_fork();
 }

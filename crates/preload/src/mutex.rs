@@ -8,16 +8,17 @@
 //! and unlocking a normal mutex that nobody holds is ignored.
 
 use crate::abi::*;
-use crate::table::{Attr, REAL, install};
-use crate::{cancel, fork, place, stats};
+use crate::table::{Attr, REAL, Slot, install};
+use crate::{cancel, fork, identity, place, stats};
 use core::sync::atomic::Ordering::*;
-use latchwork::machine::{Clock, Deadline, Machine, Native};
+use latchwork::machine::{Clock, Deadline, Native};
 use latchwork::mutex::{RawMutex, Token};
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 
 /// Serves the family with `L`.
 pub(crate) fn install<L: RawMutex<Machine = Native>, const STATS: bool>() {
     stats::name_mutex(L::INFO.name);
+    MAKE_CURRENT.set(make_current::<L, STATS>);
     install! {
         mutex_init => init::<STATS>,
         mutex_destroy => destroy::<L, STATS>,
@@ -98,6 +99,9 @@ unsafe extern "C" fn destroy<L: RawMutex<Machine = Native>, const STATS: bool>(m
         if class::<L, STATS>(m) == Class::Foreign {
             return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
         }
+        if m.owner.load(Relaxed) >= WAITER {
+            return EBUSY;
+        }
         // Not `raw`: that would make a lock only to free it.
         if place::exists::<L, MUTEX_SPACE>(&m.raw) {
             if raw::<L>(m).is_locked() {
@@ -165,12 +169,58 @@ unsafe fn mend<L: RawMutex<Machine = Native>>(m: &Mutex, kind: u32) {
             return;
         }
         let normal = kind == NORMAL || kind == ADAPTIVE;
-        let held = if normal { raw::<L>(m).is_locked() } else { m.owner.load(Relaxed) != 0 };
+        let held = if normal { raw::<L>(m).is_locked() } else { owner(m) != 0 };
+        m.owner.store(owner(m), Relaxed);
         place::reset::<L, MUTEX_SPACE>(&m.raw);
         if held && let Some(token) = raw::<L>(m).try_lock() {
             m.token.store(token.into_word(), Relaxed);
         }
     }
+}
+
+/// The bits of the owner's word that name a thread, and what one waiter of a condition variable adds to it.
+const THREAD: u64 = WAITER - 1;
+const WAITER: u64 = 1 << identity::BITS;
+
+/// The thread that has a recursive or error-checking mutex, or 0.
+fn owner(m: &Mutex) -> u64 {
+    m.owner.load(Relaxed) & THREAD
+}
+
+/// Brings a mutex up to the current fork generation; set by the family.
+static MAKE_CURRENT: Slot<unsafe fn(&Mutex)> = Slot::new(nothing);
+
+unsafe fn nothing(_: &Mutex) {}
+
+unsafe fn make_current<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) {
+    // SAFETY: as for the caller.
+    unsafe { class::<L, STATS>(m) };
+}
+
+/// Counts the caller, which is about to wait for a condition variable, as a user of the mutex that it holds. Returns
+/// whether it did: not if glibc owns the mutex, and counts by itself, nor if the unlock that follows will fail.
+///
+/// # Safety
+///
+/// The mutex is a live one of the caller's.
+pub(crate) unsafe fn note_waiter(m: &Mutex) -> bool {
+    if is_foreign(m) {
+        return false;
+    }
+    // The repair of an object in a forked child forgets the parent's waiters: it must come before ours.
+    // SAFETY: from the caller.
+    unsafe { MAKE_CURRENT.get()(m) };
+    let owned = m.kind.load(Relaxed) & (RECURSIVE | ERRORCHECK) != 0;
+    if owned && owner(m) != identity::me() {
+        return false;
+    }
+    m.owner.store(m.owner.load(Relaxed).wrapping_add(WAITER), Relaxed);
+    true
+}
+
+/// The caller, which [`note_waiter`] has counted, holds the mutex again.
+pub(crate) fn forget_waiter(m: &Mutex) {
+    m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed);
 }
 
 /// How long a caller is willing to wait.
@@ -286,8 +336,8 @@ unsafe fn acquire_other<L: RawMutex<Machine = Native>, const STATS: bool>(
         if class == Class::Normal {
             return acquire::<L, STATS>(m, patience);
         }
-        let me = Native::thread_id();
-        if m.owner.load(Relaxed) == me {
+        let me = identity::me();
+        if owner(m) == me {
             if class == Class::ErrorCheck {
                 return if matches!(patience, Patience::None) { EBUSY } else { EDEADLK };
             }
@@ -301,7 +351,7 @@ unsafe fn acquire_other<L: RawMutex<Machine = Native>, const STATS: bool>(
         let result = acquire::<L, STATS>(m, patience);
         if result == 0 {
             m.count.store(1, Relaxed);
-            m.owner.store(me, Relaxed);
+            m.owner.store(m.owner.load(Relaxed) | me, Relaxed);
         }
         result
     }
@@ -438,7 +488,7 @@ unsafe fn unlock_other<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mut
             Class::Foreign => return REAL.mutex_unlock.get()(core::ptr::from_ref(m).cast_mut()),
             Class::Normal => {}
             Class::Recursive | Class::ErrorCheck => {
-                if m.owner.load(Relaxed) != Native::thread_id() {
+                if owner(m) != identity::me() {
                     return EPERM;
                 }
                 let count = m.count.load(Relaxed) - 1;
@@ -446,7 +496,7 @@ unsafe fn unlock_other<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mut
                 if count != 0 {
                     return 0;
                 }
-                m.owner.store(0, Relaxed);
+                m.owner.store(m.owner.load(Relaxed) & !THREAD, Relaxed);
             }
         }
         release::<L>(m);

@@ -12,6 +12,8 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+#[path = "programs/semantics.rs"]
+mod semantics;
 /// Surroundings that are hostile to a preloaded library.
 #[path = "programs/surroundings.rs"]
 mod surroundings;
@@ -95,6 +97,11 @@ impl Setting {
     }
 
     fn run(&self, program: &Path) -> Output {
+        let what = format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock);
+        watch(self.command(program), &what)
+    }
+
+    fn command(&self, program: &Path) -> Command {
         let mut preload = self.library.as_os_str().to_owned();
         for library in &self.beside {
             preload.push(":");
@@ -107,7 +114,7 @@ impl Setting {
             Some(stats) => command.env("LATCHWORK_STATS", stats),
             None => command.env_remove("LATCHWORK_STATS"),
         };
-        watch(command, &format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock))
+        command
     }
 
     /// Runs a program that prints "ok" and nothing else.

@@ -17,7 +17,7 @@ mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -83,12 +83,12 @@ impl Native {
         fence::is_light()
     }
 
-    /// Forgets all fast readers (BRAVO's), in the table and in the threads' rows.
+    /// Forgets all fast readers (BRAVO's) in the table, and in the rows of all threads but the calling one.
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read
-    /// it here, and locks that the forking thread itself reads are acquired anew.
+    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read it here. What the
+    /// forking thread itself reads stays in its row; locks that it reads by the table are acquired anew.
     pub unsafe fn forget_readers() {
         for slot in Self::visible_readers() {
             if slot.load(Ordering::Relaxed) != 0 {
@@ -207,11 +207,12 @@ unsafe impl Machine for Native {
 
     #[inline]
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        let mut offers = Offers::new();
         loop {
             if let Some(value) = Self::spin_for(word, order, SPINS_BEFORE_YIELD, &mut done) {
                 return value;
             }
-            Self::yield_now();
+            offers.take::<Self>(u64::MAX);
         }
     }
 

@@ -135,17 +135,18 @@ fn thread_exit() {
     }
 }
 
-/// In a forked child: empties all rows, and takes those of other threads from them. A child counts for
-/// itself.
+/// In a forked child: empties the rows of other threads, and takes them from them. A child counts for itself.
 pub(super) fn after_fork() {
-    let empty = |row: &Row| {
-        row.slots.iter().filter(|slot| slot.load(Relaxed) != 0).for_each(|slot| slot.store(0, Relaxed));
+    let count_anew = |row: &Row| {
         row.counts.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));
     };
     let mine = tls::get();
     // SAFETY: null, or a row, which is never unmapped.
-    unsafe { mine.as_ref() }.into_iter().for_each(empty);
-    ROWS.forget_others(mine, empty);
+    unsafe { mine.as_ref() }.into_iter().for_each(count_anew);
+    ROWS.forget_others(mine, |row| {
+        row.slots.iter().filter(|slot| slot.load(Relaxed) != 0).for_each(|slot| slot.store(0, Relaxed));
+        count_anew(row);
+    });
 }
 
 #[cfg(test)]
