@@ -196,3 +196,20 @@ fn filters_of_system_calls() {
         }
     }
 }
+
+/// A program whose own functions run before the C library is initialised is served all the same.
+#[test]
+fn calls_before_the_environment_is_known() {
+    let library = compile("early.c", "libearly_first.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
+    let Some(library) = library else { return };
+    let Some(program) = compile("early.c", "early_first", &[library.as_os_str(), OsStr::new("-DFIRST")])
+    else {
+        return;
+    };
+    Setting::new("glibc", "glibc").check(&program);
+    let mut setting = Setting::new(default_mutex(), "bravo-2d-shfl-rw");
+    setting.check(&program);
+    setting.stats = Some("1".into());
+    let stats = String::from_utf8(setting.check(&program).stderr).unwrap();
+    assert!(stats.contains(&format!("mutex ({}): ", default_mutex())), "{stats}");
+}
