@@ -145,7 +145,7 @@ unsafe fn class<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) -> 
             }
             continue;
         }
-        return match word & LOW & !(SEEN | SERVED) {
+        return match word & LOW & !(SEEN | SERVED | IN_SHARED_MEMORY) {
             NORMAL => Class::Normal,
             RECURSIVE => Class::Recursive,
             ERRORCHECK => Class::ErrorCheck,
