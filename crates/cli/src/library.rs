@@ -39,7 +39,11 @@ pub fn path() -> Result<PathBuf> {
 
 fn overridden(path: &Path) -> Result<PathBuf> {
     let fail = |why: &dyn std::fmt::Display| Failure::new(format!("{OVERRIDE}={}: {why}", path.display()));
-    let path = path.canonicalize().map_err(|error| fail(&error))?;
+    let path = path.canonicalize().map_err(|error| {
+        fail(&format!(
+            "{error}; name a copy of the library, or unset the variable to use the one that latchwork carries"
+        ))
+    })?;
     if let Some(why) = unsuitable(&path) {
         return Err(fail(&why));
     }
