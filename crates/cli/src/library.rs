@@ -2,7 +2,7 @@
 //! load it.
 
 use crate::failure::{Failure, Result};
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -137,12 +137,16 @@ fn unsuitable(path: &Path) -> Option<String> {
     if let Some(byte) = bytes.iter().find(|byte| b" :$".contains(byte)) {
         return Some(format!("LD_PRELOAD cannot hold a path with {:?} in it", char::from(*byte)));
     }
-    let name = CString::new(bytes).ok()?;
+    let flags = mount_flags(&CString::new(bytes).ok()?)?;
+    (flags & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
+}
+
+/// `ST_NOEXEC` and the like of the file system that holds `path`.
+pub fn mount_flags(path: &CStr) -> Option<libc::c_ulong> {
     // SAFETY: plain data, for which zeroes are a value.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a terminated string and room for the answer.
-    let result = unsafe { libc::statvfs(name.as_ptr(), &mut found) };
-    (result == 0 && found.f_flag & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
+    (unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0).then_some(found.f_flag)
 }
 
 /// Whether the file is ours and byte for byte what the command carries.

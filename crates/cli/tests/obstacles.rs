@@ -6,6 +6,7 @@ mod common;
 use common::{compile, compile_with, latchwork, output, scratch, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -108,6 +109,45 @@ fn a_setuid_program_and_its_children_run_without_the_library() {
         assert!(text.contains("nor into the programs that it starts"), "{text}");
         assert_eq!(stdout(&output), "started with nothing\n", "{text}");
     }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Where the kernel does not raise privileges, the library is loaded, and nothing is said.
+#[test]
+fn a_setuid_bit_without_effect_is_no_obstacle() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can make a program setuid to another user");
+        return;
+    }
+    let directory = scratch("setuid-without-effect");
+    let program = compile(&directory, "program", PARENT, &[]);
+    let script = directory.join("script");
+    fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+    let set = |path: &Path, mode| {
+        chown(path, Some(65534), Some(65534)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let expect_served = |output: Output| {
+        assert_eq!(stderr(&output), "");
+        assert!(stdout(&output).ends_with("in a child\n"), "{}", stdout(&output));
+    };
+    // Of a script; without the right to execute the file as the group; in a process that gains no privileges.
+    set(&script, 0o6755);
+    expect_served(run(&script));
+    set(&program, 0o2745);
+    expect_served(run(&program));
+    set(&program, 0o6755);
+    let mut command = latchwork();
+    command.args(["run", "--"]).arg(&program);
+    // SAFETY: a system call that is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            Ok(())
+        })
+    };
+    expect_served(command.output().unwrap());
     fs::remove_dir_all(directory).unwrap();
 }
 
