@@ -227,3 +227,27 @@ fn the_program_starts_without_children_behind_it() {
     let [faults, major, user, system] = [11, 13, 16, 17].map(|field| fields[field - 3]);
     assert_eq!([faults, major, user, system], ["0"; 4], "{text}");
 }
+
+/// A shell may have started children before it became `latchwork`; the program can wait for them.
+#[test]
+fn children_from_before_are_the_programs_to_wait_for() {
+    let directory = scratch("children");
+    let source = r#"
+        #include <stdio.h>
+        #include <sys/wait.h>
+        int main(void) {
+            int status = -1;
+            if (wait(&status) < 0) perror("wait");
+            printf("%d\n", WEXITSTATUS(status));
+            return 0;
+        }"#;
+    let program = compile(&directory, "program", source, &[]);
+    // The child ends before, while and after the dynamic linker is asked.
+    for delay in ["0", "0.005", "0.01", "0.02", "0.1"] {
+        let script = format!("(sleep {delay}; exit 7) & exec \"$0\" run -- {}", program.display());
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_latchwork")]).output().unwrap();
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("7\n", ""), "{delay}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}

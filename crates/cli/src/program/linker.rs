@@ -23,10 +23,13 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
     let (mut reader, mut writer) = io::pipe().ok()?;
     let mut answer = String::new();
     // SAFETY: this process has no other thread, so the child may do what this one may. The child ends here, and
-    // the disposition of SIGCHLD that is put back is the one that was found.
+    // the disposition of SIGCHLD that is put back is the one that was found. `waitid` takes a null pointer.
     unsafe {
-        // While SIGCHLD is ignored, the kernel counts a child's CPU time and memory nowhere.
-        let before = libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        // While SIGCHLD is ignored, the kernel counts a child's CPU time and memory nowhere. Nor does it keep the
+        // status of other children, which a shell may have started before it became this process.
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let childless = libc::waitid(libc::P_ALL, 0, std::ptr::null_mut(), options) < 0;
+        let before = childless.then(|| libc::signal(libc::SIGCHLD, libc::SIG_IGN));
         let child = libc::fork();
         if child == 0 {
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -44,7 +47,9 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
             // Returns when the child is gone.
             libc::waitpid(child, std::ptr::null_mut(), 0);
         }
-        libc::signal(libc::SIGCHLD, before);
+        if let Some(before) = before {
+            libc::signal(libc::SIGCHLD, before);
+        }
     }
     let why = answer.get(1..)?.to_owned();
     Some(if answer.as_bytes()[0] == RUNS_WITHOUT {
@@ -92,8 +97,8 @@ struct Listed {
 }
 
 fn list(linker: &Path, program: &Path, preload: Option<&OsStr>) -> Option<Listed> {
-    let mut command = Command::new(linker);
-    // A path with a slash in it: the linker looks other names up among the libraries.
+    let mut command = Command::new(std::path::absolute(linker).ok()?);
+    // With a slash in them: a name without is looked up in PATH, and by the linker among the libraries.
     command.arg("--list").arg(std::path::absolute(program).ok()?).stdin(Stdio::null());
     match preload {
         Some(preload) => command.env("LD_PRELOAD", preload),

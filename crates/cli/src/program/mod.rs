@@ -153,7 +153,7 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
              and would end the program with status 127; build the program for glibc, or run it without latchwork"
                 .into(),
         )),
-        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-linux", "ld64.so", "ld.so"]) => {
+        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-linux", "ld-2.", "ld64.so", "ld.so"]) => {
             linker::obstacle(&linker, path, library)
         }
         elf::Linkage::Dynamic(_) => None,
