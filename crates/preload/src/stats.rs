@@ -26,13 +26,15 @@ pub(crate) const MUTEX_SHARED: usize = 2;
 pub(crate) const RWLOCK_SHARED: usize = 3;
 pub(crate) const COND_SHARED: usize = 4;
 pub(crate) const SEM_SHARED: usize = 5;
-const REASONS: [(&str, &str); 6] = [
+pub(crate) const SPIN_SHARED: usize = 6;
+const REASONS: [(&str, &str); 7] = [
     ("mutex_robust", "robust mutexes"),
     ("mutex_priority", "priority-inheriting or -protected mutexes"),
     ("mutex_shared", "process-shared mutexes"),
     ("rwlock_shared", "process-shared rwlocks"),
     ("condvar_shared", "process-shared condition variables"),
     ("semaphore_shared", "process-shared semaphores"),
+    ("spin_shared", "process-shared spin locks"),
 ];
 
 /// Counters of a family: objects, calls, contended calls.

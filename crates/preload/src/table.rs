@@ -45,6 +45,9 @@ trait Missing {
 impl Missing for c_int {
     const MISSING: c_int = libc::ENOSYS;
 }
+impl Missing for *mut c_void {
+    const MISSING: *mut c_void = core::ptr::null_mut();
+}
 impl Missing for () {
     const MISSING: () = ();
 }
@@ -176,6 +179,10 @@ type Int = c_int;
 type IntPtr = *mut c_int;
 type SemPtr = *mut Sem;
 type Value = u32;
+type KeyPtr = *mut libc::pthread_key_t;
+type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
+type Name = *const core::ffi::c_char;
+type Namespace = isize;
 
 interface! {
     mutex_init(m: MutexPtr, attr: AttrPtr) -> c_int =
@@ -301,6 +308,17 @@ interface! {
         sem_timedwait ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_timedwait" "GLIBC_2.2.5";
     sem_clockwait(s: SemPtr, clock: ClockId, time: Time) -> c_int =
         sem_clockwait ["@@GLIBC_2.34", "@GLIBC_2.30"], real "sem_clockwait" "GLIBC_2.30";
+
+    // Not ours to serve: a program that needs all keys gets ours too, see `keys`.
+    key_create(key: KeyPtr, destructor: Destructor) -> c_int =
+        pthread_key_create ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_key_create ["@@GLIBC_2.34", "@GLIBC_2.2.5"],
+        real "pthread_key_create" "GLIBC_2.2.5";
+    tss_create(key: KeyPtr, destructor: Destructor) -> c_int =
+        tss_create ["@@GLIBC_2.34", "@GLIBC_2.28"], real "tss_create" "GLIBC_2.28";
+
+    // The symbols of these two are in `deep`.
+    dlopen(name: Name, flags: Int) -> *mut c_void =, real "dlopen" "GLIBC_2.2.5";
+    dlmopen(namespace: Namespace, name: Name, flags: Int) -> *mut c_void =, real "dlmopen" "GLIBC_2.3.4";
 
     // Not ours to serve: whoever registers a fork handler comes after us, see `fork`.
     register_atfork(prepare: AtFork, parent: AtFork, child: AtFork, object: Handle) -> c_int =

@@ -59,3 +59,85 @@ fn privileged_programs_ignore_the_environment() {
     command.env("LATCHWORK_MUTEX", "no-such-lock");
     assert_eq!(run(command), (Some(0), "ok\n".into(), String::new()));
 }
+
+/// A library that is loaded with `RTLD_DEEPBIND` and calls glibc's functions is named on stderr, once; one that calls
+/// none of them, and one that is loaded in the usual way, are not. `dlopen` searches where the caller says.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn libraries_that_bind_past_us() {
+    let directory = scratch().join("deep");
+    fs::create_dir_all(&directory).unwrap();
+    let library = |name: &str, define: &str| {
+        compile("deep.c", &format!("deep/{name}"), &[define, "-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new))
+    };
+    let (Some(plugin), Some(_)) = (library("libplugin.so", "-DLOCKS"), library("libplain.so", "-DPLAIN"))
+    else {
+        return;
+    };
+    let run_path = format!("-Wl,-rpath,{}", directory.display());
+    let Some(program) = compile("deep.c", "deep/deep", &[&run_path, "-ldl"].map(OsStr::new)) else { return };
+    for (mutex, rwlock, warnings) in [("glibc", "glibc", 0), ("shfl", "glibc", 1), ("glibc", "pf-t", 0)] {
+        let setting = Setting::new(mutex, rwlock);
+        let run = |argument: &str| {
+            let mut command = Command::new(&program);
+            command.arg(argument).arg(&directory).env("LD_PRELOAD", &setting.library);
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, argument);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success() && output.stdout == b"ok\n", "{argument}: {stderr}");
+            stderr
+        };
+        for argument in ["usual", "plain"] {
+            assert_eq!(run(argument), "", "{argument} under {mutex} and {rwlock}");
+        }
+        let stderr = run("deep");
+        assert_eq!(stderr.matches("latchwork[").count(), warnings, "{stderr}");
+        assert_eq!(stderr.matches(plugin.to_str().unwrap()).count(), warnings, "{stderr}");
+        // What is searched for, and a namespace of its own: there the library can only say what may be.
+        for argument in ["searched", "namespace"] {
+            let stderr = run(argument);
+            let expected = usize::from((mutex, rwlock) != ("glibc", "glibc"));
+            assert_eq!(stderr.matches("libplugin.so").count(), expected, "{argument}: {stderr}");
+        }
+    }
+}
+
+/// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
+#[test]
+fn reports_leave_cancellation_and_new_locks_alone() {
+    let Some(program) = compile("reports.cpp", "reports", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+        for (what, reports) in [("locals", 0..=0), ("pending", 2..=2), ("asynchronous", 1..=100)] {
+            let mut command = Command::new(&program);
+            command.arg(what).env("LD_PRELOAD", library()).env("LATCHWORK_CHECK", "1");
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, &format!("{what} under {mutex} and {rwlock}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && output.stdout == b"ok\n", "{what} under {mutex}: {stderr}");
+            let found = stderr.matches("latchwork[").count();
+            assert!(reports.contains(&found), "{what} under {mutex}: {stderr}");
+        }
+    }
+}
+
+/// A program gets as many keys, and the same numbers, as without the library, before and after its first locks.
+#[test]
+fn all_keys_are_the_programs() {
+    let Some(program) = compile("keys.c", "keys", &[]) else { return };
+    for (mutex, rwlock) in
+        [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs", "glibc"), ("clh", "pf-q")]
+    {
+        let setting = Setting::new(mutex, rwlock);
+        for arguments in [&[][..], &["after-locks"]] {
+            let mut command = Command::new(&program);
+            command.args(arguments).env("LD_PRELOAD", &setting.library);
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, &format!("keys.c under {mutex} and {rwlock}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && output.stdout == b"ok\n",
+                "under {mutex} and {rwlock}: {stderr}"
+            );
+        }
+    }
+}
