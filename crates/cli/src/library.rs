@@ -108,8 +108,9 @@ fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Makes sure that nobody else can put another directory in the place of this one: those above it belong to this
-/// user or to the system, and who else may write to them may not rename what is not theirs.
+/// Makes sure that no other user can put another directory in the place of this one. The directories above it must
+/// belong to this user or to the system. Where other users may write to one, it must be sticky, so that they cannot
+/// rename what belongs to this user.
 fn check_above(directory: &Path) -> std::result::Result<(), String> {
     // SAFETY: both take no pointer and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

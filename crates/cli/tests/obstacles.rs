@@ -170,6 +170,10 @@ fn a_program_whose_glibc_is_too_old_is_refused() {
         &run_with(&library, "echo"),
         &["cannot load", "needs glibc 9.99 or newer", "version `GLIBC_9.99' not found", "Build latchwork on"],
     );
+    // Without that refusal, the program would not run under glibc instead: it does not start.
+    let output =
+        std::process::Command::new("echo").arg("started").env("LD_PRELOAD", &library).output().unwrap();
+    assert_eq!((output.status.success(), stdout(&output).as_str()), (false, ""));
     fs::remove_dir_all(directory).unwrap();
 }
 

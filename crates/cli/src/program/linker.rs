@@ -16,8 +16,8 @@ pub fn obstacle(linker: &Path, program: &Path, library: &Path) -> Option<Obstacl
     aside(|| ask(linker, program, library))
 }
 
-/// Answers a question in a process of its own, of which no trace stays in this one: `run` becomes the program, and
-/// the CPU time and memory of a child that was waited for would count as the program's.
+/// Answers a question in a process of its own, which leaves no trace in this one. `run` becomes the program, and the
+/// kernel would count the CPU time and memory of a child that was waited for as the program's.
 fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
     const RUNS_WITHOUT: u8 = b'r';
     let (mut reader, mut writer) = io::pipe().ok()?;
@@ -59,13 +59,14 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
     })
 }
 
-/// Of a program that its linker does not load without the library either, nothing is said: the program may be
-/// unreadable, or miss a library of its own.
+/// Finds no obstacle if the linker does not load the program without the library either: the program may be
+/// unreadable, or miss a library of its own, and its own error is the one to show.
 fn ask(linker: &Path, program: &Path, library: &Path) -> Option<Obstacle> {
     let before = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
     let with = list(linker, program, Some(&library::preloading(library, before.as_deref())))?;
     let shown = library.display();
-    // A library whose symbol versions the C library lacks is listed too, but would not let the program start.
+    // The linker lists the library even if the C library lacks symbol versions that the library needs. It complains,
+    // and would not start the program.
     let required_by = format!("(required by {shown})");
     let versions: Vec<_> = with.complaints.lines().filter(|line| line.ends_with(&required_by)).collect();
     let ignored = with.succeeded && versions.is_empty();
