@@ -369,8 +369,9 @@ fn background(daemons: &[Daemon]) -> String {
     let names = daemons.iter().map(|Daemon { name, process }| format!("{name} (process {process})"));
     format!(
         "the program left {} running in the background; latchwork ends such processes after each run. A run is \
-         measured until the program itself ends: if that is only a server's start, run the server in the foreground \
-         (there is often an option for it, such as -f, -F, -D or --foreground)",
+         measured until the program itself ends. If that is only a server's start, compare a script that runs the \
+         server in the foreground (there is often an option for it, such as -f, -F, -D or --foreground) and its \
+         client: sh -c './server -F & ./client; kill $!; wait'",
         names.collect::<Vec<_>>().join(", ")
     )
 }
