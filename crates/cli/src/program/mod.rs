@@ -104,7 +104,10 @@ fn privileged(path: &Path) -> Option<Obstacle> {
     let (privilege, instead) = if found.mode() & libc::S_ISUID != 0 && found.uid() != user {
         (
             "is setuid",
-            format!("start latchwork as user {}, as in `sudo latchwork run -- ./server`", found.uid()),
+            format!(
+                "start latchwork as user {0}, as in `sudo -u '#{0}' latchwork run -- ./server`",
+                found.uid()
+            ),
         )
     } else if found.mode() & AS_GROUP == AS_GROUP && found.gid() != group {
         ("is setgid", format!("start latchwork with group {}, as `sg` does", found.gid()))
