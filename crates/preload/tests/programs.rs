@@ -306,6 +306,7 @@ fn calls_that_go_near() {
         ("now", &["-Wl,-z,relro,-z,now"]),
         ("no_plt", &["-fno-plt"]),
         ("fixed", &["-no-pie"]),
+        ("tracked", &["-DIBT", "-fcf-protection=branch", "-Wl,-z,ibt"]),
     ] {
         let arguments = |more: &'static [&str]| linked.iter().chain(more).map(OsStr::new).collect::<Vec<_>>();
         let near = compile("near.c", &format!("near_{name}"), &arguments(&["-DNEAR"]));

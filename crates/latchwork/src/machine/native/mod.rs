@@ -8,6 +8,7 @@
 mod distances;
 mod exit;
 mod fence;
+mod filter;
 mod futex;
 mod pool;
 mod records;
@@ -42,8 +43,12 @@ impl Native {
     /// Readies what the operating system has to be asked for once: the `membarrier` registration.
     ///
     /// It happens by itself at the first contention. Call this early in `main` to have it while
-    /// the process is single-threaded, when it is free; later it can take milliseconds.
+    /// the process is single-threaded, when it is free; later it can take milliseconds. It also finds out whether a
+    /// filter of system calls would end the process for `membarrier`, and then does without.
     pub fn init() {
+        if fence::is_undecided() && !filter::lets_membarrier_pass() {
+            fence::avoid();
+        }
         fence::init();
         pool::init();
         rows::init();
@@ -64,6 +69,13 @@ impl Native {
     /// threads keep for themselves is not used again when they exit from then on. `false` if there is none.
     pub fn give_up_key() -> bool {
         exit::give_up()
+    }
+
+    /// Does without `membarrier`, whether the kernel lets the process call it or not: unlocking takes an atomic
+    /// instruction. For a process that will install a filter of system calls which knows nothing of it. To be called
+    /// before the first use of a lock; later it has no effect.
+    pub fn avoid_membarrier() {
+        fence::avoid();
     }
 
     /// Whether light fences are, and will be, the compiler's only, and `release_dec` no atomic instruction.
