@@ -48,14 +48,14 @@ pub(crate) struct RwLock {
 }
 
 impl RwLock {
-    /// Sets the flags from `flags` to `ours`, and clears the serial. `false`: somebody else has written to them.
+    /// Sets the flags from `flags` to `ours`, and clears the serial. `false`: another thread has changed them.
     pub(crate) fn claim(&self, flags: u32, ours: u32) -> bool {
         let both = |flags: u32, serial: u32| {
             // SAFETY: both are eight bytes, of which any are valid.
             unsafe { core::mem::transmute::<[u32; 2], u64>([flags, serial]) }
         };
-        // SAFETY: eight aligned bytes of the object, `flags` and `serial`. Whoever reads one of them at the same time
-        // sees it as it was or as it will be: processors that this library is made for order accesses of both sizes.
+        // SAFETY: eight aligned bytes of the object, `flags` and `serial`. A thread that reads one of them at the same
+        // time sees the old or the new value: the processors that this library supports order accesses of both sizes.
         let words = unsafe { &*(&raw const self.flags).cast::<AtomicU64>() };
         let old = both(flags, self.serial.load(Relaxed));
         words.compare_exchange(old, both(ours, 0), Relaxed, Relaxed).is_ok()

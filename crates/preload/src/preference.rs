@@ -1,8 +1,8 @@
 //! Reader preference: how a writer waits.
 //!
-//! glibc's rwlocks let readers in while a reader is inside, whoever waits. Programs rely on it: a reader waits for
-//! something that another thread does under a read lock of the same object. Our locks do not let a writer starve, and
-//! shut readers out behind one that waits; then neither reader would ever go on.
+//! glibc's rwlocks let readers in while a reader is inside, also if a writer waits. Programs rely on it: a reader waits
+//! for something that another thread does under a read lock of the same object. Our locks do not let a writer starve,
+//! and shut readers out behind a writer that waits; then neither reader would ever go on.
 //!
 //! So a writer waits in turns. In one it waits as the lock has it, in the queue, and shuts readers out; it gives up
 //! after [`SHUT_OUT`]. Then it stays out of the queue for as long, while readers pass, and takes the lock if it
@@ -12,15 +12,16 @@
 //!
 //! A writer of a real-time policy shuts nobody out behind a reader: readers of a higher priority must not wait for it.
 //!
-//! Locks whose queue cannot be left (`latchwork list`: those with a fairness of turns) let a writer with a deadline
-//! poll: under this library their writers do, and prefer readers like glibc's.
+//! The queues of `pf-t`, `pf-q`, `mcs-rw`, `percpu` and `cohort-rw` cannot be left. A writer with a deadline polls there,
+//! and so all their writers do under this library: they never shut readers out, and may starve, like glibc's.
 
 use crate::cancel;
 use latchwork::machine::{Clock, Deadline, Machine, Native};
 use latchwork::rwlock::RawRwLock;
 
-/// Nanoseconds for which a waiting writer shuts readers out, at first and at most. A turn of several sections and
-/// quanta of the scheduler, so that few writers need another one.
+/// Nanoseconds for which a waiting writer shuts readers out, at first and at most. At first: several quanta of the
+/// scheduler, so that few writers need another turn. At most: what a reader can bear; with 64 readers for each processor
+/// a writer still gets in.
 const SHUT_OUT: (u64, u64) = (10_000_000, 80_000_000);
 /// The same for one of a real-time policy, behind another writer.
 const SHUT_OUT_REAL_TIME: u64 = 1_000_000;
