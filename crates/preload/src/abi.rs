@@ -18,7 +18,7 @@ pub(crate) const RWLOCK_SPACE: usize = 32;
 pub(crate) struct Mutex {
     pub raw: UnsafeCell<[u8; MUTEX_SPACE]>,
     /// Low half: glibc's `__kind` (0 to 3, and flags of objects that are glibc's), plus
-    /// [`SEEN`]. High half: the fork generation that the object was last used under.
+    /// [`SEEN`] and [`SERVED`]. High half: the fork generation that the object was last used under.
     pub kind: AtomicU32,
     /// Recursive: how many times the owner has it.
     pub count: AtomicU32,
@@ -102,6 +102,9 @@ pub(crate) const PREFERS_WRITERS: u32 = 2;
 
 /// Mutex and condition variable: statistics have counted this object. Rwlock: it is ours.
 pub(crate) const SEEN: u32 = 0x8000;
+/// Mutex: this library has used it. glibc's functions know no kind with this bit and refuse it, with EINVAL, before they
+/// touch the lock: a library that binds past this one neither gets a mutex that is held nor harms its waiters.
+pub(crate) const SERVED: u32 = 4;
 /// The condition variable's deadlines are on the monotonic clock.
 pub(crate) const MONOTONIC: u32 = 2;
 /// The half of a kind or flags word that is not the fork generation.

@@ -15,7 +15,7 @@
 //! already repaired, or about to be, when the application's child handler releases it. That is why
 //! `__register_atfork` is interposed.
 
-use crate::abi::{LOW, Mutex, RwLock, SEEN};
+use crate::abi::{LOW, Mutex, RwLock, SEEN, SERVED};
 use crate::table::REAL;
 use crate::{holds, place, rwlock, stats};
 use core::ptr::null_mut;
@@ -27,7 +27,10 @@ use latchwork::mutex::{RawMutex, ttas::RawTtas};
 /// and [`SEEN`] if statistics are on.
 static NORMAL: AtomicU32 = AtomicU32::new(0);
 
-/// [`NORMAL`] if mutexes are `shfl` and uncounted, for the entry points in `hot`; else
+/// The same of a mutex, which is also [`SERVED`].
+static NORMAL_MUTEX: AtomicU32 = AtomicU32::new(SERVED);
+
+/// [`NORMAL_MUTEX`] if mutexes are `shfl` and uncounted, for the entry points in `hot`; else
 /// [`NOBODY`].
 static FAVOURITE: AtomicU32 = AtomicU32::new(NOBODY);
 
@@ -55,7 +58,7 @@ pub(crate) fn has_favourite() -> bool {
 }
 
 pub(crate) fn set_favourite() {
-    FAVOURITE.store(normal(), Relaxed);
+    FAVOURITE.store(normal_mutex(), Relaxed);
 }
 
 /// The same of a reader-writer lock.
@@ -86,6 +89,12 @@ pub(crate) fn normal() -> u32 {
     NORMAL.load(Relaxed)
 }
 
+/// See [`NORMAL_MUTEX`].
+#[inline(always)]
+pub(crate) fn normal_mutex() -> u32 {
+    NORMAL_MUTEX.load(Relaxed)
+}
+
 /// Whether a kind or flags word is of the current generation.
 #[inline(always)]
 pub(crate) fn is_current(word: u32) -> bool {
@@ -98,7 +107,9 @@ pub(crate) fn stamped(low: u32) -> u32 {
 }
 
 pub(crate) fn set_normal(stats: bool) {
-    NORMAL.store(if stats { SEEN } else { 0 }, Relaxed);
+    let normal = if stats { SEEN } else { 0 };
+    NORMAL.store(normal, Relaxed);
+    NORMAL_MUTEX.store(normal | SERVED, Relaxed);
 }
 
 /// Brings an object whose word is of an older generation up to date: `mend` is called if that is
@@ -155,7 +166,9 @@ unsafe extern "C" fn child() {
     // These locks do not sleep, so no waiter is left in them.
     after(true);
     // Wraps after 65,536 nested forks.
-    NORMAL.fetch_add(LOW + 1, Relaxed);
+    for normal in [&NORMAL, &NORMAL_MUTEX] {
+        normal.fetch_add(LOW + 1, Relaxed);
+    }
     if has_favourite() {
         set_favourite();
     }

@@ -24,6 +24,7 @@ use crate::place;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use latchwork::machine::Native;
 
 /// Entries per record.
 const ENTRIES: usize = 10;
@@ -157,21 +158,9 @@ mod tls {
     }
 }
 
-/// The `pthread_key` plus one; 0 while there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
-
-/// Creates the key. Early, so that it is among the first 32, which need no allocation.
+/// Readies what happens when a thread exits.
 pub(crate) fn init() {
-    if KEY.load(Acquire) == 0 {
-        let mut key = 0;
-        // SAFETY: `key` is valid for writes and the destructor is a plain function.
-        if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } == 0
-            && KEY.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err()
-        {
-            // SAFETY: created above, used by nobody.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
+    Native::set_exit(thread_exit);
 }
 
 /// Whether the calling thread holds anything for reading.
@@ -527,16 +516,12 @@ unsafe fn map() -> *mut Record {
 }
 
 fn set_exit_hook() {
-    init();
-    if let Some(key) = KEY.load(Acquire).checked_sub(1) {
-        // SAFETY: the key exists; any non-null value makes the destructor run.
-        unsafe { libc::pthread_setspecific(key, tls::local().cast()) };
-    }
+    Native::notice_exit();
 }
 
 /// Runs when a thread exits; again, if later destructors take read locks. A record that is not
 /// empty stays taken: its locks may yet be released by another thread.
-extern "C" fn thread_exit(_: *mut libc::c_void) {
+fn thread_exit() {
     // SAFETY: the thread's own words and records.
     unsafe {
         let local = &mut *tls::local();

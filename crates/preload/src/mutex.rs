@@ -83,7 +83,7 @@ unsafe fn make<const STATS: bool>(m: *mut Mutex, kind: u32) {
         if STATS {
             stats::object(stats::MUTEX);
         }
-        (*m).kind.store(fork::stamped(if STATS { kind | SEEN } else { kind }), Relaxed);
+        (*m).kind.store(fork::stamped(kind | SERVED | if STATS { SEEN } else { 0 }), Relaxed);
     }
 }
 
@@ -134,16 +134,18 @@ unsafe fn class<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) -> 
         }
         if !fork::is_current(word) {
             // SAFETY: as for the caller.
-            fork::repair(&m.kind, |kind| unsafe { mend::<L>(m, kind & !SEEN) });
+            fork::repair(&m.kind, |kind| unsafe { mend::<L>(m, kind & !(SEEN | SERVED)) });
             continue;
         }
-        if STATS && word & SEEN == 0 {
-            if m.kind.compare_exchange(word, word | SEEN, Relaxed, Relaxed).is_ok() {
+        if word & SERVED == 0 {
+            // From a static initialiser. From now on a normal one takes the fast path.
+            let seen = if STATS { SEEN } else { 0 };
+            if m.kind.compare_exchange(word, word | SERVED | seen, Relaxed, Relaxed).is_ok() && STATS {
                 stats::object(stats::MUTEX);
             }
             continue;
         }
-        return match word & LOW & !SEEN {
+        return match word & LOW & !(SEEN | SERVED) {
             NORMAL => Class::Normal,
             RECURSIVE => Class::Recursive,
             ERRORCHECK => Class::ErrorCheck,
@@ -407,7 +409,7 @@ pub(crate) unsafe fn acquire_fast<L: RawMutex<Machine = Native>>(m: &Mutex) -> b
 unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        if !STATS && (*m).kind.load(Relaxed) == fork::normal() && acquire_fast::<L>(&*m) {
+        if !STATS && (*m).kind.load(Relaxed) == fork::normal_mutex() && acquire_fast::<L>(&*m) {
             return 0;
         }
         lock_slow::<L, STATS>(m)
@@ -424,7 +426,7 @@ unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>, const STATS: bool>
 unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        if STATS || (*m).kind.load(Relaxed) != fork::normal() {
+        if STATS || (*m).kind.load(Relaxed) != fork::normal_mutex() {
             return trylock_slow::<L, STATS>(m);
         }
         match raw::<L>(&*m).try_lock() {
@@ -468,7 +470,7 @@ unsafe extern "C" fn unlock<L: RawMutex<Machine = Native>, const STATS: bool>(m:
     // SAFETY: the caller's mutex.
     unsafe {
         let m = &*m;
-        if m.kind.load(Relaxed) == fork::normal() {
+        if m.kind.load(Relaxed) == fork::normal_mutex() {
             release::<L>(m);
             0
         } else {

@@ -105,6 +105,10 @@ unsafe impl Machine for Marked {
         Native::yield_now();
     }
 
+    fn doze(nanos: u64) {
+        Native::doze(nanos);
+    }
+
     fn wait(word: &MarkedWord, expected: u32, deadline: Option<Deadline>) -> Wait {
         Native::wait(&word.0, expected ^ MARK, deadline)
     }

@@ -14,6 +14,9 @@ use std::{env, fs, thread};
 
 #[path = "programs/semantics.rs"]
 mod semantics;
+/// Surroundings that are hostile to a preloaded library.
+#[path = "programs/surroundings.rs"]
+mod surroundings;
 
 /// How long a program may take: far longer than any does, on a machine that is busy.
 const WATCHDOG: Duration = Duration::from_secs(300);
@@ -219,6 +222,7 @@ programs! {
     rwlocks: "rwlock.c" under_rwlocks;
     spin_locks: "spin.c" under_mutexes;
     c11_threads: "c11.c" under_mutexes;
+    glibc_past_us: "bypass.c" under_mutexes;
     semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
 }

@@ -2,8 +2,9 @@
 
 use super::{Group, Machine, Word};
 use crate::reclaim::{SLOTS, Stall};
+use core::marker::PhantomData;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Groups of hazard pointers in one block: with the link to the next block, and what else a record holds, they
 /// fill two cache lines.
@@ -80,6 +81,44 @@ pub struct Record<M: Machine> {
     /// For the machine: a number that no other record has, from 1 on and without many gaps, so that tables can have
     /// something for each record; 0, if it has none. Does not change once the record has had an owner.
     pub number: M::U32,
+    /// How many [`Kept`] there are: readers that may begin a section at any time.
+    pub keepers: M::U32,
+}
+
+/// A record that no other thread gets while this is there, even if its owner exits meanwhile.
+///
+/// A thread gives its record back before the last of its thread-local destructors has run. Those may still have a
+/// reader, whose sections would be counted in the next owner's record.
+pub(crate) struct Kept<M: Records> {
+    record: &'static Record<M>,
+    /// Not `Send`: only the owner writes to a record.
+    thread: PhantomData<*mut ()>,
+}
+
+impl<M: Records> Kept<M> {
+    /// The calling thread's record.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        let record = M::record();
+        let keepers =
+            record.keepers.load(Relaxed).checked_add(1).expect("4 billion readers: they are leaked");
+        record.keepers.store(keepers, Relaxed);
+        Kept { record, thread: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &'static Record<M> {
+        self.record
+    }
+}
+
+impl<M: Records> Drop for Kept<M> {
+    #[inline]
+    fn drop(&mut self) {
+        let keepers = &self.record.keepers;
+        // Release: pairs with `is_idle`. The next owner comes after what this reader did.
+        keepers.store(keepers.load(Relaxed) - 1, Release);
+    }
 }
 
 /// A block of hazard pointers.
@@ -143,6 +182,7 @@ impl<M: Machine> Record<M> {
             left: M::U32::new(0),
             hazards: Hazards::new(),
             number: M::U32::new(0),
+            keepers: M::U32::new(0),
         }
     }
 
@@ -151,13 +191,14 @@ impl<M: Machine> Record<M> {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// Whether its owner reads nothing.
+    /// Whether its owner reads nothing, and has no reader that could.
     pub fn is_idle(&'static self) -> bool {
         // Acquire: the next owner comes after what this one did.
         let outside = |word: &M::U64| word.load(Acquire) & NESTING == 0;
         outside(&self.section)
             && outside(&self.online)
             && outside(&self.pinned)
+            && self.keepers.load(Acquire) == 0
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
@@ -166,6 +207,7 @@ impl<M: Machine> Record<M> {
         for word in [&self.section, &self.online, &self.pinned] {
             word.store(0, Relaxed);
         }
+        self.keepers.store(0, Relaxed);
         for group in self.hazards.all() {
             group.used.store(0, Relaxed);
             group.hazards.iter().for_each(|slot| slot.store(0, Relaxed));

@@ -22,14 +22,15 @@ use super::section::{SectionGuard, SectionReader};
 use super::watch::Watch;
 use super::{Info, Pace, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// The flavour. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
 pub struct Epoch;
 
-impl Flavour for Epoch {
+// SAFETY: sections are stamped with the epoch (`SectionGuard`), and `Epochs` looks at all stamps before each advance.
+unsafe impl Flavour for Epoch {
     const INFO: Info = Info {
         name: "epoch",
         summary: "epochs: readers stamp sections, whoever reclaims advances the epoch",
@@ -113,7 +114,9 @@ impl<M: Records> Epochs<M> {
     }
 }
 
-impl<M: Records> Periods for Epochs<M> {
+// SAFETY: the epoch advances when all sections are in the current one, so that after two advances none is left that
+// began before.
+unsafe impl<M: Records> Periods for Epochs<M> {
     fn new() -> Self {
         Epochs { stuck: Watch::new() }
     }
@@ -134,11 +137,15 @@ impl<M: Records> Periods for Epochs<M> {
         self.is_over(ticket)
     }
 
-    fn wait(&self, ticket: u64, pace: Pace) {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
         let mut rest = Rest::new();
         while !self.poll(ticket) {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return false;
+            }
             rest.take::<M>(pace == Pace::Expedited);
         }
+        true
     }
 
     fn stall(&self) -> Option<Stall> {

@@ -23,7 +23,8 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 #[derive(Copy, Clone, Debug)]
 pub struct General;
 
-impl Flavour for General {
+// SAFETY: sections are stamped with the time (`SectionGuard`), and `Grace` looks at all stamps.
+unsafe impl Flavour for General {
     const INFO: Info = Info {
         name: "rcu",
         summary: "general-purpose RCU: readers stamp sections, a light fence each",
