@@ -87,8 +87,8 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read it here. What the
-    /// forking thread itself reads stays in its row; locks that it reads by the table are acquired anew.
+    /// For a forked child that has one thread yet: the parent's other threads do not read a lock here. What the forking
+    /// thread reads stays in its row; the caller acquires anew what that thread reads through the table.
     pub unsafe fn forget_readers() {
         for slot in Self::visible_readers() {
             if slot.load(Ordering::Relaxed) != 0 {
