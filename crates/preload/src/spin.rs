@@ -82,7 +82,7 @@ unsafe impl Machine for Shared {
 
     #[inline(always)]
     fn release_dec(word: &AtomicU32) -> bool {
-        word.fetch_sub(1, Ordering::Release) != 1
+        (word.fetch_sub(1, Ordering::Release).wrapping_sub(1) as i32) < 0
     }
 
     fn now(clock: Clock) -> u64 {
