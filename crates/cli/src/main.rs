@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   latchwork compare                          see the point, on a built-in program
   latchwork compare -- ./server --bench      which lock serves this program best?
-  latchwork run --mutex shfl -- ./server     run it under that lock
+  latchwork run -- ./server                  run it under the recommended locks
   latchwork list                             every lock there is
   latchwork bench rwbench                    locks against each other in a paper's workload
   latchwork torture                          is every lock right, on this machine?
@@ -88,7 +88,7 @@ left to glibc.
 
 Signals, exit status, standard input and everything else are the program's own: this process becomes
 the program. Exit status if that fails: 2 for wrong arguments, 127 if the program is not there, 126
-if it cannot be executed.
+if it cannot be executed, or not with the library in it (it uses musl, or an old glibc).
 
 Examples:
   latchwork run -- ./server

@@ -1,8 +1,9 @@
 //! `latchwork run`: becomes the program, with the preload library in it.
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use crate::library;
 use crate::names::{self, Choice, GLIBC};
-use crate::{library, program};
+use crate::program::{self, Obstacle};
 use clap::Args;
 use latchwork::registry::Kind;
 use std::convert::Infallible;
@@ -40,11 +41,13 @@ pub fn run(options: &Options) -> Result<Infallible> {
     let choice = choose(options.mutex.as_deref(), options.rwlock.as_deref())?;
     let path = program::find(&options.command[0])?;
     let library = library::path()?;
-    if let Some(obstacle) = program::obstacle(&path) {
-        eprintln!(
-            "latchwork: warning: {} will run with glibc's own locks: {obstacle}",
-            Path::new(&options.command[0]).display()
-        );
+    let shown = Path::new(&options.command[0]).display();
+    match program::obstacle(&path, &library) {
+        None => {}
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: {shown} runs with the locks of its own C library: {why}");
+        }
+        Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
     let mut environment = environment(&choice, &library);
     if options.check {
@@ -58,6 +61,11 @@ pub fn run(options: &Options) -> Result<Infallible> {
         unsafe { env::set_var(name, value) };
     }
     execute(&options.command)
+}
+
+/// The failure for a program that its dynamic linker would not start with the library.
+pub fn cannot_start(program: &dyn std::fmt::Display, why: &str) -> Failure {
+    Failure { status: NOT_EXECUTABLE, message: format!("{program} cannot run under latchwork: {why}") }
 }
 
 /// With neither option the default; with one, only that kind is replaced.

@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::{latchwork, output, scratch, stderr, stdout};
+use common::{alive, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -143,23 +142,6 @@ fn a_failure_under_glibc_ends_it() {
     assert!(text.contains("| the reason"), "{text}");
     let (output, _) = compare(&["--mutex", "mcs", "--metric", "rate: (.*)"], "echo nothing of the kind");
     assert!(stderr(&output).contains("| nothing of the kind"), "{}", stderr(&output));
-}
-
-/// Processes whose command line holds `mark`.
-fn alive(mark: &str) -> usize {
-    let holds = |entry: fs::DirEntry| {
-        let mut text = Vec::new();
-        let file = fs::File::open(entry.path().join("cmdline"));
-        file.is_ok_and(|mut file| file.read_to_end(&mut text).is_ok())
-            && String::from_utf8_lossy(&text).contains(mark)
-    };
-    fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.path().join("cmdline").exists())
-        .map(holds)
-        .filter(|holds| *holds)
-        .count()
 }
 
 #[test]

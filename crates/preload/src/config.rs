@@ -3,8 +3,10 @@
 //! Runs in a constructor, or at the first pthread call if that comes earlier: nothing here
 //! allocates, takes a lock that is interposed, or depends on Rust's runtime.
 
+#[cfg(versioned)]
+use crate::deep;
 use crate::table::{pass, resolve};
-use crate::{check, cond, fork, holds, hot, mutex, rwlock, spin, stats};
+use crate::{check, cond, fork, holds, hot, keys, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::machine::{Machine, Native};
@@ -101,13 +103,19 @@ fn set_up() {
     }
 
     if check {
-        check::install(mutex.is_none());
+        check::install(mutex.is_none(), rwlock.is_none());
     }
 
     // From here on pthread calls are served, so what follows may make some.
     if check {
         latchwork_check::prepare();
         fork::set_check();
+    }
+    keys::install();
+    pass!(dlopen, dlmopen);
+    #[cfg(versioned)]
+    if mutex.is_some() || rwlock.is_some() {
+        deep::install(mutex.is_some(), rwlock.is_some());
     }
     if mutex.is_some() || rwlock.is_some() || check {
         Native::init();
@@ -152,10 +160,15 @@ impl Visitor<Native> for Install {
 }
 
 /// The value of an environment variable, given as `NAME=`; `None` if it is unset, empty or the
-/// name of the default, `glibc`.
+/// name of the default, `glibc`. A process with raised privileges (set-user-ID, file capabilities) has its environment
+/// from a user who must not decide what it does: there all are unset.
 fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
     unsafe extern "C" {
         static environ: *const *const core::ffi::c_char;
+    }
+    // SAFETY: reads a number that the kernel gave the process.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
     }
     // SAFETY: `environ` is null or a null-terminated array of strings; nobody changes it while the
     // process starts, and the strings of the initial environment stay.

@@ -17,6 +17,8 @@
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
 //! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, over whatever lock serves; reports on stderr |
 //!
+//! A process with raised privileges (`AT_SECURE`) ignores all of them, and is served nothing.
+//!
 //! An unknown lock name ends the process with status 127 and one line on stderr. Nothing is ever
 //! written to stdout.
 //!
@@ -24,8 +26,8 @@
 //! "to_glibc":{REASON:{"objects":N,"calls":N}, ...}}`. FAMILY is `mutex`, `rwlock`, `condvar`,
 //! `spin` or `semaphore`, present if it is served; `calls` are lock calls (for a condition variable, waits and
 //! notifications), `contended` those that did not get the lock at the first attempt (waits). REASON
-//! is `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared` or
-//! `semaphore_shared`. A
+//! is `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`,
+//! `semaphore_shared` or `spin_shared`. A
 //! process and each child that it forks write a line each; `_exit` writes none.
 //!
 //! # How it is made
@@ -36,9 +38,10 @@
 //!   chosen lock; its fast path is inlined there.
 //! - The fast paths of the recommended locks are copied to a page `near` the program, where calls are cheaper,
 //!   and the program's own table of addresses is pointed there.
+//! - `deep` notices libraries that bind past this one.
 //! - `check` is a layer over the table that looks for deadlocks and misuse.
-//! - `fork` repairs, `cancel` lets a thread die politely, `holds` remembers what each thread
-//!   reads.
+//! - `fork` repairs, `cancel` lets a thread die politely, `identity` numbers the threads, `holds` remembers what each
+//!   thread reads.
 //! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects) goes
 //!   to glibc, object by object, and is counted.
 //!
@@ -51,9 +54,14 @@ mod cancel;
 mod check;
 mod cond;
 mod config;
+#[cfg(versioned)]
+mod deep;
 mod fork;
 mod holds;
 mod hot;
+mod identity;
+mod index;
+mod keys;
 mod mutex;
 #[cfg(versioned)]
 mod near;

@@ -1,4 +1,5 @@
-//! The program's own table of addresses (its GOT), through which it calls other objects' functions.
+//! What the dynamic linker knows of the program and of libraries: which functions of other objects they call, and the
+//! program's own table of addresses (its GOT), through which it calls them.
 
 use core::ffi::{CStr, c_char, c_void};
 use libc::{Elf64_Phdr, c_int};
@@ -75,58 +76,21 @@ impl Program {
         core::ptr::with_exposed_provenance_mut(self.bias.wrapping_add(offset))
     }
 
-    /// An entry of its dynamic section.
-    fn dynamic(&self, tag: usize) -> Option<usize> {
-        let mut entry = self.at::<[usize; 2]>(self.header(libc::PT_DYNAMIC)?.p_vaddr as usize);
-        // SAFETY: the section ends with an entry of zeros.
-        unsafe {
-            while (*entry)[0] != 0 {
-                if (*entry)[0] == tag {
-                    return Some((*entry)[1]);
-                }
-                entry = entry.add(1);
-            }
-        }
-        None
-    }
-
-    /// A table that the dynamic section names. The dynamic linker may have added the bias, or not.
-    fn table<T>(&self, tag: usize) -> Option<*const T> {
-        let address = self.dynamic(tag)?;
-        let offset = if address < self.bias { address } else { address - self.bias };
-        Some(self.at::<T>(offset))
-    }
-
     /// Puts these addresses in the place of the others, in one walk through the program's relocations.
     pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) {
-        let (Some(strings), Some(symbols)) =
-            (self.table::<c_char>(DT_STRTAB), self.table::<libc::Elf64_Sym>(DT_SYMTAB))
-        else {
-            return;
-        };
+        let Some(dynamic) = self.header(libc::PT_DYNAMIC) else { return };
+        // SAFETY: the program's own section, as the dynamic linker has used it.
+        let dynamic = unsafe { Dynamic::new(self.bias, self.at(dynamic.p_vaddr as usize)) };
         let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
         if bindings.iter().all(Option::is_none) || !self.protect(libc::PROT_READ | libc::PROT_WRITE) {
             return;
         }
-        for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
-            let (Some(table), Some(size)) = (self.table::<Rela>(table), self.dynamic(size)) else { continue };
-            // SAFETY: the program's tables, as the dynamic linker has used them.
-            let relocations = unsafe { core::slice::from_raw_parts(table, size / size_of::<Rela>()) };
-            for relocation in relocations {
-                if !matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
-                    continue;
-                }
-                // SAFETY: as above.
-                let name = unsafe {
-                    let symbol = &*symbols.add((relocation.info >> 32) as usize);
-                    CStr::from_ptr(strings.add(symbol.st_name as usize))
-                };
-                if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
-                    // SAFETY: a slot for an address, whose users take it as it is.
-                    unsafe { self.at::<usize>(relocation.offset).write_volatile(binding.to) };
-                }
+        dynamic.each_import(|name, offset| {
+            if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
+                // SAFETY: a slot for an address, whose users take it as it is.
+                unsafe { self.at::<usize>(offset).write_volatile(binding.to) };
             }
-        }
+        });
         self.protect(libc::PROT_READ);
     }
 
@@ -139,5 +103,67 @@ impl Program {
         let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
         // SAFETY: pages of the program's that hold no code.
         pages.is_empty() || unsafe { libc::mprotect(start, pages.len(), protection) } == 0
+    }
+}
+
+/// The dynamic section of a loaded object.
+pub(crate) struct Dynamic {
+    bias: usize,
+    entries: *const [usize; 2],
+}
+
+impl Dynamic {
+    /// # Safety
+    ///
+    /// The object whose addresses in memory are higher than those in its file by `bias` has its dynamic section at
+    /// `entries`, and stays loaded.
+    pub(crate) unsafe fn new(bias: usize, entries: *const [usize; 2]) -> Self {
+        Dynamic { bias, entries }
+    }
+
+    fn entry(&self, tag: usize) -> Option<usize> {
+        let mut entry = self.entries;
+        // SAFETY: the section ends with an entry of zeros.
+        unsafe {
+            while (*entry)[0] != 0 {
+                if (*entry)[0] == tag {
+                    return Some((*entry)[1]);
+                }
+                entry = entry.add(1);
+            }
+        }
+        None
+    }
+
+    /// A table that the section names. The dynamic linker may have added the bias, or not.
+    fn table<T>(&self, tag: usize) -> Option<*const T> {
+        let address = self.entry(tag)?;
+        let address = if address < self.bias { address + self.bias } else { address };
+        Some(core::ptr::with_exposed_provenance(address))
+    }
+
+    /// Calls `found` with the name of each function or variable whose address the dynamic linker writes into a slot,
+    /// and with the slot's offset from the bias.
+    pub(crate) fn each_import(&self, mut found: impl FnMut(&CStr, usize)) {
+        let (Some(strings), Some(symbols)) =
+            (self.table::<c_char>(DT_STRTAB), self.table::<libc::Elf64_Sym>(DT_SYMTAB))
+        else {
+            return;
+        };
+        for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
+            let (Some(table), Some(size)) = (self.table::<Rela>(table), self.entry(size)) else { continue };
+            // SAFETY: the object's tables, as the dynamic linker has used them.
+            let relocations = unsafe { core::slice::from_raw_parts(table, size / size_of::<Rela>()) };
+            for relocation in relocations {
+                if matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+                    // SAFETY: a relocation's symbol and its name are in the object's tables.
+                    let name = unsafe {
+                        let symbol = &*symbols.add((relocation.info >> 32) as usize);
+                        CStr::from_ptr(strings.add(symbol.st_name as usize))
+                    };
+                    found(name, relocation.offset);
+                }
+            }
+        }
     }
 }

@@ -12,6 +12,12 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+#[path = "programs/semantics.rs"]
+mod semantics;
+/// Surroundings that are hostile to a preloaded library.
+#[path = "programs/surroundings.rs"]
+mod surroundings;
+
 /// How long a program may take: far longer than any does, on a machine that is busy.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
@@ -91,6 +97,11 @@ impl Setting {
     }
 
     fn run(&self, program: &Path) -> Output {
+        let what = format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock);
+        watch(self.command(program), &what)
+    }
+
+    fn command(&self, program: &Path) -> Command {
         let mut preload = self.library.as_os_str().to_owned();
         for library in &self.beside {
             preload.push(":");
@@ -103,7 +114,7 @@ impl Setting {
             Some(stats) => command.env("LATCHWORK_STATS", stats),
             None => command.env_remove("LATCHWORK_STATS"),
         };
-        watch(command, &format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock))
+        command
     }
 
     /// Runs a program that prints "ok" and nothing else.
@@ -211,6 +222,7 @@ programs! {
     rwlocks: "rwlock.c" under_rwlocks;
     spin_locks: "spin.c" under_mutexes;
     c11_threads: "c11.c" under_mutexes;
+    glibc_past_us: "bypass.c" under_mutexes;
     semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
 }

@@ -3,8 +3,9 @@
 // Each test file is a program of its own, and none uses all of this.
 #![allow(dead_code)]
 
+use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The command that was just built. Ctrl-C ends it, also where the tests run in the background of a
@@ -42,4 +43,42 @@ pub fn scratch(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).expect("the directory can be made");
     path
+}
+
+/// A C program, or whatever else the arguments tell the compiler to make. The workspace needs a C compiler anyway.
+pub fn compile(directory: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+    compile_with("cc", directory, name, source, arguments).expect("there is a C compiler")
+}
+
+/// The same by another compiler. `None`: it is not there.
+pub fn compile_with(
+    compiler: &str,
+    directory: &Path,
+    name: &str,
+    source: &str,
+    arguments: &[&str],
+) -> Option<PathBuf> {
+    let (file, made) = (directory.join(format!("{name}.c")), directory.join(name));
+    std::fs::write(&file, source).expect("the directory can be written");
+    let mut command = Command::new(compiler);
+    let output = command.arg(&file).args(arguments).arg("-o").arg(&made).output().ok()?;
+    assert!(output.status.success(), "{compiler} {name}: {}", stderr(&output));
+    Some(made)
+}
+
+/// Processes whose command line holds `mark`.
+pub fn alive(mark: &str) -> usize {
+    let holds = |entry: std::fs::DirEntry| {
+        let mut text = Vec::new();
+        let file = std::fs::File::open(entry.path().join("cmdline"));
+        file.is_ok_and(|mut file| file.read_to_end(&mut text).is_ok())
+            && String::from_utf8_lossy(&text).contains(mark)
+    };
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().join("cmdline").exists())
+        .map(holds)
+        .filter(|holds| *holds)
+        .count()
 }

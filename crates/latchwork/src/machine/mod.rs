@@ -19,12 +19,14 @@ use core::sync::atomic::Ordering;
 
 pub mod group;
 pub mod native;
+mod offers;
 mod qnode;
 pub mod record;
 mod row;
 
 pub use group::Group;
 pub use native::Native;
+pub(crate) use offers::Offers;
 pub use qnode::QNode;
 pub use record::{Record, Records};
 pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
@@ -81,7 +83,12 @@ impl Deadline {
 
     /// Whether the deadline has passed on machine `M`.
     pub fn passed<M: Machine>(&self) -> bool {
-        M::now(self.clock) >= self.nanos
+        self.left::<M>() == 0
+    }
+
+    /// Nanoseconds until the deadline on machine `M`; 0 once it has passed.
+    pub fn left<M: Machine>(&self) -> u64 {
+        self.nanos.saturating_sub(M::now(self.clock))
     }
 }
 
@@ -126,8 +133,8 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     type Ptr<T: Send + Sync + 'static>: Word<*mut T>;
 
     /// Spins until `done(word)`, and returns the value that satisfied it. The load that does has
-    /// ordering `order`. A waiter that spins for long may yield its processor, but never sleeps:
-    /// nobody has to wake it.
+    /// ordering `order`. A waiter that spins for long may yield its processor, and then sleep for a
+    /// bounded time between two looks: nobody has to wake it.
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, done: impl FnMut(T) -> bool) -> T;
 
     /// Like [`spin_until`](Machine::spin_until), but gives up after about `spins` looks at the

@@ -28,7 +28,7 @@
 //! - The release is an atomic subtraction; Linux stores a byte of the word, and mixes access sizes.
 
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Machine, Native, Offers, QNode, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -107,9 +107,10 @@ impl<M: Machine> RawQspinlock<M> {
         match take_node::<M>() {
             Some((number, node)) => self.lock_queued(number, node),
             None => {
+                let mut offers = Offers::new();
                 while self.try_lock().is_none() {
                     M::spin_until(&self.word, Relaxed, |word| word & LOCKED == 0);
-                    M::yield_now();
+                    offers.take::<M>(u64::MAX);
                 }
             }
         }

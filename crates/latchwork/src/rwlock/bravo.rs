@@ -238,10 +238,30 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
+    /// Whether the lock has ever been biased. Until then no reader is in a slot: what names the lock there was left by
+    /// a reader of another lock, which was at the same address and was never released, or is about to be taken back.
+    #[inline]
+    fn was_biased(&self) -> bool {
+        self.bias.load(Relaxed) >= BIASED
+    }
+
+    /// Before the first bias: whether no slot names the lock. One that does would be waited for like a reader; so the
+    /// lock does without bias until it is gone.
+    #[cold]
+    fn is_unnamed(&self) -> bool {
+        let me = self.address();
+        while let Some(slot) = P::own(me) {
+            Self::leave(slot);
+        }
+        P::all(me, |_| false)
+    }
+
     /// Takes the bias from `bias` one step on.
     #[cold]
     fn step(&self, bias: u32) {
-        let next = if bias < WARM_UP {
+        let next = if bias == WARM_UP - 1 && !self.is_unnamed() {
+            0
+        } else if bias < WARM_UP {
             bias + 1
         } else if bias != BIASED && bias != REVOKING && self.may_return(bias) {
             BIASED
@@ -424,7 +444,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline(always)]
     fn reads_own(&self) -> bool {
-        P::own(self.address()).is_some()
+        self.was_biased() && P::own(self.address()).is_some()
     }
 
     #[inline(always)]
@@ -436,7 +456,16 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         let me = self.address();
         // (C) as in `leave`; Acquire: the section was the other thread's. It fails at most if that
         // thread leaves as well, which the caller excludes.
-        P::OWNED && !P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err())
+        self.is_remembered() && !P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err())
+    }
+
+    fn is_remembered(&self) -> bool {
+        P::OWNED && self.was_biased() && !P::all(self.address(), |_| false)
+    }
+
+    unsafe fn remember_again(&self) {
+        P::prepare();
+        self.bias.store(BIASED, Relaxed);
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
@@ -488,7 +517,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_locked(&self) -> bool {
-        self.lock.is_locked() || !P::all(self.address(), |_| false)
+        self.lock.is_locked() || self.was_biased() && !P::all(self.address(), |_| false)
     }
 
     fn is_write_locked(&self) -> bool {

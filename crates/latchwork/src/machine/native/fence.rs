@@ -22,6 +22,7 @@
 //! Portable path, also taken on x86-64 until [`init`] has run and for ever if the kernel refuses
 //! `membarrier` (seccomp, before 4.14): an atomic decrement, with which the parker needs no fence.
 
+use super::super::Offers;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
@@ -57,12 +58,12 @@ pub(super) fn is_light() -> bool {
 /// Decides the mode, once per process. Threads that come meanwhile wait: a parker must not take
 /// the full-fence protocol while the hot side is about to be told that it may take the cheap one.
 pub(super) fn init() {
-    let mut mode = MODE.load(Ordering::Acquire);
+    let (mut mode, mut offers) = (MODE.load(Ordering::Acquire), Offers::new());
     while mode != LIGHT && mode != FULL {
         // SAFETY: no arguments, no memory.
         let registering = FULL + unsafe { libc::getpid() } as u32;
         if mode == registering {
-            <super::Native as super::Machine>::yield_now();
+            offers.take::<super::Native>(u64::MAX);
             mode = MODE.load(Ordering::Acquire);
             continue;
         }

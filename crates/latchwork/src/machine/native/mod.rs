@@ -6,6 +6,7 @@
 //! instructions while the process has only one thread.
 
 mod distances;
+mod exit;
 mod fence;
 mod futex;
 mod pool;
@@ -15,7 +16,7 @@ mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -48,17 +49,34 @@ impl Native {
         rows::init();
     }
 
+    /// Has `at_exit` called when a thread exits that has asked for it with [`notice_exit`](Self::notice_exit). For the
+    /// library that is preloaded: there is one such function in a process.
+    pub fn set_exit(at_exit: fn()) {
+        exit::Hook::LIBRARY.create(at_exit, || ());
+    }
+
+    /// See [`set_exit`](Self::set_exit). `false` if the thread's exit will not be noticed.
+    pub fn notice_exit() -> bool {
+        exit::Hook::LIBRARY.set()
+    }
+
+    /// Gives the process's only `pthread_key` of this crate back to the C library, for a program that needs all. What
+    /// threads keep for themselves is not used again when they exit from then on. `false` if there is none.
+    pub fn give_up_key() -> bool {
+        exit::give_up()
+    }
+
     /// Whether light fences are, and will be, the compiler's only, and `release_dec` no atomic instruction.
     pub fn has_light_fences() -> bool {
         fence::is_light()
     }
 
-    /// Forgets all fast readers (BRAVO's), in the table and in the threads' rows.
+    /// Forgets all fast readers (BRAVO's) in the table, and in the rows of all threads but the calling one.
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read
-    /// it here, and locks that the forking thread itself reads are acquired anew.
+    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read it here. What the
+    /// forking thread itself reads stays in its row; locks that it reads by the table are acquired anew.
     pub unsafe fn forget_readers() {
         for slot in Self::visible_readers() {
             if slot.load(Ordering::Relaxed) != 0 {
@@ -177,11 +195,12 @@ unsafe impl Machine for Native {
 
     #[inline]
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        let mut offers = Offers::new();
         loop {
             if let Some(value) = Self::spin_for(word, order, SPINS_BEFORE_YIELD, &mut done) {
                 return value;
             }
-            Self::yield_now();
+            offers.take::<Self>(u64::MAX);
         }
     }
 

@@ -2,7 +2,8 @@
 //! behind. The child of a fork keeps the record of the thread that forked, and empties the others.
 
 use super::super::record::{Clocks, FENCED, Record, Records};
-use super::roll::{Entry, Key, Roll};
+use super::exit::Hook;
+use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
 use crate::reclaim::Stall;
 use core::fmt::Write;
@@ -12,7 +13,6 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 type Own = Record<Native>;
 
 static RECORDS: Roll<Own> = Roll::new();
-static KEY: Key = Key::new();
 /// Forks on the way to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOCKS: Clocks<Native> = Clocks::native();
@@ -163,7 +163,7 @@ impl Write for Line {
 fn take() -> &'static Own {
     // First: that the child of a fork is told (twice does no harm), before anybody relies on it.
     // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
-    KEY.create(thread_exit, || unsafe {
+    Hook::RECORDS.create(thread_exit, || unsafe {
         libc::pthread_atfork(None, None, Some(after_fork));
     });
     let fenced = if Native::prepare_fences() { 0 } else { FENCED };
@@ -180,15 +180,18 @@ fn take() -> &'static Own {
     // SAFETY: no arguments, no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     tls::set(found.as_ptr());
-    KEY.set(found.as_ptr());
+    Hook::RECORDS.set();
     found
 }
 
 /// Runs when a thread exits; again, if later destructors read.
-extern "C" fn thread_exit(record: *mut libc::c_void) {
+fn thread_exit() {
+    // SAFETY: null, or a record, which is never unmapped.
+    let record = unsafe { tls::get().as_ref() };
     tls::set(null_mut());
-    // SAFETY: the value was set by `take` on this very thread; records are never unmapped.
-    RECORDS.give_back(unsafe { &*record.cast::<Own>() });
+    if let Some(record) = record {
+        RECORDS.give_back(record);
+    }
 }
 
 /// In a forked child: takes the other threads' records from them.

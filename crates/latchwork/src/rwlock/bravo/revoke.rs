@@ -1,6 +1,6 @@
 //! How a writer revokes the bias: who may come in meanwhile, and how it waits for the readers that it finds.
 
-use crate::machine::{Deadline, Machine, Word};
+use crate::machine::{Deadline, Machine, Offers, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Acquire;
 
@@ -50,7 +50,7 @@ impl Patience {
     fn left<M: Machine>(self) -> u64 {
         match self {
             Patience::None => 0,
-            Patience::Until(Deadline { clock, nanos }) => nanos.saturating_sub(M::now(clock)),
+            Patience::Until(deadline) => deadline.left::<M>(),
             Patience::Endless => u64::MAX,
         }
     }
@@ -86,16 +86,19 @@ impl Await for Spins {
                 M::spin_until(word, Acquire, done);
                 true
             }
-            Patience::Until(_) => loop {
-                let left = patience.left::<M>();
-                if M::spin_for(word, Acquire, ROUND, done).is_some() {
-                    return true;
+            Patience::Until(_) => {
+                let mut offers = Offers::new();
+                loop {
+                    let left = patience.left::<M>();
+                    if M::spin_for(word, Acquire, ROUND, done).is_some() {
+                        return true;
+                    }
+                    if left == 0 {
+                        return false;
+                    }
+                    offers.take::<M>(left);
                 }
-                if left == 0 {
-                    return false;
-                }
-                M::pause(1);
-            },
+            }
         }
     }
 }
