@@ -206,7 +206,8 @@ type Slot = <Loom as Machine>::Usize;
 
 impl<const FLAW: u8> Twin<FLAW> {
     fn slot() -> &'static Slot {
-        let table = Loom::visible_readers();
+        // SAFETY: slots are filled and emptied as in BRAVO, but for the flaw.
+        let table = unsafe { Loom::visible_readers() };
         &table[Loom::thread_id() % table.len()]
     }
 
@@ -269,7 +270,8 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
         if self.stays() {
             let me = std::ptr::from_ref(self).addr();
             self.biased.store(0, SeqCst);
-            for slot in Loom::visible_readers() {
+            // SAFETY: it only reads them.
+            for slot in unsafe { Loom::visible_readers() } {
                 if slot.load(SeqCst) == me {
                     Loom::spin_until(slot, Acquire, |reader| reader != me);
                 }
@@ -282,7 +284,8 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
         let me = std::ptr::from_ref(self).addr();
         if self.stays() {
             self.biased.store(0, SeqCst);
-            if Loom::visible_readers().iter().any(|slot| slot.load(SeqCst) == me) {
+            // SAFETY: it only reads them.
+            if unsafe { Loom::visible_readers() }.iter().any(|slot| slot.load(SeqCst) == me) {
                 self.biased.store(1, Release);
                 // SAFETY: acquired above.
                 unsafe { self.lock.unlock_write(()) };

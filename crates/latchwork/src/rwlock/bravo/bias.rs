@@ -20,7 +20,7 @@
 //! are read once or twice in their lives (OpenSSL, tens of thousands a second), and a first write that
 //! scans a table would undo the "primum non nocere".
 
-use crate::machine::{Clock, Machine, Word};
+use crate::machine::{Clock, Machine, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Slow reads before a new lock is biased for the first time (`tests/loom` does as many).
@@ -59,7 +59,7 @@ pub trait When: Send + Sync + 'static {
 /// Whether this slow read of the calling thread is one to ask at.
 #[inline]
 pub(super) fn sampled<M: Machine>() -> bool {
-    let Some(row) = M::reader_row() else { return true };
+    let Some(row) = shared::reader_row::<M>() else { return true };
     let reads = row.slow_reads.load(Relaxed).wrapping_add(1);
     row.slow_reads.store(reads, Relaxed);
     reads.is_multiple_of(M::patience(SAMPLE))
@@ -116,7 +116,7 @@ impl<const ODDS: u32> When for Bernoulli<ODDS> {
 
     fn may_return<M: Machine>(_: u32) -> bool {
         // The thread's own count, scrambled, is random enough to choose with.
-        let reads = M::reader_row().map_or(0, |row| row.slow_reads.load(Relaxed));
+        let reads = shared::reader_row::<M>().map_or(0, |row| row.slow_reads.load(Relaxed));
         let seed = u64::from(reads).wrapping_add((M::thread_id() as u64).rotate_left(32));
         super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
     }

@@ -1,6 +1,6 @@
 //! Where a BRAVO reader says that it reads.
 
-use crate::machine::{Deadline, Machine, ReaderRow, Word};
+use crate::machine::{Deadline, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::*;
 
 /// The slots that readers use instead of the lock, and the fences that go with them.
@@ -78,7 +78,7 @@ impl<M: Machine> Publish<M> for Owned {
     /// Most threads read one lock at a time. Filling a slot in vain costs less than looking at the bias.
     #[inline(always)]
     fn publish(lock: usize, _: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let row = M::reader_row()?;
+        let row = shared::reader_row::<M>()?;
         let slot = &row.slots[0];
         if row.unbiased.load(Relaxed) != lock && slot.load(Acquire) == 0 {
             Self::fill::<M>(slot, lock)
@@ -88,7 +88,7 @@ impl<M: Machine> Publish<M> for Owned {
     }
 
     fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let row = M::reader_row()?;
+        let row = shared::reader_row::<M>()?;
         if row.unbiased.load(Relaxed) == lock || !biased() {
             return None;
         }
@@ -107,7 +107,7 @@ impl<M: Machine> Publish<M> for Owned {
 
     #[inline]
     fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        M::reader_rows().is_none_or(|newest| {
+        shared::reader_rows::<M>().is_none_or(|newest| {
             newest.all_rows(|row| row.slots.iter().all(|slot| slot.load(SeqCst) != lock || each(slot)))
         })
     }
@@ -120,14 +120,14 @@ impl<M: Machine> Publish<M> for Owned {
 
     #[inline(always)]
     fn note_unbiased(lock: usize, unbiased: bool) {
-        if let Some(row) = M::reader_row() {
+        if let Some(row) = shared::reader_row::<M>() {
             row.unbiased.store(if unbiased { lock } else { 0 }, Relaxed);
         }
     }
 
     #[inline(always)]
     fn own(lock: usize) -> Option<&'static M::Usize> {
-        let row = M::reader_row()?;
+        let row = shared::reader_row::<M>()?;
         let slot = &row.slots[0];
         if slot.load(Relaxed) == lock { Some(slot) } else { Self::further_own(row, lock) }
     }

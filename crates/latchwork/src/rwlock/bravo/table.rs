@@ -1,7 +1,7 @@
 //! One table of slots for the whole process, and which of them a reader takes.
 
 use super::publish::Publish;
-use crate::machine::{Machine, Word};
+use crate::machine::{Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -166,7 +166,7 @@ impl<S: Slots> Table<S> {
     /// The caller's slot for `lock`.
     #[inline]
     pub(super) fn slot<M: Machine>(lock: usize) -> &'static M::Usize {
-        let table = M::visible_readers();
+        let table = shared::visible_readers::<M>();
         &table[S::first::<M>(lock, table.len())]
     }
 
@@ -195,7 +195,7 @@ impl<M: Machine, S: Slots> Publish<M> for Table<S> {
 
     #[inline]
     fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let table = M::visible_readers();
+        let table = shared::visible_readers::<M>();
         let second = S::second::<M>(lock, table.len()).filter(|_| biased())?;
         Self::fill::<M>(&table[second], lock)
     }
@@ -204,7 +204,7 @@ impl<M: Machine, S: Slots> Publish<M> for Table<S> {
 
     #[inline]
     fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        let mut table = M::visible_readers();
+        let mut table = shared::visible_readers::<M>();
         if let Some((column, row)) = S::column::<M>(lock, table.len()) {
             let mut slots = table[column..].iter().step_by(row);
             return slots.all(|slot| slot.load(SeqCst) != lock || each(slot));
