@@ -13,7 +13,7 @@ use latchwork::rwlock::bravo::bias::Guard;
 use latchwork::rwlock::bravo::publish::Owned;
 use latchwork::rwlock::bravo::revoke::{Passing, Spins};
 use latchwork::rwlock::bravo::table::{Hashed, Sector, Table, Twice};
-use latchwork::rwlock::bravo::{Columns, RawBravo, ReadToken, Rows};
+use latchwork::rwlock::bravo::{Columns, Filled, RawBravo, ReadToken, Rows};
 use latchwork::rwlock::exclusive::Exclusive;
 use latchwork::rwlock::pf_t::RawPfT;
 use std::sync::atomic::Ordering::*;
@@ -236,7 +236,7 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
 
     fn read(&self) -> Self::Read {
         match self.fill() {
-            Some(slot) if self.stays() => return ReadToken::Fast(slot),
+            Some(slot) if self.stays() => return ReadToken::Fast(Filled::new(slot)),
             Some(slot) => slot.store(0, Release),
             None => (),
         }
@@ -246,7 +246,7 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
 
     fn try_read(&self) -> Option<Self::Read> {
         match self.fill() {
-            Some(slot) if self.stays() => return Some(ReadToken::Fast(slot)),
+            Some(slot) if self.stays() => return Some(ReadToken::Fast(Filled::new(slot))),
             Some(_) if FLAW == LEAKS => return None,
             Some(slot) => slot.store(0, Release),
             None => (),
@@ -259,7 +259,8 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
             ReadToken::Slow(()) if FLAW == GUESSES && Self::slot().load(Relaxed) != 0 => {
                 Self::slot().store(0, Release);
             }
-            ReadToken::Fast(slot) => slot.store(0, Release),
+            // SAFETY: this ends the acquisition.
+            ReadToken::Fast(filled) => unsafe { filled.slot() }.store(0, Release),
             // SAFETY: the token is the underlying acquisition's.
             ReadToken::Slow(()) => unsafe { self.lock.unlock_read(()) },
         }

@@ -37,7 +37,11 @@ pub(super) const FIRST: u32 = BIASED + 1;
 const SAMPLE: u32 = 16;
 
 /// When a bias that was revoked comes back.
-pub trait When: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
+pub unsafe trait When: Send + Sync + 'static {
     /// A revocation began at `start` and ended `now` (nanoseconds). What the word then holds: at least
     /// `FIRST`. May change the `memory`.
     fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32;
@@ -81,7 +85,8 @@ pub(super) const TICK: u32 = 12;
 /// The longest inhibition in units of time: 68 seconds.
 const LONGEST: u32 = 1 << 24;
 
-impl<const N: u64> When for Guard<N> {
+// SAFETY: `inhibit` returns at least `FIRST`.
+unsafe impl<const N: u64> When for Guard<N> {
     fn revoked<M: Machine>(start: u64, now: u64, _: &mut u32) -> u32 {
         inhibit(now, now.saturating_sub(start).saturating_mul(N))
     }
@@ -109,7 +114,8 @@ pub(super) fn expired(bias: u32, now: u64) -> bool {
 #[derive(Debug)]
 pub struct Bernoulli<const ODDS: u32 = 100>;
 
-impl<const ODDS: u32> When for Bernoulli<ODDS> {
+// SAFETY: it returns `FIRST`.
+unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
     fn revoked<M: Machine>(_: u64, _: u64, _: &mut u32) -> u32 {
         FIRST
     }
@@ -175,7 +181,8 @@ const BEGAN_TICK: u32 = 10;
 /// The time in which the rate is counted, as a shift: a millisecond.
 const PERIOD: u32 = 20;
 
-impl<const N: u64> When for Adaptive<N> {
+// SAFETY: `inhibit` returns at least `FIRST`.
+unsafe impl<const N: u64> When for Adaptive<N> {
     fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32 {
         let took = now.saturating_sub(start);
         let cpus = u64::from(M::cpus().clamp(2, MOST_CPUS));

@@ -44,7 +44,7 @@ fn forget() {
 fn read_fast(lock: &Lock) -> (Read, &'static AtomicUsize) {
     loop {
         match lock.read() {
-            token @ ReadToken::Fast(slot) => return (token, slot),
+            token @ ReadToken::Fast(Filled(slot)) => return (token, slot),
             // SAFETY: the token is from the acquisition above.
             token => unsafe { lock.unlock_read(token) },
         }
@@ -196,7 +196,7 @@ fn tokens_survive_as_words() {
     assert!(word & 1 == 1);
     // SAFETY: the word is a token's.
     let token = unsafe { Read::from_word(word) };
-    assert!(matches!(token, ReadToken::Fast(back) if core::ptr::eq(back, slot)));
+    assert!(matches!(token, ReadToken::Fast(Filled(back)) if core::ptr::eq(back, slot)));
     // SAFETY: the token is from the acquisition above.
     unsafe { lock.unlock_read(token) };
     assert!(!lock.is_locked());
