@@ -162,7 +162,7 @@ unsafe impl Machine for Marked {
 
     unsafe fn release_node(_: &'static QNode<Self>) {}
 
-    fn visible_readers() -> &'static [AtomicUsize] {
+    unsafe fn visible_readers() -> &'static [AtomicUsize] {
         &[]
     }
 }

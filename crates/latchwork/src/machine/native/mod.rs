@@ -17,7 +17,7 @@ mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word, shared};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -90,7 +90,7 @@ impl Native {
     /// For a forked child that has one thread yet: the parent's other threads do not read a lock here. What the forking
     /// thread reads stays in its row; the caller acquires anew what that thread reads through the table.
     pub unsafe fn forget_readers() {
-        for slot in Self::visible_readers() {
+        for slot in shared::visible_readers::<Self>() {
             if slot.load(Ordering::Relaxed) != 0 {
                 slot.store(0, Ordering::Relaxed);
             }
@@ -351,21 +351,21 @@ unsafe impl Machine for Native {
     }
 
     #[inline(always)]
-    fn visible_readers() -> &'static [AtomicUsize] {
+    unsafe fn visible_readers() -> &'static [AtomicUsize] {
         &TABLE.0
     }
 
     #[inline(always)]
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         &WAITING
     }
 
     #[inline(always)]
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         Some(rows::own())
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         rows::newest()
     }
 

@@ -91,7 +91,7 @@ impl<T: Entry> Roll<T> {
         // SAFETY: the page is ours and large enough; zero bytes are idle entries.
         let (group, entries): (&'static _, &'static [T; ENTRIES]) = unsafe {
             let entries = &(*page).entries;
-            (&raw mut (*page).group).write(Group::new(entries, 1, null_mut()));
+            (&raw mut (*page).group).write(Group::new(entries, 1, None));
             (&(*page).group, entries)
         };
         for pair in entries.windows(2) {
@@ -99,9 +99,10 @@ impl<T: Entry> Roll<T> {
         }
         let mut newest = self.0.load(Acquire); // (A)
         loop {
-            group.next().store(newest, Relaxed);
             // SAFETY: pages are never unmapped.
-            let last = unsafe { newest.as_ref() }.and_then(|newest| newest.entries().last());
+            let before = unsafe { newest.as_ref() };
+            group.link(before);
+            let last = before.and_then(|before| before.entries().last());
             entries[0].link(last.map_or(null_mut(), |last| core::ptr::from_ref(last).cast_mut()));
             // (A) the entries are idle and linked. They are so before their owners use them: who looks at all
             // of them after a heavy fence and does not find one need not know what its owner does.
