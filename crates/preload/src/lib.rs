@@ -29,7 +29,7 @@
 //! `spin` or `semaphore`, present if it is served; `calls` are lock calls (for a condition variable, waits and
 //! notifications), `contended` those that did not get the lock at the first attempt (waits). REASON
 //! is `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`,
-//! `semaphore_shared` or `spin_shared`. A
+//! `semaphore_shared`, `spin_shared` or `rwlock_prefers_writers`. A
 //! process and each child that it forks write a line each; `_exit` writes none.
 //!
 //! # How it is made
@@ -44,8 +44,8 @@
 //! - `check` is a layer over the table that looks for deadlocks and misuse.
 //! - `fork` repairs, `cancel` lets a thread die politely, `identity` numbers the threads, `holds` remembers what each
 //!   thread reads.
-//! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects) goes
-//!   to glibc, object by object, and is counted.
+//! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects, rwlocks that ask for
+//!   preference of writers) goes to glibc, object by object, and is counted.
 //!
 //! It must be built with `panic = "abort"`, as the workspace's release profile does: cancellation
 //! may unwind through these functions, which then have no landing pads.
@@ -69,6 +69,7 @@ mod mutex;
 #[cfg(versioned)]
 mod near;
 mod place;
+mod preference;
 #[cfg(versioned)]
 mod program;
 mod rwlock;

@@ -1,6 +1,6 @@
 //! What a thread says about itself to those who reclaim memory: [`Record`].
 
-use super::{Group, Machine, Word};
+use super::{Group, Machine, Word, shared};
 use crate::reclaim::{SLOTS, Stall};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -35,19 +35,31 @@ pub const TIME: u64 = !(STEP - 1);
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
     /// be, `section` and `pinned` have [`FENCED`] set for ever.
-    fn record() -> &'static Record<Self>;
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn record() -> &'static Record<Self>;
 
     /// The newest group of records; all others are linked behind it.
-    fn records() -> Option<&'static Group<Self, Record<Self>>>;
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn records() -> Option<&'static Group<Self, Record<Self>>>;
 
     /// The group that a record is in, and which one of it.
     fn place(record: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {
-        let mut groups = Self::records().into_iter().flat_map(Group::groups);
+        let mut groups = shared::records::<Self>().into_iter().flat_map(Group::groups);
         groups.find_map(|group| Some((group, group.index_of(record)?)))
     }
 
     /// The time that readers stamp their sections with.
-    fn clocks() -> &'static Clocks<Self>;
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn clocks() -> &'static Clocks<Self>;
 
     /// Which process this is, in a line of forks: another number (below 2^30) in the child than in the
     /// parent, so that what other threads of the parent held can be told from what is held.
@@ -99,7 +111,7 @@ impl<M: Records> Kept<M> {
     /// The calling thread's record.
     #[inline]
     pub(crate) fn new() -> Self {
-        let record = M::record();
+        let record = shared::record::<M>();
         let keepers =
             record.keepers.load(Relaxed).checked_add(1).expect("4 billion readers: they are leaked");
         record.keepers.store(keepers, Relaxed);
@@ -127,7 +139,7 @@ pub struct Hazards<M: Machine> {
     /// Each for one guard.
     pub groups: [Slots<M>; GROUPS],
     /// More of them, once a thread has needed more; made by the owner, and kept.
-    pub more: M::Ptr<Hazards<M>>,
+    pub(crate) more: M::Ptr<Hazards<M>>,
 }
 
 /// The hazard pointers of a guard.
@@ -159,7 +171,7 @@ impl<M: Machine> Hazards<M> {
     /// This block and those behind it.
     pub fn blocks(&'static self) -> impl Iterator<Item = &'static Self> {
         core::iter::successors(Some(self), |block| {
-            // Acquire: pairs with the owner's linking. SAFETY: blocks live as long as records, for ever.
+            // Acquire: pairs with the owner's linking. SAFETY: null, or a block that its owner has leaked (`hazard`).
             unsafe { block.more.load(Acquire).as_ref() }
         })
     }

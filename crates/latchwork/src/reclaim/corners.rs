@@ -7,7 +7,7 @@ use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
-use crate::machine::Native;
+use crate::machine::{Native, shared};
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
@@ -18,22 +18,33 @@ use std::vec::Vec;
 /// More threads than a group of records has entries.
 const MANY: usize = 40;
 
-/// What a key's destructor is to do when the thread exits: a closure, boxed twice to be one pointer.
-type AtExit = Box<dyn FnOnce()>;
+/// What a key's destructor is to do when the thread exits.
+struct AtExit {
+    key: libc::pthread_key_t,
+    /// How often the destructor has been called.
+    calls: u32,
+    body: Box<dyn FnOnce()>,
+}
 
-/// Runs `body` in the destructor of a `pthread_key` that is newer than the library's own, so that it runs after the
-/// thread has given its record back.
+/// Runs `body` in the destructor of a `pthread_key`, in the second round of destructors: after the thread has given its
+/// record back.
 fn at_exit(body: impl FnOnce() + 'static) {
-    extern "C" fn run(body: *mut libc::c_void) {
-        // SAFETY: the value that was set below, for this thread.
-        unsafe { Box::from_raw(body.cast::<AtExit>())() };
+    extern "C" fn run(value: *mut libc::c_void) {
+        // SAFETY: the value that was set for this thread.
+        let mut this = unsafe { Box::from_raw(value.cast::<AtExit>()) };
+        this.calls += 1;
+        if this.calls == 2 {
+            return (this.body)();
+        }
+        // SAFETY: the key exists, and `run` is given what it expects.
+        unsafe { libc::pthread_setspecific(this.key, Box::into_raw(this).cast()) };
     }
     let mut key = 0;
     // SAFETY: `key` is valid for writes, and `run` is given what it expects.
     unsafe {
         assert_eq!(libc::pthread_key_create(&mut key, Some(run)), 0);
-        let body: AtExit = Box::new(body);
-        assert_eq!(libc::pthread_setspecific(key, Box::into_raw(Box::new(body)).cast()), 0);
+        let this = AtExit { key, calls: 0, body: Box::new(body) };
+        assert_eq!(libc::pthread_setspecific(key, Box::into_raw(Box::new(this)).cast()), 0);
     }
 }
 
@@ -42,7 +53,7 @@ fn records_of_many() -> Vec<usize> {
     let all_there = &Barrier::new(MANY);
     std::thread::scope(|scope| {
         let one = || {
-            let record = Native::record().as_ptr().addr();
+            let record = shared::record::<Native>().as_ptr().addr();
             all_there.wait();
             record
         };
@@ -59,7 +70,7 @@ fn a_kept_reader_keeps_its_record<D: Reclaim<Machine = Native>>() {
     let record: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
     let thread = std::thread::spawn(move || {
         let mut reader = domain.reader();
-        record.store(Native::record().as_ptr().addr(), Relaxed);
+        record.store(shared::record::<Native>().as_ptr().addr(), Relaxed);
         at_exit(move || {
             inside.wait();
             leave.wait();

@@ -7,7 +7,7 @@ use super::list::{List, Mine};
 use super::pace::Rest;
 use super::{Garbage, GracePeriod, GuardOf, Info, Limit, Pace, Reclaim, Stall};
 use crate::machine::record::{NESTING, Records};
-use crate::machine::{Arith, Deadline, Machine, Word};
+use crate::machine::{Arith, Deadline, Machine, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
@@ -53,7 +53,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// Whether the calling thread is in a section.
     pub fn is_inside() -> bool {
-        F::word(M::record()).load(Relaxed) & NESTING != 0
+        F::word(shared::record::<M>()).load(Relaxed) & NESTING != 0
     }
 
     #[track_caller]

@@ -30,7 +30,7 @@ use super::tree;
 use super::watch::Watch;
 use super::{Info, Pace, Reader, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Deadline, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Word, shared};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
@@ -226,7 +226,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Ok(());
             }
             // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
-            let target = F::clock(M::clocks()).fetch_add(STEP, AcqRel) + STEP;
+            let target = F::clock(shared::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
             // (C) pairs with the light fence in `enter`, or the full one of QSBR: a section that we do not see
             // begins after it.
             if F::FULL_FENCES {
@@ -235,7 +235,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Err(Obstacle::Fence);
             }
             self.open.begin();
-            self.at.store(M::records().map_or(null_mut(), Group::as_ptr), Relaxed);
+            self.at.store(shared::records::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
             self.obstacle.store(null_mut(), Relaxed);
             self.covers.store(covers, Relaxed);
             self.target.store(target, Relaxed);
@@ -257,7 +257,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
 
     /// Looks at everybody who has not been seen to have reached `target`. Under the gate.
     fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
-        let known = F::reached(M::clocks());
+        let known = F::reached(shared::clocks::<M>());
         // (F) another leader advanced time further, and fenced, after this one: whoever it has seen outside, or
         // in a section that began later than its advance, is in none that this one waits for.
         let before = known.map_or(0, |known| known.load(Acquire));

@@ -28,7 +28,7 @@ use super::list::List;
 use super::sieve::{BATCH, Sieve};
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
 use crate::machine::record::{FENCED, Hazards, Kept, Records, Slots};
-use crate::machine::{Group, Word};
+use crate::machine::{Group, Word, shared};
 use alloc::boxed::Box;
 use core::hint::cold_path;
 use core::marker::PhantomData;
@@ -230,7 +230,7 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         let mut objects = list.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
-        for record in M::records().into_iter().flat_map(Group::owned) {
+        for record in shared::records::<M>().into_iter().flat_map(Group::owned) {
             for group in record.hazards.all() {
                 // (E) pairs with the stores of the readers.
                 if group.used.load(Acquire) == 0 {

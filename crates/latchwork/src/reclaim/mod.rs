@@ -278,8 +278,9 @@ pub unsafe trait Guard {
 
     /// Reads a pointer to an object that may be retired meanwhile, in a domain that the guard
     /// [covers](Reclaim::covers); it is not reclaimed until the guard is
-    /// dropped, or until `slot` protects another (for hazard pointers, which have [`SLOTS`] per guard; the
-    /// others protect everything that is read in the section). Ordering: acquire.
+    /// dropped, or until `slot` protects another or is cleared (for hazard pointers, which have [`SLOTS`] per guard; the
+    /// others protect everything that is read in the section). So no reference to it may be kept while code that is
+    /// not trusted has the guard. Ordering: acquire.
     ///
     /// The pointer may carry marks in its low bits, or (except for [`counted`]) point into the middle of the
     /// object. It must be

@@ -30,7 +30,7 @@ use super::section::{exit, nest};
 use super::tree::{self, ALL};
 use super::{Guard, Info, Reader};
 use crate::machine::record::{Clocks, Kept, NESTING, Record, Records};
-use crate::machine::{Group, Machine, Word};
+use crate::machine::{Group, Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -108,7 +108,7 @@ impl<'d, M: Records> QsbrReader<'d, M> {
         if word & NESTING != 1 {
             return;
         }
-        let now = M::clocks().grace.load(Acquire); // (B)
+        let now = shared::clocks::<M>().grace.load(Acquire); // (B)
         if word != now {
             stamp::<M>(online, now);
         }
@@ -122,7 +122,7 @@ impl<'d, M: Records> QsbrReader<'d, M> {
 /// A thread, or one more reader of it, goes online.
 fn go_online<M: Records>(online: &M::U64) {
     if !nest::<M>(online, "32767 readers of a thread: they are leaked") {
-        stamp::<M>(online, M::clocks().grace.load(Acquire));
+        stamp::<M>(online, shared::clocks::<M>().grace.load(Acquire));
     }
 }
 
@@ -167,7 +167,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
     #[inline(always)]
     fn quiescent(&mut self) {
         // Nothing, where it has said so of this time, for itself and for those below it.
-        if self.record.get().online.load(Relaxed) ^ M::clocks().grace.load(Relaxed) != ALL {
+        if self.record.get().online.load(Relaxed) ^ shared::clocks::<M>().grace.load(Relaxed) != ALL {
             self.announce();
         }
         if self.domain.is_pressed() {

@@ -4,7 +4,7 @@ use super::domain::Domain;
 use super::grace::Flavour;
 use super::{Guard, Reader};
 use crate::machine::record::{FENCED, Kept, NESTING, Record, Records};
-use crate::machine::{Machine, Word};
+use crate::machine::{Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -82,7 +82,7 @@ impl<'d, M: Records, F: Flavour> SectionReader<'d, M, F> {
 impl<M: Records, F: Flavour> SectionGuard<'_, M, F> {
     #[inline(always)]
     pub(super) fn new(record: &'static Record<M>) -> Self {
-        enter::<M>(F::word(record), F::clock(M::clocks()));
+        enter::<M>(F::word(record), F::clock(shared::clocks::<M>()));
         SectionGuard { record, reader: PhantomData }
     }
 }
@@ -120,7 +120,7 @@ impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
     #[inline(always)]
     fn try_enter(&self) -> Option<SectionGuard<'_, M, F>> {
         let record = self.record.get();
-        let entered = try_enter::<M>(F::word(record), F::clock(M::clocks()));
+        let entered = try_enter::<M>(F::word(record), F::clock(shared::clocks::<M>()));
         entered.then(|| SectionGuard { record, reader: PhantomData })
     }
 

@@ -6,7 +6,7 @@ use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
-use crate::machine::Native;
+use crate::machine::{Native, shared};
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
@@ -459,10 +459,10 @@ fn sections_of_a_thread_without_light_fences() {
     use crate::machine::record::{FENCED, NESTING};
     std::thread::spawn(|| {
         let words = || {
-            let record = Native::record();
+            let record = shared::record::<Native>();
             [record.section.load(Relaxed), record.online.load(Relaxed), record.pinned.load(Relaxed)]
         };
-        let record = Native::record();
+        let record = shared::record::<Native>();
         for word in [&record.section, &record.pinned] {
             word.store(FENCED, Relaxed);
         }

@@ -17,7 +17,7 @@ mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word, shared};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -87,10 +87,10 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read it here. What the
-    /// forking thread itself reads stays in its row; locks that it reads by the table are acquired anew.
+    /// For a forked child that has one thread yet: the parent's other threads do not read a lock here. What the forking
+    /// thread reads stays in its row; the caller acquires anew what that thread reads through the table.
     pub unsafe fn forget_readers() {
-        for slot in Self::visible_readers() {
+        for slot in shared::visible_readers::<Self>() {
             if slot.load(Ordering::Relaxed) != 0 {
                 slot.store(0, Ordering::Relaxed);
             }
@@ -351,21 +351,21 @@ unsafe impl Machine for Native {
     }
 
     #[inline(always)]
-    fn visible_readers() -> &'static [AtomicUsize] {
+    unsafe fn visible_readers() -> &'static [AtomicUsize] {
         &TABLE.0
     }
 
     #[inline(always)]
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         &WAITING
     }
 
     #[inline(always)]
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         Some(rows::own())
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         rows::newest()
     }
 

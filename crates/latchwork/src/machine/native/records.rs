@@ -97,7 +97,7 @@ unsafe impl Entry for Own {
 // SAFETY: `Roll` keeps the promises.
 unsafe impl Records for Native {
     #[inline(always)]
-    fn record() -> &'static Own {
+    unsafe fn record() -> &'static Own {
         let record = tls::get();
         if record.is_null() {
             return take();
@@ -107,12 +107,12 @@ unsafe impl Records for Native {
     }
 
     #[inline]
-    fn records() -> Option<&'static Group<Native, Own>> {
+    unsafe fn records() -> Option<&'static Group<Native, Own>> {
         RECORDS.newest()
     }
 
     #[inline(always)]
-    fn clocks() -> &'static Clocks<Native> {
+    unsafe fn clocks() -> &'static Clocks<Native> {
         &CLOCKS
     }
 
@@ -209,6 +209,7 @@ extern "C" fn after_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::shared;
     use std::collections::HashSet;
     use std::vec::Vec;
 
@@ -219,8 +220,8 @@ mod tests {
             let barrier = &std::sync::Barrier::new(8);
             let records: HashSet<usize> = std::thread::scope(|scope| {
                 let body = || {
-                    let record = Native::record();
-                    assert!(core::ptr::eq(record, Native::record()) && record.is_idle());
+                    let record = shared::record::<Native>();
+                    assert!(core::ptr::eq(record, shared::record::<Native>()) && record.is_idle());
                     barrier.wait();
                     record.as_ptr().addr()
                 };
@@ -237,14 +238,16 @@ mod tests {
     #[test]
     fn a_record_in_use_outlives_its_thread() {
         let left = std::thread::spawn(|| {
-            let record = Native::record();
+            let record = shared::record::<Native>();
             record.section.store(1, Release);
             record
         })
         .join()
         .unwrap();
         for _ in 0..50 {
-            std::thread::spawn(move || assert!(!core::ptr::eq(left, Native::record()))).join().unwrap();
+            std::thread::spawn(move || assert!(!core::ptr::eq(left, shared::record::<Native>())))
+                .join()
+                .unwrap();
         }
         left.section.store(0, Release);
     }
@@ -254,19 +257,20 @@ mod tests {
         let (inside, left) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
         let status = std::thread::scope(|scope| {
             scope.spawn(|| {
-                Native::record().section.store(1, Release);
+                shared::record::<Native>().section.store(1, Release);
                 inside.wait();
                 left.wait();
-                Native::record().section.store(0, Release);
+                shared::record::<Native>().section.store(0, Release);
             });
             inside.wait();
-            let (mine, generation) = (Native::record(), Native::generation());
+            let (mine, generation) = (shared::record::<Native>(), Native::generation());
             mine.online.store(1, Relaxed);
             // SAFETY: the child only looks at words and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, Native::record());
-                let mut others = Native::records().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
+                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, shared::record::<Native>());
+                let mut others =
+                    shared::records::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
                 let ok = kept && others.all(Record::is_idle);
                 let ok = ok && Native::generation() != generation;
                 // SAFETY: ends the child.
