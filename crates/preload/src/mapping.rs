@@ -76,7 +76,11 @@ fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         let mut text = [0_u8; 4096];
         let mut line = Line::default();
-        while file >= 0 {
+        if file < 0 {
+            *errno = saved;
+            return;
+        }
+        loop {
             let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
             let Ok(length @ 1..) = usize::try_from(length) else { break };
             for byte in &text[..length] {
@@ -90,9 +94,7 @@ fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
                 line = Line::default();
             }
         }
-        if file >= 0 {
-            libc::close(file);
-        }
+        libc::close(file);
         *errno = saved;
     }
 }
