@@ -85,6 +85,9 @@ pub(crate) const ANY: usize = {
 /// All records, ever.
 static ALL: AtomicPtr<Record> = AtomicPtr::new(null_mut());
 
+/// In a forked child: the first record of the thread that forked.
+static FORKER: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+
 /// The last serial that a lock got.
 static SERIALS: AtomicU32 = AtomicU32::new(0);
 
@@ -270,7 +273,7 @@ unsafe fn extend(first: *mut Record, further: &mut Further) {
         let record = take();
         (*record).first.store(first, Relaxed);
         (*record).more.store((*first).more.load(Relaxed), Relaxed);
-        (*first).more.store(record, Relaxed);
+        (*first).more.store(record, Release); // pairs with `renew`
         let entries: &'static [Entry; ENTRIES] = &(*record).entries;
         entries.iter().for_each(|entry| further.give_back(entry));
     }
@@ -468,11 +471,19 @@ pub(crate) fn take_from_another(lock: &RwLock) -> Option<Option<usize>> {
 /// acquisition anew. `keeps` are tokens that need none.
 pub(crate) fn renew(lock: &RwLock, keeps: impl Fn(usize) -> bool, acquire: impl FnOnce() -> Option<usize>) {
     let address = core::ptr::from_ref(lock).addr();
-    let found = all(|_, entry| (entry.lock.load(Relaxed) == address && entry.is_of(lock)).then_some(entry));
-    if let Some(entry) = found.filter(|entry| !keeps(entry.token.load(Relaxed)))
-        && let Some(token) = acquire()
-    {
-        entry.token.store(token, Relaxed);
+    let mut record = FORKER.load(Acquire);
+    // SAFETY: records are never unmapped. The part that is its owner's alone is not touched.
+    while let Some(this) = unsafe { record.as_ref() } {
+        let is_it = |entry: &&Entry| entry.lock.load(Relaxed) == address && entry.is_of(lock);
+        if let Some(entry) = this.entries.iter().find(is_it) {
+            if !keeps(entry.token.load(Relaxed))
+                && let Some(token) = acquire()
+            {
+                entry.token.store(token, Relaxed);
+            }
+            return;
+        }
+        record = this.more.load(Acquire);
     }
 }
 
@@ -549,6 +560,7 @@ pub(crate) fn after_fork() {
     // SAFETY: there is one thread; records are never unmapped.
     unsafe {
         let mine = (*tls::local()).first;
+        FORKER.store(mine, Release);
         let mut record = ALL.load(Acquire);
         while !record.is_null() {
             if mine.is_null() || (*record).first.load(Relaxed) != mine {
