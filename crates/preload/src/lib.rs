@@ -64,6 +64,7 @@ mod hot;
 mod identity;
 mod index;
 mod keys;
+mod mapping;
 mod mutex;
 #[cfg(versioned)]
 mod near;

@@ -111,9 +111,8 @@ pub(super) unsafe fn release(node: &'static Node) {
     let cache = tls::cache();
     // SAFETY: the cache is this thread's own, and the node is the caller's to give.
     unsafe {
-        if !(*cache).exit_hook && !set_exit_hook(cache) {
-            node.next.store(null_mut(), Ordering::Relaxed);
-            return give(node.as_ptr());
+        if !(*cache).exit_hook {
+            return release_first(cache, node);
         }
         node.next.store((*cache).head, Ordering::Relaxed);
         (*cache).head = node.as_ptr();
@@ -124,13 +123,20 @@ pub(super) unsafe fn release(node: &'static Node) {
     }
 }
 
+/// The release of a thread whose exit is not noticed yet. If it cannot be, the thread keeps nothing.
 #[cold]
-unsafe fn set_exit_hook(cache: *mut Cache) -> bool {
+#[inline(never)]
+unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
     init();
-    let set = Hook::NODES.set();
-    // SAFETY: the cache is this thread's own.
-    unsafe { (*cache).exit_hook = set };
-    set
+    // SAFETY: the cache is this thread's own, and the node is the caller's to give.
+    unsafe {
+        (*cache).exit_hook = Hook::NODES.set();
+        if (*cache).exit_hook {
+            return release(node);
+        }
+        node.next.store(null_mut(), Ordering::Relaxed);
+        give(node.as_ptr());
+    }
 }
 
 /// Takes every chain there is, keeps one page's worth and puts the rest back.
