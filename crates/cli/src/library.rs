@@ -2,7 +2,7 @@
 //! load it.
 
 use crate::failure::{Failure, Result};
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +39,11 @@ pub fn path() -> Result<PathBuf> {
 
 fn overridden(path: &Path) -> Result<PathBuf> {
     let fail = |why: &dyn std::fmt::Display| Failure::new(format!("{OVERRIDE}={}: {why}", path.display()));
-    let path = path.canonicalize().map_err(|error| fail(&error))?;
+    let path = path.canonicalize().map_err(|error| {
+        fail(&format!(
+            "{error}; name a copy of the library, or unset the variable to use the one that latchwork carries"
+        ))
+    })?;
     if let Some(why) = unsuitable(&path) {
         return Err(fail(&why));
     }
@@ -104,8 +108,9 @@ fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Makes sure that nobody else can put another directory in the place of this one: those above it belong to this
-/// user or to the system, and who else may write to them may not rename what is not theirs.
+/// Makes sure that no other user can put another directory in the place of this one. The directories above it must
+/// belong to this user or to the system. Where other users may write to one, it must be sticky, so that they cannot
+/// rename what belongs to this user.
 fn check_above(directory: &Path) -> std::result::Result<(), String> {
     // SAFETY: both take no pointer and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -133,12 +138,16 @@ fn unsuitable(path: &Path) -> Option<String> {
     if let Some(byte) = bytes.iter().find(|byte| b" :$".contains(byte)) {
         return Some(format!("LD_PRELOAD cannot hold a path with {:?} in it", char::from(*byte)));
     }
-    let name = CString::new(bytes).ok()?;
+    let flags = mount_flags(&CString::new(bytes).ok()?)?;
+    (flags & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
+}
+
+/// `ST_NOEXEC` and the like of the file system that holds `path`.
+pub fn mount_flags(path: &CStr) -> Option<libc::c_ulong> {
     // SAFETY: plain data, for which zeroes are a value.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a terminated string and room for the answer.
-    let result = unsafe { libc::statvfs(name.as_ptr(), &mut found) };
-    (result == 0 && found.f_flag & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
+    (unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0).then_some(found.f_flag)
 }
 
 /// Whether the file is ours and byte for byte what the command carries.

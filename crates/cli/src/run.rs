@@ -1,9 +1,9 @@
 //! `latchwork run`: becomes the program, with the preload library in it.
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
-use crate::library;
 use crate::names::{self, Choice, GLIBC};
 use crate::program::{self, Obstacle};
+use crate::{library, output};
 use clap::Args;
 use latchwork::registry::Kind;
 use std::convert::Infallible;
@@ -40,6 +40,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Infallible> {
     let choice = choose(options.mutex.as_deref(), options.rwlock.as_deref())?;
     let path = program::find(&options.command[0])?;
+    let report = report(options)?;
     let library = library::path()?;
     let shown = Path::new(&options.command[0]).display();
     match program::obstacle(&path, &library) {
@@ -53,7 +54,7 @@ pub fn run(options: &Options) -> Result<Infallible> {
     if options.check {
         environment.push(("LATCHWORK_CHECK", "1".into()));
     }
-    if let Some(report) = report(options)? {
+    if let Some(report) = report {
         environment.push(("LATCHWORK_STATS", report));
     }
     for (name, value) in environment {
@@ -93,6 +94,11 @@ fn report(options: &Options) -> Result<Option<OsString>> {
         // Absolute, because the program may change its directory.
         let file = std::path::absolute(file)
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        output::check("--stats-json", &file)?;
+        if file.is_symlink() {
+            let why = "is a symbolic link, which the library does not follow; name the file itself";
+            return Err(Failure::usage(format!("--stats-json {}: {why}", file.display())));
+        }
         let mut value = OsString::from("json:");
         value.push(file);
         return Ok(Some(value));

@@ -45,10 +45,12 @@ fn json_holds_every_run() {
 fn each_run_has_its_locks_and_nothing_else() {
     let directory = scratch("locks");
     let log = directory.join("log");
-    let script = format!("echo \"$LATCHWORK_MUTEX,$LATCHWORK_RWLOCK,$LATCHWORK_STATS\" >> {}", log.display());
+    let others = "$LATCHWORK_STATS$LATCHWORK_CHECK";
+    let script = format!("echo \"$LATCHWORK_MUTEX,$LATCHWORK_RWLOCK,{others}\" >> {}", log.display());
     let output = latchwork()
         .args(["compare", "--runs", "3", "--warmup", "1", "--mutex", "mcs", "--", "sh", "-c", &script])
         .env("LATCHWORK_STATS", "1")
+        .env("LATCHWORK_CHECK", "1")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

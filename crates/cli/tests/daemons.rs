@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{alive, compile, latchwork, scratch, stderr, stdout};
+use common::{alive, compile, latchwork, processes, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Goes into the background. `polite`: it writes to FILE and ends when asked to. `deaf`: neither it nor the worker that
@@ -74,6 +74,17 @@ impl Daemon {
         command
     }
 
+    /// Waits until so many processes of the program run.
+    fn wait_for(&self, running: usize, latchwork: &mut Child) {
+        let begin = Instant::now();
+        let own = |command_line: &str| command_line.starts_with(self.program.to_str().unwrap());
+        while processes(own) != running {
+            assert!(latchwork.try_wait().unwrap().is_none(), "latchwork ended by itself");
+            assert!(begin.elapsed() < Duration::from_secs(300), "the daemon does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn gone(self) {
         assert_eq!(alive(&self.mark), 0);
         fs::remove_dir_all(self.directory).unwrap();
@@ -120,13 +131,8 @@ fn a_daemon_that_does_not_end_when_asked_is_killed_with_its_workers() {
 fn ctrl_c_and_a_timeout_end_daemons_too() {
     let daemon = Daemon::new("interrupted");
     let mut child = daemon.compare(&["--runs", "1"], "waits").spawn().unwrap();
-    let begin = Instant::now();
-    // The process in the foreground, the daemon, and latchwork, whose arguments hold the mark as well.
-    while alive(&daemon.mark) < 3 || alive(&format!("my-daemon\0{}", daemon.mark)) < 2 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        assert!(begin.elapsed() < Duration::from_secs(300), "the daemon does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // The process in the foreground and the daemon.
+    daemon.wait_for(2, &mut child);
     // SAFETY: a signal to a child that was not yet waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -135,6 +141,20 @@ fn ctrl_c_and_a_timeout_end_daemons_too() {
     let output = daemon.compare(&["--runs", "1", "--timeout", "0.5"], "waits").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("timed out"), "{}", stderr(&output));
+    daemon.gone();
+}
+
+#[test]
+fn ctrl_c_while_a_daemon_is_asked_to_end_is_heeded() {
+    let daemon = Daemon::new("asked");
+    let mut child = daemon.compare(&["--runs", "9"], "deaf").spawn().unwrap();
+    // The daemon and its worker, when the process in the foreground has ended.
+    daemon.wait_for(2, &mut child);
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.wait_for(2, &mut child);
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     daemon.gone();
 }
 

@@ -6,6 +6,7 @@ mod common;
 use common::{compile, compile_with, latchwork, output, scratch, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -111,6 +112,45 @@ fn a_setuid_program_and_its_children_run_without_the_library() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Where the kernel does not raise privileges, the library is loaded, and nothing is said.
+#[test]
+fn a_setuid_bit_without_effect_is_no_obstacle() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can make a program setuid to another user");
+        return;
+    }
+    let directory = scratch("setuid-without-effect");
+    let program = compile(&directory, "program", PARENT, &[]);
+    let script = directory.join("script");
+    fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+    let set = |path: &Path, mode| {
+        chown(path, Some(65534), Some(65534)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let expect_served = |output: Output| {
+        assert_eq!(stderr(&output), "");
+        assert!(stdout(&output).ends_with("in a child\n"), "{}", stdout(&output));
+    };
+    // Of a script; without the right to execute the file as the group; in a process that gains no privileges.
+    set(&script, 0o6755);
+    expect_served(run(&script));
+    set(&program, 0o2745);
+    expect_served(run(&program));
+    set(&program, 0o6755);
+    let mut command = latchwork();
+    command.args(["run", "--"]).arg(&program);
+    // SAFETY: a system call that is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            Ok(())
+        })
+    };
+    expect_served(command.output().unwrap());
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// A library that asks the C library for a version that no glibc has, as ours asks an old one.
 fn from_the_future(directory: &Path) -> PathBuf {
     let map = directory.join("map");
@@ -130,6 +170,10 @@ fn a_program_whose_glibc_is_too_old_is_refused() {
         &run_with(&library, "echo"),
         &["cannot load", "needs glibc 9.99 or newer", "version `GLIBC_9.99' not found", "Build latchwork on"],
     );
+    // Without that refusal, the program would not run under glibc instead: it does not start.
+    let output =
+        std::process::Command::new("echo").arg("started").env("LD_PRELOAD", &library).output().unwrap();
+    assert_eq!((output.status.success(), stdout(&output).as_str()), (false, ""));
     fs::remove_dir_all(directory).unwrap();
 }
 
@@ -186,4 +230,28 @@ fn the_program_starts_without_children_behind_it() {
     // From the third field on: minor and major faults, user and system time of children that were waited for.
     let [faults, major, user, system] = [11, 13, 16, 17].map(|field| fields[field - 3]);
     assert_eq!([faults, major, user, system], ["0"; 4], "{text}");
+}
+
+/// A shell may have started children before it became `latchwork`; the program can wait for them.
+#[test]
+fn children_from_before_are_the_programs_to_wait_for() {
+    let directory = scratch("children");
+    let source = r#"
+        #include <stdio.h>
+        #include <sys/wait.h>
+        int main(void) {
+            int status = -1;
+            if (wait(&status) < 0) perror("wait");
+            printf("%d\n", WEXITSTATUS(status));
+            return 0;
+        }"#;
+    let program = compile(&directory, "program", source, &[]);
+    // The child ends before, while and after the dynamic linker is asked.
+    for delay in ["0", "0.005", "0.01", "0.02", "0.1"] {
+        let script = format!("(sleep {delay}; exit 7) & exec \"$0\" run -- {}", program.display());
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_latchwork")]).output().unwrap();
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("7\n", ""), "{delay}");
+    }
+    fs::remove_dir_all(directory).unwrap();
 }

@@ -135,6 +135,23 @@ fn without_options_both_kinds_are_replaced_by_the_recommended_locks() {
 }
 
 #[test]
+fn a_file_that_statistics_cannot_be_written_to_is_refused_before_anything_runs() {
+    let directory = scratch("statistics-file");
+    let (link, missing) = (directory.join("link"), directory.join("missing/file"));
+    std::os::unix::fs::symlink(directory.join("file"), &link).unwrap();
+    for (file, why) in [(&link, "symbolic link"), (&missing, "cannot be written")] {
+        let output = output(&["run", "--stats-json", file.to_str().unwrap(), "--", "echo", "started"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+        assert!(
+            stderr(&output).contains("--stats-json") && stderr(&output).contains(why),
+            "{}",
+            stderr(&output)
+        );
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn a_program_that_gave_up_its_privileges_starts_others_with_the_library() {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {

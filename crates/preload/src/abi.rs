@@ -39,8 +39,8 @@ pub(crate) struct RwLock {
     pub owner: AtomicU64,
     /// What the raw lock's `unlock_write` needs.
     pub token: AtomicUsize,
-    /// Low half: [`SEEN`], once the object is known to be ours; before that glibc's kind, which we
-    /// ignore. High half: the fork generation.
+    /// Low half: [`SEEN`], once the object is known to be ours; before that glibc's kind, of which
+    /// [`PREFERS_WRITERS`] makes the object glibc's. High half: the fork generation.
     pub flags: AtomicU32,
     /// Which lock at this address: see [`holds`](crate::holds). Padding in glibc's object, which its static
     /// initialisers need not clear: nothing, until the object is known to be ours.
@@ -48,14 +48,14 @@ pub(crate) struct RwLock {
 }
 
 impl RwLock {
-    /// Sets the flags from `flags` to `ours`, and clears the serial. `false`: somebody else has written to them.
+    /// Sets the flags from `flags` to `ours`, and clears the serial. `false`: another thread has changed them.
     pub(crate) fn claim(&self, flags: u32, ours: u32) -> bool {
         let both = |flags: u32, serial: u32| {
             // SAFETY: both are eight bytes, of which any are valid.
             unsafe { core::mem::transmute::<[u32; 2], u64>([flags, serial]) }
         };
-        // SAFETY: eight aligned bytes of the object, `flags` and `serial`. Whoever reads one of them at the same time
-        // sees it as it was or as it will be: processors that this library is made for order accesses of both sizes.
+        // SAFETY: eight aligned bytes of the object, `flags` and `serial`. A thread that reads one of them at the same
+        // time sees the old or the new value: the processors that this library supports order accesses of both sizes.
         let words = unsafe { &*(&raw const self.flags).cast::<AtomicU64>() };
         let old = both(flags, self.serial.load(Relaxed));
         words.compare_exchange(old, both(ours, 0), Relaxed, Relaxed).is_ok()
@@ -96,6 +96,9 @@ pub(crate) const ADAPTIVE: u32 = 3;
 pub(crate) const FOREIGN: u32 = 0xf0;
 pub(crate) const ROBUST: u32 = 0x10;
 pub(crate) const PRIORITY: u32 = 0x60;
+
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`, in the flags of a rwlock that is glibc's for that.
+pub(crate) const PREFERS_WRITERS: u32 = 2;
 
 /// Mutex and condition variable: statistics have counted this object. Rwlock: it is ours.
 pub(crate) const SEEN: u32 = 0x8000;

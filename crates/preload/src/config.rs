@@ -24,15 +24,26 @@ static STATE: AtomicU8 = AtomicU8::new(UNSET);
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    init();
+    decide();
     #[cfg(versioned)]
-    if fork::has_favourite() || fork::has_favourite_rw() {
+    if (fork::has_favourite() || fork::has_favourite_rw()) && variable(b"LATCHWORK_NEAR=") != Some(b"0") {
         hot::move_near();
     }
 }
 
-/// Fills the table, once per process.
-pub(crate) fn init() {
+/// Fills the table, once per process. `false` if it is too early for that: before the C library has set `environ`
+/// (functions in a program's `.preinit_array`, sanitizers), the call is the next library's.
+pub(crate) fn init() -> bool {
+    // SAFETY: a word that is written before any other thread exists.
+    if STATE.load(Ordering::Relaxed) == UNSET && unsafe { environ.is_null() } {
+        resolve();
+        return false;
+    }
+    decide();
+    true
+}
+
+fn decide() {
     // (A) pairs with itself: who sees DONE sees the table.
     match STATE.compare_exchange(UNSET, RUNNING, Ordering::Acquire, Ordering::Acquire) {
         Ok(_) => {
@@ -118,12 +129,19 @@ fn set_up() {
         deep::install(mutex.is_some(), rwlock.is_some());
     }
     if mutex.is_some() || rwlock.is_some() || check {
+        if variable(b"LATCHWORK_MEMBARRIER=") == Some(b"0") {
+            Native::avoid_membarrier();
+        }
         Native::init();
         holds::init();
         fork::register();
     }
     // Last: nobody else's fork handlers may come before ours.
     pass!(register_atfork);
+}
+
+unsafe extern "C" {
+    static environ: *const *const core::ffi::c_char;
 }
 
 struct Install {
@@ -163,9 +181,6 @@ impl Visitor<Native> for Install {
 /// name of the default, `glibc`. A process with raised privileges (set-user-ID, file capabilities) has its environment
 /// from a user who must not decide what it does: there all are unset.
 fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
-    unsafe extern "C" {
-        static environ: *const *const core::ffi::c_char;
-    }
     // SAFETY: reads a number that the kernel gave the process.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;

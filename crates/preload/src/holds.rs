@@ -193,17 +193,25 @@ pub(crate) unsafe fn find(lock: *const RwLock) -> Option<&'static Entry> {
 
 #[inline(never)]
 unsafe fn find_further(lock: *const RwLock) -> Option<&'static Entry> {
-    // SAFETY: as in `find`; the index is the owner's.
+    // SAFETY: as in `find`.
     unsafe {
         let local = &*tls::local();
-        let entries: &'static [Entry] = &(&(*local.first).entries)[1..];
-        let is_it = |entry: &&'static Entry| entry.lock.load(Relaxed) == lock.addr();
-        let entry = match entries.iter().find(is_it) {
-            Some(entry) => entry,
-            None if local.overflow == 0 => return None,
-            None => (*(*local.first).further.get()).index.get(lock.addr()).filter(is_it)?,
-        };
-        entry.valid(lock)
+        let entries: &'static [Entry; ENTRIES] = &(*local.first).entries;
+        for entry in entries.iter().take(local.used as usize) {
+            if entry.lock.load(Relaxed) == lock.addr() {
+                return entry.valid(lock);
+            }
+        }
+        if local.overflow == 0 { None } else { find_indexed(local, lock) }
+    }
+}
+
+#[inline(never)]
+unsafe fn find_indexed(local: &Local, lock: *const RwLock) -> Option<&'static Entry> {
+    // SAFETY: as in `find`; the index is the owner's.
+    unsafe {
+        let entry = (*(*local.first).further.get()).index.get(lock.addr())?;
+        if entry.lock.load(Relaxed) == lock.addr() { entry.valid(lock) } else { None }
     }
 }
 
@@ -298,39 +306,52 @@ impl Further {
 #[inline(always)]
 fn remove(entry: &'static Entry) -> usize {
     let token = entry.token.load(Relaxed);
-    let lock = entry.lock.load(Relaxed);
-    entry.lock.store(0, Relaxed);
     // SAFETY: the thread's own words.
     unsafe {
         let local = &mut *tls::local();
-        if local.used == 1 && local.overflow == 0 {
-            local.used = 0; // it was the only one
+        if local.overflow != 0 {
+            shrink_further(local, entry);
         } else {
-            shrink(local, entry, lock);
+            entry.lock.store(0, Relaxed);
+            if local.used == 1 {
+                local.used = 0; // it was the only one
+            } else {
+                shrink(local);
+            }
         }
     }
     token
 }
 
-/// Drops free entries from the end of the first record, or the entry from the index.
+/// Drops free entries from the end of the first record.
 #[inline(never)]
-unsafe fn shrink(local: &mut Local, entry: &'static Entry, lock: usize) {
+unsafe fn shrink(local: &mut Local) {
+    // SAFETY: as in `find`.
+    unsafe {
+        while local.used != 0 && (&(*local.first).entries)[local.used as usize - 1].lock.load(Relaxed) == 0 {
+            local.used -= 1;
+        }
+    }
+}
+
+/// Ends an entry of a thread that uses further records.
+#[inline(never)]
+unsafe fn shrink_further(local: &mut Local, entry: &'static Entry) {
     // SAFETY: as in `find`; the index is the owner's.
     unsafe {
-        let entries = &(*local.first).entries;
-        let in_first = entries.as_ptr_range().contains(&core::ptr::from_ref(entry));
-        let further = &mut *(*local.first).further.get();
-        if !in_first {
+        let first = &*local.first;
+        let further = &mut *first.further.get();
+        let lock = entry.lock.load(Relaxed);
+        entry.lock.store(0, Relaxed);
+        if !first.entries.as_ptr_range().contains(&core::ptr::from_ref(entry)) {
             further.index.remove(lock);
             further.give_back(entry);
             local.overflow -= 1;
         }
-        while local.used != 0 && entries[local.used as usize - 1].lock.load(Relaxed) == 0 {
-            local.used -= 1;
-        }
-        if (*local.first).lost.load(Relaxed) != 0 {
+        if first.lost.load(Relaxed) != 0 {
             sweep(local, further);
         }
+        shrink(local);
     }
 }
 
@@ -342,7 +363,7 @@ impl Entry {
     unsafe fn set(&self, lock: *const RwLock, token: usize) {
         self.token.store(token, Relaxed);
         self.count.store(1, Relaxed);
-        // SAFETY: from the caller.
+        // SAFETY: the caller's lock is a live object of ours.
         self.serial.store(serial(unsafe { &*lock }), Relaxed);
         // (A) pairs with the search in `take_from_another`.
         self.lock.store(lock.addr(), Release);
@@ -355,7 +376,7 @@ impl Entry {
     /// `lock` is a live object of ours, and the entry is the calling thread's.
     #[inline(always)]
     unsafe fn valid(&'static self, lock: *const RwLock) -> Option<&'static Self> {
-        // SAFETY: from the caller.
+        // SAFETY: the caller's lock is a live object of ours.
         if self.is_of(unsafe { &*lock }) {
             return Some(self);
         }
@@ -434,7 +455,7 @@ pub(crate) fn take_from_another(lock: &RwLock) -> Option<Option<usize>> {
         }
         let token = entry.token.load(Relaxed);
         entry.lock.compare_exchange(address, 0, AcqRel, Relaxed).ok()?;
-        // If the owner exits meanwhile, whoever gets its first record next looks through its index in vain.
+        // If the owner exits meanwhile, the next owner of its first record looks through its index, and finds nothing.
         // SAFETY: records are never unmapped.
         if let Some(first) = unsafe { record.first.load(Relaxed).as_ref() } {
             first.lost.fetch_add(1, Relaxed);

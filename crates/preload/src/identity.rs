@@ -13,7 +13,7 @@ pub(crate) const BITS: u32 = 40;
 /// The calling thread's number: never 0.
 #[inline(always)]
 pub(crate) fn me() -> u64 {
-    match tls::word().load(Relaxed) {
+    match tls::number() {
         0 => take(),
         number => number,
     }
@@ -48,7 +48,23 @@ mod tls {
         ".popsection",
     );
 
+    /// The number, or 0.
     #[inline(always)]
+    pub(super) fn number() -> u64 {
+        let number;
+        // SAFETY: the symbol above is thread-local and defined in this link unit.
+        unsafe {
+            core::arch::asm!(
+                "mov {0}, qword ptr [rip + __latchwork_identity@GOTTPOFF]",
+                "mov {0}, qword ptr fs:[{0}]",
+                out(reg) number,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        number
+    }
+
+    /// Where it is.
     pub(super) fn word<'a>() -> &'a AtomicU64 {
         let address: *const AtomicU64;
         // SAFETY: the symbol above is thread-local, defined in this link unit, and eight aligned bytes. The
@@ -67,10 +83,15 @@ mod tls {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod tls {
-    use core::sync::atomic::AtomicU64;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     std::thread_local! {
         static NUMBER: AtomicU64 = const { AtomicU64::new(0) };
+    }
+
+    #[inline]
+    pub(super) fn number() -> u64 {
+        word().load(Relaxed)
     }
 
     #[inline]

@@ -63,7 +63,7 @@ impl<V: Copy> Index<V> {
             if slot.key == 0 {
                 break;
             }
-            // Whoever begins at the hole or before it, on the way round, is found no more unless it moves there.
+            // A key whose run begins at the hole or before it, on the way round, would not be found: it moves there.
             let begin = self.begin(slot.key);
             if next.wrapping_sub(begin) & self.mask() >= next.wrapping_sub(hole) & self.mask() {
                 self.set(hole, slot);

@@ -193,7 +193,7 @@ static MAKE_CURRENT: Slot<unsafe fn(&Mutex)> = Slot::new(nothing);
 unsafe fn nothing(_: &Mutex) {}
 
 unsafe fn make_current<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) {
-    // SAFETY: as for the caller.
+    // SAFETY: the caller's mutex is a live one of `L`.
     unsafe { class::<L, STATS>(m) };
 }
 
@@ -208,7 +208,7 @@ pub(crate) unsafe fn note_waiter(m: &Mutex) -> bool {
         return false;
     }
     // The repair of an object in a forked child forgets the parent's waiters: it must come before ours.
-    // SAFETY: from the caller.
+    // SAFETY: the caller's mutex is a live one, and the family's, which has set the function.
     unsafe { MAKE_CURRENT.get()(m) };
     let owned = m.kind.load(Relaxed) & (RECURSIVE | ERRORCHECK) != 0;
     if owned && owner(m) != identity::me() {

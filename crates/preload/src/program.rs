@@ -21,6 +21,11 @@ const DT_SYMTAB: usize = 6;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
 const DT_JMPREL: usize = 23;
+const PT_GNU_PROPERTY: u32 = 0x6474_e553;
+const NT_GNU_PROPERTY_TYPE_0: u32 = 5;
+const GNU: u32 = u32::from_le_bytes(*b"GNU\0");
+const GNU_PROPERTY_X86_FEATURE_1_AND: u32 = 0xc000_0002;
+const GNU_PROPERTY_X86_FEATURE_1_IBT: u32 = 1;
 const R_X86_64_GLOB_DAT: u64 = 6;
 const R_X86_64_JUMP_SLOT: u64 = 7;
 
@@ -76,14 +81,34 @@ impl Program {
         core::ptr::with_exposed_provenance_mut(self.bias.wrapping_add(offset))
     }
 
-    /// Puts these addresses in the place of the others, in one walk through the program's relocations.
-    pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) {
-        let Some(dynamic) = self.header(libc::PT_DYNAMIC) else { return };
+    /// Whether the program is built for indirect-branch tracking: its indirect jumps arrive at an `endbr64` only.
+    pub(crate) fn tracks_branches(&self) -> bool {
+        let Some(header) = self.header(PT_GNU_PROPERTY) else { return false };
+        let note = self.at::<u32>(header.p_vaddr as usize).cast_const();
+        // SAFETY: the header says where the note is, and how long.
+        let note = unsafe { core::slice::from_raw_parts(note, header.p_memsz as usize / 4) };
+        // The lengths of the name and of the properties, the type, and the name: "GNU" and a zero.
+        let [_, length, NT_GNU_PROPERTY_TYPE_0, GNU, properties @ ..] = note else { return false };
+        let mut properties = &properties[..properties.len().min(*length as usize / 4)];
+        while let [kind, length, values @ ..] = properties {
+            if *kind == GNU_PROPERTY_X86_FEATURE_1_AND {
+                return values.first().is_some_and(|bits| bits & GNU_PROPERTY_X86_FEATURE_1_IBT != 0);
+            }
+            // Each is padded to 8 bytes.
+            properties = values.get(length.next_multiple_of(8) as usize / 4..).unwrap_or(&[]);
+        }
+        false
+    }
+
+    /// Puts these addresses in the place of the others, in one walk through the program's relocations. An error: the
+    /// table, which had been read-only, stays writable.
+    pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) -> Result<(), c_int> {
+        let Some(dynamic) = self.header(libc::PT_DYNAMIC) else { return Ok(()) };
         // SAFETY: the program's own section, as the dynamic linker has used it.
         let dynamic = unsafe { Dynamic::new(self.bias, self.at(dynamic.p_vaddr as usize)) };
         let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
-        if bindings.iter().all(Option::is_none) || !self.protect(libc::PROT_READ | libc::PROT_WRITE) {
-            return;
+        if bindings.iter().all(Option::is_none) || self.protect(libc::PROT_READ | libc::PROT_WRITE).is_err() {
+            return Ok(());
         }
         dynamic.each_import(|name, offset| {
             if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
@@ -91,18 +116,23 @@ impl Program {
                 unsafe { self.at::<usize>(offset).write_volatile(binding.to) };
             }
         });
-        self.protect(libc::PROT_READ);
+        self.protect(libc::PROT_READ)
     }
 
     /// Protects what became read-only when the program had been bound, if there is such a part.
-    fn protect(&self, protection: c_int) -> bool {
+    fn protect(&self, protection: c_int) -> Result<(), c_int> {
         let pages = self.header(libc::PT_GNU_RELRO).map_or(0..0, |header| {
             let start = self.bias.wrapping_add(header.p_vaddr as usize);
             start & !(PAGE - 1)..(start + header.p_memsz as usize) & !(PAGE - 1)
         });
         let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
         // SAFETY: pages of the program's that hold no code.
-        pages.is_empty() || unsafe { libc::mprotect(start, pages.len(), protection) } == 0
+        unsafe {
+            if pages.is_empty() || libc::mprotect(start, pages.len(), protection) == 0 {
+                return Ok(());
+            }
+            Err(*libc::__errno_location())
+        }
     }
 }
 

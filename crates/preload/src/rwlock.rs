@@ -1,8 +1,11 @@
 //! `pthread_rwlock_*` over any raw reader-writer lock.
 //!
-//! The kinds of glibc (who is preferred) are accepted and ignored: that is the lock's own affair.
-//! For every kind, a thread that reads may read again while a writer waits, because programs rely
-//! on it; it costs a look at the thread's own list of read holdings, see [`holds`].
+//! glibc has three kinds of rwlock. Two prefer readers, the default one and `PREFER_WRITER_NP` (in spite of its name):
+//! [`preference`] says how writers wait for them here. The third, `PREFER_WRITER_NONRECURSIVE_NP`, keeps readers out,
+//! their attempts included, while a writer waits. None of the locks does that, so such an object is glibc's.
+//!
+//! A thread that reads may always read again while a writer waits, because programs rely on it; it costs a look at the
+//! thread's own list of read holdings, see [`holds`].
 //!
 //! A lock that remembers by itself what a thread reads (BRAVO with a row of slots per thread) is not
 //! entered into that list, unless the thread reads again and the lock would not let it in: see
@@ -16,7 +19,7 @@
 
 use crate::abi::*;
 use crate::table::{Attr, REAL, install};
-use crate::{cancel, fork, holds, identity, place, stats};
+use crate::{cancel, fork, holds, identity, place, preference, stats};
 use core::sync::atomic::{Ordering::*, fence};
 use latchwork::machine::{Clock, Native};
 use latchwork::mutex::Token;
@@ -43,6 +46,7 @@ pub(crate) fn install<R: RawRwLock<Machine = Native>, const STATS: bool>() {
 
 unsafe extern "C" {
     fn pthread_rwlockattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+    fn pthread_rwlockattr_getkind_np(attr: *const Attr, kind: *mut c_int) -> c_int;
 }
 
 #[inline(always)]
@@ -100,13 +104,14 @@ unsafe extern "C" fn init<R: RawRwLock<Machine = Native>, const STATS: bool>(
 ) -> c_int {
     // SAFETY: the caller's object and attributes, as pthread_rwlock_init wants them.
     unsafe {
-        let mut shared = 0;
+        let (mut shared, mut kind) = (0, 0);
         if !attr.is_null() {
             pthread_rwlockattr_getpshared(attr, &mut shared);
+            pthread_rwlockattr_getkind_np(attr, &mut kind);
         }
-        if shared != 0 {
+        if shared != 0 || kind as u32 == PREFERS_WRITERS {
             if STATS {
-                stats::foreign_object(stats::RWLOCK_SHARED);
+                stats::foreign_object(if shared != 0 { stats::RWLOCK_SHARED } else { stats::RWLOCK_WRITERS });
             }
             return REAL.rwlock_init.get()(l, attr);
         }
@@ -160,6 +165,11 @@ unsafe fn make_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(l: &RwLo
             }
             // SAFETY: repairs are serialised, and nobody uses the object before it is repaired.
             fork::repair(&l.flags, |_| unsafe { mend::<R>(l) });
+        } else if word & LOW == PREFERS_WRITERS {
+            if STATS {
+                stats::foreign_call(stats::RWLOCK_WRITERS);
+            }
+            return true;
         } else if l.shared().load(Relaxed) != 0 {
             // (B) pairs with the fence below: if what we saw is the raw lock of an object that
             // another thread has claimed meanwhile, we see the claim.
@@ -333,7 +343,7 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
                 Err(error) => return error,
             },
         };
-        match cancel::wait(deadline, || lock.write(), |deadline| lock.write_until(deadline)) {
+        match preference::write(lock, deadline) {
             Some(token) => {
                 own::<R>(&*l, token);
                 0

@@ -214,7 +214,7 @@ fn is_ours(word: u32) -> bool {
 /// `s` is a live spin lock of the caller's.
 #[inline(always)]
 unsafe fn raw<'a, L>(s: *mut Spin) -> Option<&'a L> {
-    // SAFETY: from the caller; four aligned bytes. `install` chose an `L` that fits, and whose words are `Marked`.
+    // SAFETY: four aligned bytes of the caller's lock. `install` chose an `L` that fits, and whose words are `Marked`.
     unsafe { is_ours((*s.cast::<AtomicU32>()).load(Ordering::Relaxed)).then(|| &*s.cast::<L>()) }
 }
 
@@ -248,7 +248,7 @@ unsafe extern "C" fn destroy(_: *mut Spin) -> c_int {
 unsafe extern "C" fn lock<L: RawMutex<Machine = Marked>, const STATS: bool>(s: *mut Spin) -> c_int {
     // SAFETY: the caller's lock.
     let Some(lock) = (unsafe { raw::<L>(s) }) else {
-        // SAFETY: as above.
+        // SAFETY: the caller's lock.
         return unsafe { lock_foreign::<STATS>(s) };
     };
     if STATS {
@@ -280,7 +280,7 @@ unsafe extern "C" fn trylock<L: RawMutex<Machine = Marked>, const STATS: bool>(s
     // SAFETY: the caller's lock.
     let Some(lock) = (unsafe { raw::<L>(s) }) else {
         foreign::<STATS>();
-        // SAFETY: as above.
+        // SAFETY: the caller's lock.
         return unsafe { REAL.spin_trylock.get()(s) };
     };
     if STATS {

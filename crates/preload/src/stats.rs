@@ -27,7 +27,8 @@ pub(crate) const RWLOCK_SHARED: usize = 3;
 pub(crate) const COND_SHARED: usize = 4;
 pub(crate) const SEM_SHARED: usize = 5;
 pub(crate) const SPIN_SHARED: usize = 6;
-const REASONS: [(&str, &str); 7] = [
+pub(crate) const RWLOCK_WRITERS: usize = 7;
+const REASONS: [(&str, &str); 8] = [
     ("mutex_robust", "robust mutexes"),
     ("mutex_priority", "priority-inheriting or -protected mutexes"),
     ("mutex_shared", "process-shared mutexes"),
@@ -35,6 +36,7 @@ const REASONS: [(&str, &str); 7] = [
     ("condvar_shared", "process-shared condition variables"),
     ("semaphore_shared", "process-shared semaphores"),
     ("spin_shared", "process-shared spin locks"),
+    ("rwlock_prefers_writers", "rwlocks that ask for preference of writers"),
 ];
 
 /// Counters of a family: objects, calls, contended calls.

@@ -86,9 +86,9 @@ macro_rules! interface {
         mod lazy {
             use super::*;
             $(pub(super) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
-                crate::config::init();
+                let table = if crate::config::init() { &TABLE } else { &REAL };
                 // SAFETY: the caller's call, with the caller's arguments.
-                unsafe { TABLE.$name.get()($($arg),*) }
+                unsafe { table.$name.get()($($arg),*) }
             })*
         }
 

@@ -306,6 +306,7 @@ fn calls_that_go_near() {
         ("now", &["-Wl,-z,relro,-z,now"]),
         ("no_plt", &["-fno-plt"]),
         ("fixed", &["-no-pie"]),
+        ("tracked", &["-DIBT", "-fcf-protection=branch", "-Wl,-z,ibt"]),
     ] {
         let arguments = |more: &'static [&str]| linked.iter().chain(more).map(OsStr::new).collect::<Vec<_>>();
         let near = compile("near.c", &format!("near_{name}"), &arguments(&["-DNEAR"]));
@@ -377,10 +378,17 @@ fn statistics_of_readers() {
     };
     let text_of_bravo = text("bravo-2d-shfl-rw");
     let (_, readers) = text_of_bravo.split_once("rwlock readers: ").expect("a line on readers");
-    let numbers: Vec<u64> =
-        readers.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let numbers: Vec<u64> = readers
+        .lines()
+        .next()
+        .unwrap()
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok())
+        .collect();
     let [fast, slow, unbiased, collisions, _, revocations, _] = numbers[..] else { panic!("{readers}") };
     assert!(fast > 0 && unbiased > 0 && revocations > 0, "{readers}");
+    // One object of rwlock.c asks for it.
+    assert!(text_of_bravo.contains("rwlocks that ask for preference of writers"), "{text_of_bravo}");
     assert_eq!(slow, unbiased + collisions, "{readers}");
     assert!(!text("pf-t").contains("readers"));
 }

@@ -72,7 +72,7 @@ pub fn run(launch: &Launch, signals: &Signals) -> Result<(End, Vec<Daemon>), Str
         .stderr(output.writer().map_err(text)?)
         // A group of its own, so that a timeout or Ctrl-C reaches all that the program started.
         .process_group(0);
-    for name in ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS"] {
+    for name in ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS", "LATCHWORK_CHECK"] {
         command.env_remove(name);
     }
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));

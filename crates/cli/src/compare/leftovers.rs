@@ -1,7 +1,8 @@
-//! What a program leaves running when it ends: found, said, and ended before the next run.
+//! The processes that a program leaves running when it ends: found, and ended before the next run.
 //!
-//! This process is a *child subreaper*: a process whose parent ends becomes a child of this one, also if it has
-//! left the program's process group, as servers that go into the background do.
+//! `latchwork compare` is a *child subreaper*. When a descendant of it ends, the kernel makes the children of that
+//! process children of `latchwork compare`, also those that have left the program's process group, as servers do that
+//! go into the background.
 
 use super::signals::Signals;
 use std::fs;

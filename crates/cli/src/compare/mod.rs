@@ -37,8 +37,9 @@ list`). With neither option, a handful of well-known ones.
 
 The runs are interleaved (A B C, B C A, ...), and each is set against glibc's run of the same
 round, so that a machine that changes its speed meanwhile changes all alike. The program reads nothing
-from standard input (see --input), its output is kept back, and whatever it leaves running is ended. A run that exits with another status than 0 or takes too long is reported, with
-the end of its output, and its lock is left out from there on.
+from standard input (see --input), its output is kept back, and whatever it leaves running is ended. A
+run that exits with another status than 0 or takes too long is reported, with the end of its output, and
+its lock is left out from there on.
 
 Exit status: 0; 1 if a lock failed, or glibc itself; 2 for wrong arguments; 126 or 127 if the program
 cannot be run; 130 after Ctrl-C, when what was measured until then is printed.
@@ -79,8 +80,8 @@ pub struct Options {
         long,
         value_name = "REGEX",
         long_help = "\
-Compare by a number in the program's output: what the regular expression's first group captures. The
-last match in stdout and stderr together counts; ^ and $ match at line ends; commas in the number are
+Compare by a number in the program's output: what the regular expression's first group captures. The \
+last match in stdout and stderr together counts; ^ and $ match at line ends; commas in the number are \
 skipped. Without this, runs are compared by wall time."
     )]
     metric: Option<String>,
@@ -368,8 +369,9 @@ fn background(daemons: &[Daemon]) -> String {
     let names = daemons.iter().map(|Daemon { name, process }| format!("{name} (process {process})"));
     format!(
         "the program left {} running in the background; latchwork ends such processes after each run. A run is \
-         measured until the program itself ends: if that is only a server's start, run the server in the foreground \
-         (there is often an option for it, such as -f, -F, -D or --foreground)",
+         measured until the program itself ends. If that is only a server's start, compare a script that runs the \
+         server in the foreground (there is often an option for it, such as -f, -F, -D or --foreground) and its \
+         client: sh -c './server -F & ./client; kill $!; wait'",
         names.collect::<Vec<_>>().join(", ")
     )
 }

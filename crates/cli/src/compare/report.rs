@@ -59,7 +59,8 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         let names = results.left_running.join(", ");
         text += &format!(
             "No lock is recommended: the program left {names} running in the background, and what was measured may \
-             be only its start.\nRun it in the foreground, or compare by a number in its output (--metric).\n"
+             be only its start.\nThe warning on stderr says what to compare instead. Or compare by a number in its output \
+             (--metric).\n"
         );
     } else {
         text += &conclusion(plan, &results.candidates);

@@ -16,17 +16,20 @@ pub fn obstacle(linker: &Path, program: &Path, library: &Path) -> Option<Obstacl
     aside(|| ask(linker, program, library))
 }
 
-/// Answers a question in a process of its own, of which no trace stays in this one: `run` becomes the program, and
-/// the CPU time and memory of a child that was waited for would count as the program's.
+/// Answers a question in a process of its own, which leaves no trace in this one. `run` becomes the program, and the
+/// kernel would count the CPU time and memory of a child that was waited for as the program's.
 fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
     const RUNS_WITHOUT: u8 = b'r';
     let (mut reader, mut writer) = io::pipe().ok()?;
     let mut answer = String::new();
     // SAFETY: this process has no other thread, so the child may do what this one may. The child ends here, and
-    // the disposition of SIGCHLD that is put back is the one that was found.
+    // the disposition of SIGCHLD that is put back is the one that was found. `waitid` takes a null pointer.
     unsafe {
-        // While SIGCHLD is ignored, the kernel counts a child's CPU time and memory nowhere.
-        let before = libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        // While SIGCHLD is ignored, the kernel counts a child's CPU time and memory nowhere. Nor does it keep the
+        // status of other children, which a shell may have started before it became this process.
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let childless = libc::waitid(libc::P_ALL, 0, std::ptr::null_mut(), options) < 0;
+        let before = childless.then(|| libc::signal(libc::SIGCHLD, libc::SIG_IGN));
         let child = libc::fork();
         if child == 0 {
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -44,7 +47,9 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
             // Returns when the child is gone.
             libc::waitpid(child, std::ptr::null_mut(), 0);
         }
-        libc::signal(libc::SIGCHLD, before);
+        if let Some(before) = before {
+            libc::signal(libc::SIGCHLD, before);
+        }
     }
     let why = answer.get(1..)?.to_owned();
     Some(if answer.as_bytes()[0] == RUNS_WITHOUT {
@@ -54,13 +59,14 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
     })
 }
 
-/// Of a program that its linker does not load without the library either, nothing is said: the program may be
-/// unreadable, or miss a library of its own.
+/// Finds no obstacle if the linker does not load the program without the library either: the program may be
+/// unreadable, or miss a library of its own, and its own error is the one to show.
 fn ask(linker: &Path, program: &Path, library: &Path) -> Option<Obstacle> {
     let before = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
     let with = list(linker, program, Some(&library::preloading(library, before.as_deref())))?;
     let shown = library.display();
-    // A library whose symbol versions the C library lacks is listed too, but would not let the program start.
+    // The linker lists the library even if the C library lacks symbol versions that the library needs. It complains,
+    // and would not start the program.
     let required_by = format!("(required by {shown})");
     let versions: Vec<_> = with.complaints.lines().filter(|line| line.ends_with(&required_by)).collect();
     let ignored = with.succeeded && versions.is_empty();
@@ -92,8 +98,8 @@ struct Listed {
 }
 
 fn list(linker: &Path, program: &Path, preload: Option<&OsStr>) -> Option<Listed> {
-    let mut command = Command::new(linker);
-    // A path with a slash in it: the linker looks other names up among the libraries.
+    let mut command = Command::new(std::path::absolute(linker).ok()?);
+    // With a slash in them: a name without is looked up in PATH, and by the linker among the libraries.
     command.arg("--list").arg(std::path::absolute(program).ok()?).stdin(Stdio::null());
     match preload {
         Some(preload) => command.env("LD_PRELOAD", preload),

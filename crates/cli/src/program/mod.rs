@@ -4,6 +4,7 @@ pub mod elf;
 mod linker;
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use crate::library::mount_flags;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
@@ -82,25 +83,33 @@ impl Obstacle {
 
 /// What keeps `library` out of the program at `path`, if anything does. This process must have no other thread.
 pub fn obstacle(path: &Path, library: &Path) -> Option<Obstacle> {
-    privileged(path).or_else(|| obstacle_in_content(path, library, 0))
+    obstacle_in_content(path, library, 0)
 }
 
 /// The dynamic linker ignores `LD_PRELOAD`, and removes it from the environment, when a program gains
 /// privileges by being started.
 fn privileged(path: &Path) -> Option<Obstacle> {
+    const AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
     let found = fs::metadata(path).ok()?;
-    // SAFETY: both take no pointer and cannot fail.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: these calls take no pointer.
+    let (user, group, gains_none) =
+        unsafe { (libc::getuid(), libc::getgid(), libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) };
+    if gains_none || mount_flags(&name).is_some_and(|flags| flags & libc::ST_NOSUID != 0) {
+        return None;
+    }
     // SAFETY: terminated strings; a size of 0 asks only for the attribute's length.
     let capabilities =
         unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
     let (privilege, instead) = if found.mode() & libc::S_ISUID != 0 && found.uid() != user {
         (
             "is setuid",
-            format!("start latchwork as user {}, as in `sudo latchwork run -- ./server`", found.uid()),
+            format!(
+                "start latchwork as user {0}, as in `sudo -u '#{0}' latchwork run -- ./server`",
+                found.uid()
+            ),
         )
-    } else if found.mode() & libc::S_ISGID != 0 && found.gid() != group {
+    } else if found.mode() & AS_GROUP == AS_GROUP && found.gid() != group {
         ("is setgid", format!("start latchwork with group {}, as `sg` does", found.gid()))
     } else if capabilities > 0 && user != 0 {
         ("has file capabilities", "start latchwork as root, or a copy of the program without them".into())
@@ -114,7 +123,8 @@ fn privileged(path: &Path) -> Option<Obstacle> {
 }
 
 fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstacle> {
-    let file = File::open(path).ok()?;
+    // A program that this user may run but not read is of interest only if it is privileged.
+    let Ok(file) = File::open(path) else { return privileged(path) };
     let mut start = [0; 256];
     let length = file.read_at(&mut start, 0).ok()?;
     let start = &start[..length];
@@ -126,7 +136,11 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
         let found = (depth < 4).then(|| obstacle_in_content(interpreter, library, depth + 1))??;
         return Some(found.of_interpreter(interpreter));
     }
-    match elf::linkage(&file)? {
+    let linkage = elf::linkage(&file)?;
+    if let Some(found) = privileged(path) {
+        return Some(found);
+    }
+    match linkage {
         elf::Linkage::OtherProcessor => Some(Obstacle::RunsWithout(
             "it is built for another kind of processor than the preload library, and its dynamic linker ignores \
              the library; build latchwork for that processor"
@@ -142,7 +156,7 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
              and would end the program with status 127; build the program for glibc, or run it without latchwork"
                 .into(),
         )),
-        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-linux", "ld64.so", "ld.so"]) => {
+        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-linux", "ld-2.", "ld64.so", "ld.so"]) => {
             linker::obstacle(&linker, path, library)
         }
         elf::Linkage::Dynamic(_) => None,

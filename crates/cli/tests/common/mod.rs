@@ -3,7 +3,6 @@
 // Each test file is a program of its own, and none uses all of this.
 #![allow(dead_code)]
 
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -66,19 +65,16 @@ pub fn compile_with(
     Some(made)
 }
 
-/// Processes whose command line holds `mark`.
+/// How many running processes have `mark` in their command line.
 pub fn alive(mark: &str) -> usize {
-    let holds = |entry: std::fs::DirEntry| {
-        let mut text = Vec::new();
-        let file = std::fs::File::open(entry.path().join("cmdline"));
-        file.is_ok_and(|mut file| file.read_to_end(&mut text).is_ok())
-            && String::from_utf8_lossy(&text).contains(mark)
+    processes(|command_line| command_line.contains(mark))
+}
+
+/// How many running processes have such a command line, in which words end in zero bytes.
+pub fn processes(such: impl Fn(&str) -> bool) -> usize {
+    let is_such = |entry: std::fs::DirEntry| {
+        let text = std::fs::read(entry.path().join("cmdline"));
+        text.is_ok_and(|text| such(&String::from_utf8_lossy(&text)))
     };
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.path().join("cmdline").exists())
-        .map(holds)
-        .filter(|holds| *holds)
-        .count()
+    std::fs::read_dir("/proc").unwrap().flatten().map(is_such).filter(|is_such| *is_such).count()
 }

@@ -266,15 +266,14 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
-    /// Whether the lock has ever been biased. Until then no reader is in a slot: what names the lock there was left by
-    /// a reader of another lock, which was at the same address and was never released, or is about to be taken back.
-    #[inline]
-    fn was_biased(&self) -> bool {
-        self.bias.load(Relaxed) >= BIASED
+    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
+    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
+    fn may_have_slots(&self) -> bool {
+        matches!(self.bias.load(Relaxed), BIASED | REVOKING)
     }
 
-    /// Before the first bias: whether no slot names the lock. One that does would be waited for like a reader; so the
-    /// lock does without bias until it is gone.
+    /// Before the first bias: whether no slot holds the lock's address. Writers would wait for one that does as for a
+    /// reader, so the lock does without bias until it is gone.
     #[cold]
     fn is_unnamed(&self) -> bool {
         let me = self.address();
@@ -477,7 +476,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline(always)]
     fn reads_own(&self) -> bool {
         // SAFETY: it only reads it.
-        self.was_biased() && unsafe { P::own(self.address()) }.is_some()
+        self.may_have_slots() && unsafe { P::own(self.address()) }.is_some()
     }
 
     #[inline(always)]
@@ -497,7 +496,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     fn is_remembered(&self) -> bool {
         // SAFETY: it only reads them.
-        P::OWNED && self.was_biased() && !unsafe { P::all(self.address(), |_| false) }
+        P::OWNED && self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
     }
 
     unsafe fn remember_again(&self) {
@@ -555,7 +554,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     fn is_locked(&self) -> bool {
         // SAFETY: it only reads them.
-        self.lock.is_locked() || self.was_biased() && !unsafe { P::all(self.address(), |_| false) }
+        self.lock.is_locked() || self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
     }
 
     fn is_write_locked(&self) -> bool {

@@ -739,7 +739,7 @@ unsafe impl Machine for Loom {
         let left = word.load(Ordering::Relaxed).wrapping_sub(1);
         word.store(left, Ordering::Release);
         drop(whole);
-        left != 0
+        (left as i32) < 0
     }
 
     #[track_caller]

@@ -191,6 +191,45 @@ static void many_held(void)
     }
 }
 
+/* Many locks, of which other threads release some; then both release and acquire others. */
+enum { SOME = 60 };
+static pthread_rwlock_t some[SOME];
+static void *release_every_third(void *first)
+{
+    int released = 0;
+    for (long i = (long)first; i < SOME; i += 3)
+        released += pthread_rwlock_unlock(&some[i]) == 0;
+    return (void *)(long)released;
+}
+static void released_by_others(void)
+{
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < SOME; i++)
+            OK(pthread_rwlock_rdlock(&some[(i * 7 + round) % SOME]));
+        pthread_t others[2] = { start(release_every_third, (void *)0), start(release_every_third, (void *)1) };
+        int released = 0, free = 0;
+        for (int i = 2; i < SOME; i += 3) { /* the others, while those are being released */
+            released += pthread_rwlock_unlock(&some[i]) == 0;
+            OK(pthread_rwlock_rdlock(&some[i]));
+        }
+        for (int i = 0; i < 2; i++)
+            released += (int)(long)join(others[i]);
+        for (int i = 0; i < SOME; i += 3) /* and again those that were */
+            OK(pthread_rwlock_rdlock(&some[i]));
+        for (int i = 0; i < SOME; i++)
+            free += pthread_rwlock_trywrlock(&some[i]) == 0 && pthread_rwlock_unlock(&some[i]) == 0;
+        for (int i = 0; i < SOME; i += 3)
+            released += pthread_rwlock_unlock(&some[i]) == 0;
+        for (int i = 2; i < SOME; i += 3)
+            released += pthread_rwlock_unlock(&some[i]) == 0;
+        say("%d released, %d were free", released, free);
+    }
+    int free = 0;
+    for (int i = 0; i < SOME; i++)
+        free += pthread_rwlock_trywrlock(&some[i]) == 0;
+    say("%d are free", free);
+}
+
 static const struct test tests[] = {
     { "abandoned write lock", abandoned },
     { "own write lock", own_write_lock },
@@ -204,6 +243,7 @@ static const struct test tests[] = {
     { "child of a forgetful parent", forgetful_parent },
     { "child of a forgetful parent after many reads", forgetful_parent_biased },
     { "many locks held", many_held },
+    { "released by others", released_by_others },
 };
 
 int main(int arguments, char **argument)

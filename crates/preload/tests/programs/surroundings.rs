@@ -141,3 +141,75 @@ fn all_keys_are_the_programs() {
         }
     }
 }
+
+/// From each instruction of the copies near the program the stack can be unwound; `LATCHWORK_NEAR=0` makes none; what
+/// cannot be made read-only again is said.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn the_page_near_the_program() {
+    let Some(program) = compile("unwind.c", "unwind", &[]) else { return };
+    let favourites = Setting::new("shfl", "bravo-2d-shfl-rw");
+    favourites.check(&program);
+    let mut command = Command::new(&program);
+    command.arg("far").env("LD_PRELOAD", &favourites.library).env("LATCHWORK_NEAR", "0");
+    command.env("LATCHWORK_MUTEX", favourites.mutex).env("LATCHWORK_RWLOCK", favourites.rwlock);
+    let output = watch(command, "unwind.c with LATCHWORK_NEAR=0");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let protects = ["-DPROTECTS", "-shared", "-fPIC"].map(OsStr::new);
+    let protects = compile("near.c", "libprotects.so", &protects);
+    let near = compile("near.c", "near_unprotected", &["-DNEAR", "-Wl,-z,relro,-z,now"].map(OsStr::new));
+    let (Some(protects), Some(near)) = (protects, near) else { return };
+    let behind = Setting { library: protects, beside: vec![favourites.library.clone()], ..favourites };
+    let stderr = String::from_utf8(behind.run(&near).stderr).unwrap();
+    assert!(stderr.contains("stays writable") && stderr.lines().count() == 1, "{stderr}");
+}
+
+/// A filter that kills for `membarrier`, or refuses it: from the start, or installed by the program, where the library
+/// has to be told.
+#[test]
+fn filters_of_system_calls() {
+    let Some(program) = compile("filter.c", "filter", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs-park", "bravo-pf-q")] {
+        for (action, when, told) in [
+            ("kill", "before", false),
+            ("refuse", "before", false),
+            ("kill", "after", true),
+            ("refuse", "after", true),
+            ("refuse", "after", false),
+        ] {
+            let mut command = Command::new(&program);
+            command.args([action, when]).env("LD_PRELOAD", library());
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            if told {
+                command.env("LATCHWORK_MEMBARRIER", "0");
+            }
+            let what = format!("filter.c {action} {when} under {mutex} and {rwlock}");
+            let output = watch(command, &what);
+            let [stdout, stderr] =
+                [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            if stdout == "no filters\n" {
+                eprintln!("SKIPPED: this system lets the test install no filter");
+                return;
+            }
+            assert!(output.status.success() && stdout == "ok\n", "{what}: {}\n{stderr}", output.status);
+        }
+    }
+}
+
+/// A program whose own functions run before the C library is initialised is served all the same.
+#[test]
+fn calls_before_the_environment_is_known() {
+    let library = compile("early.c", "libearly_first.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
+    let Some(library) = library else { return };
+    let Some(program) = compile("early.c", "early_first", &[library.as_os_str(), OsStr::new("-DFIRST")])
+    else {
+        return;
+    };
+    Setting::new("glibc", "glibc").check(&program);
+    let mut setting = Setting::new(default_mutex(), "bravo-2d-shfl-rw");
+    setting.check(&program);
+    setting.stats = Some("1".into());
+    let stats = String::from_utf8(setting.check(&program).stderr).unwrap();
+    assert!(stats.contains(&format!("mutex ({}): ", default_mutex())), "{stats}");
+}

@@ -8,6 +8,7 @@
 mod distances;
 mod exit;
 mod fence;
+mod filter;
 mod futex;
 mod pool;
 mod records;
@@ -42,8 +43,12 @@ impl Native {
     /// Readies what the operating system has to be asked for once: the `membarrier` registration.
     ///
     /// It happens by itself at the first contention. Call this early in `main` to have it while
-    /// the process is single-threaded, when it is free; later it can take milliseconds.
+    /// the process is single-threaded, when it is free; later it can take milliseconds. It also finds out whether a
+    /// filter of system calls would end the process for `membarrier`, and then does without.
     pub fn init() {
+        if fence::is_undecided() && !filter::lets_membarrier_pass() {
+            fence::avoid();
+        }
         fence::init();
         pool::init();
         rows::init();
@@ -66,6 +71,13 @@ impl Native {
         exit::give_up()
     }
 
+    /// Does without `membarrier`, whether the kernel lets the process call it or not: unlocking takes an atomic
+    /// instruction. For a process that will install a filter of system calls which knows nothing of it. To be called
+    /// before the first use of a lock; later it has no effect.
+    pub fn avoid_membarrier() {
+        fence::avoid();
+    }
+
     /// Whether light fences are, and will be, the compiler's only, and `release_dec` no atomic instruction.
     pub fn has_light_fences() -> bool {
         fence::is_light()
@@ -75,8 +87,8 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read it here. What the
-    /// forking thread itself reads stays in its row; locks that it reads by the table are acquired anew.
+    /// For a forked child that has one thread yet: the parent's other threads do not read a lock here. What the forking
+    /// thread reads stays in its row; the caller acquires anew what that thread reads through the table.
     pub unsafe fn forget_readers() {
         for slot in shared::visible_readers::<Self>() {
             if slot.load(Ordering::Relaxed) != 0 {

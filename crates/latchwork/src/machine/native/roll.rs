@@ -56,11 +56,16 @@ impl<T: Entry> Roll<T> {
     /// An idle entry, the caller's from now on.
     pub(super) fn take(&self) -> &'static T {
         let groups = || self.newest().into_iter().flat_map(Group::groups);
-        // (C) pairs with the release in `give_back`.
+        // (C) pairs with the release in `give_back`. The second look: another thread may have adopted the
+        // entry after the first, and have left it behind again, in use.
         let adopt = |entry: &&'static T| {
             entry.left().load(Relaxed) != 0
                 && entry.is_idle()
                 && entry.left().compare_exchange(1, 0, Acquire, Relaxed).is_ok()
+                && (entry.is_idle() || {
+                    entry.left().store(1, Release); // (C) for the thread that adopts it next
+                    false
+                })
         };
         let free = groups().find_map(Group::take).or_else(|| groups().flat_map(Group::taken).find(adopt));
         free.unwrap_or_else(|| self.map())
@@ -132,5 +137,50 @@ impl<T: Entry> Roll<T> {
             }
             group.forget(mine);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry that another thread adopts, uses and leaves behind right after the first look at it.
+    struct Contended {
+        left: AtomicU32,
+        used: AtomicU32,
+        looks: AtomicU32,
+    }
+
+    // SAFETY: zero bytes are not used and not left behind; only the test makes one used.
+    unsafe impl Entry for Contended {
+        fn left(&self) -> &AtomicU32 {
+            &self.left
+        }
+
+        fn is_idle(&'static self) -> bool {
+            let idle = self.used.load(Acquire) == 0;
+            if self.left.load(Relaxed) == 1 && self.looks.fetch_add(1, Relaxed) == 0 {
+                self.used.store(1, Relaxed);
+            }
+            idle
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_in_use_again_is_not_adopted() {
+        static ROLL: Roll<Contended> = Roll::new();
+        let first = ROLL.take();
+        (1..ENTRIES).for_each(|_| {
+            ROLL.take();
+        });
+        first.left.store(1, Relaxed);
+        let other = ROLL.take();
+        assert!(!core::ptr::eq(first, other), "an entry that is in use has a second owner");
+        assert_eq!(first.left.load(Relaxed), 1, "nobody will find the entry when it is idle");
+        first.used.store(0, Relaxed);
+        (1..ENTRIES).for_each(|_| {
+            ROLL.take();
+        });
+        assert!(core::ptr::eq(first, ROLL.take()));
     }
 }
