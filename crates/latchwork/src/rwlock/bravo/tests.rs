@@ -5,6 +5,8 @@ use super::revoke::{Passing, Spins};
 use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
 use super::*;
 use crate::machine::ROW_SLOTS;
+use crate::rwlock::Index;
+use crate::rwlock::percpu::RawPerCpu;
 use crate::rwlock::shfl_rw::RawShflRw;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -201,6 +203,18 @@ fn tokens_survive_as_words() {
     assert!(!lock.is_locked());
     // SAFETY: the word is a token's.
     assert!(matches!(unsafe { Read::from_word(Read::Slow(()).into_word()) }, ReadToken::Slow(())));
+}
+
+/// BRAVO over a lock whose tokens are numbers, odd ones among them.
+#[test]
+fn tokens_that_are_numbers_survive_as_words() {
+    type Over<R> = ReadToken<AtomicUsize, <R as RawRwLock>::Read>;
+    for number in [0, 1, 2, 5, u32::MAX] {
+        let word = Over::<RawPerCpu<Native>>::Slow(Index(number)).into_word();
+        // SAFETY: the word is a token's.
+        let token = unsafe { Over::<RawPerCpu<Native>>::from_word(word) };
+        assert!(matches!(token, ReadToken::Slow(Index(same)) if same == number), "{number}");
+    }
 }
 
 #[test]
