@@ -41,6 +41,7 @@ macro_rules! thread_local_bytes {
 }
 
 mod distances;
+mod emulation;
 mod fence;
 mod futex;
 mod pool;
