@@ -93,7 +93,7 @@ pub struct Record<M: Machine> {
     /// For the machine: a number that no other record has, from 1 on and without many gaps, so that tables can have
     /// something for each record; 0, if it has none. Does not change once the record has had an owner.
     pub number: M::U32,
-    /// How many [`Kept`] there are: readers that may begin a section at any time.
+    /// How many readers have it, which may begin a section at any time.
     pub keepers: M::U32,
 }
 

@@ -43,6 +43,9 @@ pub use api::{Api, Held, deadline};
 /// What an acquisition must remember until its release. Adapters that have no room for a typed
 /// token (pthread) keep it as one word.
 pub trait Token: Copy {
+    /// Whether the lowest bit of every token's word is 0, so that who wraps the token can put a tag there
+    /// ([`bravo`](crate::rwlock::bravo) does).
+    const HAS_FREE_BIT: bool;
     /// The token as a word.
     fn into_word(self) -> usize;
     /// The token back from its word.
@@ -54,6 +57,7 @@ pub trait Token: Copy {
 }
 
 impl Token for () {
+    const HAS_FREE_BIT: bool = true;
     fn into_word(self) -> usize {
         0
     }
@@ -61,6 +65,7 @@ impl Token for () {
 }
 
 impl<T> Token for NonNull<T> {
+    const HAS_FREE_BIT: bool = align_of::<T>() > 1;
     fn into_word(self) -> usize {
         self.as_ptr().expose_provenance()
     }

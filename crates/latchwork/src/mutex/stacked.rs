@@ -123,8 +123,9 @@ impl<G: ConstNew, L: Local + ConstNew, N: Name> ConstNew for Stacked<G, L, N> {
 pub struct Way(usize);
 
 impl Token for Way {
+    const HAS_FREE_BIT: bool = true;
     fn into_word(self) -> usize {
-        self.0 << 1 // BRAVO wants the lowest bit
+        self.0 << 1
     }
     unsafe fn from_word(word: usize) -> Self {
         Way(word >> 1)

@@ -339,8 +339,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 }
 
 impl<M: Records, F: Flavour> Drop for Domain<M, F> {
-    /// Reclaims everything. In a section of the thread's own there is nothing to be waited for: then the
-    /// garbage is leaked.
+    /// Reclaims everything. It waits for the readers that may have what is garbage, for as long as they stay in their
+    /// sections. In a section of the thread's own there is nothing to be waited for: then the garbage is leaked.
     fn drop(&mut self) {
         if Self::is_inside() {
             return debug_assert!(

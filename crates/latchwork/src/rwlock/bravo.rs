@@ -43,6 +43,9 @@
 //! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
 //! that blocks as the underlying lock does, and for ever if the writer has that lock already and waits for
 //! this thread's slot.
+//! Forgotten guards: the lock stays read-locked, and no other lock does. A lock that is dropped empties its slots;
+//! one that was forgotten too, or moved, leaves its address in them, and a lock that comes to be there stays
+//! unbiased. (Except one that was moved there when it was biased. Its writers wait for ever.)
 //! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
 use super::{ConstNew, Info, RawRwLock, Token};
@@ -70,8 +73,14 @@ pub type Columns<M, R> = RawBravo<M, R, table::Columns>;
 
 /// BRAVO over the lock `R`. See the [module documentation](self).
 #[repr(C)]
-pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard, V = Holding, C = Uncounted>
-{
+pub struct RawBravo<
+    M: Machine,
+    R: RawRwLock<Machine = M>,
+    P: Publish<M> = Hashed,
+    W = Guard,
+    V = Holding,
+    C = Uncounted,
+> {
     lock: R,
     bias: M::U32,
     /// The policy's; see [`bias`].
@@ -79,14 +88,14 @@ pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard
     parts: PhantomData<(P, W, V, C)>,
 }
 
-impl<R: ConstNew, P, W, V, C> RawBravo<Native, R, P, W, V, C> {
+impl<R: ConstNew, P: Publish<Native>, W, V, C> RawBravo<Native, R, P, W, V, C> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
         RawBravo { lock: R::NEW, bias: AtomicU32::new(0), memory: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
-impl<R: ConstNew, P, W, V, C> Default for RawBravo<Native, R, P, W, V, C> {
+impl<R: ConstNew, P: Publish<Native>, W, V, C> Default for RawBravo<Native, R, P, W, V, C> {
     fn default() -> Self {
         Self::new()
     }
@@ -97,6 +106,57 @@ impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, C: Count> ConstNew
 {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
+}
+
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> Drop for RawBravo<M, R, P, W, V, C> {
+    /// Empties the slots of readers that have been forgotten (`mem::forget` of a guard): they hold an address that
+    /// another lock may have next.
+    #[inline]
+    fn drop(&mut self) {
+        if self.may_have_slots() {
+            self.forget_readers();
+        }
+    }
+}
+
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, R, P, W, V, C> {
+    /// What a reader writes into its slot. Never 0.
+    #[inline]
+    fn address(&self) -> usize {
+        M::identity(core::ptr::from_ref(self).addr())
+    }
+
+    /// Whether there can be readers of this lock in slots.
+    fn may_have_slots(&self) -> bool {
+        // Acquire: for who does not hold the lock, (A) of the bias.
+        matches!(self.bias.load(Acquire), BIASED | REVOKING)
+    }
+
+    /// Whether a slot holds the lock's address.
+    fn is_in_a_slot(&self) -> bool {
+        // SAFETY: it only reads the slots.
+        !unsafe { P::all(self.address(), |_| false) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_readers(&self) {
+        // SAFETY: the lock is being dropped, so that nobody will leave a slot with its address again, nor fill one.
+        unsafe {
+            P::all(self.address(), |slot| {
+                Self::leave(slot);
+                true
+            });
+        }
+    }
+
+    #[inline]
+    fn leave(slot: &M::Usize) {
+        // (C) pairs with the scan in `revoke`: the section happens before the writer's.
+        // (D) Release even when there was no section: a writer of *another* lock may read this
+        // store where it would have read that of the slot's previous user.
+        slot.store(0, Release);
+    }
 }
 
 /// How a reader got in.
@@ -141,18 +201,16 @@ impl<S, T: Copy> Clone for ReadToken<S, T> {
 impl<S, T: Copy> Copy for ReadToken<S, T> {}
 
 /// As a word: the slot's address with the lowest bit set, or the underlying token's word, whose
-/// lowest bit must be clear (queue nodes are aligned, and a token without content is 0).
+/// lowest bit is free.
 impl<S, T: Token> Token for ReadToken<S, T> {
+    const HAS_FREE_BIT: bool = false;
+
     #[inline]
     fn into_word(self) -> usize {
-        const { assert!(align_of::<S>() > 1) };
+        const { assert!(align_of::<S>() > 1 && T::HAS_FREE_BIT) };
         match self {
             ReadToken::Fast(Filled(slot)) => core::ptr::from_ref(slot).expose_provenance() | 1,
-            ReadToken::Slow(token) => {
-                let word = token.into_word();
-                debug_assert!(word & 1 == 0, "an underlying token uses the lowest bit");
-                word
-            }
+            ReadToken::Slow(token) => token.into_word(),
         }
     }
 
@@ -191,12 +249,6 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         self.bias.load(Relaxed) == BIASED
     }
 
-    /// What a reader writes into its slot. Never 0.
-    #[inline]
-    fn address(&self) -> usize {
-        M::identity(core::ptr::from_ref(self).addr())
-    }
-
     /// Listing 1, lines 12 to 22, of which `published` has done the first half.
     #[inline(always)]
     fn read_fast(&self, published: Option<&'static M::Usize>) -> Option<&'static M::Usize> {
@@ -220,14 +272,6 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     fn read_elsewhere(&self) -> Option<&'static M::Usize> {
         // SAFETY: as in `read_first`.
         self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) })
-    }
-
-    #[inline]
-    fn leave(slot: &M::Usize) {
-        // (C) pairs with the scan in `revoke`: the section happens before the writer's.
-        // (D) Release even when there was no section: a writer of *another* lock may read this
-        // store where it would have read that of the slot's previous user.
-        slot.store(0, Release);
     }
 
     /// With the underlying lock, unless there is another slot to be had.
@@ -266,46 +310,31 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
-    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
-    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
-    fn may_have_slots(&self) -> bool {
-        matches!(self.bias.load(Relaxed), BIASED | REVOKING)
-    }
-
-    /// Before the first bias: whether no slot holds the lock's address. Writers would wait for one that does as for a
-    /// reader, so the lock does without bias until it is gone.
-    #[cold]
-    fn is_unnamed(&self) -> bool {
-        let me = self.address();
-        // SAFETY: the lock has never been biased, so that no reader of it has a slot.
-        while let Some(slot) = unsafe { P::own(me) } {
-            Self::leave(slot);
-        }
-        // SAFETY: it only reads them.
-        unsafe { P::all(me, |_| false) }
-    }
-
     /// Takes the bias from `bias` one step on.
     #[cold]
     fn step(&self, bias: u32) {
-        let next = if bias == WARM_UP - 1 && !self.is_unnamed() {
-            0
-        } else if bias < WARM_UP {
+        let next = if bias < WARM_UP - 1 {
             bias + 1
-        } else if bias != BIASED && bias != REVOKING && self.may_return(bias) {
-            BIASED
+        } else if bias == BIASED || bias == REVOKING || bias > BIASED && !self.may_return(bias) {
+            return;
+        } else if P::prepare() {
+            self.bias_or_later()
         } else {
             return;
         };
-        if next == BIASED && !P::prepare() {
-            return;
-        }
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
         let gone = self.bias.compare_exchange(bias, next, Release, Relaxed).is_ok();
         if gone && next == BIASED {
             self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
         }
+    }
+
+    /// The value of the bias that turns it on, or off for longer: while a slot holds the lock's address. It is that
+    /// of a thread that looks at the bias just now; or of a reader that was forgotten, of another lock that was here
+    /// before and has not been dropped here. A writer would wait for that one for ever.
+    fn bias_or_later(&self) -> u32 {
+        if self.is_in_a_slot() { bias::later(M::now(Clock::Monotonic)) } else { BIASED }
     }
 
     /// Whether the policy, which hears of this slow read, says that the bias may be set again.
@@ -553,8 +582,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_locked(&self) -> bool {
-        // SAFETY: it only reads them.
-        self.lock.is_locked() || self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
+        self.lock.is_locked() || self.may_have_slots() && self.is_in_a_slot()
     }
 
     fn is_write_locked(&self) -> bool {

@@ -29,11 +29,12 @@ mod tests;
 pub struct Index(pub(crate) u32);
 
 impl Token for Index {
+    const HAS_FREE_BIT: bool = true;
     fn into_word(self) -> usize {
-        self.0 as usize
+        (self.0 as usize) << 1
     }
     unsafe fn from_word(word: usize) -> Self {
-        Index(word as u32)
+        Index((word >> 1) as u32)
     }
 }
 

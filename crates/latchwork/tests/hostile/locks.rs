@@ -191,3 +191,30 @@ pub fn waiting() {
     let panicking = SeqLock::<RawShfl<Native>, 2>::new_in();
     assert!(refused(|| panicking.write(|_| panic!("half done"))) && panicking.read() == [0, 0]);
 }
+
+/// Whether [`Moody`] panics.
+static MOOD: AtomicU32 = AtomicU32::new(0);
+
+/// A user's part of a lock that panics.
+struct Moody;
+
+impl Name for Moody {
+    fn cohort<M: Machine>() -> usize {
+        assert_eq!(MOOD.load(Relaxed), 0, "not in the mood");
+        0
+    }
+}
+
+/// A mutex that cannot be locked again after a wait, because its user's part panics: the guard would unlock what is not
+/// held, so that the process ends instead.
+pub fn panics_in_a_wait() {
+    type Lock = mutex::stacked::Stacked<mutex::tas::RawTas<Native>, mutex::mcs::RawMcs<Native>, Moody>;
+    let lock = lock_api::Mutex::<mutex::Api<Lock>, u32>::new(0);
+    let condvar = Condvar::<Lock>::new();
+    let mut guard = lock.lock();
+    MOOD.store(1, Relaxed);
+    refused(|| _ = condvar.wait_for(&mut guard, Duration::ZERO));
+    MOOD.store(0, Relaxed);
+    let another = lock.try_lock();
+    println!("two holders: {}", another.is_some());
+}

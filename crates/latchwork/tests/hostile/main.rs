@@ -50,6 +50,8 @@ mod reclaim;
 const SUBJECT: &str = "LATCHWORK_HOSTILE";
 /// To run all cases without valgrind.
 const NATIVELY: &str = "natively";
+/// To run [`locks::panics_in_a_wait`] alone.
+const MOODY: &str = "moody";
 /// What valgrind exits with if there was an error.
 const CAUGHT: i32 = 99;
 /// An address where nothing is.
@@ -177,6 +179,9 @@ fn subject() {
     // SAFETY: ends a process that hangs.
     unsafe { libc::alarm(580) };
     std::panic::set_hook(Box::new(|_| ()));
+    if subject == MOODY {
+        return locks::panics_in_a_wait();
+    }
     for (name, case) in CASES {
         println!("{name}");
         if let Err(payload) = catch_unwind(case) {
@@ -214,6 +219,12 @@ fn run(before: &[&str], subject: &str) -> (Option<i32>, String) {
 fn nothing_undefined_happens() {
     let (status, said) = run(&[], NATIVELY);
     assert!(status == Some(0) && said.contains("1 passed"), "{status:?} {said}");
+}
+
+#[test]
+fn a_wait_that_cannot_lock_again_ends_the_process() {
+    let (status, said) = run(&[], MOODY);
+    assert!(status.is_none() && !said.contains("two holders"), "{status:?} {said}");
 }
 
 /// Memcheck, which also catches the access that it is to catch.

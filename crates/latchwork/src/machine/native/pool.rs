@@ -35,19 +35,7 @@ static GLOBAL: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 
 #[cfg(target_arch = "x86_64")]
 mod tls {
-    //! In a shared library `thread_local!` is a call to `__tls_get_addr`; this is two
-    //! instructions (the initial-exec model, spelled out because stable Rust has no switch for it).
-    core::arch::global_asm!(
-        ".pushsection .tbss.__latchwork_node_cache,\"awT\",@nobits",
-        ".weak __latchwork_node_cache",
-        ".hidden __latchwork_node_cache",
-        ".type __latchwork_node_cache, @object",
-        ".size __latchwork_node_cache, 24",
-        ".balign 8",
-        "__latchwork_node_cache:",
-        ".zero 24",
-        ".popsection",
-    );
+    thread_local_bytes!("node_cache", 24);
 
     #[inline(always)]
     pub(super) fn cache() -> *mut super::Cache {
@@ -56,7 +44,7 @@ mod tls {
         // SAFETY: the symbol above is thread-local and defined in this link unit.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_node_cache@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("node_cache"), "@GOTTPOFF]"),
                 "add {0}, qword ptr fs:[0]",
                 out(reg) address,
                 options(nostack, pure, readonly),
