@@ -256,8 +256,22 @@ impl<L: ConstNew> Api<L> {
         let token = guard.token;
         // SAFETY: the token is from the acquisition that this ends; the guard gets a new one below.
         let reason = self.raw.wait(|| unsafe { mutex.0.unlock(token) }, deadline);
+        // A guard that is dropped without the mutex would unlock another holder's.
+        let abort = AbortOnUnwind;
         *guard = Held::new(mutex.0.lock());
+        core::mem::forget(abort);
         reason
+    }
+}
+
+/// Ends the process when it is dropped: a lock panics, as one with a part of its user's can.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: no arguments, no memory.
+        unsafe { libc::abort() };
     }
 }
 

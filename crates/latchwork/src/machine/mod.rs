@@ -23,6 +23,7 @@ mod offers;
 mod qnode;
 pub mod record;
 mod row;
+pub(crate) mod shared;
 
 pub use group::Group;
 pub use native::Native;
@@ -278,7 +279,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
 
     /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
     /// two of slots, each null (0) or the address of a lock.
-    fn visible_readers() -> &'static [Self::Usize];
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn visible_readers() -> &'static [Self::Usize];
 
     /// The index of the first of `words` that holds `value`. Each is read as with a sequentially
     /// consistent load; a machine may read several at once.
@@ -290,20 +295,32 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The process's one array of places to wait at, for locks that have room for a number and none for
     /// a pointer, or no node at all: a power of two of nodes, all fields zero at first, which locks of
     /// one kind share. On a machine without one it is empty, and who finds no place waits at the lock.
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
     #[inline]
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         &[]
     }
 
     /// The calling thread's own row of slots. A machine without rows has none, and a lock that
     /// wants one does without what it is for.
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
     #[inline]
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         None
     }
 
     /// The newest row; all others are linked behind it. A row is linked before its owner gets it.
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         None
     }
 

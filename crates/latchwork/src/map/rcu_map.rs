@@ -32,7 +32,12 @@ fn shards() -> usize {
 ///
 /// Values are not changed in place: readers may have them. [`update`](RcuMap::update) makes a new one from the
 /// old. What a reader has got ([`Ref`], [`Reading`]) stays valid until it is dropped, whatever becomes of the
-/// map's elements meanwhile; a thread that keeps it for long holds up the reclamation of the whole process.
+/// map's elements meanwhile; a thread that keeps it for long holds up the reclamation of the whole process. Updates
+/// then go on, and the memory grows ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
+///
+/// An update may drop keys and values that were removed before, from this map or another, by any thread
+/// ([whose destructors run where](crate::reclaim#whose-destructors-run-where)): a caller must not hold a lock that their
+/// destructors take.
 ///
 /// The algorithm: [`growing`](super::growing).
 ///

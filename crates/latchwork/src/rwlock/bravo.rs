@@ -126,7 +126,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
         M::identity(core::ptr::from_ref(self).addr())
     }
 
-    /// Whether there can be readers of this lock in slots.
+    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
+    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
     fn may_have_slots(&self) -> bool {
         // Acquire: for who does not hold the lock, (A) of the bias.
         matches!(self.bias.load(Acquire), BIASED | REVOKING)
@@ -134,16 +135,21 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
 
     /// Whether a slot holds the lock's address.
     fn is_in_a_slot(&self) -> bool {
-        !P::all(self.address(), |_| false)
+        // SAFETY: it only reads them.
+        !unsafe { P::all(self.address(), |_| false) }
     }
 
+    /// Empties the slots that hold the lock's address, which is about to be another's.
     #[cold]
     #[inline(never)]
-    fn forget_readers(&self) {
-        P::all(self.address(), |slot| {
-            Self::leave(slot);
-            true
-        });
+    fn forget_readers(&mut self) {
+        // SAFETY: nobody else uses the lock, so that no slot is a reader's that will leave it.
+        unsafe {
+            P::all(self.address(), |slot| {
+                Self::leave(slot);
+                true
+            })
+        };
     }
 
     #[inline]
@@ -158,9 +164,35 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
 /// How a reader got in.
 pub enum ReadToken<S: 'static, T> {
     /// Through the table: its slot.
-    Fast(&'static S),
+    Fast(Filled<S>),
     /// Through the underlying lock: that lock's token.
     Slow(T),
+}
+
+/// A slot that a reader has filled. It may be another reader's later, so that safe code must not write to it.
+pub struct Filled<S: 'static>(&'static S);
+
+impl<S> Clone for Filled<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for Filled<S> {}
+
+impl<S> Filled<S> {
+    /// This slot.
+    pub fn new(slot: &'static S) -> Self {
+        Filled(slot)
+    }
+
+    /// The slot.
+    ///
+    /// # Safety
+    ///
+    /// The caller writes to it only to end the acquisition that it stands for.
+    pub unsafe fn slot(self) -> &'static S {
+        self.0
+    }
 }
 
 impl<S, T: Copy> Clone for ReadToken<S, T> {
@@ -179,7 +211,7 @@ impl<S, T: Token> Token for ReadToken<S, T> {
     fn into_word(self) -> usize {
         const { assert!(align_of::<S>() > 1 && T::HAS_FREE_BIT) };
         match self {
-            ReadToken::Fast(slot) => core::ptr::from_ref(slot).expose_provenance() | 1,
+            ReadToken::Fast(Filled(slot)) => core::ptr::from_ref(slot).expose_provenance() | 1,
             ReadToken::Slow(token) => token.into_word(),
         }
     }
@@ -188,7 +220,7 @@ impl<S, T: Token> Token for ReadToken<S, T> {
     unsafe fn from_word(word: usize) -> Self {
         if word & 1 != 0 {
             // SAFETY: only `Fast` sets the bit; the rest is the address of a slot, which is static.
-            ReadToken::Fast(unsafe { &*core::ptr::with_exposed_provenance(word & !1) })
+            ReadToken::Fast(Filled(unsafe { &*core::ptr::with_exposed_provenance(word & !1) }))
         } else {
             // SAFETY: the word came from the underlying token.
             ReadToken::Slow(unsafe { T::from_word(word) })
@@ -235,18 +267,20 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
 
     #[inline(always)]
     fn read_first(&self) -> Option<&'static M::Usize> {
-        self.read_fast(P::publish(self.address(), || self.is_biased()))
+        // SAFETY: the slot is emptied by `leave`, unless the lock is biased and this thread reads it.
+        self.read_fast(unsafe { P::publish(self.address(), || self.is_biased()) })
     }
 
     fn read_elsewhere(&self) -> Option<&'static M::Usize> {
-        self.read_fast(P::publish_elsewhere(self.address(), || self.is_biased()))
+        // SAFETY: as in `read_first`.
+        self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) })
     }
 
     /// With the underlying lock, unless there is another slot to be had.
     #[inline(never)]
     fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
         if let Some(slot) = self.read_elsewhere() {
-            return ReadToken::Fast(slot);
+            return ReadToken::Fast(Filled(slot));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.read();
@@ -257,7 +291,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     #[inline(never)]
     fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
         if let Some(slot) = self.read_elsewhere() {
-            return Some(ReadToken::Fast(slot));
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.try_read()?;
@@ -278,6 +312,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
+    /// Before the bias is set: whether no slot holds the lock's address. Writers would wait for one that does as for a
+    /// reader, so the lock does without bias until it is gone.
+    #[cold]
+    fn is_unnamed(&self) -> bool {
+        let me = self.address();
+        // SAFETY: the lock is not biased, so that no reader of it has a slot.
+        while let Some(slot) = unsafe { P::own(me) } {
+            Self::leave(slot);
+        }
+        !self.is_in_a_slot()
+    }
+
     /// Takes the bias from `bias` one step on.
     #[cold]
     fn step(&self, bias: u32) {
@@ -285,10 +331,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
             bias + 1
         } else if bias == BIASED || bias == REVOKING || bias > BIASED && !self.may_return(bias) {
             return;
-        } else if P::prepare() {
-            self.bias_or_later()
-        } else {
+        } else if !P::prepare() {
             return;
+        } else if self.is_unnamed() {
+            BIASED
+        } else {
+            0 // as many slow reads before the next look
         };
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
@@ -296,13 +344,6 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         if gone && next == BIASED {
             self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
         }
-    }
-
-    /// The value of the bias that turns it on, or off for longer: while a slot holds the lock's address. It is that
-    /// of a thread that looks at the bias just now; or of a reader that was forgotten, of another lock that was here
-    /// before and has not been dropped here. A writer would wait for that one for ever.
-    fn bias_or_later(&self) -> u32 {
-        if self.is_in_a_slot() { bias::later(M::now(Clock::Monotonic)) } else { BIASED }
     }
 
     /// Whether the policy, which hears of this slow read, says that the bias may be set again.
@@ -348,10 +389,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
         P::fence();
         let me = self.address();
-        let empty = P::all(me, |slot| {
+        let leaves = |slot: &'static M::Usize| {
             // (B) as above; (C) Acquire: pairs with `leave`.
             V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
-        });
+        };
+        // SAFETY: it only reads them.
+        let empty = unsafe { P::all(me, leaves) };
         let bias = if empty {
             let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
             let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
@@ -439,7 +482,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline]
     fn read(&self) -> Self::Read {
         match self.read_first() {
-            Some(slot) => ReadToken::Fast(slot),
+            Some(slot) => ReadToken::Fast(Filled(slot)),
             None => self.read_slow(),
         }
     }
@@ -447,7 +490,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline(always)]
     fn try_read(&self) -> Option<Self::Read> {
         match self.read_first() {
-            Some(slot) => Some(ReadToken::Fast(slot)),
+            Some(slot) => Some(ReadToken::Fast(Filled(slot))),
             None => self.try_read_slow(),
         }
     }
@@ -455,7 +498,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
         if let Some(slot) = self.read_first() {
-            return Some(ReadToken::Fast(slot));
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.try_read_weak()?;
@@ -470,25 +513,38 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline(always)]
     fn reads_own(&self) -> bool {
-        P::own(self.address()).is_some()
+        // SAFETY: it only reads it.
+        self.may_have_slots() && unsafe { P::own(self.address()) }.is_some()
     }
 
     #[inline(always)]
     unsafe fn unlock_own(&self) -> bool {
-        P::own(self.address()).map(Self::leave).is_some()
+        // SAFETY: the caller ends the acquisition that the slot stands for.
+        unsafe { P::own(self.address()) }.map(Self::leave).is_some()
     }
 
     unsafe fn unlock_of_another(&self) -> bool {
         let me = self.address();
         // (C) as in `leave`; Acquire: the section was the other thread's. It fails at most if that
         // thread leaves as well, which the caller excludes.
-        P::OWNED && !P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err())
+        // SAFETY: the caller ends the acquisition that the slot stands for.
+        self.is_remembered()
+            && !unsafe { P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()) }
+    }
+
+    fn is_remembered(&self) -> bool {
+        P::OWNED && self.may_have_slots() && self.is_in_a_slot()
+    }
+
+    unsafe fn remember_again(&self) {
+        P::prepare();
+        self.bias.store(BIASED, Relaxed);
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
         let fast = self.read_first().or_else(|| self.read_elsewhere());
         if let Some(slot) = fast {
-            return Some(ReadToken::Fast(slot));
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.read_until(deadline)?;
@@ -499,7 +555,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline]
     unsafe fn unlock_read(&self, token: Self::Read) {
         match token {
-            ReadToken::Fast(slot) => Self::leave(slot),
+            ReadToken::Fast(Filled(slot)) => Self::leave(slot),
             // SAFETY: the token is the underlying acquisition's.
             ReadToken::Slow(token) => unsafe { self.lock.unlock_read(token) },
         }

@@ -27,8 +27,8 @@ use super::super::Offers;
 use super::emulation::is_emulated;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+pub(super) const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
+pub(super) const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
 const UNKNOWN: u32 = 0;
 const LIGHT: u32 = 1;
@@ -78,6 +78,17 @@ pub(super) fn init() {
             Err(now) => mode = now,
         }
     }
+}
+
+/// Whether the mode may still be any.
+pub(super) fn is_undecided() -> bool {
+    MODE.load(Ordering::Relaxed) == UNKNOWN
+}
+
+/// Decides against `membarrier`, unless the mode is decided already.
+pub(super) fn avoid() {
+    // A mode that is being decided belongs to the thread that is at it.
+    let _ = MODE.compare_exchange(UNKNOWN, FULL, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// A full fence on every running thread of the process. `false`: the kernel takes part no longer

@@ -56,8 +56,12 @@ impl Patience {
     }
 }
 
-/// How a writer waits for a word that is changed by somebody who does not look for waiters.
-pub trait Await: Send + Sync + 'static {
+/// How a writer waits for a word that is changed by a thread that does not look for waiters.
+///
+/// # Safety
+///
+/// It returns `true` only when `done` has said so of the word, read with acquire semantics.
+pub unsafe trait Await: Send + Sync + 'static {
     /// Waits until `done(word)`, which is read with acquire semantics. Returns whether it came to that.
     fn until<M: Machine, T: Copy, W: Word<T>>(
         word: &W,
@@ -73,7 +77,8 @@ pub struct Spins;
 /// Looks between two looks at the deadline.
 const ROUND: u32 = 64;
 
-impl Await for Spins {
+// SAFETY: it returns what the machine's spinning on the word has come to.
+unsafe impl Await for Spins {
     #[cold]
     fn until<M: Machine, T: Copy, W: Word<T>>(
         word: &W,
@@ -114,7 +119,8 @@ const LOOKS: (u32, u32) = (2048, 64);
 /// The shortest and the longest nap in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
 
-impl Await for Naps {
+// SAFETY: it returns `true` only when the machine's spinning on the word has come to that.
+unsafe impl Await for Naps {
     #[cold]
     fn until<M: Machine, T: Copy, W: Word<T>>(
         word: &W,

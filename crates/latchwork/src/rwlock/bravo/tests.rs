@@ -5,6 +5,7 @@ use super::revoke::{Passing, Spins};
 use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
 use super::*;
 use crate::machine::ROW_SLOTS;
+use crate::machine::shared;
 use crate::rwlock::Index;
 use crate::rwlock::percpu::RawPerCpu;
 use crate::rwlock::shfl_rw::RawShflRw;
@@ -38,14 +39,14 @@ fn forget() {
     let other = std::boxed::Box::new(RowLock::new_in());
     // SAFETY: the token is from the acquisition in the same expression.
     unsafe { other.unlock_read(other.read()) };
-    assert_eq!(Native::reader_row().unwrap().unbiased.load(Relaxed), other.address());
+    assert_eq!(shared::reader_row::<Native>().unwrap().unbiased.load(Relaxed), other.address());
 }
 
 /// Reads through the table. Another test's lock may have the slot for a moment.
 fn read_fast(lock: &Lock) -> (Read, &'static AtomicUsize) {
     loop {
         match lock.read() {
-            token @ ReadToken::Fast(slot) => return (token, slot),
+            token @ ReadToken::Fast(Filled(slot)) => return (token, slot),
             // SAFETY: the token is from the acquisition above.
             token => unsafe { lock.unlock_read(token) },
         }
@@ -73,7 +74,7 @@ fn a_reader_of_a_biased_lock_is_in_the_table_and_not_in_the_lock() {
     let (token, slot) = read_fast(&lock);
     assert_eq!(slot.load(Relaxed), lock.address());
     assert!(core::ptr::eq(slot, Hashed::slot::<Native>(lock.address())));
-    assert!(Native::visible_readers().iter().any(|entry| core::ptr::eq(entry, slot)));
+    assert!(shared::visible_readers::<Native>().iter().any(|entry| core::ptr::eq(entry, slot)));
     assert!(!lock.lock.is_locked() && lock.is_locked());
     // SAFETY: the token is from the acquisition above.
     unsafe { lock.unlock_read(token) };
@@ -197,7 +198,7 @@ fn tokens_survive_as_words() {
     assert!(word & 1 == 1);
     // SAFETY: the word is a token's.
     let token = unsafe { Read::from_word(word) };
-    assert!(matches!(token, ReadToken::Fast(back) if core::ptr::eq(back, slot)));
+    assert!(matches!(token, ReadToken::Fast(Filled(back)) if core::ptr::eq(back, slot)));
     // SAFETY: the token is from the acquisition above.
     unsafe { lock.unlock_read(token) };
     assert!(!lock.is_locked());
@@ -207,7 +208,7 @@ fn tokens_survive_as_words() {
 
 /// A guard that is forgotten keeps its lock read-locked for ever, and no other lock that comes to be at the same
 /// address. One that was dropped there has taken the address out of the slots; one that was moved has not, and the
-/// other lock does not use them.
+/// other lock does not use them. (Its thread is gone: one that reads the other lock empties its own slots.)
 fn harms_no_other_lock<P: Publish<Native>, W: When>() {
     type Of<P, W> = RawBravo<Native, RawPfT<Native>, P, W>;
     let reads_fast = |lock: &Of<P, W>| {
@@ -224,7 +225,11 @@ fn harms_no_other_lock<P: Publish<Native>, W: When>() {
     let mut place = std::boxed::Box::new(core::mem::ManuallyDrop::new(Of::<P, W>::new_in()));
     for dropped in [true, false] {
         assert!(reads_fast(&place));
-        let _forgotten = place.read();
+        let forgets = || {
+            forget();
+            assert!(matches!(place.read(), ReadToken::Fast(_)));
+        };
+        std::thread::scope(|scope| scope.spawn(forgets).join().unwrap());
         assert!(place.is_locked() && place.try_write().is_none());
         if dropped {
             // SAFETY: the place gets another lock before anybody uses it.
@@ -274,7 +279,7 @@ fn a_dropped_lock_gives_its_slots_back() {
     for _ in 0..ROW_SLOTS {
         let _forgotten = RowLock::new_biased_in().read();
     }
-    assert!(Native::reader_row().unwrap().is_empty());
+    assert!(shared::reader_row::<Native>().unwrap().is_empty());
 }
 
 /// BRAVO over a lock whose tokens are numbers, odd ones among them.
@@ -300,7 +305,7 @@ fn it_is_described_after_the_lock_below() {
 
 #[test]
 fn the_hash_spreads_neighbours() {
-    let table = Native::visible_readers().len();
+    let table = shared::visible_readers::<Native>().len();
     let mut used = std::vec![false; table];
     // As many pairs as a quarter of the table: 16 threads, 64 locks in a row.
     for thread in 0..16u64 {
@@ -321,7 +326,8 @@ fn the_hash_spreads_neighbours() {
 fn a_thread_reads_through_its_row() {
     forget();
     let locks: [RowLock; 3] = core::array::from_fn(|_| RowLock::new_biased_in());
-    let before = Native::reader_row().unwrap().slots.iter().filter(|slot| slot.load(Relaxed) != 0).count();
+    let before =
+        shared::reader_row::<Native>().unwrap().slots.iter().filter(|slot| slot.load(Relaxed) != 0).count();
     assert_eq!(before, 0);
     let tokens: std::vec::Vec<_> = (0..ROW_SLOTS).map(|i| (i % 3, locks[i % 3].read())).collect();
     assert!(tokens.iter().all(|(_, token)| matches!(token, ReadToken::Fast(_))));
@@ -340,7 +346,7 @@ fn a_thread_reads_through_its_row() {
         });
     }
     assert!(locks.iter().all(|lock| !lock.is_locked()));
-    assert!(Native::reader_row().unwrap().is_empty());
+    assert!(shared::reader_row::<Native>().unwrap().is_empty());
 }
 
 /// A reader that has exited without leaving is waited for, in a nap, until somebody leaves for it.
