@@ -7,13 +7,11 @@ use latchwork::machine::{Machine, Native, Records};
 #[test]
 fn thread_local_words_are_named_after_the_version() {
     // So that the words are linked in.
-    // SAFETY: the node was taken just now, and the row and the record are only read.
+    // SAFETY: the node was taken just now; the row and the record are only read.
     unsafe {
         Native::release_node(Native::acquire_node());
-        assert!(
-            Native::reader_row().is_some()
-                && Native::record().number.load(std::sync::atomic::Ordering::Relaxed) > 0
-        );
+        assert!(Native::reader_row().is_some());
+        assert!(Native::record().number.load(std::sync::atomic::Ordering::Relaxed) > 0);
     }
 
     let version = concat!(env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"), "_");

@@ -126,7 +126,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
         M::identity(core::ptr::from_ref(self).addr())
     }
 
-    /// Whether there can be readers of this lock in slots.
+    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
+    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
     fn may_have_slots(&self) -> bool {
         // Acquire: for who does not hold the lock, (A) of the bias.
         matches!(self.bias.load(Acquire), BIASED | REVOKING)
@@ -134,20 +135,21 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
 
     /// Whether a slot holds the lock's address.
     fn is_in_a_slot(&self) -> bool {
-        // SAFETY: it only reads the slots.
+        // SAFETY: it only reads them.
         !unsafe { P::all(self.address(), |_| false) }
     }
 
+    /// Empties the slots that hold the lock's address, which is about to be another's.
     #[cold]
     #[inline(never)]
-    fn forget_readers(&self) {
-        // SAFETY: the lock is being dropped, so that nobody will leave a slot with its address again, nor fill one.
+    fn forget_readers(&mut self) {
+        // SAFETY: nobody else uses the lock, so that no slot is a reader's that will leave it.
         unsafe {
             P::all(self.address(), |slot| {
                 Self::leave(slot);
                 true
-            });
-        }
+            })
+        };
     }
 
     #[inline]
@@ -310,6 +312,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
+    /// Before the bias is set: whether no slot holds the lock's address. Writers would wait for one that does as for a
+    /// reader, so the lock does without bias until it is gone.
+    #[cold]
+    fn is_unnamed(&self) -> bool {
+        let me = self.address();
+        // SAFETY: the lock is not biased, so that no reader of it has a slot.
+        while let Some(slot) = unsafe { P::own(me) } {
+            Self::leave(slot);
+        }
+        !self.is_in_a_slot()
+    }
+
     /// Takes the bias from `bias` one step on.
     #[cold]
     fn step(&self, bias: u32) {
@@ -317,10 +331,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
             bias + 1
         } else if bias == BIASED || bias == REVOKING || bias > BIASED && !self.may_return(bias) {
             return;
-        } else if P::prepare() {
-            self.bias_or_later()
-        } else {
+        } else if !P::prepare() {
             return;
+        } else if self.is_unnamed() {
+            BIASED
+        } else {
+            0 // as many slow reads before the next look
         };
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
@@ -328,13 +344,6 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         if gone && next == BIASED {
             self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
         }
-    }
-
-    /// The value of the bias that turns it on, or off for longer: while a slot holds the lock's address. It is that
-    /// of a thread that looks at the bias just now; or of a reader that was forgotten, of another lock that was here
-    /// before and has not been dropped here. A writer would wait for that one for ever.
-    fn bias_or_later(&self) -> u32 {
-        if self.is_in_a_slot() { bias::later(M::now(Clock::Monotonic)) } else { BIASED }
     }
 
     /// Whether the policy, which hears of this slow read, says that the bias may be set again.
@@ -524,8 +533,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_remembered(&self) -> bool {
-        // SAFETY: it only reads them.
-        P::OWNED && self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
+        P::OWNED && self.may_have_slots() && self.is_in_a_slot()
     }
 
     unsafe fn remember_again(&self) {

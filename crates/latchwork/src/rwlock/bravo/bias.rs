@@ -103,14 +103,6 @@ fn inhibit(now: u64, nanos: u64) -> u32 {
     ((now >> TICK) as u32).wrapping_add(ticks).max(FIRST)
 }
 
-/// Nanoseconds for which the bias stays off after it could not be set: a hundred times what finding that out takes.
-const LATER: u64 = 1_000_000;
-
-/// The word that keeps the bias off for that long.
-pub(super) fn later(now: u64) -> u32 {
-    inhibit(now, LATER).min(REVOKING - 1)
-}
-
 /// Whether the time in `bias` has come.
 pub(super) fn expired(bias: u32, now: u64) -> bool {
     let ahead = bias.wrapping_sub((now >> TICK) as u32);

@@ -208,7 +208,7 @@ fn tokens_survive_as_words() {
 
 /// A guard that is forgotten keeps its lock read-locked for ever, and no other lock that comes to be at the same
 /// address. One that was dropped there has taken the address out of the slots; one that was moved has not, and the
-/// other lock does not use them.
+/// other lock does not use them. (Its thread is gone: one that reads the other lock empties its own slots.)
 fn harms_no_other_lock<P: Publish<Native>, W: When>() {
     type Of<P, W> = RawBravo<Native, RawPfT<Native>, P, W>;
     let reads_fast = |lock: &Of<P, W>| {
@@ -225,7 +225,11 @@ fn harms_no_other_lock<P: Publish<Native>, W: When>() {
     let mut place = std::boxed::Box::new(core::mem::ManuallyDrop::new(Of::<P, W>::new_in()));
     for dropped in [true, false] {
         assert!(reads_fast(&place));
-        let _forgotten = place.read();
+        let forgets = || {
+            forget();
+            assert!(matches!(place.read(), ReadToken::Fast(_)));
+        };
+        std::thread::scope(|scope| scope.spawn(forgets).join().unwrap());
         assert!(place.is_locked() && place.try_write().is_none());
         if dropped {
             // SAFETY: the place gets another lock before anybody uses it.
