@@ -453,7 +453,13 @@ impl<M: Machine> RawShflRw<M> {
                 }
                 if word != FREE {
                     // No writer is inside; one that is about to turn back does so atomically.
-                    self.word.fetch_and(WRITER, Relaxed);
+                    let dropped = self.word.fetch_and(WRITER, Relaxed);
+                    if dropped & WRITER != 0 && dropped & PARKED_HEAD != 0 {
+                        // Such a writer has set its bit, and a head that we do not know of went to sleep behind
+                        // it: let that head announce itself again. (Without the bit, the writer that took it
+                        // back has seen PARKED, and wakes.)
+                        wake_head::<M>(&raw const self.word);
+                    }
                 }
                 true
             }
