@@ -73,7 +73,8 @@ pub struct Options {
     pub spread_ns: Option<u64>,
     /// Random preemption.
     pub adversary: Option<Adversary>,
-    /// Whether a body may [suspend its thread for ever](crate::suspend_in).
+    /// Whether a body may [suspend its thread for ever](crate::suspend_in): sleeps that a wake should end then end by
+    /// themselves as well. (In other runs they do not, so that a lost wakeup shows.)
     pub suspends: bool,
     /// Simulated nanoseconds after which the run is given up.
     pub limit_ns: u64,

@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | where a reader publishes | [`Hashed`], and that with two probes ([`Twice`](table::Twice)) or a sector per NUMA node ([`Sector`](table::Sector)); [`Columns`](table::Columns), a row per processor; [`Owned`], a row per thread | [`Hashed`] | [`Owned`]: a fast read has no atomic read-modify-write |
 //! | when the lock is biased | [`Guard`], [`Bernoulli`](bias::Bernoulli), [`Adaptive`] | [`Guard`] | [`Adaptive`] |
-//! | how a writer revokes | [`Holding`] the underlying lock, or readers [`Passing`](revoke::Passing) meanwhile | [`Holding`] | [`Holding`] |
+//! | how a writer revokes | [`Holding`] the underlying lock, or readers [`Passing`] meanwhile | [`Holding`] | [`Passing`] |
 //! | how it waits for a reader | [`Spins`](revoke::Spins), [`Naps`](revoke::Naps) | | [`Naps`](revoke::Naps) |
 //! | statistics | [`Uncounted`], [`Counted`] | [`Uncounted`] | [`Uncounted`] |
 //!
@@ -40,12 +40,16 @@
 //! lock's; write likewise, one more if it revokes.
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
 //! revoking writer waits for the readers in their slots, which none can enter any more.
+//! Suspension: a writer that revokes [`Holding`] the underlying lock blocks the others if it is suspended. With
+//! [`Passing`] it blocks nobody (but for the few instructions between the acquisition of the underlying lock and its
+//! release), and the lock is as the one below; it stays unbiased until that writer runs again. A reader that is
+//! suspended between filling its slot and looking at the bias is inside for that time.
 //! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
 //! that blocks as the underlying lock does, and for ever if the writer has that lock already and waits for
-//! this thread's slot.
+//! this thread's slot, which a writer that revokes [`Passing`] does not.
 //! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
-use super::{ConstNew, Info, RawRwLock, Token};
+use super::{ConstNew, Info, RawRwLock, Suspension, Token};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -56,14 +60,18 @@ pub mod publish;
 pub mod revoke;
 pub mod table;
 
-use bias::{Adaptive, BIASED, FIRST, Guard, REVOKING, WARM_UP, When};
+use bias::{Adaptive, BIASED, FIRST, Guard, REVOKED, REVOKING, WARM_UP, WRITERS, When};
 use count::{Count, Counted, Event, Uncounted};
 use publish::{Owned, Publish};
-use revoke::{Await, Holding, Patience, Revoke};
+use revoke::{Await, Holding, Passing, Patience, Revoke};
 use table::Hashed;
 
+/// Looks of a reader at the bias before it passes a writer that revokes: some tens of microseconds, as long as that
+/// takes if no reader stays.
+const DEFERENCE: u32 = 8192;
+
 /// BRAVO with a row of slots per thread over `R`, biased when that has paid.
-pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive>;
+pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive, Passing>;
 
 /// BRAVO with a row of slots per processor over `R`.
 pub type Columns<M, R> = RawBravo<M, R, table::Columns>;
@@ -190,8 +198,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         self.read_fast(P::publish(self.address(), || self.is_biased()))
     }
 
-    fn read_elsewhere(&self) -> Option<&'static M::Usize> {
-        self.read_fast(P::publish_elsewhere(self.address(), || self.is_biased()))
+    fn read_elsewhere(&self, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        self.read_fast(P::publish_elsewhere(self.address(), biased))
+    }
+
+    /// [`is_biased`](Self::is_biased), by a reader that can wait: if a writer is just revoking the bias while readers
+    /// may pass, the reader lets it be the next for a moment. It would otherwise come back to a lock full of readers.
+    fn is_biased_now(&self) -> bool {
+        let revoked = |bias| bias < REVOKING || bias & REVOKED != 0;
+        if V::PASSING && !revoked(self.bias.load(Relaxed)) {
+            M::spin_for(&self.bias, Relaxed, DEFERENCE, revoked);
+        }
+        self.is_biased()
     }
 
     #[inline]
@@ -205,7 +223,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// With the underlying lock, unless there is another slot to be had.
     #[inline(never)]
     fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
-        if let Some(slot) = self.read_elsewhere() {
+        if let Some(slot) = self.read_elsewhere(|| self.is_biased_now()) {
             return ReadToken::Fast(slot);
         }
         let biased = C::ON && self.is_biased();
@@ -216,7 +234,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
 
     #[inline(never)]
     fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        if let Some(slot) = self.read_elsewhere() {
+        if let Some(slot) = self.read_elsewhere(|| self.is_biased()) {
             return Some(ReadToken::Fast(slot));
         }
         let biased = C::ON && self.is_biased();
@@ -243,7 +261,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     fn step(&self, bias: u32) {
         let next = if bias < WARM_UP {
             bias + 1
-        } else if bias != BIASED && bias != REVOKING && self.may_return(bias) {
+        } else if bias != BIASED && bias < REVOKING && self.may_return(bias) {
             BIASED
         } else {
             return;
@@ -268,70 +286,103 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         W::may_return::<M>(bias)
     }
 
-    /// Listing 1, lines 37 to 49. Returns whether no reader is in the table; that stays so if the caller
-    /// holds the underlying lock for writing.
+    /// Listing 1, lines 37 to 49, by a writer that holds the underlying lock: afterwards no reader is in the table, and
+    /// that stays so for as long as the writer holds the lock. `None`: there was one, and the lock is released.
     #[inline]
-    fn revoke(&self, patience: Patience) -> bool {
-        // Acquire: whoever revoked before us, early, has seen readers leave. Otherwise nobody writes the
-        // bias while we hold the lock, and unless it is on the table is empty.
-        match self.bias.load(if V::EARLY { Acquire } else { Relaxed }) {
-            BIASED | REVOKING => self.scan(patience),
-            _ => true,
+    fn revoke(&self, token: R::Write, patience: Patience) -> Option<R::Write> {
+        // Relaxed: unless it is on, or readers pass, the last writer has seen the table empty, or there was no
+        // bias since; the underlying lock orders us behind that writer.
+        let bias = self.bias.load(Relaxed);
+        if bias == BIASED || V::PASSING && bias >= REVOKING {
+            return self.revoke_slow(token, patience);
         }
-    }
-
-    /// The same before the caller takes the underlying lock, where that is the way.
-    #[inline]
-    fn revoke_early(&self, patience: Patience) -> bool {
-        !V::EARLY || self.revoke(patience)
+        Some(token)
     }
 
     #[cold]
     #[inline(never)]
-    fn scan(&self, patience: Patience) -> bool {
+    fn revoke_slow(&self, token: R::Write, patience: Patience) -> Option<R::Write> {
         let start = M::now(Clock::Monotonic);
-        // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
-        while let Err(bias) = self.bias.compare_exchange(BIASED, REVOKING, SeqCst, Acquire) {
-            if bias != REVOKING {
-                return true;
-            }
-            // Another writer revokes, one that does not hold the lock: the end of that is ours too.
-            if !V::Await::until::<M, _, _>(&self.bias, patience, |bias| bias != REVOKING) {
-                return false;
-            }
+        if V::PASSING {
+            return self.revoke_passing(token, patience, start);
         }
-        P::fence();
-        let me = self.address();
-        let empty = P::all(me, |slot| {
-            // (B) as above; (C) Acquire: pairs with `leave`.
-            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
-        });
-        let bias = if empty {
-            let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
-            let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
-            self.memory.store(memory, Relaxed);
-            C::add::<M>(Event::Revocation, 1);
-            C::add::<M>(Event::Revoking, end.saturating_sub(start));
-            bias
-        } else {
-            BIASED
-        };
+        // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
+        self.bias.swap(REVOKING, SeqCst);
+        let empty = self.scan(patience);
+        let bias = if empty { self.revoked(start) } else { BIASED };
         // (A) Release matters when the bias is put back: fast readers come after the writers that
-        // we came after. And when we do not hold the lock: who finds it off comes after the readers
-        // that we saw leave.
+        // we came after.
         self.bias.store(bias, Release);
-        empty
-    }
-
-    /// Ends a write acquisition whose revocation did not succeed.
-    #[inline]
-    fn settle(&self, token: R::Write, empty: bool) -> Option<R::Write> {
         if empty {
             return Some(token);
         }
         // SAFETY: the token is from the caller's acquisition, which ends here.
         unsafe { self.lock.unlock_write(token) };
         None
+    }
+
+    /// The same without holding the underlying lock while readers are waited for. Several writers may do so at once,
+    /// and any of them may be suspended: each looks through the table itself.
+    fn revoke_passing(&self, token: R::Write, patience: Patience, start: u64) -> Option<R::Write> {
+        let mut bias = self.bias.load(Relaxed);
+        loop {
+            let next = match bias {
+                BIASED => REVOKING + 1,
+                bias if bias < REVOKING || bias & REVOKED != 0 => return Some(token),
+                bias => bias + 1,
+            };
+            // (B) as above. (The slots are read after this, by every writer.)
+            match self.bias.compare_exchange(bias, next, SeqCst, Relaxed) {
+                Ok(_) => break,
+                Err(now) => bias = now,
+            }
+        }
+        // SAFETY: the token is from the caller's acquisition; the caller gets another, or none.
+        unsafe { self.lock.unlock_write(token) };
+        let empty = self.scan(patience);
+        let value = self.revoked(start);
+        // As long as we are counted the bias does not return, so the table stays empty.
+        let token = match patience {
+            _ if !empty => None,
+            Patience::Endless => Some(self.lock.write()),
+            Patience::Until(deadline) => self.lock.write_until(deadline),
+            Patience::None => self.lock.try_write(),
+        };
+        let revoked = if token.is_some() { REVOKED } else { 0 };
+        let mut bias = self.bias.load(Relaxed);
+        loop {
+            let next = match (bias | revoked) - 1 {
+                next if next & WRITERS != 0 => next,
+                next if next & REVOKED != 0 => value,
+                // Nobody has written since: a writer that had would have left REVOKED.
+                _ => BIASED,
+            };
+            // (A) as above.
+            match self.bias.compare_exchange(bias, next, Release, Relaxed) {
+                Ok(_) => return token,
+                Err(now) => bias = now,
+            }
+        }
+    }
+
+    /// Waits for the readers in the table. Whether all have left.
+    fn scan(&self, patience: Patience) -> bool {
+        P::fence();
+        let me = self.address();
+        P::all(me, |slot| {
+            // (B) as in `revoke_slow`; (C) Acquire: pairs with `leave`.
+            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
+        })
+    }
+
+    /// The policy's value of the bias after a revocation that began at `start` and ends now.
+    fn revoked(&self, start: u64) -> u32 {
+        let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
+        let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
+        self.memory.store(memory, Relaxed);
+        C::add::<M>(Event::Revocation, 1);
+        C::add::<M>(Event::Revoking, end.saturating_sub(start));
+        bias
     }
 }
 
@@ -381,6 +432,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         holder_bytes: R::INFO.holder_bytes,
         fairness: "as the lock below; a writer also waits for the readers in the table",
         blocking: R::INFO.blocking,
+        suspension: if V::PASSING { R::INFO.suspension } else { Suspension::Blocks },
         source: P::SOURCE,
     };
 
@@ -440,7 +492,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
-        let fast = self.read_first().or_else(|| self.read_elsewhere());
+        let fast = self.read_first().or_else(|| self.read_elsewhere(|| self.is_biased_now()));
         if let Some(slot) = fast {
             return Some(ReadToken::Fast(slot));
         }
@@ -461,24 +513,20 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline]
     fn write(&self) -> Self::Write {
-        self.revoke_early(Patience::Endless);
         let token = self.lock.write();
-        self.revoke(Patience::Endless);
+        let Some(token) = self.revoke(token, Patience::Endless) else {
+            unreachable!("its patience is endless")
+        };
         token
     }
 
     #[inline]
     fn try_write(&self) -> Option<Self::Write> {
-        let token = self.lock.try_write()?;
-        self.settle(token, self.revoke(Patience::None))
+        self.revoke(self.lock.try_write()?, Patience::None)
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
-        if !self.revoke_early(Patience::Until(deadline)) {
-            return None;
-        }
-        let token = self.lock.write_until(deadline)?;
-        self.settle(token, self.revoke(Patience::Until(deadline)))
+        self.revoke(self.lock.write_until(deadline)?, Patience::Until(deadline))
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 
 use crate::machine::{Deadline, Machine, Native};
 use crate::mutex::backoff;
-pub use crate::mutex::{Info, Token};
+pub use crate::mutex::{Info, Suspension, Token};
 
 pub mod bravo;
 pub mod cohort_rw;

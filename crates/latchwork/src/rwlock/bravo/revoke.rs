@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering::Acquire;
 
 /// How a writer revokes.
 pub trait Revoke: Send + Sync + 'static {
-    /// Whether it does so before it takes the underlying lock, through which readers can then pass.
-    const EARLY: bool;
+    /// Whether it gives the underlying lock back meanwhile, so that readers can pass through that.
+    const PASSING: bool;
     /// How it waits for a reader.
     type Await: Await;
 }
@@ -18,19 +18,21 @@ pub trait Revoke: Send + Sync + 'static {
 pub struct Holding<A = Naps>(PhantomData<A>);
 
 impl<A: Await> Revoke for Holding<A> {
-    const EARLY: bool = false;
+    const PASSING: bool = false;
     type Await = A;
 }
 
-/// Before it takes the underlying lock, under the revocation mutex of section 7, so that readers that come
-/// meanwhile pass, through that lock. The mutex is a value of the bias, [`REVOKING`](super::bias): no byte more.
-/// Should the bias be back when the writer has the lock, it revokes once more. For readers that
-/// cannot wait as long as the longest section of another, which a writer has to.
+/// Without the underlying lock, so that readers that come meanwhile pass through that: a writer that finds the bias on
+/// takes it away, gives the lock back, waits for the readers in their slots, and takes the lock again. Section 7 of the
+/// paper has a revocation mutex for this. Here each of several writers looks through the slots by itself, so
+/// that none waits for one that does not run, and the bias counts them: it cannot return before the last one has the
+/// lock. For readers that cannot wait as long as the longest section of another, which a writer has to, and for
+/// locks that are to stay available when a writer is suspended.
 #[derive(Debug)]
 pub struct Passing<A = Naps>(PhantomData<A>);
 
 impl<A: Await> Revoke for Passing<A> {
-    const EARLY: bool = true;
+    const PASSING: bool = true;
     type Await = A;
 }
 
