@@ -41,8 +41,9 @@
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
 //! revoking writer waits for the readers in their slots, which none can enter any more.
 //! Suspension: a writer that revokes [`Holding`] the underlying lock blocks the others if it is suspended. With
-//! [`Passing`] it blocks nobody (but for the few instructions between the acquisition of the underlying lock and its
-//! release), and the lock is as the one below; it stays unbiased until that writer runs again. A reader that is
+//! [`Passing`] it blocks them for ten milliseconds or so (for ever only within a few instructions, those between the
+//! acquisition of the underlying lock and the change of the bias), and the lock is as the one below; it stays unbiased
+//! until that writer runs again. A reader that is
 //! suspended between filling its slot and looking at the bias is inside for that time.
 //! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
 //! that blocks as the underlying lock does, and for ever if the writer has that lock already and waits for
@@ -60,15 +61,18 @@ pub mod publish;
 pub mod revoke;
 pub mod table;
 
-use bias::{Adaptive, BIASED, FIRST, Guard, REVOKED, REVOKING, WARM_UP, WRITERS, When};
+use bias::{Adaptive, BIASED, FIRST, Guard, HELD, HELD_TICK, REVOKED, REVOKING, WARM_UP, WRITERS, When};
 use count::{Count, Counted, Event, Uncounted};
 use publish::{Owned, Publish};
 use revoke::{Await, Holding, Passing, Patience, Revoke};
 use table::Hashed;
 
-/// Looks of a reader at the bias before it passes a writer that revokes: some tens of microseconds, as long as that
-/// takes if no reader stays.
-const DEFERENCE: u32 = 8192;
+/// Nanoseconds for which a writer that revokes looks for readers with the underlying lock in its hands, if readers may
+/// pass: longer than looking at all of them takes, and no longer than the naps of a writer that waits for one.
+const HOLD: u64 = 1_000_000;
+/// Units of time after which others give that lock back in its stead. A preempted writer runs again within two or three
+/// quanta, unless there are very many threads.
+const HOLD_BOUND: u32 = 10;
 
 /// BRAVO with a row of slots per thread over `R`, biased when that has paid.
 pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive, Passing>;
@@ -198,18 +202,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         self.read_fast(P::publish(self.address(), || self.is_biased()))
     }
 
-    fn read_elsewhere(&self, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        self.read_fast(P::publish_elsewhere(self.address(), biased))
-    }
-
-    /// [`is_biased`](Self::is_biased), by a reader that can wait: if a writer is just revoking the bias while readers
-    /// may pass, the reader lets it be the next for a moment. It would otherwise come back to a lock full of readers.
-    fn is_biased_now(&self) -> bool {
-        let revoked = |bias| bias < REVOKING || bias & REVOKED != 0;
-        if V::PASSING && !revoked(self.bias.load(Relaxed)) {
-            M::spin_for(&self.bias, Relaxed, DEFERENCE, revoked);
-        }
-        self.is_biased()
+    fn read_elsewhere(&self) -> Option<&'static M::Usize> {
+        self.read_fast(P::publish_elsewhere(self.address(), || self.is_biased()))
     }
 
     #[inline]
@@ -223,22 +217,32 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// With the underlying lock, unless there is another slot to be had.
     #[inline(never)]
     fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
-        if let Some(slot) = self.read_elsewhere(|| self.is_biased_now()) {
+        if let Some(slot) = self.read_elsewhere() {
             return ReadToken::Fast(slot);
         }
         let biased = C::ON && self.is_biased();
-        let token = self.lock.read();
+        let token = if V::PASSING {
+            let Some(token) = self.lock.read_watching(None, &|| _ = self.end_hold()) else {
+                unreachable!("without a deadline")
+            };
+            token
+        } else {
+            self.lock.read()
+        };
         self.after_slow_read(biased);
         ReadToken::Slow(token)
     }
 
     #[inline(never)]
     fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        if let Some(slot) = self.read_elsewhere(|| self.is_biased()) {
+        if let Some(slot) = self.read_elsewhere() {
             return Some(ReadToken::Fast(slot));
         }
         let biased = C::ON && self.is_biased();
-        let token = self.lock.try_read()?;
+        let token = match self.lock.try_read() {
+            None if self.end_hold() => self.lock.try_read(),
+            token => token,
+        }?;
         self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
@@ -261,7 +265,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     fn step(&self, bias: u32) {
         let next = if bias < WARM_UP {
             bias + 1
-        } else if bias != BIASED && bias < REVOKING && self.may_return(bias) {
+        } else if bias != BIASED && bias < HELD && self.may_return(bias) {
             BIASED
         } else {
             return;
@@ -321,31 +325,57 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         None
     }
 
-    /// The same without holding the underlying lock while readers are waited for. Several writers may do so at once,
-    /// and any of them may be suspended: each looks through the table itself.
+    /// The same for a writer that readers may pass. It looks for readers with the underlying lock in its hands at first,
+    /// and that is over soon: otherwise it gives the lock back, or another thread does (`end_hold`). Then it waits
+    /// for them without, as several writers may do at once. Any of them may be suspended: each looks through the table
+    /// itself.
     fn revoke_passing(&self, token: R::Write, patience: Patience, start: u64) -> Option<R::Write> {
+        let mut empty = false;
         let mut bias = self.bias.load(Relaxed);
-        loop {
-            let next = match bias {
-                BIASED => REVOKING + 1,
-                bias if bias < REVOKING || bias & REVOKED != 0 => return Some(token),
-                bias => bias + 1,
+        if bias == BIASED && Self::HOLDS {
+            let held = HELD + (start >> HELD_TICK) as u32 % (REVOKING - HELD);
+            // (B) as in `revoke_slow`.
+            self.bias.swap(held, SeqCst);
+            empty = self.scan(patience.at_most(start + HOLD));
+            let next = match patience {
+                _ if empty => self.revoked(start),
+                Patience::None => BIASED,
+                _ => REVOKING + 1,
             };
-            // (B) as above. (The slots are read after this, by every writer.)
-            match self.bias.compare_exchange(bias, next, SeqCst, Relaxed) {
-                Ok(_) => break,
-                Err(now) => bias = now,
+            // (A) as in `revoke_slow`. It fails if another thread has given the lock back; then we are counted.
+            if self.bias.compare_exchange(held, next, Release, Relaxed).is_ok() {
+                if empty {
+                    return Some(token);
+                }
+                // SAFETY: the token is from the caller's acquisition; the caller gets another, or none.
+                unsafe { self.lock.unlock_write(token) };
+                if next == BIASED {
+                    return None;
+                }
             }
+        } else {
+            loop {
+                let next = match bias {
+                    BIASED => REVOKING + 1,
+                    bias if bias < REVOKING || bias & REVOKED != 0 => return Some(token),
+                    bias => bias + 1,
+                };
+                // (B) as in `revoke_slow`. (The slots are read after this, by every writer.)
+                match self.bias.compare_exchange(bias, next, SeqCst, Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => bias = now,
+                }
+            }
+            // SAFETY: as above.
+            unsafe { self.lock.unlock_write(token) };
         }
-        // SAFETY: the token is from the caller's acquisition; the caller gets another, or none.
-        unsafe { self.lock.unlock_write(token) };
-        let empty = self.scan(patience);
+        // As long as we are counted the bias does not return, so a table that was seen empty stays so.
+        let empty = empty || self.scan(patience);
         let value = self.revoked(start);
-        // As long as we are counted the bias does not return, so the table stays empty.
         let token = match patience {
             _ if !empty => None,
-            Patience::Endless => Some(self.lock.write()),
-            Patience::Until(deadline) => self.lock.write_until(deadline),
+            Patience::Endless => self.lock.write_watching(None, &|| _ = self.end_hold()),
+            Patience::Until(deadline) => self.lock.write_watching(Some(deadline), &|| _ = self.end_hold()),
             Patience::None => self.lock.try_write(),
         };
         let revoked = if token.is_some() { REVOKED } else { 0 };
@@ -365,6 +395,31 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
+    /// Whether a writer that readers may pass begins with the underlying lock in its hands: another thread must be able
+    /// to give that back, which needs a token without content.
+    const HOLDS: bool = size_of::<R::Write>() == 0;
+
+    /// Gives the underlying lock back in the stead of a writer that revokes and has been suspended with it. Whether it
+    /// did.
+    #[cold]
+    fn end_hold(&self) -> bool {
+        let bias = self.bias.load(Relaxed);
+        if !(V::PASSING && Self::HOLDS) || !(HELD..REVOKING).contains(&bias) {
+            return false;
+        }
+        let since = (M::now(Clock::Monotonic) >> HELD_TICK) as u32;
+        if since.wrapping_sub(bias - HELD) % (REVOKING - HELD) <= HOLD_BOUND
+            || self.bias.compare_exchange(bias, REVOKING + 1, Acquire, Relaxed).is_err()
+        {
+            return false;
+        }
+        // SAFETY: while the bias was HELD, the writer that set it held the lock and had not entered its section. The
+        // exchange makes the lock ours: that writer's own exchange fails. The token has no content, so that
+        // every word stands for it.
+        unsafe { self.lock.unlock_write(R::Write::from_word(0)) };
+        true
+    }
+
     /// Waits for the readers in the table. Whether all have left.
     fn scan(&self, patience: Patience) -> bool {
         P::fence();
@@ -378,7 +433,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// The policy's value of the bias after a revocation that began at `start` and ends now.
     fn revoked(&self, start: u64) -> u32 {
         let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
-        let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
+        let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, HELD - 1);
         self.memory.store(memory, Relaxed);
         C::add::<M>(Event::Revocation, 1);
         C::add::<M>(Event::Revoking, end.saturating_sub(start));
@@ -492,12 +547,12 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
-        let fast = self.read_first().or_else(|| self.read_elsewhere(|| self.is_biased_now()));
+        let fast = self.read_first().or_else(|| self.read_elsewhere());
         if let Some(slot) = fast {
             return Some(ReadToken::Fast(slot));
         }
         let biased = C::ON && self.is_biased();
-        let token = self.lock.read_until(deadline)?;
+        let token = self.lock.read_watching(Some(deadline), &|| _ = self.end_hold())?;
         self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
@@ -513,20 +568,28 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline]
     fn write(&self) -> Self::Write {
-        let token = self.lock.write();
-        let Some(token) = self.revoke(token, Patience::Endless) else {
-            unreachable!("its patience is endless")
+        let token = if V::PASSING {
+            self.lock.write_watching(None, &|| _ = self.end_hold())
+        } else {
+            Some(self.lock.write())
         };
+        let token = token.and_then(|token| self.revoke(token, Patience::Endless));
+        let Some(token) = token else { unreachable!("without a deadline") };
         token
     }
 
     #[inline]
     fn try_write(&self) -> Option<Self::Write> {
-        self.revoke(self.lock.try_write()?, Patience::None)
+        let token = match self.lock.try_write() {
+            None if self.end_hold() => self.lock.try_write(),
+            token => token,
+        }?;
+        self.revoke(token, Patience::None)
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
-        self.revoke(self.lock.write_until(deadline)?, Patience::Until(deadline))
+        let token = self.lock.write_watching(Some(deadline), &|| _ = self.end_hold())?;
+        self.revoke(token, Patience::Until(deadline))
     }
 
     #[inline]

@@ -359,24 +359,30 @@ impl<M: Machine> RawShflRw<M> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, side: Side) {
-        self.wait_for_lock(side, None);
+        self.wait_for_lock(side, None, &|| ());
     }
 
     #[cold]
     #[inline(never)]
     fn lock_timed(&self, side: Side, deadline: Deadline) -> bool {
-        self.wait_for_lock(side, Some(deadline))
+        self.wait_for_lock(side, Some(deadline), &|| ())
     }
 
-    fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>) -> bool {
+    /// Calls `watch` when a sleep has ended by itself.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         loop {
             if self.arrive(side) {
                 return true;
             }
             if !self.is_lapsed() {
-                return self.lock_queued(side, deadline);
+                return self.lock_queued(side, deadline, watch);
             }
-            let attempt = || self.is_lapsed().then(|| matches!(self.steal(side), Steal::Taken));
+            let attempt = || {
+                watch();
+                self.is_lapsed().then(|| matches!(self.steal(side), Steal::Taken))
+            };
             if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
                 return locked;
             }
@@ -406,7 +412,7 @@ impl<M: Machine> RawShflRw<M> {
     }
 
     /// Queues, waits to be the head, and competes for the word.
-    fn lock_queued(&self, side: Side, deadline: Option<Deadline>) -> bool {
+    fn lock_queued(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let node = sleepers::new_node::<M>();
         let now = moment::<M>();
         node.group.store(side.group::<M>(), Relaxed);
@@ -416,7 +422,13 @@ impl<M: Machine> RawShflRw<M> {
             self.begin(now);
         } else {
             // Only readers are invited.
-            let enter = |invited| if invited { self.enter() } else { self.rescue(side) };
+            let enter = |invited| {
+                if invited {
+                    return self.enter();
+                }
+                watch();
+                self.rescue(side)
+            };
             match sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, enter) {
                 Waited::Head => (),
                 Waited::HeadWithLock => locked = true,
@@ -424,7 +436,7 @@ impl<M: Machine> RawShflRw<M> {
                 Waited::TimedOut => return false,
             }
         }
-        locked = locked || self.compete(node, side, deadline);
+        locked = locked || self.compete(node, side, deadline, watch);
         if locked && side == Side::Read {
             let reads = |waiter: &QNode<M>| waiter.group.load(Relaxed) == READING;
             sleepers::invite::<M, NumaPolicy>(node, M::patience(INVITATIONS), reads);
@@ -434,7 +446,7 @@ impl<M: Machine> RawShflRw<M> {
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
-    fn compete(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>) -> bool {
+    fn compete(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let mut claimed = false;
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
@@ -480,6 +492,7 @@ impl<M: Machine> RawShflRw<M> {
                 } else {
                     self.park_head(until);
                 }
+                watch();
                 looks = 0;
             }
         }
@@ -699,6 +712,11 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     }
 
     #[inline]
+    fn read_watching(&self, deadline: Option<Deadline>, watch: &dyn Fn()) -> Option<()> {
+        (self.try_read_free() || self.wait_for_lock(Side::Read, deadline, watch)).then_some(())
+    }
+
+    #[inline]
     unsafe fn unlock_read(&self, (): ()) {
         // (B) the section happens before the writer that finds us gone, directly or through the
         // read-modify-writes of other readers.
@@ -719,6 +737,11 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
 
     fn write_until(&self, deadline: Deadline) -> Option<()> {
         (self.try_write_free() || self.lock_timed(Side::Write, deadline)).then_some(())
+    }
+
+    #[inline]
+    fn write_watching(&self, deadline: Option<Deadline>, watch: &dyn Fn()) -> Option<()> {
+        (self.try_write_free() || self.wait_for_lock(Side::Write, deadline, watch)).then_some(())
     }
 
     #[inline]

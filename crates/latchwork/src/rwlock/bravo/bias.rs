@@ -5,7 +5,8 @@
 //! | value | meaning | who leaves it |
 //! |---|---|---|
 //! | 0 to WARM_UP - 1 | off; so many slow reads since the lock was made | each slow reader, to the next; the last to BIASED |
-//! | BIASED | on | a writer, holding the underlying lock for writing, to REVOKING, or to REVOKING + 1 if readers pass |
+//! | BIASED | on | a writer, holding the underlying lock for writing, to REVOKING; if readers pass, to HELD, or to REVOKING + 1 |
+//! | HELD + t | off; since `t` milliseconds that writer looks for readers, briefly, with the underlying lock | that writer, to what the policy says, to BIASED if it gives up, or to REVOKING + 1; another thread, to REVOKING + 1 |
 //! | REVOKING | off; that writer waits for readers in their slots | that writer alone: to what the policy says, or to BIASED if it gives up |
 //! | REVOKING + n | off; so many writers wait for readers in their slots, without the underlying lock | another writer, to n + 1; each of them, to n - 1; the last one as above |
 //! | REVOKING + REVOKED + n | the same, but one has seen that there are none left | as before; the last one to what the policy says |
@@ -34,7 +35,12 @@ pub(super) const BIASED: u32 = WARM_UP;
 pub(super) const REVOKING: u32 = u32::MAX << 17;
 pub(super) const WRITERS: u32 = (1 << 16) - 1;
 pub(super) const REVOKED: u32 = 1 << 16;
-/// The first value that is the policy's. The last one comes before [`REVOKING`]: a time that would be higher is
+/// A writer revokes it, and holds the underlying lock. What is added is the time, modulo 2^16 milliseconds (of 2^20
+/// nanoseconds).
+pub(super) const HELD: u32 = REVOKING - (1 << 16);
+/// Nanoseconds per unit of that time, as a shift.
+pub(super) const HELD_TICK: u32 = 20;
+/// The first value that is the policy's. The last one comes before [`HELD`]: a time that would be higher is
 /// earlier by half a second at most, once in five hours.
 pub(super) const FIRST: u32 = BIASED + 1;
 

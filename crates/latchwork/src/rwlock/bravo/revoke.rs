@@ -1,6 +1,6 @@
 //! How a writer revokes the bias: who may come in meanwhile, and how it waits for the readers that it finds.
 
-use crate::machine::{Deadline, Machine, Word};
+use crate::machine::{Clock, Deadline, Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Acquire;
 
@@ -22,12 +22,14 @@ impl<A: Await> Revoke for Holding<A> {
     type Await = A;
 }
 
-/// Without the underlying lock, so that readers that come meanwhile pass through that: a writer that finds the bias on
-/// takes it away, gives the lock back, waits for the readers in their slots, and takes the lock again. Section 7 of the
-/// paper has a revocation mutex for this. Here each of several writers looks through the slots by itself, so
-/// that none waits for one that does not run, and the bias counts them: it cannot return before the last one has the
-/// lock. For readers that cannot wait as long as the longest section of another, which a writer has to, and for
-/// locks that are to stay available when a writer is suspended.
+/// Holding the underlying lock for a millisecond at most, then without it, so that readers that come meanwhile pass
+/// through that lock. Section 7 of the paper has a revocation mutex for this. Here each of several writers looks through
+/// the slots by itself, so that none waits for one that does not run, and the bias counts them: it cannot return
+/// before the last one has the lock. For readers that cannot wait as long as the longest section of another, which a
+/// writer has to, and for locks that are to stay available when a writer is suspended.
+///
+/// (Without the millisecond, readers fill the underlying lock before the writer is back: in the simulator, with 18
+/// threads and 72 and a write in 10,000 reads, half and a sixth of the throughput.)
 #[derive(Debug)]
 pub struct Passing<A = Naps>(PhantomData<A>);
 
@@ -48,6 +50,16 @@ pub enum Patience {
 }
 
 impl Patience {
+    /// The same, but not beyond `nanos` on the monotonic clock.
+    pub(super) fn at_most(self, nanos: u64) -> Self {
+        match self {
+            Patience::None => self,
+            Patience::Until(Deadline { clock: Clock::Monotonic, nanos: sooner }) if sooner < nanos => self,
+            // The time of the other clock may jump.
+            _ => Patience::Until(Deadline { clock: Clock::Monotonic, nanos }),
+        }
+    }
+
     /// Nanoseconds of it that are left.
     fn left<M: Machine>(self) -> u64 {
         match self {
