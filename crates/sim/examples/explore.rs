@@ -1,0 +1,28 @@
+//! Explores schedules of locks: `explore [name,..|all] [schedules] [first seed]`.
+
+use latchwork_sim::explore::{Settings, targets};
+use std::time::Instant;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let names = arguments.next().unwrap_or_else(|| "all".into());
+    let schedules: u64 = arguments.next().map_or(100_000, |n| n.parse().expect("a number of schedules"));
+    let first: u64 = arguments.next().map_or(0, |n| n.parse().expect("a seed"));
+    for target in targets() {
+        if names != "all" && names.split(',').all(|name| name != target.name) {
+            continue;
+        }
+        let start = Instant::now();
+        let outcome = target.explore(&Settings::default(), first..first + schedules);
+        let time = start.elapsed();
+        let steps = outcome.steps as f64 / outcome.schedules as f64;
+        println!(
+            "{target:?}: {} schedules of {steps:.0} steps, {time:.1?}, {:.2} us each",
+            outcome.schedules,
+            time.as_secs_f64() * 1e6 / outcome.schedules as f64
+        );
+        if let Some(failure) = outcome.failure {
+            println!("seed {}: {}\n{}", failure.seed, failure.message, failure.trace);
+        }
+    }
+}

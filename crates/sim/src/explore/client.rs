@@ -1,0 +1,238 @@
+//! Clients: what each thread does, made by chance from the kind of the lock.
+
+use crate::rng::Rng;
+use std::fmt;
+
+/// Threads of a client at most.
+pub(super) const THREADS: usize = 6;
+/// Operations of a thread at most.
+pub(super) const OPERATIONS: usize = 5;
+
+/// What a thread does next.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    // Mutexes, and the writers of others.
+    Lock,
+    Try,
+    Timed,
+    /// Locks, and lets another thread unlock, if one comes.
+    Pass,
+    /// Unlocks for another thread, if one has left its token.
+    Relieve,
+    /// Locks a second lock within the first.
+    Nested,
+    // Reader-writer locks.
+    Read,
+    TryRead,
+    TimedRead,
+    /// A read that the lock itself remembers, if it does.
+    OwnRead,
+    // Condition variables.
+    Consume,
+    ConsumeTimed,
+    /// Offers one item and notifies one waiter, with the mutex held.
+    Produce,
+    /// The same, after the mutex was released.
+    ProduceThenNotify,
+    /// Offers two items and notifies all.
+    ProduceForAll,
+    /// Waits once, and notifies another waiter if it was notified itself.
+    PassOn,
+    /// Waits, and is cancelled.
+    Abandon,
+    // Semaphores.
+    Acquire,
+    TryAcquire,
+    TimedAcquire,
+    Release,
+    ReleaseTwo,
+    // Reclamation.
+    /// A section in a section.
+    ReadNested,
+    /// A quiescent state.
+    Quiesce,
+    /// A section after a time offline.
+    Rest,
+    Retire,
+    Replace,
+    Synchronize,
+    Collect,
+    Barrier,
+    /// The thread exits, and another one goes on in its place.
+    Exit,
+}
+
+/// An operation, and how long its section lasts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Operation {
+    pub what: What,
+    /// 0: no time; 1 and 2: a few steps; 3: others are let go on.
+    pub hold: u8,
+}
+
+impl Operation {
+    pub(super) const NONE: Operation = Operation { what: What::Lock, hold: 0 };
+}
+
+/// A client.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) struct Client {
+    pub threads: usize,
+    pub lengths: [u8; THREADS],
+    pub operations: [[Operation; OPERATIONS]; THREADS],
+    /// The last thread that uses the lock destroys it.
+    pub destroys: bool,
+    /// And makes a new one in the same place.
+    pub again: bool,
+    /// Reads before the threads start.
+    pub warm: u8,
+    /// A guard was forgotten in a lock that was in this place before.
+    pub forgotten: bool,
+    /// What `Machine::patience` answers at most.
+    pub patience: u32,
+    /// NUMA nodes.
+    pub nodes: u32,
+    /// Whether the records of reclamation are in one group.
+    pub grouped: bool,
+    /// Whether the kernel refuses the heavy fence.
+    pub refused: bool,
+    /// The units of a semaphore, or the limit of a domain.
+    pub units: u32,
+}
+
+impl Client {
+    /// A client without operations.
+    pub(super) fn empty(rng: &mut Rng) -> Client {
+        Client {
+            threads: 2 + rng.below(THREADS as u64 - 1) as usize,
+            lengths: [0; THREADS],
+            operations: [[Operation::NONE; OPERATIONS]; THREADS],
+            destroys: false,
+            again: false,
+            warm: 0,
+            forgotten: false,
+            patience: [1, 1, 2, 3][rng.below(4) as usize],
+            nodes: 1 + rng.below(2) as u32,
+            grouped: rng.below(2) == 0,
+            refused: false,
+            units: 0,
+        }
+    }
+
+    /// The operations of a thread.
+    pub(super) fn of(&self, thread: usize) -> &[Operation] {
+        &self.operations[thread][..usize::from(self.lengths[thread])]
+    }
+
+    /// One more operation of a thread, if there is room.
+    pub(super) fn add(&mut self, thread: usize, what: What, hold: u8) {
+        let length = &mut self.lengths[thread];
+        if usize::from(*length) < OPERATIONS {
+            self.operations[thread][usize::from(*length)] = Operation { what, hold };
+            *length += 1;
+        }
+    }
+
+    /// Gives each thread a role: half of them do one thing only, the others what comes, from a mix that is the
+    /// client's own. Which operations meet each other matters more than how often.
+    pub(super) fn cast(&mut self, rng: &mut Rng, choices: &[What]) {
+        let mut weights = [0u64; 16];
+        for weight in &mut weights[..choices.len()] {
+            *weight = [0, 0, 1, 1, 4][rng.below(5) as usize];
+        }
+        if weights.iter().all(|weight| *weight == 0) {
+            weights[..choices.len()].fill(1);
+        }
+        let total: u64 = weights.iter().sum();
+        let draw = |rng: &mut Rng| {
+            let mut n = rng.below(total);
+            let at = weights.iter().position(|weight| {
+                let here = n < *weight;
+                n = n.wrapping_sub(*weight);
+                here
+            });
+            choices[at.expect("below the total")]
+        };
+        let most = if self.threads > 4 { 2 } else { OPERATIONS as u64 - 1 };
+        for thread in 0..self.threads {
+            let only = (rng.below(2) == 0).then(|| draw(rng));
+            let long = rng.below(4) == 0;
+            for _ in 0..=rng.below(most) {
+                let hold = if long { 3 } else { [0, 0, 1, 2][rng.below(4) as usize] };
+                let what = only.unwrap_or_else(|| draw(rng));
+                self.add(thread, what, hold);
+            }
+        }
+    }
+
+    /// All clients that have a little less in them, the smallest first.
+    pub(super) fn smaller(&self) -> Vec<Client> {
+        let mut all = Vec::new();
+        for thread in (0..self.threads).filter(|_| self.threads > 1) {
+            let mut less = *self;
+            less.operations.copy_within(thread + 1.., thread);
+            less.lengths.copy_within(thread + 1.., thread);
+            less.threads -= 1;
+            all.push(less);
+        }
+        for thread in 0..self.threads {
+            for at in 0..self.of(thread).len() {
+                if self.of(thread).len() > 1 {
+                    let mut less = *self;
+                    less.operations[thread].copy_within(at + 1.., at);
+                    less.lengths[thread] -= 1;
+                    all.push(less);
+                }
+            }
+        }
+        let mut also = |less: Client| {
+            if less != *self {
+                all.push(less);
+            }
+        };
+        also(Client { destroys: false, again: false, ..*self });
+        also(Client { again: false, ..*self });
+        also(Client { warm: 0, ..*self });
+        also(Client { forgotten: false, ..*self });
+        also(Client { refused: false, ..*self });
+        also(Client { patience: 1, ..*self });
+        also(Client { nodes: 1, ..*self });
+        also(Client { grouped: false, ..*self });
+        for thread in 0..self.threads {
+            for at in 0..self.of(thread).len() {
+                let mut less = *self;
+                less.operations[thread][at].hold = 0;
+                also(less);
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for thread in 0..self.threads {
+            write!(f, "  thread {thread}:")?;
+            for operation in self.of(thread) {
+                let hold = ["", ", briefly", ", for some steps", ", for long"][usize::from(operation.hold) % 4];
+                write!(f, " {:?}{hold};", operation.what)?;
+            }
+            writeln!(f)?;
+        }
+        let Client { warm, patience, nodes, .. } = self;
+        write!(f, "  patience {patience}, NUMA nodes {nodes}")?;
+        for (is, what) in [
+            (*warm > 0, format!("{warm} reads before")),
+            (self.destroys, "the last one destroys the lock".into()),
+            (self.again, "and makes a new one".into()),
+            (self.forgotten, "a guard was forgotten before".into()),
+            (self.refused, "the heavy fence is refused".into()),
+            (self.units > 0, format!("units {}", self.units)),
+        ] {
+            if is {
+                write!(f, ", {what}")?;
+            }
+        }
+        writeln!(f)
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the decisions of a schedule come from: chance, or the record of an earlier schedule.
+
+use crate::rng::Rng;
+
+/// What is decided. Every kind has a default, the decision that disturbs the least.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Which thread takes the next step, though the running one could.
+    Switch,
+    /// Which thread goes on when the running one cannot, or offers its place.
+    Next,
+    /// For how many steps a store stays in its thread's buffer.
+    Delay,
+    /// Whether a futex wait returns for no reason.
+    Spurious,
+    /// After how many steps the deadline of a sleeper passes; 0: when no thread can run.
+    Expire,
+    /// Which deadline passes when no thread can run.
+    Idle,
+    /// By how much time jumps when the clock is read.
+    Jump,
+    /// How often a bounded spin looks again.
+    Look,
+    /// Whether a pause lets the same thread go on.
+    Eager,
+    /// The processor that a thread runs on.
+    Cpu,
+}
+
+/// A decision that differs from the default: the step, what, and how.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub step: u32,
+    pub kind: Kind,
+    pub value: u32,
+}
+
+/// How threads are chosen by chance.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Strategy {
+    /// The running thread goes on until it cannot.
+    Straight,
+    /// Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010:
+    /// the thread of the highest priority runs; at a few random steps the running thread's falls below all.
+    Priorities,
+    /// At a few random steps, any thread.
+    Points,
+    /// At every step with this chance (one in so many), any thread.
+    Walk(u32),
+}
+
+/// Steps at which a thread is preempted, at most, under [`Strategy::Priorities`] and [`Strategy::Points`].
+pub(super) const POINTS: usize = 8;
+
+/// How one schedule is chosen by chance.
+#[derive(Clone, Debug)]
+pub(super) struct Chance {
+    pub rng: Rng,
+    pub strategy: Strategy,
+    /// The points of preemption that are still to come, the next one last.
+    pub points: [u32; POINTS],
+    pub left: usize,
+    /// A store is buffered with this chance, of 8, and for how many steps at most.
+    pub buffered: u32,
+    pub longest: u32,
+    /// A decrement likewise.
+    pub late: u32,
+    /// One wait in so many returns at once for no reason; 0: none.
+    pub spurious: u32,
+    /// A sleeper's deadline passes by itself with this chance, of 8.
+    pub expires: u32,
+    /// Time jumps when it is read with this chance, of 16.
+    pub jumps: u32,
+    /// A bounded spin looks again with this chance, of 8.
+    pub looks: u32,
+    /// A pause lets the same thread go on with this chance, of 8.
+    pub eager: u32,
+    /// Threads change processors with this chance, of 8, when they ask.
+    pub moves: u32,
+}
+
+impl Chance {
+    /// The schedule number `seed` of a client whose schedules have about `length` steps.
+    pub(super) fn new(seed: u64, length: u32) -> Chance {
+        let mut rng = Rng::new(seed ^ 0x5eed_0000_0000_0000);
+        let one_of = |rng: &mut Rng, choices: &[u32]| choices[rng.below(choices.len() as u64) as usize];
+        let strategy = match rng.below(8) {
+            0..=2 => Strategy::Priorities,
+            3..=4 => Strategy::Points,
+            _ => Strategy::Walk(one_of(&mut rng, &[2, 3, 4, 8, 16, 32])),
+        };
+        let left = 1 + rng.below(POINTS as u64) as usize;
+        let mut points = [0; POINTS];
+        for point in &mut points[..left] {
+            *point = 1 + rng.below(u64::from(length.max(8))) as u32;
+        }
+        points[..left].sort_unstable_by(|a, b| b.cmp(a));
+        Chance {
+            strategy,
+            points,
+            left,
+            buffered: one_of(&mut rng, &[0, 0, 1, 4, 8]),
+            longest: one_of(&mut rng, &[4, 16, 64, 256]),
+            late: one_of(&mut rng, &[0, 2, 4, 8]),
+            spurious: one_of(&mut rng, &[0, 0, 0, 4, 16]),
+            expires: one_of(&mut rng, &[0, 2, 4, 8]),
+            jumps: one_of(&mut rng, &[0, 0, 1, 4]),
+            looks: one_of(&mut rng, &[0, 0, 2, 4]),
+            eager: one_of(&mut rng, &[0, 2, 4, 6]),
+            moves: one_of(&mut rng, &[0, 0, 0, 1]),
+            rng,
+        }
+    }
+
+    /// A schedule without preemptions, to see how long a client is.
+    pub(super) fn straight() -> Chance {
+        Chance {
+            rng: Rng::new(0),
+            strategy: Strategy::Straight,
+            points: [0; POINTS],
+            left: 0,
+            buffered: 0,
+            longest: 1,
+            late: 0,
+            spurious: 0,
+            expires: 0,
+            jumps: 0,
+            looks: 0,
+            eager: 0,
+            moves: 0,
+        }
+    }
+
+    /// Whether something of `chance` in `of` happens.
+    #[inline]
+    pub(super) fn happens(&mut self, chance: u32, of: u32) -> bool {
+        chance > 0 && self.rng.below(u64::from(of)) < u64::from(chance)
+    }
+
+    /// The step of the next preemption after `step`.
+    pub(super) fn next_preemption(&mut self, step: u32) -> u32 {
+        match self.strategy {
+            Strategy::Straight => u32::MAX,
+            Strategy::Walk(one_in) => {
+                // Geometric, by inversion.
+                let gap = self.rng.exponential(u64::from(one_in)).min(1 << 20) as u32;
+                step + 1 + gap
+            }
+            Strategy::Priorities | Strategy::Points => {
+                while self.left > 0 {
+                    let at = self.points[self.left - 1];
+                    if at > step {
+                        return at;
+                    }
+                    self.left -= 1;
+                }
+                u32::MAX
+            }
+        }
+    }
+}
+
+/// Where decisions come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Chance(Chance),
+    /// The decisions of another schedule, in the order of their steps, and how many have been passed.
+    Record(Vec<Decision>, usize),
+}
+
+impl Source {
+    /// The decision of this kind at this step that was recorded.
+    pub(super) fn recorded(decisions: &[Decision], passed: &mut usize, step: u32, kind: Kind) -> Option<u32> {
+        while decisions.get(*passed).is_some_and(|decision| decision.step < step) {
+            *passed += 1;
+        }
+        let here = decisions[*passed..].iter().take_while(|decision| decision.step == step);
+        here.filter(|decision| decision.kind == kind).map(|decision| decision.value).next()
+    }
+}

@@ -1,0 +1,225 @@
+//! Searching: many schedules of many clients; and the first that fails, made small.
+
+use super::Mistake;
+use super::client::Client;
+use super::engine::{Engine, Setup};
+use super::machine::Explore;
+use super::plan::{Chance, Decision, Source};
+use super::rwlock::RwLock;
+use super::subject::Subject;
+use crate::rng::Rng;
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{Visitor, visit};
+use latchwork::rwlock::RawRwLock;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Schedules of a client.
+const SCHEDULES: u64 = 16;
+
+/// How to explore.
+#[derive(Copy, Clone, Debug)]
+pub struct Settings {
+    /// The promise that the machine breaks.
+    pub mistake: Mistake,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { mistake: Mistake::None }
+    }
+}
+
+/// What can be explored.
+#[derive(Copy, Clone)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// `mutex`, `rwlock`, ...
+    pub kind: &'static str,
+    explore: fn(&Settings, Range<u64>) -> Outcome,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Schedules.
+    pub schedules: u64,
+    /// Steps of all of them.
+    pub steps: u64,
+    /// The first that failed.
+    pub failure: Option<Failure>,
+}
+
+/// A schedule that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which one: the same again fails again.
+    pub seed: u64,
+    /// What did not hold.
+    pub message: String,
+    /// The client and the trace, made small.
+    pub trace: String,
+}
+
+impl Target {
+    /// A reader-writer lock.
+    pub fn rwlock<R: RawRwLock<Machine = Explore>>() -> Target {
+        Target { name: R::INFO.name, kind: "rwlock", explore: explore::<RwLock<R>> }
+    }
+
+    /// Runs the schedules with these numbers, until one fails.
+    pub fn explore(&self, settings: &Settings, seeds: Range<u64>) -> Outcome {
+        (self.explore)(settings, seeds)
+    }
+}
+
+/// Everything in the registry.
+pub fn targets() -> Vec<Target> {
+    struct All(Vec<Target>);
+    impl Visitor<Explore> for All {
+        fn mutex<L: RawMutex<Machine = Explore>>(&mut self) {}
+        fn rwlock<R: RawRwLock<Machine = Explore>>(&mut self) {
+            self.0.push(Target::rwlock::<R>());
+        }
+    }
+    let mut all = All(Vec::new());
+    visit(&mut all);
+    all.0
+}
+
+/// Runs schedules.
+struct Explorer<'a> {
+    engine: &'a Engine,
+    mistake: Mistake,
+}
+
+impl Explorer<'_> {
+    fn one<S: Subject>(&self, client: &Client, source: Source, record: bool, trace: bool) -> Result<(), String> {
+        let setup = Setup {
+            threads: client.threads,
+            source,
+            record,
+            trace,
+            mistake: self.mistake,
+            patience: client.patience,
+            nodes: client.nodes,
+            freeze: None,
+            refused_fences: client.refused,
+        };
+        self.engine.begin(setup, client.grouped);
+        let subject = S::new(self.engine, client);
+        self.engine.run(client.threads, &|thread| subject.run(client, thread), &|| subject.after(client))
+    }
+
+    fn length<S: Subject>(&self, client: &Client) -> Result<u32, String> {
+        self.one::<S>(client, Source::Chance(Chance::straight()), false, false)?;
+        Ok(self.engine.with(|s| s.step))
+    }
+}
+
+/// The client that a schedule belongs to.
+fn client_of<S: Subject>(seed: u64) -> Client {
+    S::client(&mut Rng::new(seed / SCHEDULES))
+}
+
+fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
+    let engine = Engine::new();
+    engine.enter(|| {
+        let explorer = Explorer { engine: &engine, mistake: settings.mistake };
+        let mut outcome = Outcome::default();
+        let mut last: Option<(Client, u32)> = None;
+        for seed in seeds {
+            let known = last.filter(|_| !seed.is_multiple_of(SCHEDULES));
+            let client = known.map_or_else(|| client_of::<S>(seed), |(client, _)| client);
+            let length = known.map_or_else(|| explorer.length::<S>(&client), |(_, length)| Ok(length));
+            let chance = match length {
+                Ok(length) => Chance::new(seed, length),
+                Err(_) => Chance::straight(),
+            };
+            last = length.ok().map(|length| (client, length));
+            let result = explorer.one::<S>(&client, Source::Chance(chance.clone()), false, false);
+            outcome.schedules += 1;
+            outcome.steps += u64::from(engine.with(|s| s.step));
+            if let Err(message) = result {
+                let trace = explorer.shrink::<S>(client, chance, &message);
+                outcome.failure = Some(Failure { seed, message, trace });
+                break;
+            }
+        }
+        outcome
+    })
+}
+
+/// What a failure is about, without numbers: to tell it from another one.
+fn sort_of(message: &str) -> String {
+    let end = message.find([':', '(']).unwrap_or(message.len());
+    message[..end].chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// Schedules of a smaller client before it counts as one that does not fail.
+const ATTEMPTS: u64 = 4_000;
+
+impl Explorer<'_> {
+    /// Makes a failing schedule small, and shows it.
+    fn shrink<S: Subject>(&self, client: Client, chance: Chance, message: &str) -> String {
+        let sort = sort_of(message);
+        let recorded = |client: &Client, chance: Chance| {
+            let result = self.one::<S>(client, Source::Chance(chance), true, false);
+            let same = result.is_err_and(|message| sort_of(&message) == sort);
+            same.then(|| self.engine.with(|s| s.record.take().unwrap_or_default()))
+        };
+        let Some(mut decisions) = recorded(&client, chance) else {
+            return "(the same schedule does not fail again: this is a mistake of the explorer)".into();
+        };
+        let mut client = client;
+        'smaller: loop {
+            for less in client.smaller() {
+                let Ok(length) = self.length::<S>(&less) else { continue };
+                for seed in 0..ATTEMPTS {
+                    if let Some(found) = recorded(&less, Chance::new(seed, length)) {
+                        (client, decisions) = (less, found);
+                        continue 'smaller;
+                    }
+                }
+            }
+            break;
+        }
+        let fails = |decisions: &[Decision]| {
+            let source = Source::Record(decisions.to_vec(), 0);
+            self.one::<S>(&client, source, false, false).is_err_and(|message| sort_of(&message) == sort)
+        };
+        let mut text = String::new();
+        if !fails(&decisions) {
+            text.push_str("(the record of the schedule does not fail: this is a mistake of the explorer)\n");
+        }
+        // Without this many decisions at a time, then fewer.
+        let mut size = decisions.len().div_ceil(2);
+        while size > 0 {
+            let mut at = 0;
+            while at < decisions.len() {
+                let mut less = decisions.clone();
+                less.drain(at..(at + size).min(decisions.len()));
+                if fails(&less) {
+                    decisions = less;
+                } else {
+                    at += size;
+                }
+            }
+            size = if size == 1 { 0 } else { size.div_ceil(2) };
+        }
+        let result = self.one::<S>(&client, Source::Record(decisions.clone(), 0), false, true);
+        let _ = write!(text, "{client}  {} decisions\n\n", decisions.len());
+        for line in self.engine.with(|s| s.trace.take()).unwrap_or_default() {
+            let _ = writeln!(text, "  {:indent$}{} {}", "", line.thread, line.text, indent = 4 * line.thread);
+        }
+        let _ = writeln!(text, "  {}", result.err().unwrap_or_else(|| "(no failure)".into()));
+        text
+    }
+}
