@@ -12,6 +12,21 @@ fn main() {
         if names != "all" && names.split(',').all(|name| name != target.name) {
             continue;
         }
+        if std::env::var_os("COUNT").is_some() {
+            let (mut seed, mut found) = (first, 0);
+            while seed < first + schedules {
+                let settings = Settings { shrink: false, ..Settings::default() };
+                let outcome = target.explore(&settings, seed..first + schedules);
+                let Some(failure) = outcome.failure else { break };
+                found += 1;
+                if found <= 5 {
+                    println!("{} {}\n{}", failure.seed, failure.message, failure.trace);
+                }
+                seed = failure.seed + 1;
+            }
+            println!("{target:?}: {found} failures");
+            continue;
+        }
         let start = Instant::now();
         let outcome = target.explore(&Settings::default(), first..first + schedules);
         let time = start.elapsed();

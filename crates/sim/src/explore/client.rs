@@ -11,6 +11,8 @@ pub(super) const OPERATIONS: usize = 5;
 /// What a thread does next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
+    /// Left out.
+    Nothing,
     // Mutexes, and the writers of others.
     Lock,
     Try,
@@ -71,7 +73,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    pub(super) const NONE: Operation = Operation { what: What::Lock, hold: 0 };
+    pub(super) const NONE: Operation = Operation { what: What::Nothing, hold: 0 };
 }
 
 /// A client.
@@ -104,14 +106,15 @@ impl Client {
     /// A client without operations.
     pub(super) fn empty(rng: &mut Rng) -> Client {
         Client {
-            threads: 2 + rng.below(THREADS as u64 - 1) as usize,
+            threads: [2, 3, 3, 3, 4, 4, 4, 5, 5, 6][rng.below(10) as usize],
             lengths: [0; THREADS],
             operations: [[Operation::NONE; OPERATIONS]; THREADS],
             destroys: false,
             again: false,
             warm: 0,
             forgotten: false,
-            patience: [1, 1, 2, 3][rng.below(4) as usize],
+            // A power of two, as all that is asked for.
+            patience: [1, 1, 2, 4][rng.below(4) as usize],
             nodes: 1 + rng.below(2) as u32,
             grouped: rng.below(2) == 0,
             refused: false,
@@ -122,6 +125,16 @@ impl Client {
     /// The operations of a thread.
     pub(super) fn of(&self, thread: usize) -> &[Operation] {
         &self.operations[thread][..usize::from(self.lengths[thread])]
+    }
+
+    /// Whether a thread does anything.
+    pub(super) fn takes_part(&self, thread: usize) -> bool {
+        self.of(thread).iter().any(|operation| operation.what != What::Nothing)
+    }
+
+    /// How many threads do.
+    pub(super) fn users(&self) -> usize {
+        (0..self.threads).filter(|thread| self.takes_part(*thread)).count()
     }
 
     /// One more operation of a thread, if there is room.
@@ -153,11 +166,23 @@ impl Client {
             });
             choices[at.expect("below the total")]
         };
-        let most = if self.threads > 4 { 2 } else { OPERATIONS as u64 - 1 };
+        // Few operations: what is to be found takes a few preemptions at the right steps, of all that there are.
+        let most = [1, 1, 2, 4][rng.below(4) as usize];
+        // Or one operation each, all different, as far as there are.
+        let dealt = rng.below(2) == 0;
+        let mut deck = [What::Lock; 16];
+        deck[..choices.len()].copy_from_slice(choices);
+        for at in (1..choices.len()).rev() {
+            deck.swap(at, rng.below(at as u64 + 1) as usize);
+        }
         for thread in 0..self.threads {
-            let only = (rng.below(2) == 0).then(|| draw(rng));
-            let long = rng.below(4) == 0;
-            for _ in 0..=rng.below(most) {
+            let only = if dealt {
+                Some(deck[thread % choices.len()])
+            } else {
+                (rng.below(2) == 0).then(|| draw(rng))
+            };
+            let long = rng.below(3) == 0;
+            for _ in 0..1 + rng.below(most) {
                 let hold = if long { 3 } else { [0, 0, 1, 2][rng.below(4) as usize] };
                 let what = only.unwrap_or_else(|| draw(rng));
                 self.add(thread, what, hold);
@@ -168,19 +193,16 @@ impl Client {
     /// All clients that have a little less in them, the smallest first.
     pub(super) fn smaller(&self) -> Vec<Client> {
         let mut all = Vec::new();
-        for thread in (0..self.threads).filter(|_| self.threads > 1) {
+        for thread in (0..self.threads).filter(|thread| self.takes_part(*thread)) {
             let mut less = *self;
-            less.operations.copy_within(thread + 1.., thread);
-            less.lengths.copy_within(thread + 1.., thread);
-            less.threads -= 1;
+            less.operations[thread].fill(Operation::NONE);
             all.push(less);
         }
         for thread in 0..self.threads {
             for at in 0..self.of(thread).len() {
-                if self.of(thread).len() > 1 {
-                    let mut less = *self;
-                    less.operations[thread].copy_within(at + 1.., at);
-                    less.lengths[thread] -= 1;
+                let mut less = *self;
+                less.operations[thread][at] = Operation::NONE;
+                if less != *self {
                     all.push(less);
                 }
             }
@@ -209,11 +231,16 @@ impl Client {
     }
 }
 
+/// The operations of a thread that are not left out, each with its number.
+pub(super) fn operations(client: &Client, thread: usize) -> impl Iterator<Item = (usize, Operation)> {
+    client.of(thread).iter().copied().enumerate().filter(|(_, operation)| operation.what != What::Nothing)
+}
+
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for thread in 0..self.threads {
+        for thread in (0..self.threads).filter(|thread| self.takes_part(*thread)) {
             write!(f, "  thread {thread}:")?;
-            for operation in self.of(thread) {
+            for operation in self.of(thread).iter().filter(|operation| operation.what != What::Nothing) {
                 let hold = ["", ", briefly", ", for some steps", ", for long"][usize::from(operation.hold) % 4];
                 write!(f, " {:?}{hold};", operation.what)?;
             }

@@ -8,7 +8,7 @@ use super::{Mistake, Strategy, plan};
 use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{Coroutine, CoroutineResult};
 use latchwork::machine::Wait;
-use plan::{Chance, Decision, Kind, Source};
+use plan::{At, Chance, Decision, Kind, Source};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +25,9 @@ const BUFFER: usize = 32;
 const LIMIT: u32 = 40_000;
 /// Pauses in a row, of all threads together, in which nothing has changed, after which threads go round in circles.
 const IDLE: u32 = 4_000;
+
+/// The lowest priority at the beginning, and how many there are above it.
+const PRIORITIES: u32 = 1 << 20;
 
 /// Nanoseconds that a step takes.
 const STEP_NS: u64 = 20;
@@ -72,6 +75,9 @@ struct Thread {
     /// The first entry of the buffer, and how many there are.
     first: usize,
     stored: usize,
+    /// The operation that it is in, and its steps there; only counted if decisions are recorded.
+    operation: u8,
+    steps: u32,
     /// Whether it is inside of an operation that may wait, and may be stopped there for ever.
     waits: bool,
 }
@@ -88,6 +94,8 @@ impl Thread {
             buffer: [Buffered { place: Place::NOWHERE, value: 0, due: 0 }; BUFFER],
             first: 0,
             stored: 0,
+            operation: 0,
+            steps: 0,
             waits: false,
         }
     }
@@ -108,6 +116,9 @@ pub(super) struct State {
     pub running: usize,
     /// A bit for each thread.
     runnable: u32,
+    /// Until which step threads stay behind, and the bits of those that do.
+    stalled_until: [u32; MAX_THREADS],
+    stalled: u32,
     spinning: u32,
     buffering: u32,
     timed: u32,
@@ -115,6 +126,9 @@ pub(super) struct State {
     /// The next step at which something else may happen than the running thread's going on.
     event: u32,
     preempt: u32,
+    /// Steps of the kind that others can see: read-modify-writes, release stores, fences and futex calls.
+    pub marks: u32,
+    preempt_mark: u32,
     source: Source,
     /// What was decided, if it is recorded.
     pub record: Option<Vec<Decision>>,
@@ -202,13 +216,17 @@ impl Engine {
                 count: 0,
                 running: 0,
                 runnable: 0,
+                stalled_until: [0; MAX_THREADS],
+                stalled: 0,
                 spinning: 0,
                 buffering: 0,
                 timed: 0,
                 step: 0,
                 event: 0,
                 preempt: u32::MAX,
-                source: Source::Record(Vec::new(), 0),
+                marks: 0,
+                preempt_mark: u32::MAX,
+                source: Source::Record(Vec::new()),
                 record: None,
                 sleepers: VecDeque::with_capacity(MAX_THREADS),
                 jumped: 0,
@@ -269,6 +287,19 @@ impl Engine {
         let quiet = self.with(|s| {
             s.step += 1;
             s.step < s.event
+        });
+        if !quiet {
+            self.happen();
+        }
+    }
+
+    /// The same, if others can see it.
+    #[inline(always)]
+    pub(super) fn mark(&self) {
+        let quiet = self.with(|s| {
+            s.step += 1;
+            s.marks += 1;
+            s.step < s.event && s.marks < s.preempt_mark
         });
         if !quiet {
             self.happen();
@@ -437,21 +468,22 @@ impl State {
         assert!((1..MAX_THREADS).contains(&setup.threads));
         for (number, thread) in self.threads.iter_mut().enumerate() {
             thread.status = if number < setup.threads { Status::Runnable } else { Status::Done };
-            thread.priority = 1000 + number as u32;
-            thread.stored = 0;
-            thread.first = 0;
+            thread.priority = PRIORITIES + number as u32;
+            (thread.stored, thread.first) = (0, 0);
+            (thread.operation, thread.steps) = (0, 0);
             thread.expires = u32::MAX;
             thread.deadline = None;
             thread.waits = false;
         }
         self.count = setup.threads;
         self.runnable = (1 << setup.threads) - 1;
-        (self.spinning, self.buffering, self.timed) = (0, 0, 0);
-        self.step = 0;
+        (self.spinning, self.buffering, self.timed, self.stalled) = (0, 0, 0, 0);
+        (self.step, self.marks) = (0, 0);
+        (self.preempt, self.preempt_mark) = (u32::MAX, u32::MAX);
         self.source = setup.source;
         self.record = setup.record.then(Vec::new);
         self.sleepers.clear();
-        (self.jumped, self.idle, self.lowest) = (0, 0, 900);
+        (self.jumped, self.idle, self.lowest) = (0, 0, PRIORITIES);
         self.mistake = setup.mistake;
         self.fenced = false;
         self.failure = None;
@@ -464,13 +496,13 @@ impl State {
         self.refused_fences = setup.refused_fences;
         self.running = 0;
         if let Source::Chance(chance) = &mut self.source {
-            // A random order, by Fisher and Yates.
-            for i in (1..setup.threads).rev() {
-                let j = chance.rng.below(i as u64 + 1) as usize;
-                let other = self.threads[j].priority;
-                self.threads[j].priority = std::mem::replace(&mut self.threads[i].priority, other);
+            for thread in &mut self.threads {
+                thread.priority += chance.rng.below(u64::from(PRIORITIES)) as u32;
             }
-            self.preempt = chance.next_preemption(0);
+            match chance.marks {
+                true => self.preempt_mark = chance.next_preemption(0),
+                false => self.preempt = chance.next_preemption(0),
+            }
         }
         self.plan();
     }
@@ -493,7 +525,7 @@ impl State {
 
     /// When something may happen next.
     fn plan(&mut self) {
-        if let Source::Record(..) = self.source {
+        if self.record.is_some() || matches!(self.source, Source::Record(_)) {
             self.event = self.step + 1;
             return;
         }
@@ -512,21 +544,32 @@ impl State {
         self.event = event;
     }
 
+    /// Where the running thread is.
+    fn at(&self) -> At {
+        let Thread { operation, steps, .. } = self.threads[self.running];
+        At { thread: self.running as u8, operation, step: steps }
+    }
+
+    /// The running thread begins another operation.
+    pub(super) fn begin_operation(&mut self, number: usize) {
+        let thread = &mut self.threads[self.running];
+        (thread.operation, thread.steps) = (number as u8 + 1, 0);
+    }
+
     /// A decision: by chance, or as it was recorded.
     fn decide(&mut self, kind: Kind, default: u32, chance: impl FnOnce(&mut Chance) -> u32) -> u32 {
+        let at = self.at();
         match &mut self.source {
             Source::Chance(by_chance) => {
                 let value = chance(by_chance);
                 if value != default
                     && let Some(record) = &mut self.record
                 {
-                    record.push(Decision { step: self.step, kind, value });
+                    record.push(Decision { at, kind, value });
                 }
                 value
             }
-            Source::Record(decisions, passed) => {
-                Source::recorded(decisions, passed, self.step, kind).unwrap_or(default)
-            }
+            Source::Record(decisions) => plan::recorded(decisions, at, kind).unwrap_or(default),
         }
     }
 
@@ -560,40 +603,59 @@ impl State {
             self.freeze_now(thread);
         }
         let me = self.running as u32;
-        let due = self.step >= self.preempt;
+        self.threads[self.running].steps += 1;
+        let at = self.at();
+        self.end_stalls();
+        let due = self.step >= self.preempt || self.marks >= self.preempt_mark;
+        let marks = self.marks;
         let runnable = self.runnable;
         let best = self.best();
         let to = {
             let lowest = &mut self.lowest;
             let threads = &mut self.threads;
             let step = self.step;
-            let preempt = &mut self.preempt;
+            let (stalled, stalled_until) = (&mut self.stalled, &mut self.stalled_until);
+            let (preempt, preempt_mark) = (&mut self.preempt, &mut self.preempt_mark);
             let mut lowered = false;
             let decided = match &mut self.source {
                 Source::Chance(chance) => {
                     let mut to = me;
+                    let count = if chance.marks { marks } else { step };
                     if due {
                         match chance.strategy {
                             Strategy::Straight => (),
-                            Strategy::Priorities => {
-                                if chance.left > 0 && chance.points[chance.left - 1] <= step {
+                            Strategy::Priorities | Strategy::Shuffled => {
+                                if chance.left > 0 && chance.points[chance.left - 1] <= count {
                                     *lowest -= 1;
-                                    threads[me as usize].priority = *lowest;
+                                    threads[me as usize].priority = match chance.strategy {
+                                        Strategy::Priorities => *lowest,
+                                        _ => PRIORITIES + chance.rng.below(u64::from(PRIORITIES)) as u32,
+                                    };
                                     lowered = true;
+                                }
+                            }
+                            Strategy::Stall(_, longest) => {
+                                let others = runnable & !*stalled & !(1 << me);
+                                if others != 0 {
+                                    to = pick(others, chance);
+                                    *stalled |= 1 << me;
+                                    stalled_until[me as usize] =
+                                        step + 1 + chance.rng.below(u64::from(longest)) as u32;
                                 }
                             }
                             _ => to = pick(runnable, chance),
                         }
-                        *preempt = chance.next_preemption(step);
+                        let next = chance.next_preemption(count);
+                        *(if chance.marks { preempt_mark } else { preempt }) = next;
                     }
                     to
                 }
-                Source::Record(decisions, passed) => {
-                    let to = Source::recorded(decisions, passed, step, Kind::Switch).unwrap_or(me);
+                Source::Record(decisions) => {
+                    let to = plan::recorded(decisions, at, Kind::Switch).unwrap_or(me);
                     if runnable & (1 << to) != 0 { to } else { me }
                 }
             };
-            if let Source::Chance(Chance { strategy: Strategy::Priorities, .. }) = self.source {
+            if matches!(&self.source, Source::Chance(chance) if chance.by_priority()) {
                 if lowered { self.best() } else { best }
             } else {
                 decided
@@ -602,11 +664,26 @@ impl State {
         if to != me
             && let (Source::Chance(_), Some(record)) = (&self.source, &mut self.record)
         {
-            record.push(Decision { step: self.step, kind: Kind::Switch, value: to });
+            record.push(Decision { at, kind: Kind::Switch, value: to });
         }
         self.running = to as usize;
         self.plan();
         to != me
+    }
+
+    /// Those that have stayed behind for long enough do not any more.
+    fn end_stalls(&mut self) {
+        for thread in bits(self.stalled) {
+            if self.stalled_until[thread] <= self.step {
+                self.stalled &= !(1 << thread);
+            }
+        }
+    }
+
+    /// The runnable threads that do not stay behind, or all.
+    fn willing(&mut self, among: u32) -> u32 {
+        self.end_stalls();
+        if among & !self.stalled == 0 { among } else { among & !self.stalled }
     }
 
     /// The runnable thread of the highest priority.
@@ -627,10 +704,11 @@ impl State {
         let runnable = self.runnable;
         let default = runnable.trailing_zeros();
         let best = self.best();
+        let willing = self.willing(runnable);
         let next = self.decide(Kind::Next, default, |chance| match chance.strategy {
             Strategy::Straight => default,
-            Strategy::Priorities => best,
-            _ => pick(runnable, chance),
+            _ if chance.by_priority() => best,
+            _ => pick(willing, chance),
         });
         // In a record that was changed, it may be a thread that cannot.
         if runnable & (1 << next) != 0 { next as usize } else { default as usize }
@@ -666,10 +744,11 @@ impl State {
         self.lowest -= 1;
         self.threads[me].priority = self.lowest;
         let best = self.best();
+        let willing = self.willing(others);
         let next = self.decide(Kind::Next, cyclic, |chance| match chance.strategy {
             Strategy::Straight => cyclic,
-            Strategy::Priorities if idle < 64 => best,
-            _ => pick(others, chance),
+            _ if chance.by_priority() && idle < 64 => best,
+            _ => pick(willing, chance),
         });
         let next = if self.runnable & (1 << next) != 0 { next } else { cyclic };
         self.running = next as usize;
@@ -758,7 +837,7 @@ impl State {
 
     /// A thread of a higher priority may be able to run now.
     fn look_again(&mut self) {
-        if let Source::Chance(Chance { strategy: Strategy::Priorities, .. }) = self.source {
+        if matches!(&self.source, Source::Chance(chance) if chance.by_priority()) {
             self.event = self.event.min(self.step + 1);
         }
     }

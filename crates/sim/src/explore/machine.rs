@@ -77,7 +77,7 @@ unsafe impl Machine for Explore {
     fn wait(word: &U32, expected: u32, deadline: Option<Deadline>) -> Wait {
         let engine = inside().expect("sleeping outside of a schedule: nobody could wake it");
         let place = word.place();
-        engine.point();
+        engine.mark();
         engine.touch(place, "futex wait");
         trace!(engine, place, "futex wait", None, Some(u64::from(expected)));
         // Comparing and going to sleep are one step. The kernel's lock empties the store buffer.
@@ -96,7 +96,7 @@ unsafe impl Machine for Explore {
 
     fn wake(word: *const U32, count: u32) -> usize {
         let Some(engine) = inside() else { return 0 };
-        engine.point();
+        engine.mark();
         engine.with(|s| {
             s.drain(s.running);
             if s.trace.is_some() {
@@ -109,7 +109,7 @@ unsafe impl Machine for Explore {
 
     fn requeue(from: *const U32, expected: u32, to: &U32) {
         let Some(engine) = inside() else { return };
-        engine.point();
+        engine.mark();
         engine.with(|s| {
             s.drain(s.running);
             // SAFETY: a sleeper is in the middle of a call on the word, so the word is there.
@@ -128,7 +128,7 @@ unsafe impl Machine for Explore {
 
     fn heavy_fence() -> bool {
         let Some(engine) = inside() else { return true };
-        engine.point();
+        engine.mark();
         engine.with(|s| {
             s.drain(s.running);
             if s.trace.is_some() {
@@ -147,7 +147,7 @@ unsafe impl Machine for Explore {
 
     fn full_fence() {
         if let Some(engine) = inside() {
-            engine.point();
+            engine.mark();
             engine.with(|s| {
                 if s.mistake != Mistake::NoFullFence {
                     s.drain(s.running);

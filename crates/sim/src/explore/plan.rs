@@ -27,10 +27,19 @@ pub(super) enum Kind {
     Cpu,
 }
 
-/// A decision that differs from the default: the step, what, and how.
+/// Where a decision is made: by which thread, in which of its operations, and at which step of that. So a decision
+/// keeps its meaning when other threads or operations are left out.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct At {
+    pub thread: u8,
+    pub operation: u8,
+    pub step: u32,
+}
+
+/// A decision that differs from the default: where, what, and how.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
-    pub step: u32,
+    pub at: At,
     pub kind: Kind,
     pub value: u32,
 }
@@ -43,10 +52,14 @@ pub(super) enum Strategy {
     /// Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010:
     /// the thread of the highest priority runs; at a few random steps the running thread's falls below all.
     Priorities,
+    /// The same, but the priority that the thread gets is any.
+    Shuffled,
     /// At a few random steps, any thread.
     Points,
     /// At every step with this chance (one in so many), any thread.
     Walk(u32),
+    /// The same, and the thread that had to stop stays behind for up to so many steps, while others do much.
+    Stall(u32, u32),
 }
 
 /// Steps at which a thread is preempted, at most, under [`Strategy::Priorities`] and [`Strategy::Points`].
@@ -57,6 +70,8 @@ pub(super) const POINTS: usize = 8;
 pub(super) struct Chance {
     pub rng: Rng,
     pub strategy: Strategy,
+    /// Whether preemptions come before steps only that others can see.
+    pub marks: bool,
     /// The points of preemption that are still to come, the next one last.
     pub points: [u32; POINTS],
     pub left: usize,
@@ -80,15 +95,22 @@ pub(super) struct Chance {
 }
 
 impl Chance {
-    /// The schedule number `seed` of a client whose schedules have about `length` steps.
-    pub(super) fn new(seed: u64, length: u32) -> Chance {
+    /// The schedule number `seed` of a client whose schedules have about so many steps, and steps that others see.
+    pub(super) fn new(seed: u64, (steps, marks): (u32, u32)) -> Chance {
         let mut rng = Rng::new(seed ^ 0x5eed_0000_0000_0000);
         let one_of = |rng: &mut Rng, choices: &[u32]| choices[rng.below(choices.len() as u64) as usize];
         let strategy = match rng.below(8) {
-            0..=2 => Strategy::Priorities,
-            3..=4 => Strategy::Points,
-            _ => Strategy::Walk(one_of(&mut rng, &[2, 3, 4, 8, 16, 32])),
+            0 => Strategy::Priorities,
+            1..=2 => Strategy::Shuffled,
+            3 => Strategy::Points,
+            4..=5 => Strategy::Walk(one_of(&mut rng, &[2, 3, 4, 8, 16, 32])),
+            _ => {
+                let often = one_of(&mut rng, &[2, 4, 8, 16]);
+                Strategy::Stall(often, one_of(&mut rng, &[16, 64, 256]))
+            }
         };
+        let only_marks = rng.below(2) == 0;
+        let length = if only_marks { marks } else { steps };
         let left = 1 + rng.below(POINTS as u64) as usize;
         let mut points = [0; POINTS];
         for point in &mut points[..left] {
@@ -97,6 +119,7 @@ impl Chance {
         points[..left].sort_unstable_by(|a, b| b.cmp(a));
         Chance {
             strategy,
+            marks: only_marks,
             points,
             left,
             buffered: one_of(&mut rng, &[0, 0, 1, 4, 8]),
@@ -112,11 +135,18 @@ impl Chance {
         }
     }
 
+    /// Whether the runnable thread of the highest priority runs.
+    #[inline]
+    pub(super) fn by_priority(&self) -> bool {
+        matches!(self.strategy, Strategy::Priorities | Strategy::Shuffled)
+    }
+
     /// A schedule without preemptions, to see how long a client is.
     pub(super) fn straight() -> Chance {
         Chance {
             rng: Rng::new(0),
             strategy: Strategy::Straight,
+            marks: false,
             points: [0; POINTS],
             left: 0,
             buffered: 0,
@@ -141,12 +171,12 @@ impl Chance {
     pub(super) fn next_preemption(&mut self, step: u32) -> u32 {
         match self.strategy {
             Strategy::Straight => u32::MAX,
-            Strategy::Walk(one_in) => {
+            Strategy::Walk(one_in) | Strategy::Stall(one_in, _) => {
                 // Geometric, by inversion.
                 let gap = self.rng.exponential(u64::from(one_in)).min(1 << 20) as u32;
                 step + 1 + gap
             }
-            Strategy::Priorities | Strategy::Points => {
+            Strategy::Priorities | Strategy::Shuffled | Strategy::Points => {
                 while self.left > 0 {
                     let at = self.points[self.left - 1];
                     if at > step {
@@ -164,17 +194,11 @@ impl Chance {
 #[derive(Debug)]
 pub(super) enum Source {
     Chance(Chance),
-    /// The decisions of another schedule, in the order of their steps, and how many have been passed.
-    Record(Vec<Decision>, usize),
+    /// The decisions of another schedule.
+    Record(Vec<Decision>),
 }
 
-impl Source {
-    /// The decision of this kind at this step that was recorded.
-    pub(super) fn recorded(decisions: &[Decision], passed: &mut usize, step: u32, kind: Kind) -> Option<u32> {
-        while decisions.get(*passed).is_some_and(|decision| decision.step < step) {
-            *passed += 1;
-        }
-        let here = decisions[*passed..].iter().take_while(|decision| decision.step == step);
-        here.filter(|decision| decision.kind == kind).map(|decision| decision.value).next()
-    }
+/// The decision of this kind at this place, if there is one.
+pub(super) fn recorded(decisions: &[Decision], at: At, kind: Kind) -> Option<u32> {
+    decisions.iter().find(|decision| decision.at == at && decision.kind == kind).map(|decision| decision.value)
 }

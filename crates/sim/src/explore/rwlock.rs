@@ -1,9 +1,9 @@
 //! Reader-writer locks.
 
-use super::client::{Client, Operation, What};
+use super::client::{Client, OPERATIONS as OPERATIONS_OF_THREAD, Operation, What, operations};
 use super::engine::Engine;
 use super::machine::Explore;
-use super::subject::{Going, Subject, TIMEOUTS, check, here, hold, me, note, waiting};
+use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, note, waiting};
 use super::world;
 use crate::rng::Rng;
 use latchwork::machine::Deadline;
@@ -36,9 +36,10 @@ const OPERATIONS: [What; 8] = [
 impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     fn client(rng: &mut Rng) -> Client {
         let mut client = Client::empty(rng);
-        client.cast(rng, &OPERATIONS);
+        let exits = usize::from(rng.below(8) != 0);
+        client.cast(rng, &OPERATIONS[..OPERATIONS.len() - exits]);
         client.warm = WARM[rng.below(WARM.len() as u64) as usize];
-        client.destroys = rng.below(4) == 0;
+        client.destroys = rng.below(8) == 0;
         client.again = rng.below(2) == 0;
         client.refused = rng.below(16) == 0;
         client
@@ -53,7 +54,7 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
             place,
             readers: Cell::new(0),
             writer: Cell::new(None),
-            users: Cell::new(client.threads),
+            users: Cell::new(client.users()),
             destroyed: Cell::new(false),
         };
         this.warm(client.warm);
@@ -70,11 +71,12 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     }
 
     fn run(&self, client: &Client, thread: usize) {
-        for operation in client.of(thread) {
-            self.operate(*operation);
-            here().work();
+        for (number, operation) in operations(client, thread) {
+            begin(number);
+            self.operate(operation);
         }
-        if client.destroys {
+        if client.destroys && client.takes_part(thread) {
+            begin(OPERATIONS_OF_THREAD);
             self.leave_for_good(client);
         }
     }

@@ -22,11 +22,13 @@ const SCHEDULES: u64 = 16;
 pub struct Settings {
     /// The promise that the machine breaks.
     pub mistake: Mistake,
+    /// Whether a failure is made small, and shown.
+    pub shrink: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { mistake: Mistake::None }
+        Settings { mistake: Mistake::None, shrink: true }
     }
 }
 
@@ -118,9 +120,9 @@ impl Explorer<'_> {
         self.engine.run(client.threads, &|thread| subject.run(client, thread), &|| subject.after(client))
     }
 
-    fn length<S: Subject>(&self, client: &Client) -> Result<u32, String> {
+    fn length<S: Subject>(&self, client: &Client) -> Result<(u32, u32), String> {
         self.one::<S>(client, Source::Chance(Chance::straight()), false, false)?;
-        Ok(self.engine.with(|s| s.step))
+        Ok(self.engine.with(|s| (s.step, s.marks)))
     }
 }
 
@@ -134,7 +136,7 @@ fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
     engine.enter(|| {
         let explorer = Explorer { engine: &engine, mistake: settings.mistake };
         let mut outcome = Outcome::default();
-        let mut last: Option<(Client, u32)> = None;
+        let mut last: Option<(Client, (u32, u32))> = None;
         for seed in seeds {
             let known = last.filter(|_| !seed.is_multiple_of(SCHEDULES));
             let client = known.map_or_else(|| client_of::<S>(seed), |(client, _)| client);
@@ -148,7 +150,10 @@ fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
             outcome.schedules += 1;
             outcome.steps += u64::from(engine.with(|s| s.step));
             if let Err(message) = result {
-                let trace = explorer.shrink::<S>(client, chance, &message);
+                let trace = match settings.shrink {
+                    true => explorer.shrink::<S>(client, chance, &message),
+                    false => client.to_string(),
+                };
                 outcome.failure = Some(Failure { seed, message, trace });
                 break;
             }
@@ -163,8 +168,28 @@ fn sort_of(message: &str) -> String {
     message[..end].chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
+/// Without as many decisions as possible.
+fn fewer(mut decisions: Vec<Decision>, fails: impl Fn(&[Decision]) -> bool) -> Vec<Decision> {
+    // Without so many at a time, then fewer.
+    let mut size = decisions.len().div_ceil(2);
+    while size > 0 {
+        let mut at = 0;
+        while at < decisions.len() {
+            let mut less = decisions.clone();
+            less.drain(at..(at + size).min(decisions.len()));
+            if fails(&less) {
+                decisions = less;
+            } else {
+                at += size;
+            }
+        }
+        size = if size == 1 { 0 } else { size.div_ceil(2) };
+    }
+    decisions
+}
+
 /// Schedules of a smaller client before it counts as one that does not fail.
-const ATTEMPTS: u64 = 4_000;
+const ATTEMPTS: u64 = 500;
 
 impl Explorer<'_> {
     /// Makes a failing schedule small, and shows it.
@@ -178,8 +203,23 @@ impl Explorer<'_> {
         let Some(mut decisions) = recorded(&client, chance) else {
             return "(the same schedule does not fail again: this is a mistake of the explorer)".into();
         };
+        let fails = |client: &Client, decisions: &[Decision]| {
+            let source = Source::Record(decisions.to_vec());
+            self.one::<S>(client, source, false, false).is_err_and(|message| sort_of(&message) == sort)
+        };
+        let mut text = String::new();
+        if !fails(&client, &decisions) {
+            text.push_str("(the record of the schedule does not fail: this is a mistake of the explorer)\n");
+        }
         let mut client = client;
         'smaller: loop {
+            decisions = fewer(decisions, |less| fails(&client, less));
+            for less in client.smaller() {
+                if fails(&less, &decisions) {
+                    client = less;
+                    continue 'smaller;
+                }
+            }
             for less in client.smaller() {
                 let Ok(length) = self.length::<S>(&less) else { continue };
                 for seed in 0..ATTEMPTS {
@@ -191,30 +231,7 @@ impl Explorer<'_> {
             }
             break;
         }
-        let fails = |decisions: &[Decision]| {
-            let source = Source::Record(decisions.to_vec(), 0);
-            self.one::<S>(&client, source, false, false).is_err_and(|message| sort_of(&message) == sort)
-        };
-        let mut text = String::new();
-        if !fails(&decisions) {
-            text.push_str("(the record of the schedule does not fail: this is a mistake of the explorer)\n");
-        }
-        // Without this many decisions at a time, then fewer.
-        let mut size = decisions.len().div_ceil(2);
-        while size > 0 {
-            let mut at = 0;
-            while at < decisions.len() {
-                let mut less = decisions.clone();
-                less.drain(at..(at + size).min(decisions.len()));
-                if fails(&less) {
-                    decisions = less;
-                } else {
-                    at += size;
-                }
-            }
-            size = if size == 1 { 0 } else { size.div_ceil(2) };
-        }
-        let result = self.one::<S>(&client, Source::Record(decisions.clone(), 0), false, true);
+        let result = self.one::<S>(&client, Source::Record(decisions.clone()), false, true);
         let _ = write!(text, "{client}  {} decisions\n\n", decisions.len());
         for line in self.engine.with(|s| s.trace.take()).unwrap_or_default() {
             let _ = writeln!(text, "  {:indent$}{} {}", "", line.thread, line.text, indent = 4 * line.thread);

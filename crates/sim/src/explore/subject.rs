@@ -24,6 +24,12 @@ pub(super) fn here<'a>() -> &'a Engine {
     inside().expect("called by a thread of a schedule")
 }
 
+/// The running thread begins the operation of this number.
+pub(super) fn begin(number: usize) {
+    here().work();
+    here().with(|s| s.begin_operation(number));
+}
+
 /// A check of a shadow state.
 #[track_caller]
 pub(super) fn check(holds: bool, message: impl FnOnce() -> String) {
@@ -46,13 +52,20 @@ pub(super) fn note(text: impl FnOnce() -> String) {
     });
 }
 
+/// Nanoseconds of a long section.
+const LONG: u64 = 100_000;
+
 /// The section of an operation.
 pub(super) fn hold(how: u8) {
     match how {
         0 => (),
         1 => (0..2).for_each(|_| here().work()),
         2 => (0..6).for_each(|_| here().work()),
-        _ => (0..3).for_each(|_| here().pause()),
+        _ => {
+            // Until nobody else can go on, or a time that chance chooses.
+            let deadline = here().with(|s| s.time()) + LONG;
+            here().sleep(0, Some(deadline));
+        }
     }
 }
 

@@ -97,7 +97,7 @@ impl<T> Bits for *mut T {
 /// The body of a read-modify-write: one step, with an empty store buffer.
 #[inline]
 fn replace(engine: &Engine, place: Place, name: &'static str, with: impl FnOnce(u64) -> u64) -> u64 {
-    engine.point();
+    engine.mark();
     engine.touch(place, name);
     let (old, new) = engine.with(|s| {
         s.drain(s.running);
@@ -183,7 +183,10 @@ macro_rules! word {
                     replace(engine, place, "store, sequentially consistent", |_| bits);
                     return;
                 }
-                engine.point();
+                match order {
+                    Ordering::Relaxed => engine.point(),
+                    _ => engine.mark(),
+                }
                 engine.touch(place, "store");
                 let buffered = engine.with(|s| s.store(place, bits));
                 trace!(engine, place, if buffered { "store (buffered)" } else { "store" }, None, Some(bits));
@@ -267,7 +270,7 @@ impl U32 {
             return (self.plainly(|old| old.wrapping_sub(1)).wrapping_sub(1) as i32) < 0;
         };
         let place = self.place();
-        engine.point();
+        engine.mark();
         engine.touch(place, "release_dec");
         let left = (engine.with(|s| s.load(place)) as u32).wrapping_sub(1);
         if engine.with(|s| s.mistake) == Mistake::TornDecrement {
