@@ -17,6 +17,8 @@ pub(super) enum What {
     Lock,
     Try,
     Timed,
+    /// The weak attempt, and if that fails the rest.
+    Weak,
     /// Locks, and lets another thread unlock, if one comes.
     Pass,
     /// Unlocks for another thread, if one has left its token.
@@ -86,6 +88,8 @@ pub(super) struct Client {
     pub destroys: bool,
     /// And makes a new one in the same place.
     pub again: bool,
+    /// Threads offer items to each other, with a condition variable.
+    pub market: bool,
     /// Reads before the threads start.
     pub warm: u8,
     /// A guard was forgotten in a lock that was in this place before.
@@ -111,6 +115,7 @@ impl Client {
             operations: [[Operation::NONE; OPERATIONS]; THREADS],
             destroys: false,
             again: false,
+            market: false,
             warm: 0,
             forgotten: false,
             // A power of two, as all that is asked for.
@@ -125,6 +130,11 @@ impl Client {
     /// The operations of a thread.
     pub(super) fn of(&self, thread: usize) -> &[Operation] {
         &self.operations[thread][..usize::from(self.lengths[thread])]
+    }
+
+    /// The operations of all threads.
+    pub(super) fn all(&self) -> impl Iterator<Item = Operation> {
+        (0..self.threads).flat_map(|thread| self.of(thread).iter().copied())
     }
 
     /// Whether a thread does anything.

@@ -22,12 +22,15 @@ pub const MAX_THREADS: usize = 7;
 const BUFFER: usize = 32;
 
 /// Steps after which a schedule counts as one without end.
-const LIMIT: u32 = 40_000;
+const LIMIT: u32 = 20_000;
 /// Pauses in a row, of all threads together, in which nothing has changed, after which threads go round in circles.
-const IDLE: u32 = 4_000;
+const IDLE: u32 = 2_000;
 
 /// The lowest priority at the beginning, and how many there are above it.
 const PRIORITIES: u32 = 1 << 20;
+
+/// Pauses after which a sleeper's deadline passes, while others could go on like this for ever.
+const NAP: u32 = 48;
 
 /// Nanoseconds that a step takes.
 const STEP_NS: u64 = 20;
@@ -138,6 +141,8 @@ pub(super) struct State {
     jumped: u64,
     /// Pauses since something has changed.
     idle: u32,
+    /// Pauses since a deadline has passed.
+    naps: u32,
     /// The lowest priority that was given so far.
     lowest: u32,
     pub mistake: Mistake,
@@ -231,6 +236,7 @@ impl Engine {
                 sleepers: VecDeque::with_capacity(MAX_THREADS),
                 jumped: 0,
                 idle: 0,
+                naps: 0,
                 lowest: 0,
                 mistake: Mistake::None,
                 fenced: false,
@@ -483,7 +489,7 @@ impl State {
         self.source = setup.source;
         self.record = setup.record.then(Vec::new);
         self.sleepers.clear();
-        (self.jumped, self.idle, self.lowest) = (0, 0, PRIORITIES);
+        (self.jumped, self.idle, self.naps, self.lowest) = (0, 0, 0, PRIORITIES);
         self.mistake = setup.mistake;
         self.fenced = false;
         self.failure = None;
@@ -725,10 +731,15 @@ impl State {
             return true;
         }
         let me = self.running;
+        self.naps += 1;
+        if self.naps > NAP {
+            self.naps = 0;
+            self.idle_expiry();
+        }
         // The next one, so that all get their turn.
         let others = self.runnable & !(1 << me);
         if others == 0 {
-            // Those whose stores are in buffers, or whose deadlines come, are not waited for for ever.
+            // Stores do not stay in buffers for ever.
             if self.idle.is_multiple_of(8) {
                 (0..self.count).for_each(|thread| self.drain(thread));
                 self.idle_expiry();

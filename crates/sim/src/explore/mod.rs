@@ -3,9 +3,12 @@
 mod client;
 mod engine;
 mod machine;
+mod mutex;
 mod plan;
 mod rwlock;
 mod search;
+mod semaphore;
+mod seqlock;
 mod subject;
 mod words;
 mod world;

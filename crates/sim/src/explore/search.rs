@@ -5,12 +5,17 @@ use super::client::Client;
 use super::engine::{Engine, Setup};
 use super::machine::Explore;
 use super::plan::{Chance, Decision, Source};
+use super::mutex::Mutex;
 use super::rwlock::RwLock;
+use super::semaphore::Semaphore;
+use super::seqlock::SeqLock;
 use super::subject::Subject;
 use crate::rng::Rng;
 use latchwork::mutex::RawMutex;
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::seqlock::RawSeqLock;
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -71,6 +76,21 @@ pub struct Failure {
 }
 
 impl Target {
+    /// A mutex, and condition variables over it.
+    pub fn mutex<L: RawMutex<Machine = Explore>>() -> Target {
+        Target { name: L::INFO.name, kind: "mutex", explore: explore::<Mutex<L>> }
+    }
+
+    /// A sequence lock whose writers' mutex is `L`.
+    pub fn seqlock<L: RawMutex<Machine = Explore>>() -> Target {
+        Target { name: RawSeqLock::<L>::INFO.name, kind: "seqlock", explore: explore::<SeqLock<L>> }
+    }
+
+    /// The semaphore.
+    pub fn semaphore() -> Target {
+        Target { name: "semaphore", kind: "semaphore", explore: explore::<Semaphore> }
+    }
+
     /// A reader-writer lock.
     pub fn rwlock<R: RawRwLock<Machine = Explore>>() -> Target {
         Target { name: R::INFO.name, kind: "rwlock", explore: explore::<RwLock<R>> }
@@ -82,17 +102,23 @@ impl Target {
     }
 }
 
-/// Everything in the registry.
+/// Everything in the registry, and the semaphore.
 pub fn targets() -> Vec<Target> {
     struct All(Vec<Target>);
     impl Visitor<Explore> for All {
-        fn mutex<L: RawMutex<Machine = Explore>>(&mut self) {}
+        fn mutex<L: RawMutex<Machine = Explore>>(&mut self) {
+            self.0.push(Target::mutex::<L>());
+        }
+        fn seqlock<L: RawMutex<Machine = Explore>>(&mut self) {
+            self.0.push(Target::seqlock::<L>());
+        }
         fn rwlock<R: RawRwLock<Machine = Explore>>(&mut self) {
             self.0.push(Target::rwlock::<R>());
         }
     }
     let mut all = All(Vec::new());
     visit(&mut all);
+    all.0.push(Target::semaphore());
     all.0
 }
 
@@ -100,7 +126,12 @@ pub fn targets() -> Vec<Target> {
 struct Explorer<'a> {
     engine: &'a Engine,
     mistake: Mistake,
+    /// Steps that may still be taken to make a failure small.
+    budget: Cell<u64>,
 }
+
+/// Steps that may be taken to make a failure small.
+const BUDGET: u64 = 30_000_000;
 
 impl Explorer<'_> {
     fn one<S: Subject>(&self, client: &Client, source: Source, record: bool, trace: bool) -> Result<(), String> {
@@ -117,7 +148,10 @@ impl Explorer<'_> {
         };
         self.engine.begin(setup, client.grouped);
         let subject = S::new(self.engine, client);
-        self.engine.run(client.threads, &|thread| subject.run(client, thread), &|| subject.after(client))
+        let body = |thread| subject.run(client, thread);
+        let result = self.engine.run(client.threads, &body, &|| subject.after(client));
+        self.budget.update(|left| left.saturating_sub(u64::from(self.engine.with(|s| s.step))));
+        result
     }
 
     fn length<S: Subject>(&self, client: &Client) -> Result<(u32, u32), String> {
@@ -131,10 +165,26 @@ fn client_of<S: Subject>(seed: u64) -> Client {
     S::client(&mut Rng::new(seed / SCHEDULES))
 }
 
+/// Engines that nobody uses: what they have is never freed, as locks keep references to it.
+static ENGINES: std::sync::Mutex<Vec<Spare>> = std::sync::Mutex::new(Vec::new());
+
+struct Spare(Box<Engine>);
+// SAFETY: no coroutine of it is alive, and it is used by one OS thread at a time.
+unsafe impl Send for Spare {}
+
 fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
-    let engine = Engine::new();
+    let spare = ENGINES.lock().ok().and_then(|mut engines| engines.pop());
+    let engine = spare.map_or_else(Engine::new, |spare| spare.0);
+    let outcome = explore_with::<S>(&engine, settings, seeds);
+    if let Ok(mut engines) = ENGINES.lock() {
+        engines.push(Spare(engine));
+    }
+    outcome
+}
+
+fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u64>) -> Outcome {
     engine.enter(|| {
-        let explorer = Explorer { engine: &engine, mistake: settings.mistake };
+        let explorer = Explorer { engine, mistake: settings.mistake, budget: Cell::new(BUDGET) };
         let mut outcome = Outcome::default();
         let mut last: Option<(Client, (u32, u32))> = None;
         for seed in seeds {
@@ -195,6 +245,7 @@ impl Explorer<'_> {
     /// Makes a failing schedule small, and shows it.
     fn shrink<S: Subject>(&self, client: Client, chance: Chance, message: &str) -> String {
         let sort = sort_of(message);
+        self.budget.set(BUDGET);
         let recorded = |client: &Client, chance: Chance| {
             let result = self.one::<S>(client, Source::Chance(chance), true, false);
             let same = result.is_err_and(|message| sort_of(&message) == sort);
@@ -214,13 +265,16 @@ impl Explorer<'_> {
         let mut client = client;
         'smaller: loop {
             decisions = fewer(decisions, |less| fails(&client, less));
-            for less in client.smaller() {
+            for less in client.smaller().into_iter().filter(S::valid) {
                 if fails(&less, &decisions) {
                     client = less;
                     continue 'smaller;
                 }
             }
-            for less in client.smaller() {
+            for less in client.smaller().into_iter().filter(S::valid) {
+                if self.budget.get() == 0 {
+                    break 'smaller;
+                }
                 let Ok(length) = self.length::<S>(&less) else { continue };
                 for seed in 0..ATTEMPTS {
                     if let Some(found) = recorded(&less, Chance::new(seed, length)) {

@@ -9,6 +9,11 @@ pub(super) trait Subject: Sized {
     /// A client by chance.
     fn client(rng: &mut Rng) -> Client;
 
+    /// Whether a client that was made smaller still comes to its end.
+    fn valid(_: &Client) -> bool {
+        true
+    }
+
     /// In the arena, and with everything done that comes before the threads.
     fn new(engine: &Engine, client: &Client) -> Self;
 

@@ -429,7 +429,11 @@ pub(super) fn exit_thread() {
             rows[row].slots.iter().for_each(|slot| slot.store(0, Release));
         }
         if linked {
-            world().with(|s| s.world.left_rows.push(row));
+            // A release: the next owner comes after what this one did.
+            world().with(|s| {
+                s.drain(me);
+                s.world.left_rows.push(row);
+            });
         }
     }
     if let Some((record, group)) = world().with(|s| s.world.own_record[me].take()) {
