@@ -218,6 +218,8 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
             What::Pass => {
                 let token = waiting(|| lock.lock());
                 self.enter(0);
+                // Handing it over orders what was before.
+                here().with(|s| s.drain(s.running));
                 self.passed.set(Some(token));
                 super::subject::hold(hold);
                 self.relieve();
