@@ -5,6 +5,7 @@ mod engine;
 mod machine;
 mod mutex;
 mod plan;
+mod reclamation;
 mod rwlock;
 mod search;
 mod semaphore;

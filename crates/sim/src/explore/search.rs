@@ -6,12 +6,19 @@ use super::engine::{Engine, Setup};
 use super::machine::Explore;
 use super::plan::{Chance, Decision, Source};
 use super::mutex::Mutex;
+use super::reclamation::{Never, Periods, Reclamation};
 use super::rwlock::RwLock;
 use super::semaphore::Semaphore;
 use super::seqlock::SeqLock;
 use super::subject::Subject;
 use crate::rng::Rng;
 use latchwork::mutex::RawMutex;
+use latchwork::reclaim::counted::CountedDomain;
+use latchwork::reclaim::epoch::EpochDomain;
+use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::qsbr::QsbrDomain;
+use latchwork::reclaim::rcu::RcuDomain;
+use latchwork::reclaim::{GracePeriod, Reclaim};
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
 use latchwork::rwlock::seqlock::RawSeqLock;
@@ -96,13 +103,23 @@ impl Target {
         Target { name: R::INFO.name, kind: "rwlock", explore: explore::<RwLock<R>> }
     }
 
+    /// A strategy of reclamation that has grace periods.
+    pub fn grace<D: GracePeriod<Machine = Explore>>() -> Target {
+        Target { name: D::INFO.name, kind: "reclamation", explore: explore::<Reclamation<D, Periods>> }
+    }
+
+    /// One that has none.
+    pub fn reclaim<D: Reclaim<Machine = Explore>>() -> Target {
+        Target { name: D::INFO.name, kind: "reclamation", explore: explore::<Reclamation<D, Never>> }
+    }
+
     /// Runs the schedules with these numbers, until one fails.
     pub fn explore(&self, settings: &Settings, seeds: Range<u64>) -> Outcome {
         (self.explore)(settings, seeds)
     }
 }
 
-/// Everything in the registry, and the semaphore.
+/// Everything in the registry, the semaphore, and the strategies of reclamation.
 pub fn targets() -> Vec<Target> {
     struct All(Vec<Target>);
     impl Visitor<Explore> for All {
@@ -118,7 +135,14 @@ pub fn targets() -> Vec<Target> {
     }
     let mut all = All(Vec::new());
     visit(&mut all);
-    all.0.push(Target::semaphore());
+    all.0.extend([
+        Target::semaphore(),
+        Target::grace::<QsbrDomain<Explore>>(),
+        Target::grace::<RcuDomain<Explore>>(),
+        Target::grace::<EpochDomain<Explore>>(),
+        Target::reclaim::<HazardDomain<Explore>>(),
+        Target::reclaim::<CountedDomain<Explore>>(),
+    ]);
     all.0
 }
 
