@@ -1,6 +1,6 @@
 //! Explores schedules of locks: `explore [name,..|all] [schedules] [first seed]`.
 
-use latchwork_sim::explore::{Settings, targets};
+use latchwork_sim::explore::{Mistake, Settings, targets};
 use std::time::Instant;
 
 fn main() {
@@ -28,7 +28,12 @@ fn main() {
             continue;
         }
         let start = Instant::now();
-        let outcome = target.explore(&Settings::default(), first..first + schedules);
+        let mistake = std::env::var("MISTAKE").ok().map(|name| {
+            Mistake::ALL.into_iter().find(|mistake| format!("{mistake:?}") == name).expect("a mistake")
+        });
+        let mistake = mistake.unwrap_or(Mistake::None);
+        let shrink = std::env::var_os("BRIEF").is_none();
+        let outcome = target.explore(&Settings { mistake, shrink }, first..first + schedules);
         let time = start.elapsed();
         let steps = outcome.steps as f64 / outcome.schedules as f64;
         println!(

@@ -31,6 +31,8 @@ pub(super) enum What {
     TimedRead,
     /// A read that the lock itself remembers, if it does.
     OwnRead,
+    /// The thread exits while it reads, and another one goes on for it.
+    ReadExit,
     // Condition variables.
     Consume,
     ConsumeTimed,
@@ -196,6 +198,25 @@ impl Client {
                 let hold = if long { 3 } else { [0, 0, 1, 2][rng.below(4) as usize] };
                 let what = only.unwrap_or_else(|| draw(rng));
                 self.add(thread, what, hold);
+            }
+        }
+    }
+
+    /// The same client up to operations that have begun, with others after them.
+    pub(super) fn vary(&mut self, begun: [u8; THREADS], rng: &mut Rng, another: impl Fn(&Client, &mut Rng) -> Option<What>) {
+        for thread in 0..self.threads {
+            for at in usize::from(begun[thread])..usize::from(self.lengths[thread]) {
+                if rng.below(2) == 0
+                    && let Some(what) = another(self, rng)
+                {
+                    self.operations[thread][at] = Operation { what, hold: rng.below(4) as u8 };
+                }
+            }
+            if rng.below(2) == 0
+                && self.takes_part(thread)
+                && let Some(what) = another(self, rng)
+            {
+                self.add(thread, what, rng.below(4) as u8);
             }
         }
     }

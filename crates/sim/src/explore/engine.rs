@@ -3,6 +3,7 @@
 //! One thread runs at a time, as a coroutine on the OS thread that explores. It goes on from access to access, and
 //! at each of them (a *step*) another thread may take its place.
 
+use super::coverage::Coverage;
 use super::words::Place;
 use super::{Mistake, Strategy, plan};
 use corosensei::stack::{DefaultStack, Stack as _};
@@ -36,6 +37,9 @@ const NAP: u32 = 48;
 const STEP_NS: u64 = 20;
 /// Nanoseconds of the clock when a schedule begins.
 const START_NS: u64 = 1_000_000;
+
+/// Bytes at the beginning of the arena whose words coverage looks at: the locks, and not the data.
+pub(super) const COVERED: usize = 20 * 1024;
 
 /// Bytes of a coroutine's stack. Only what is touched takes memory.
 const STACK: usize = 128 * 1024;
@@ -159,8 +163,12 @@ pub(super) struct State {
     /// Freeze the thread at this step or the next at which it waits.
     freeze: Option<(usize, u32)>,
     pub frozen: bool,
-    /// How many writes have changed something.
     pub refused_fences: bool,
+    /// The step after which chance has another seed.
+    until: u32,
+    pub coverage: Coverage,
+    /// Where the words are that coverage looks at.
+    covered: std::ops::Range<usize>,
     pub world: super::world::World,
 }
 
@@ -215,6 +223,8 @@ pub(super) struct Setup {
 
 impl Engine {
     pub(super) fn new() -> Box<Engine> {
+        let world = super::world::World::new();
+        let arena = world.arena().addr();
         Box::new(Engine {
             state: UnsafeCell::new(State {
                 threads: std::array::from_fn(|_| Thread::new()),
@@ -249,7 +259,10 @@ impl Engine {
                 freeze: None,
                 frozen: false,
                 refused_fences: false,
-                world: super::world::World::new(),
+                until: u32::MAX,
+                coverage: Coverage::new(),
+                covered: arena..arena + COVERED,
+                world,
             }),
         })
     }
@@ -501,6 +514,11 @@ impl State {
         self.frozen = false;
         self.refused_fences = setup.refused_fences;
         self.running = 0;
+        self.coverage.begin();
+        self.until = match &self.source {
+            Source::Chance(chance) => chance.until(),
+            Source::Record(_) => u32::MAX,
+        };
         if let Source::Chance(chance) = &mut self.source {
             for thread in &mut self.threads {
                 thread.priority += chance.rng.below(u64::from(PRIORITIES)) as u32;
@@ -535,7 +553,7 @@ impl State {
             self.event = self.step + 1;
             return;
         }
-        let mut event = self.preempt.min(LIMIT);
+        let mut event = self.preempt.min(LIMIT).min(self.until.saturating_add(1));
         if self.buffering | self.timed != 0 {
             for thread in &self.threads[..self.count] {
                 if thread.stored > 0 {
@@ -612,6 +630,17 @@ impl State {
         self.threads[self.running].steps += 1;
         let at = self.at();
         self.end_stalls();
+        if self.step > self.until
+            && let Source::Chance(chance) = &mut self.source
+        {
+            chance.go_on((self.step, self.marks));
+            self.until = chance.until();
+            (self.preempt, self.preempt_mark) = (u32::MAX, u32::MAX);
+            match chance.marks {
+                true => self.preempt_mark = chance.next_preemption(self.marks),
+                false => self.preempt = chance.next_preemption(self.step),
+            }
+        }
         let due = self.step >= self.preempt || self.marks >= self.preempt_mark;
         let marks = self.marks;
         let runnable = self.runnable;
@@ -928,11 +957,26 @@ impl State {
     /// A write to memory.
     #[inline]
     pub(super) fn write(&mut self, place: Place, value: u64) {
-        if place.value() != value {
+        let old = place.value();
+        if old != value {
             place.set(value);
             self.idle = 0;
+            if self.covered.contains(&place.address) {
+                self.cover(place.address, old, value);
+            }
             if self.spinning != 0 {
                 self.wake_spinners(place.address);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn cover(&mut self, address: usize, old: u64, new: u64) {
+        let waiting = (self.sleepers.len() as u32) << 8 | self.spinning.count_ones();
+        if self.coverage.change(address - self.covered.start, old, new, waiting) {
+            self.coverage.rare_at = self.step;
+            for (operation, thread) in self.coverage.operations.iter_mut().zip(&self.threads) {
+                *operation = thread.operation;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Exploring schedules.
 
 mod client;
+mod coverage;
 mod engine;
 mod machine;
 mod mutex;
@@ -26,8 +27,6 @@ pub use search::{Failure, Outcome, Settings, Target, targets};
 pub enum Mistake {
     /// None: the machine keeps all its promises.
     None,
-    /// Sequentially consistent stores may stay in the store buffer.
-    NoSeqCst,
     /// The heavy fence does nothing.
     NoHeavyFence,
     /// A full fence does nothing.
@@ -64,4 +63,28 @@ pub enum Mistake {
     LostSkip,
     /// An exchange of null for null says that null was there.
     SeenCleared,
+}
+
+impl Mistake {
+    /// All that can be made.
+    pub const ALL: [Mistake; 18] = [
+        Mistake::NoHeavyFence,
+        Mistake::NoFullFence,
+        Mistake::NoSecondLook,
+        Mistake::LateRow,
+        Mistake::ExitEmptiesRow,
+        Mistake::SkipsReader,
+        Mistake::UntakenRecord,
+        Mistake::BlindVoucher,
+        Mistake::TornDecrement,
+        Mistake::DroppedWake,
+        Mistake::SleepsUnseen,
+        Mistake::BlindScan,
+        Mistake::NodeTooEarly,
+        Mistake::PrivateArray,
+        Mistake::LostLink,
+        Mistake::OpenRing,
+        Mistake::LostSkip,
+        Mistake::SeenCleared,
+    ];
 }

@@ -95,6 +95,10 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
         client
     }
 
+    fn another(client: &Client, rng: &mut Rng) -> Option<What> {
+        (!client.market).then(|| SECTIONS[rng.below(SECTIONS.len() as u64) as usize])
+    }
+
     fn valid(client: &Client) -> bool {
         offered(client) >= wanted(client)
     }

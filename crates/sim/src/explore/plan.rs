@@ -68,6 +68,10 @@ pub(super) const POINTS: usize = 8;
 /// How one schedule is chosen by chance.
 #[derive(Clone, Debug)]
 pub(super) struct Chance {
+    chain: Chain,
+    length: (u32, u32),
+    /// Which link of the chain it is.
+    number: usize,
     pub rng: Rng,
     pub strategy: Strategy,
     /// Whether preemptions come before steps only that others can see.
@@ -94,9 +98,61 @@ pub(super) struct Chance {
     pub moves: u32,
 }
 
+/// Schedules one after the other at most: the beginning of the first, of which the second goes on, and so on.
+pub(super) const LINKS: usize = 6;
+
+/// A schedule: chance from a seed, and from these steps on from others.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Chain {
+    links: [(u32, u64); LINKS],
+    count: usize,
+}
+
+impl Chain {
+    pub(super) fn new(seed: u64) -> Chain {
+        let mut chain = Chain::default();
+        chain.push(0, seed);
+        chain
+    }
+
+    /// From the step after this one on, another seed.
+    pub(super) fn push(&mut self, step: u32, seed: u64) {
+        self.links[self.count] = (step, seed);
+        self.count += 1;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count == LINKS
+    }
+
+    /// The link of this number.
+    pub(super) fn link(&self, number: usize) -> Option<(u32, u64)> {
+        self.links[..self.count].get(number).copied()
+    }
+}
+
 impl Chance {
-    /// The schedule number `seed` of a client whose schedules have about so many steps, and steps that others see.
-    pub(super) fn new(seed: u64, (steps, marks): (u32, u32)) -> Chance {
+    /// The beginning of a schedule of a client whose schedules have about so many steps, and steps that others see.
+    pub(super) fn start(chain: Chain, length: (u32, u32)) -> Chance {
+        let (_, seed) = chain.link(0).expect("a chain has a link");
+        Chance { chain, length, ..Chance::new(seed, length, (0, 0)) }
+    }
+
+    /// The step after which another seed is used.
+    pub(super) fn until(&self) -> u32 {
+        self.chain.link(self.number + 1).map_or(u32::MAX, |(step, _)| step)
+    }
+
+    /// Uses the next seed from here on.
+    pub(super) fn go_on(&mut self, from: (u32, u32)) {
+        let number = self.number + 1;
+        if let Some((_, seed)) = self.chain.link(number) {
+            let (chain, length) = (self.chain, self.length);
+            *self = Chance { chain, length, number, ..Chance::new(seed, length, from) };
+        }
+    }
+
+    fn new(seed: u64, (steps, marks): (u32, u32), from: (u32, u32)) -> Chance {
         let mut rng = Rng::new(seed ^ 0x5eed_0000_0000_0000);
         let one_of = |rng: &mut Rng, choices: &[u32]| choices[rng.below(choices.len() as u64) as usize];
         let strategy = match rng.below(8) {
@@ -110,14 +166,17 @@ impl Chance {
             }
         };
         let only_marks = rng.below(2) == 0;
-        let length = if only_marks { marks } else { steps };
+        let (length, first) = if only_marks { (marks, from.1) } else { (steps, from.0) };
         let left = 1 + rng.below(POINTS as u64) as usize;
         let mut points = [0; POINTS];
         for point in &mut points[..left] {
-            *point = 1 + rng.below(u64::from(length.max(8))) as u32;
+            *point = 1 + first + rng.below(u64::from(length.max(8))) as u32;
         }
         points[..left].sort_unstable_by(|a, b| b.cmp(a));
         Chance {
+            chain: Chain::default(),
+            length: (0, 0),
+            number: 0,
             strategy,
             marks: only_marks,
             points,
@@ -144,6 +203,9 @@ impl Chance {
     /// A schedule without preemptions, to see how long a client is.
     pub(super) fn straight() -> Chance {
         Chance {
+            chain: Chain::default(),
+            length: (0, 0),
+            number: 0,
             rng: Rng::new(0),
             strategy: Strategy::Straight,
             marks: false,

@@ -96,6 +96,10 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Subject for Reclamation<D, W> {
         client
     }
 
+    fn another(_: &Client, rng: &mut Rng) -> Option<What> {
+        Some(OPERATIONS[rng.below(OPERATIONS.len() as u64) as usize])
+    }
+
     fn new(engine: &Engine, client: &Client) -> Self {
         let arena = engine.with(|s| s.world.arena());
         let (domain, root) = (arena.cast::<D>(), arena.wrapping_add(16384).cast::<Ptr<Object>>());

@@ -22,7 +22,7 @@ pub(super) struct RwLock<R: RawRwLock<Machine = Explore>> {
     destroyed: Cell<bool>,
 }
 
-const OPERATIONS: [What; 8] = [
+const OPERATIONS: [What; 9] = [
     What::Read,
     What::Lock,
     What::TryRead,
@@ -31,18 +31,23 @@ const OPERATIONS: [What; 8] = [
     What::Timed,
     What::OwnRead,
     What::Exit,
+    What::ReadExit,
 ];
 
 impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     fn client(rng: &mut Rng) -> Client {
         let mut client = Client::empty(rng);
-        let exits = usize::from(rng.below(8) != 0);
+        let exits = if rng.below(8) == 0 { 0 } else { 2 };
         client.cast(rng, &OPERATIONS[..OPERATIONS.len() - exits]);
         client.warm = WARM[rng.below(WARM.len() as u64) as usize];
         client.destroys = rng.below(8) == 0;
         client.again = rng.below(2) == 0;
         client.refused = rng.below(16) == 0;
         client
+    }
+
+    fn another(_: &Client, rng: &mut Rng) -> Option<What> {
+        Some(OPERATIONS[rng.below(OPERATIONS.len() as u64 - 2) as usize])
     }
 
     fn new(engine: &Engine, client: &Client) -> Self {
@@ -130,6 +135,16 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
         match what {
             What::Read => self.reads(waiting(|| lock.read()), hold),
             What::OwnRead => self.reads_own(waiting(|| lock.read()), hold),
+            What::ReadExit => {
+                let token = waiting(|| lock.read());
+                self.begin_read();
+                note(|| "exits, and another thread reads on".into());
+                world::exit_thread();
+                super::subject::hold(hold);
+                self.end_read();
+                // SAFETY: the token is from the acquisition above.
+                unsafe { lock.unlock_read(token) };
+            }
             What::TryRead => match lock.try_read() {
                 Some(token) => self.reads(token, hold),
                 None => going.failed("an attempt to read"),

@@ -1,10 +1,10 @@
 //! Searching: many schedules of many clients; and the first that fails, made small.
 
 use super::Mistake;
-use super::client::Client;
+use super::client::{Client, THREADS};
 use super::engine::{Engine, Setup};
 use super::machine::Explore;
-use super::plan::{Chance, Decision, Source};
+use super::plan::{Chain, Chance, Decision, Source};
 use super::mutex::Mutex;
 use super::reclamation::{Never, Periods, Reclamation};
 use super::rwlock::RwLock;
@@ -184,11 +184,6 @@ impl Explorer<'_> {
     }
 }
 
-/// The client that a schedule belongs to.
-fn client_of<S: Subject>(seed: u64) -> Client {
-    S::client(&mut Rng::new(seed / SCHEDULES))
-}
-
 /// Engines that nobody uses: what they have is never freed, as locks keep references to it.
 static ENGINES: std::sync::Mutex<Vec<Spare>> = std::sync::Mutex::new(Vec::new());
 
@@ -209,20 +204,42 @@ fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
 fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u64>) -> Outcome {
     engine.enter(|| {
         let explorer = Explorer { engine, mistake: settings.mistake, budget: Cell::new(BUDGET) };
+        engine.with(|s| s.coverage.forget());
         let mut outcome = Outcome::default();
-        let mut last: Option<(Client, (u32, u32))> = None;
+        let mut fresh = None;
+        let mut corpus: Vec<Promising> = Vec::new();
         for seed in seeds {
-            let known = last.filter(|_| !seed.is_multiple_of(SCHEDULES));
-            let client = known.map_or_else(|| client_of::<S>(seed), |(client, _)| client);
-            let length = known.map_or_else(|| explorer.length::<S>(&client), |(_, length)| Ok(length));
-            let chance = match length {
-                Ok(length) => Chance::new(seed, length),
-                Err(_) => Chance::straight(),
+            let rng = &mut Rng::new(seed ^ 0xc0ff_ee00_0000_0000);
+            // Half of the schedules go on from one that has come to a rare state.
+            let from = (!corpus.is_empty() && rng.below(2) == 0).then(|| rng.below(corpus.len() as u64) as usize);
+            let (client, length, chain) = match from {
+                Some(at) => {
+                    let Promising { mut client, length, mut chain, step, operations } = corpus[at];
+                    client.vary(operations, rng, S::another);
+                    chain.push(step, seed);
+                    (client, length, chain)
+                }
+                None => {
+                    let number = seed / SCHEDULES;
+                    let (client, length) = match fresh {
+                        Some((of, client, length)) if of == number => (client, length),
+                        _ => {
+                            let client = S::client(&mut Rng::new(number));
+                            // If that fails, so does its first schedule below, soon.
+                            let length = explorer.length::<S>(&client).unwrap_or((64, 16));
+                            fresh = Some((number, client, length));
+                            (client, length)
+                        }
+                    };
+                    (client, length, Chain::new(seed))
+                }
             };
-            last = length.ok().map(|length| (client, length));
+            let chance = Chance::start(chain, length);
             let result = explorer.one::<S>(&client, Source::Chance(chance.clone()), false, false);
             outcome.schedules += 1;
-            outcome.steps += u64::from(engine.with(|s| s.step));
+            let (steps, step, operations) =
+                engine.with(|s| (s.step, s.coverage.rare_at, s.coverage.operations));
+            outcome.steps += u64::from(steps);
             if let Err(message) = result {
                 let trace = match settings.shrink {
                     true => explorer.shrink::<S>(client, chance, &message),
@@ -231,10 +248,32 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
                 outcome.failure = Some(Failure { seed, message, trace });
                 break;
             }
+            if step > 0 && !chain.is_full() {
+                let promising = Promising { client, length, chain, step, operations };
+                if corpus.len() < CORPUS {
+                    corpus.push(promising);
+                } else {
+                    corpus[rng.below(CORPUS as u64) as usize] = promising;
+                }
+            }
         }
         outcome
     })
 }
+
+/// A schedule that has come to a rare state.
+#[derive(Copy, Clone)]
+struct Promising {
+    client: Client,
+    length: (u32, u32),
+    chain: Chain,
+    /// When it did, and in which operations the threads were.
+    step: u32,
+    operations: [u8; THREADS],
+}
+
+/// As many of them are kept.
+const CORPUS: usize = 4096;
 
 /// What a failure is about, without numbers: to tell it from another one.
 fn sort_of(message: &str) -> String {
@@ -301,7 +340,7 @@ impl Explorer<'_> {
                 }
                 let Ok(length) = self.length::<S>(&less) else { continue };
                 for seed in 0..ATTEMPTS {
-                    if let Some(found) = recorded(&less, Chance::new(seed, length)) {
+                    if let Some(found) = recorded(&less, Chance::start(Chain::new(seed), length)) {
                         (client, decisions) = (less, found);
                         continue 'smaller;
                     }

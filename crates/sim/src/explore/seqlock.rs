@@ -27,6 +27,10 @@ impl<L: RawMutex<Machine = Explore>> Subject for SeqLock<L> {
         client
     }
 
+    fn another(_: &Client, rng: &mut Rng) -> Option<What> {
+        Some([What::Read, What::TryRead, What::Lock][rng.below(3) as usize])
+    }
+
     fn new(engine: &Engine, _: &Client) -> Self {
         let place = engine.with(|s| s.world.arena()).cast::<(RawSeqLock<L>, [Usize; WORDS])>();
         engine.with(|s| s.world.label(place.addr(), size_of::<(RawSeqLock<L>, [Usize; WORDS])>(), "lock"));

@@ -1,6 +1,6 @@
 //! What is explored: a lock (or a strategy) with the shadow state that says what must hold.
 
-use super::client::Client;
+use super::client::{Client, What};
 use super::engine::{Engine, inside};
 use crate::rng::Rng;
 
@@ -12,6 +12,11 @@ pub(super) trait Subject: Sized {
     /// Whether a client that was made smaller still comes to its end.
     fn valid(_: &Client) -> bool {
         true
+    }
+
+    /// Another operation for a thread of this client, if that may have any.
+    fn another(_: &Client, _: &mut Rng) -> Option<What> {
+        None
     }
 
     /// In the arena, and with everything done that comes before the threads.

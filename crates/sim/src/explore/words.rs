@@ -179,7 +179,7 @@ macro_rules! word {
                 if engine.with(|s| s.loses(place, bits, order)) {
                     return;
                 }
-                if order == SeqCst && engine.with(|s| s.mistake != Mistake::NoSeqCst) {
+                if order == SeqCst {
                     replace(engine, place, "store, sequentially consistent", |_| bits);
                     return;
                 }
