@@ -3,12 +3,10 @@
 //! Cargo cannot yet make one package's shared library an input of another, so this runs a second
 //! cargo, in a target directory of its own: the outer one holds the lock of the usual directory.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
-
-/// What of a package can change the library: not its tests, benches or examples.
-const NOT_INPUTS: [&str; 4] = ["tests", "benches", "examples", "target"];
 
 fn main() {
     let root = path("CARGO_MANIFEST_DIR").join("../..").canonicalize().expect("the workspace is there");
@@ -19,13 +17,6 @@ fn main() {
          library; use `cargo install --path crates/cli` in a clone",
         manifest.display()
     );
-    for package in ["crates/latchwork", "crates/preload"] {
-        watch(&root.join(package));
-    }
-    for file in ["Cargo.toml", "Cargo.lock"] {
-        println!("cargo::rerun-if-changed={}", root.join(file).display());
-    }
-
     let out = path("OUT_DIR");
     let target = env::var("TARGET").expect("cargo sets TARGET");
     let target_dir = out.join("preload");
@@ -47,6 +38,11 @@ fn main() {
     );
 
     let built = target_dir.join(&target).join("release/liblatchwork_preload.so");
+    let mut inputs = inputs(&built.with_extension("d"));
+    inputs.extend(["Cargo.toml", "Cargo.lock"].map(|file| root.join(file)));
+    for file in inputs {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
     let library = fs::read(&built).unwrap_or_else(|error| panic!("{}: {error}", built.display()));
     let carried = out.join("liblatchwork_preload.so");
     fs::write(&carried, &library).expect("OUT_DIR can be written");
@@ -58,13 +54,20 @@ fn path(variable: &str) -> PathBuf {
     env::var_os(variable).unwrap_or_else(|| panic!("cargo sets {variable}")).into()
 }
 
-fn watch(package: &Path) {
-    for entry in fs::read_dir(package).expect("a package of the workspace") {
-        let entry = entry.expect("a readable directory");
-        if !NOT_INPUTS.iter().any(|name| entry.file_name() == *name) {
-            println!("cargo::rerun-if-changed={}", entry.path().display());
-        }
-    }
+/// What the library was made of: the files of this workspace that its compiler and its build script read,
+/// which cargo lists in `depfile`, and the manifest of the package that each belongs to.
+fn inputs(depfile: &Path) -> BTreeSet<PathBuf> {
+    let text = fs::read_to_string(depfile).unwrap_or_else(|error| panic!("{}: {error}", depfile.display()));
+    let (_, files) = text.split_once(": ").expect("`OUTPUT: INPUT INPUT ...`");
+    // A space within a name is escaped.
+    let files = files.replace("\\ ", "\0");
+    let files: BTreeSet<_> =
+        files.split_whitespace().map(|file| PathBuf::from(file.replace('\0', " "))).collect();
+    let manifest = |file: &PathBuf| {
+        file.ancestors().skip(1).map(|directory| directory.join("Cargo.toml")).find(|path| path.exists())
+    };
+    let manifests: Vec<_> = files.iter().filter_map(manifest).collect();
+    files.into_iter().chain(manifests).collect()
 }
 
 /// Names the file in the user's cache; what is found there is compared byte by byte, so the hash

@@ -29,8 +29,12 @@
 //! is slow (microseconds per acquisition), and for finding mistakes, not for production.
 //!
 //! A lock is known by its address. Memory that is freed without `destroy`, and becomes another lock without
-//! `init`, inherits what was known of the first.
+//! `init`, inherits what was known of the first, unless the caller recognises the new lock and says so ([`found`]).
+//!
+//! A thread that is cancelled asynchronously must not die here: it would take the spin lock, the loader's lock and the
+//! turn to print with it. So each function switches cancellation off while it runs.
 
+mod cancel;
 mod graph;
 mod report;
 mod stack;
@@ -39,6 +43,7 @@ mod wrapper;
 pub use report::problems;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 
+use cancel::Uncancelled;
 use graph::Tables;
 use latchwork::machine::{Machine, Native};
 use report::Problem;
@@ -65,6 +70,7 @@ pub struct Asked(Stack);
 
 /// The calling thread is about to ask for the lock at `lock`. What it returns goes to [`acquired`].
 pub fn acquiring(lock: usize, wish: Wish) -> Option<Asked> {
+    let _uncancelled = Uncancelled::new();
     let me = Native::thread_id();
     if report::is_reporting(me) {
         return None;
@@ -81,12 +87,14 @@ pub fn acquiring(lock: usize, wish: Wish) -> Option<Asked> {
 /// It has got it.
 pub fn acquired(lock: usize, wish: Wish, asked: Option<Asked>) {
     if let Some(Asked(stack)) = asked {
+        let _uncancelled = Uncancelled::new();
         graph::with(|tables| tables.acquired(Native::thread_id(), lock, wish.shared, stack));
     }
 }
 
 /// The calling thread is about to release the lock.
 pub fn releasing(lock: usize) {
+    let _uncancelled = Uncancelled::new();
     let me = Native::thread_id();
     if report::is_reporting(me) {
         return;
@@ -101,6 +109,7 @@ pub fn releasing(lock: usize) {
 
 /// The lock is destroyed.
 pub fn destroyed(lock: usize) {
+    let _uncancelled = Uncancelled::new();
     let me = Native::thread_id();
     if report::is_reporting(me) {
         return;
@@ -115,7 +124,15 @@ pub fn destroyed(lock: usize) {
 
 /// A new lock is made at an address where there may have been one.
 pub fn made(lock: usize) {
+    let _uncancelled = Uncancelled::new();
     graph::with(|tables: &mut Tables| tables.forget(lock));
+}
+
+/// The calling thread is about to use a lock that may be a new one at an old address, made without a call. `is_new`
+/// tells, and if it marks the lock so that the next caller is told otherwise, no other thread comes in between.
+pub fn found(lock: usize, is_new: impl FnOnce() -> bool) {
+    let _uncancelled = Uncancelled::new();
+    graph::with(|tables: &mut Tables| is_new().then(|| tables.forget(lock)));
 }
 
 /// For a library that puts itself under a program: readies what must not happen inside of a lock call for
@@ -128,7 +145,9 @@ pub fn prepare() {
 
 /// Around a `fork`: the child must not inherit tables that somebody is changing.
 pub fn before_fork() {
+    let uncancelled = Uncancelled::new();
     graph::LOCK.acquire();
+    uncancelled.keep();
 }
 
 /// After it, in the parent and in the child. Other threads' locks are nobody's in the child.
@@ -136,4 +155,5 @@ pub fn after_fork(child: bool) {
     let me = child.then(Native::thread_id);
     // SAFETY: taken in `before_fork`.
     unsafe { graph::LOCK.release_after_fork(me) };
+    Uncancelled::end_kept();
 }

@@ -2,11 +2,11 @@
 //! load it.
 
 use crate::failure::{Failure, Result};
-use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
@@ -39,7 +39,11 @@ pub fn path() -> Result<PathBuf> {
 
 fn overridden(path: &Path) -> Result<PathBuf> {
     let fail = |why: &dyn std::fmt::Display| Failure::new(format!("{OVERRIDE}={}: {why}", path.display()));
-    let path = path.canonicalize().map_err(|error| fail(&error))?;
+    let path = path.canonicalize().map_err(|error| {
+        fail(&format!(
+            "{error}; name a copy of the library, or unset the variable to use the one that latchwork carries"
+        ))
+    })?;
     if let Some(why) = unsuitable(&path) {
         return Err(fail(&why));
     }
@@ -48,35 +52,52 @@ fn overridden(path: &Path) -> Result<PathBuf> {
 
 fn directories() -> Vec<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    // SAFETY: cannot fail.
+    let chosen = absolute("XDG_CACHE_HOME");
+    let home = absolute("HOME").map(|home| home.join(".cache"));
+    // SAFETY: takes no pointer and cannot fail.
     let user = unsafe { libc::geteuid() };
-    let private = env::temp_dir().join(format!("latchwork-{user}"));
-    cache.map(|cache| cache.join("latchwork")).into_iter().chain([private]).collect()
+    // Only root's programs change their user while they run, and the new user cannot search root's home.
+    let system = Some(PathBuf::from("/var/cache")).filter(|cache| user == 0 && cache.is_dir());
+    let caches = if chosen.is_some() { [chosen, None] } else { [system, home] };
+    let temporary = env::temp_dir().join(format!("latchwork-{user}"));
+    caches.into_iter().flatten().map(|cache| cache.join("latchwork")).chain([temporary]).collect()
 }
 
-/// Makes sure that `directory` holds the library, and that nobody else can change it there.
+/// Makes sure that `directory` holds the library, that every user can read it there, and that nobody else can
+/// change it.
 fn place(directory: &Path) -> std::result::Result<PathBuf, String> {
     let text = |error: io::Error| error.to_string();
-    // 0700 for what is made here: in a temporary directory anybody could look in otherwise.
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(text)?;
+    if let Some(parent) = directory.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(text)?;
+    }
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(text(error)),
+        _ => {}
+    }
     let found = fs::symlink_metadata(directory).map_err(text)?;
     if !found.is_dir() {
         return Err("not a directory".into());
     }
     check_ours(&found)?;
-    if let Some(why) = unsuitable(directory) {
+    // From here on a symbolic link above the directory is followed no more.
+    let directory = directory.canonicalize().map_err(text)?;
+    check_above(&directory)?;
+    if let Some(why) = unsuitable(&directory) {
         return Err(why);
+    }
+    // Whatever the umask was when the directory was made.
+    if found.mode() & 0o7777 != 0o755 {
+        fs::set_permissions(&directory, Permissions::from_mode(0o755)).map_err(text)?;
     }
     let path = directory.join(FILE_NAME);
     if !is_there(&path) {
-        put(directory, &path).map_err(text)?;
+        put(&directory, &path).map_err(text)?;
     }
     Ok(path)
 }
 
 fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
-    // SAFETY: cannot fail.
+    // SAFETY: takes no pointer and cannot fail.
     let user = unsafe { libc::geteuid() };
     if found.uid() != user {
         return Err(format!("belongs to user {}, not to {user}", found.uid()));
@@ -87,18 +108,46 @@ fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
     Ok(())
 }
 
+/// Makes sure that no other user can put another directory in the place of this one. The directories above it must
+/// belong to this user or to the system. Where other users may write to one, it must be sticky, so that they cannot
+/// rename what belongs to this user.
+fn check_above(directory: &Path) -> std::result::Result<(), String> {
+    // SAFETY: both take no pointer and cannot fail.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // In a user namespace the system's user may have another number than 0.
+    let system = fs::metadata("/").map_or(0, |root| root.uid());
+    for above in directory.ancestors().skip(1) {
+        let found = fs::metadata(above).map_err(|error| format!("{}: {error}", above.display()))?;
+        let by_group = found.mode() & 0o020 != 0 && ![group, 0].contains(&found.gid());
+        let by_all = found.mode() & 0o002 != 0;
+        let sticky = found.mode() & libc::S_ISVTX != 0;
+        if ![user, 0, system].contains(&found.uid()) || (by_group || by_all) && !sticky {
+            let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+            return Err(format!(
+                "others may replace it: {} has user {owner}, mode {mode:o}",
+                above.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Why the dynamic linker could not load a library from here, if it could not.
 fn unsuitable(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     if let Some(byte) = bytes.iter().find(|byte| b" :$".contains(byte)) {
         return Some(format!("LD_PRELOAD cannot hold a path with {:?} in it", char::from(*byte)));
     }
-    let name = CString::new(bytes).ok()?;
+    let flags = mount_flags(&CString::new(bytes).ok()?)?;
+    (flags & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
+}
+
+/// `ST_NOEXEC` and the like of the file system that holds `path`.
+pub fn mount_flags(path: &CStr) -> Option<libc::c_ulong> {
     // SAFETY: plain data, for which zeroes are a value.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a terminated string and room for the answer.
-    let result = unsafe { libc::statvfs(name.as_ptr(), &mut found) };
-    (result == 0 && found.f_flag & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
+    (unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0).then_some(found.f_flag)
 }
 
 /// Whether the file is ours and byte for byte what the command carries.
@@ -106,7 +155,9 @@ fn is_there(path: &Path) -> bool {
     let check = || -> io::Result<bool> {
         let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
         let found = file.metadata()?;
-        if !found.is_file() || check_ours(&found).is_err() || found.len() != CARRIED.len() as u64 {
+        let readable = found.mode() & 0o444 == 0o444;
+        if !found.is_file() || !readable || check_ours(&found).is_err() || found.len() != CARRIED.len() as u64
+        {
             return Ok(false);
         }
         let mut content = Vec::with_capacity(CARRIED.len());
@@ -122,6 +173,8 @@ fn put(directory: &Path, path: &Path) -> io::Result<()> {
     let write = || -> io::Result<()> {
         let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&part)?;
         file.write_all(CARRIED)?;
+        // Whatever the umask is.
+        file.set_permissions(Permissions::from_mode(0o644))?;
         fs::rename(&part, path)
     };
     write().inspect_err(|_| {
@@ -142,7 +195,7 @@ pub fn preloading(library: &Path, before: Option<&OsStr>) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn scratch(name: &str) -> PathBuf {
         let path = env::temp_dir().join(format!("latchwork-library-test-{}-{name}", std::process::id()));
@@ -181,10 +234,41 @@ mod tests {
     }
 
     #[test]
+    fn every_user_can_read_it_and_nobody_else_replace_it() {
+        let directory = scratch("modes");
+        let cache = directory.join("latchwork");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        fs::create_dir_all(&cache).unwrap();
+        // As earlier versions left them, or a umask that gives others nothing.
+        fs::set_permissions(&cache, Permissions::from_mode(0o700)).unwrap();
+        let path = place(&cache).unwrap();
+        assert_eq!((mode(&cache), mode(&path)), (0o755, 0o644));
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(mode(&place(&cache).unwrap()), 0o644);
+        for (above, allowed) in [(0o777, false), (0o1777, true), (0o755, true)] {
+            fs::set_permissions(&directory, Permissions::from_mode(above)).unwrap();
+            let placed = place(&cache);
+            assert_eq!(placed.is_ok(), allowed, "{above:o}: {placed:?}");
+            assert!(allowed || placed.unwrap_err().contains("others may replace it"));
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
     fn a_path_that_ld_preload_cannot_hold_is_refused() {
         let directory = scratch("with space");
         assert!(place(&directory).unwrap_err().contains("' '"));
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn the_manual_says_which_glibc_the_library_needs() {
+        let needed = format!("glibc {}", crate::program::elf::needed_glibc(CARRIED).unwrap());
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for file in ["README.md", "docs/cli.md"] {
+            let text = fs::read_to_string(workspace.join(file)).unwrap();
+            assert!(text.contains(&needed), "{file} does not say that the library needs {needed}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   latchwork compare                          see the point, on a built-in program
   latchwork compare -- ./server --bench      which lock serves this program best?
-  latchwork run --mutex shfl -- ./server     run it under that lock
+  latchwork run -- ./server                  run it under the recommended locks
   latchwork list                             every lock there is
   latchwork bench rwbench                    locks against each other in a paper's workload
   latchwork torture                          is every lock right, on this machine?
@@ -39,7 +39,7 @@ locks, the baseline of every comparison, are called glibc.";
 
 #[derive(Parser)]
 #[command(name = "latchwork", version, about = "Run any program under a better lock, and measure which one \
-serves it best", after_help = EXAMPLES, max_term_width = 100)]
+serves it best", after_help = flowing(EXAMPLES), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,25 +51,25 @@ enum Command {
     #[command(after_help = "Examples:\n  latchwork list\n  latchwork list --json | jq -r '.[].name'")]
     List(list::Options),
     /// Run a program under another lock
-    #[command(after_help = run_help())]
+    #[command(after_help = flowing(&run_help()))]
     Run(run::Options),
     /// Measure a program under several locks, and say which one serves it best
-    #[command(after_help = compare::HELP)]
+    #[command(after_help = flowing(compare::HELP))]
     Compare(compare::Options),
     /// Measure a workload on this machine, under several locks
-    #[command(after_help = bench::HELP)]
+    #[command(after_help = flowing(bench::HELP))]
     Bench(bench::Options),
     /// Measure a workload on a machine that you do not have, under several locks
-    #[command(after_help = simulate::HELP)]
+    #[command(after_help = flowing(simulate::HELP))]
     Simulate(simulate::Options),
     /// Print the papers' claims beside what this library does on their machines, simulated
-    #[command(after_help = reproduce::HELP)]
+    #[command(after_help = flowing(reproduce::HELP))]
     Reproduce(reproduce::Options),
     /// Do to locks what a bad day in production does, and say which of them fail
-    #[command(after_help = torture::HELP)]
+    #[command(after_help = flowing(torture::HELP))]
     Torture(torture::Options),
     /// Measure what this machine's cache lines and system calls cost, for the simulator
-    #[command(after_help = calibrate::HELP)]
+    #[command(after_help = flowing(calibrate::HELP))]
     Calibrate(calibrate::Options),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
@@ -88,14 +88,32 @@ left to glibc.
 
 Signals, exit status, standard input and everything else are the program's own: this process becomes
 the program. Exit status if that fails: 2 for wrong arguments, 127 if the program is not there, 126
-if it cannot be executed.
+if it cannot be executed, or not with the library in it (it uses musl, or an old glibc).
 
 Examples:
   latchwork run -- ./server
   latchwork run --mutex mcs --rwlock glibc --stats -- make -j8
-  latchwork run --check -- ./server                              does it misuse its locks?
+  latchwork run --check -- ./server                             does it misuse its locks?
   LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file"
     )
+}
+
+/// Joins the lines of each paragraph, for clap to break where the terminal ends: lines that are as wide as the source
+/// would be broken once more. Lines that are indented stay as they are.
+fn flowing(text: &str) -> String {
+    let mut flowing = String::new();
+    let mut within = false;
+    for line in text.lines() {
+        let alone = line.is_empty() || line.starts_with(' ');
+        flowing += match (flowing.is_empty(), within && !alone) {
+            (true, _) => "",
+            (_, true) => " ",
+            (_, false) => "\n",
+        };
+        flowing += line;
+        within = !alone;
+    }
+    flowing
 }
 
 fn command() -> i32 {
@@ -122,4 +140,25 @@ fn command() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_argc: i32, _argv: *const *const std::ffi::c_char) -> i32 {
     std::process::exit(command())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn paragraphs_flow_and_examples_stand() {
+        assert_eq!(
+            flowing("Some\nwords.\n\nExamples:\n  one\n  two\nMore."),
+            "Some words.\n\nExamples:\n  one\n  two\nMore."
+        );
+        // clap would break an example that is wider than it may be.
+        for command in Cli::command().get_subcommands() {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wide: Vec<_> =
+                after.lines().filter(|line| line.starts_with(' ') && line.len() > 100).collect();
+            assert!(wide.is_empty(), "{wide:#?}");
+        }
+    }
 }

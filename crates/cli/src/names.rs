@@ -7,6 +7,12 @@ use latchwork::rwlock::seqlock::NOT_HELD;
 /// The name of "leave this kind of object to the C library", which is also the baseline.
 pub const GLIBC: &str = "glibc";
 
+/// The mutex that the manual recommends, and its reader-writer lock.
+///
+/// The waiters of both sleep. `run` takes no lock unasked whose waiters spin: a program with more threads than the
+/// machine has CPUs can become many times slower under it than under glibc's locks.
+const RECOMMENDED: [&str; 2] = ["shfl", "bravo-2d-shfl-rw"];
+
 /// A mutex and a reader-writer lock to run a program under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -68,15 +74,10 @@ pub fn of_kind(kind: Kind) -> Vec<&'static str> {
     registered().into_iter().filter(|entry| entry.kind == kind).map(|entry| entry.info.name).collect()
 }
 
-/// What `latchwork run` takes when the user names nothing: the library's first choice of each kind,
-/// where its waiters sleep. A lock that spins until it has its turn can be many times slower than
-/// glibc's as soon as there are more threads than CPUs, so it is never taken unasked.
+/// What `latchwork run` takes when the user names no lock.
 pub fn default_choice() -> Choice {
-    let safe = |kind, name| match registry::find(kind, name) {
-        Some(entry) if entry.info.blocking => name.to_owned(),
-        _ => GLIBC.to_owned(),
-    };
-    Choice { mutex: safe(Kind::Mutex, "shfl"), rwlock: safe(Kind::RwLock, "bravo-pf-q") }
+    let [mutex, rwlock] = RECOMMENDED.map(str::to_owned);
+    Choice { mutex, rwlock }
 }
 
 /// `name`, if there is such a lock; otherwise an error that helps to find the right one.
@@ -84,9 +85,10 @@ pub fn check(kind: Kind, name: &str) -> Result<String> {
     if name == GLIBC || registry::find(kind, name).is_some() {
         return Ok(name.to_owned());
     }
+    let [mutex, rwlock] = RECOMMENDED;
     let (what, option, first, other, other_option) = match kind {
-        Kind::Mutex => ("mutex", "--mutex", "shfl", Kind::RwLock, "--rwlock"),
-        _ => ("reader-writer lock", "--rwlock", "bravo-2d-shfl-rw", Kind::Mutex, "--mutex"),
+        Kind::Mutex => ("mutex", "--mutex", mutex, Kind::RwLock, "--rwlock"),
+        _ => ("reader-writer lock", "--rwlock", rwlock, Kind::Mutex, "--mutex"),
     };
     if registry::find(Kind::SeqLock, name).is_some() {
         return Err(Failure::usage(format!("{name} cannot be {option}: {NOT_HELD}; try {option} {first}")));
@@ -171,7 +173,7 @@ mod tests {
     fn nothing_that_spins_is_taken_unasked() {
         let Choice { mutex, rwlock } = default_choice();
         for (kind, name) in [(Kind::Mutex, mutex), (Kind::RwLock, rwlock)] {
-            assert!(name == GLIBC || registry::find(kind, &name).unwrap().info.blocking, "{name}");
+            assert!(registry::find(kind, &name).unwrap().info.blocking, "{name}");
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use crate::names::{self, Choice, GLIBC};
-use crate::{library, program};
+use crate::program::{self, Obstacle};
+use crate::{library, output};
 use clap::Args;
 use latchwork::registry::Kind;
 use std::convert::Infallible;
@@ -39,18 +40,21 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Infallible> {
     let choice = choose(options.mutex.as_deref(), options.rwlock.as_deref())?;
     let path = program::find(&options.command[0])?;
+    let report = report(options)?;
     let library = library::path()?;
-    if let Some(obstacle) = program::obstacle(&path) {
-        eprintln!(
-            "latchwork: warning: {} will run with glibc's own locks: {obstacle}",
-            Path::new(&options.command[0]).display()
-        );
+    let shown = Path::new(&options.command[0]).display();
+    match program::obstacle(&path, &library) {
+        None => {}
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: {shown} runs with the locks of its own C library: {why}");
+        }
+        Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
     let mut environment = environment(&choice, &library);
     if options.check {
         environment.push(("LATCHWORK_CHECK", "1".into()));
     }
-    if let Some(report) = report(options)? {
+    if let Some(report) = report {
         environment.push(("LATCHWORK_STATS", report));
     }
     for (name, value) in environment {
@@ -58,6 +62,11 @@ pub fn run(options: &Options) -> Result<Infallible> {
         unsafe { env::set_var(name, value) };
     }
     execute(&options.command)
+}
+
+/// The failure for a program that its dynamic linker would not start with the library.
+pub fn cannot_start(program: &dyn std::fmt::Display, why: &str) -> Failure {
+    Failure { status: NOT_EXECUTABLE, message: format!("{program} cannot run under latchwork: {why}") }
 }
 
 /// With neither option the default; with one, only that kind is replaced.
@@ -85,6 +94,11 @@ fn report(options: &Options) -> Result<Option<OsString>> {
         // Absolute, because the program may change its directory.
         let file = std::path::absolute(file)
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        output::check("--stats-json", &file)?;
+        if file.is_symlink() {
+            let why = "is a symbolic link, which the library does not follow; name the file itself";
+            return Err(Failure::usage(format!("--stats-json {}: {why}", file.display())));
+        }
         let mut value = OsString::from("json:");
         value.push(file);
         return Ok(Some(value));

@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::{latchwork, output, scratch, stderr, stdout};
+use common::{alive, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -46,10 +45,12 @@ fn json_holds_every_run() {
 fn each_run_has_its_locks_and_nothing_else() {
     let directory = scratch("locks");
     let log = directory.join("log");
-    let script = format!("echo \"$LATCHWORK_MUTEX,$LATCHWORK_RWLOCK,$LATCHWORK_STATS\" >> {}", log.display());
+    let others = "$LATCHWORK_STATS$LATCHWORK_CHECK";
+    let script = format!("echo \"$LATCHWORK_MUTEX,$LATCHWORK_RWLOCK,{others}\" >> {}", log.display());
     let output = latchwork()
         .args(["compare", "--runs", "3", "--warmup", "1", "--mutex", "mcs", "--", "sh", "-c", &script])
         .env("LATCHWORK_STATS", "1")
+        .env("LATCHWORK_CHECK", "1")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -143,23 +144,6 @@ fn a_failure_under_glibc_ends_it() {
     assert!(text.contains("| the reason"), "{text}");
     let (output, _) = compare(&["--mutex", "mcs", "--metric", "rate: (.*)"], "echo nothing of the kind");
     assert!(stderr(&output).contains("| nothing of the kind"), "{}", stderr(&output));
-}
-
-/// Processes whose command line holds `mark`.
-fn alive(mark: &str) -> usize {
-    let holds = |entry: fs::DirEntry| {
-        let mut text = Vec::new();
-        let file = fs::File::open(entry.path().join("cmdline"));
-        file.is_ok_and(|mut file| file.read_to_end(&mut text).is_ok())
-            && String::from_utf8_lossy(&text).contains(mark)
-    };
-    fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.path().join("cmdline").exists())
-        .map(holds)
-        .filter(|holds| *holds)
-        .count()
 }
 
 #[test]

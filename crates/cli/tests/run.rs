@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{latchwork, output, scratch, stderr, stdout};
+use common::{compile, latchwork, output, scratch, stderr, stdout};
 use latchwork::registry::{self, Kind};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
@@ -125,6 +126,60 @@ fn the_library_comes_first_and_what_was_preloaded_stays() {
     // The report itself is the library's business; what the shell left is cleaned up.
     let _ = fs::remove_file(here);
     fs::remove_dir_all(cache).unwrap();
+}
+
+#[test]
+fn without_options_both_kinds_are_replaced_by_the_recommended_locks() {
+    let script = "echo $LATCHWORK_MUTEX $LATCHWORK_RWLOCK";
+    assert_eq!(stdout(&output(&["run", "--", "sh", "-c", script])), "shfl bravo-2d-shfl-rw\n");
+}
+
+#[test]
+fn a_file_that_statistics_cannot_be_written_to_is_refused_before_anything_runs() {
+    let directory = scratch("statistics-file");
+    let (link, missing) = (directory.join("link"), directory.join("missing/file"));
+    std::os::unix::fs::symlink(directory.join("file"), &link).unwrap();
+    for (file, why) in [(&link, "symbolic link"), (&missing, "cannot be written")] {
+        let output = output(&["run", "--stats-json", file.to_str().unwrap(), "--", "echo", "started"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+        assert!(
+            stderr(&output).contains("--stats-json") && stderr(&output).contains(why),
+            "{}",
+            stderr(&output)
+        );
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_program_that_gave_up_its_privileges_starts_others_with_the_library() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let home = scratch("home-of-root");
+    let source = r#"
+        #include <grp.h>
+        #include <unistd.h>
+        int main(void) {
+            if (setgroups(0, 0) || setgid(65534) || setuid(65534)) return 1;
+            return execl("/bin/sh", "sh", "-c", "grep -q liblatchwork /proc/self/maps && echo loaded", (char *)0);
+        }"#;
+    let program = compile(&home, "program", source, &[]);
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = latchwork();
+    command.args(["run", "--"]).arg(&program).env_remove("XDG_CACHE_HOME").env("HOME", &home);
+    // SAFETY: a system call that is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::umask(0o077);
+            Ok(())
+        })
+    };
+    let output = command.output().unwrap();
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("loaded\n", ""));
+    fs::remove_dir_all(home).unwrap();
 }
 
 #[test]

@@ -20,7 +20,8 @@ fn asked(domain: &RcuDomain<Native>) -> u64 {
 /// However many wait, they need no more grace periods than one of them alone, who came too late for the
 /// one that was running.
 fn waiters_share(domain: &RcuDomain<Native>) {
-    let periods = || Native::clocks().grace.load(Relaxed) / STEP;
+    // SAFETY: it only reads them.
+    let periods = || unsafe { Native::clocks() }.grace.load(Relaxed) / STEP;
     let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
     let done = &AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
-use latchwork::reclaim::rcu::{RcuDomain, global};
+use latchwork::reclaim::rcu::{RcuDomain, RcuGuard, global};
 use latchwork::reclaim::{Garbage, Guard, Header, Info, Rcu, Reader, Reclaim, Retire};
 use std::process::Command;
 use std::sync::Barrier;
@@ -31,7 +31,8 @@ unsafe impl Retire for Object {}
 /// Reclaims at once, whoever reads.
 struct Broken(RcuDomain<Native>);
 
-impl Reclaim for Broken {
+// SAFETY: it is not: that is what is to be caught.
+unsafe impl Reclaim for Broken {
     type Machine = Native;
     type Reader<'d> = <RcuDomain<Native> as Reclaim>::Reader<'d>;
     const INFO: Info = <RcuDomain<Native> as Reclaim>::INFO;
@@ -41,6 +42,12 @@ impl Reclaim for Broken {
     }
     fn reader(&self) -> Self::Reader<'_> {
         self.0.reader()
+    }
+    fn covers<'r, 'd>(&self, _: &RcuGuard<'r, Native>) -> bool
+    where
+        Self::Reader<'d>: 'r,
+    {
+        true
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: it is not: that is what is to be caught.

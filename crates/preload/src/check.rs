@@ -6,7 +6,8 @@
 
 use crate::abi::*;
 use crate::table::{Attr, Spin, TABLE, Table, install};
-use latchwork_check::{Wish, acquired, acquiring, destroyed, made, releasing};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use latchwork_check::{Wish, acquired, acquiring, destroyed, found, made, releasing};
 use libc::{c_int, clockid_t, timespec};
 
 /// What the layer calls.
@@ -15,8 +16,10 @@ static BELOW: Table = Table::EMPTY;
 /// Puts the layer over the table. `glibc`: mutexes are the C library's, which does not come back to us for
 /// the C11 functions. (Nor when a condition variable releases a mutex: then its waiter counts as a holder,
 /// but does nothing meanwhile.)
-pub(crate) fn install(glibc: bool) {
+pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
     BELOW.copy_from(&TABLE);
+    GLIBC.store(glibc, Relaxed);
+    GLIBC_RWLOCKS.store(glibc_rwlocks, Relaxed);
     install! {
         mutex_init => mutex_init, mutex_destroy => mutex_destroy, mutex_lock => mutex_lock,
         mutex_trylock => mutex_trylock, mutex_timedlock => mutex_timedlock,
@@ -50,6 +53,57 @@ fn got(result: c_int) -> bool {
     result == 0 || result == libc::EOWNERDEAD
 }
 
+/// Whether mutexes, and rwlocks, are the C library's.
+static GLIBC: AtomicBool = AtomicBool::new(false);
+static GLIBC_RWLOCKS: AtomicBool = AtomicBool::new(false);
+
+/// Words of glibc's that it does not use: in a mutex that is not robust the link to the next robust one; in a rwlock
+/// padding. A constructor that is no call (`std::mutex`) clears them.
+const SPARE_IN_MUTEX: usize = 32;
+const SPARE_IN_RWLOCK: usize = 40;
+
+/// Whether this is the first use since the lock was initialised, without a call, at an address where there may have
+/// been another. Objects of this library are marked by itself when they are acquired.
+unsafe fn is_new_mutex(m: *mut Mutex) -> bool {
+    // SAFETY: the caller's mutex, of glibc's size.
+    unsafe {
+        let kind = (*m).kind.load(Relaxed);
+        if kind & FOREIGN != 0 {
+            false // made by a call
+        } else if GLIBC.load(Relaxed) {
+            mark(m.wrapping_byte_add(SPARE_IN_MUTEX).cast())
+        } else {
+            kind & SERVED == 0
+        }
+    }
+}
+
+/// The same of a rwlock.
+unsafe fn is_new_rwlock(l: *mut RwLock) -> bool {
+    // SAFETY: the caller's lock, of glibc's size.
+    unsafe {
+        if GLIBC_RWLOCKS.load(Relaxed) {
+            (*l).shared().load(Relaxed) == 0 && mark(l.wrapping_byte_add(SPARE_IN_RWLOCK).cast())
+        } else {
+            (*l).flags.load(Relaxed) & SEEN == 0
+        }
+    }
+}
+
+/// Marks a spare word; returns whether it was not marked.
+unsafe fn mark(word: *mut AtomicU32) -> bool {
+    // SAFETY: aligned, and within the caller's object, all words of which are accessed as atomics.
+    let word = unsafe { &*word };
+    word.load(Relaxed) == 0 && word.swap(1, Relaxed) == 0
+}
+
+/// An acquisition of the rwlock.
+unsafe fn take_rwlock(l: *mut RwLock, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller's lock.
+    found(l.addr(), || unsafe { is_new_rwlock(l) });
+    take(l.addr(), wish, call)
+}
+
 /// An acquisition of the lock at `lock`.
 fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
     let asked = acquiring(lock, wish);
@@ -63,17 +117,19 @@ fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
 /// The same of a mutex, by its kind.
 unsafe fn take_mutex(m: *mut Mutex, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: the caller's mutex.
-    let kind = unsafe { (*m).kind.load(core::sync::atomic::Ordering::Relaxed) };
+    let kind = unsafe { (*m).kind.load(Relaxed) };
     if kind & SHARED != 0 {
         return call();
     }
+    // SAFETY: the caller's mutex.
+    found(m.addr(), || unsafe { is_new_mutex(m) });
     let again = matches!(kind & 3, RECURSIVE | ERRORCHECK);
     take(m.addr(), Wish { again, ..wish }, call)
 }
 
 unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: the caller's mutex.
-    let kind = unsafe { (*m).kind.load(core::sync::atomic::Ordering::Relaxed) };
+    let kind = unsafe { (*m).kind.load(Relaxed) };
     if kind & SHARED == 0 {
         releasing(m.addr());
     }
@@ -106,14 +162,14 @@ layer! {
 
     rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(l.addr()); call() };
     rwlock_destroy(l: *mut RwLock) -> c_int = |call| { destroyed(l.addr()); call() };
-    rwlock_rdlock(l: *mut RwLock) -> c_int = |call| take(l.addr(), READ, call);
-    rwlock_wrlock(l: *mut RwLock) -> c_int = |call| take(l.addr(), LOCK, call);
-    rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| take(l.addr(), TRY_READ, call);
-    rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| take(l.addr(), TRY, call);
-    rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int = |call| take(l.addr(), READ, call);
-    rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int = |call| take(l.addr(), LOCK, call);
-    rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take(l.addr(), READ, call);
-    rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take(l.addr(), LOCK, call);
+    rwlock_rdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, READ, call);
+    rwlock_wrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, LOCK, call);
+    rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY_READ, call);
+    rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY, call);
+    rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
+    rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
+    rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
+    rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
     rwlock_unlock(l: *mut RwLock) -> c_int = |call| { releasing(l.addr()); call() };
 
     spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(s.addr()); call() };

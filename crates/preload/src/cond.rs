@@ -180,6 +180,8 @@ struct Waiter {
     time: *const timespec,
     timed_out: c_int,
     clock: c_int,
+    /// Whether the mutex counts this waiter as a user.
+    counted: c_int,
 }
 
 // As in cond.c.
@@ -225,8 +227,10 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
         }
         w.ticket = raw(c).prepare();
         w.word = core::ptr::from_ref(raw(c).word());
+        w.counted = c_int::from(mutex::note_waiter(&*w.mutex));
         let error = TABLE.mutex_unlock.get()(w.mutex);
         if error != 0 {
+            // A counted waiter's unlock does not fail.
             raw(c).abandon(w.ticket);
             return error;
         }
@@ -243,7 +247,7 @@ unsafe extern "C" fn latchwork_cond_end(w: &mut Waiter) -> c_int {
     unsafe {
         let reason = if w.timed_out != 0 { Wait::TimedOut } else { Wait::Woken };
         let reason = raw(&*w.cond).finish(w.ticket, reason);
-        match TABLE.mutex_lock.get()(w.mutex) {
+        match lock_again(w) {
             0 if reason == Wait::TimedOut => libc::ETIMEDOUT,
             error => error,
         }
@@ -258,7 +262,19 @@ unsafe extern "C" fn latchwork_cond_cancelled(w: *mut c_void) {
     unsafe {
         let w = &*w.cast::<Waiter>();
         raw(&*w.cond).abandon(w.ticket);
-        TABLE.mutex_lock.get()(w.mutex);
+        lock_again(w);
+    }
+}
+
+/// Locks the waiter's mutex.
+unsafe fn lock_again(w: &Waiter) -> c_int {
+    // SAFETY: the caller's mutex, which cannot be destroyed while it counts a waiter.
+    unsafe {
+        let error = TABLE.mutex_lock.get()(w.mutex);
+        if error == 0 && w.counted != 0 {
+            mutex::forget_waiter(&*w.mutex);
+        }
+        error
     }
 }
 

@@ -3,8 +3,10 @@
 //! Runs in a constructor, or at the first pthread call if that comes earlier: nothing here
 //! allocates, takes a lock that is interposed, or depends on Rust's runtime.
 
+#[cfg(versioned)]
+use crate::deep;
 use crate::table::{pass, resolve};
-use crate::{check, cond, fork, holds, hot, mutex, rwlock, spin, stats};
+use crate::{check, cond, fork, holds, hot, keys, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::machine::{Machine, Native};
@@ -22,15 +24,26 @@ static STATE: AtomicU8 = AtomicU8::new(UNSET);
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    init();
+    decide();
     #[cfg(versioned)]
-    if fork::has_favourite() || fork::has_favourite_rw() {
+    if (fork::has_favourite() || fork::has_favourite_rw()) && variable(b"LATCHWORK_NEAR=") != Some(b"0") {
         hot::move_near();
     }
 }
 
-/// Fills the table, once per process.
-pub(crate) fn init() {
+/// Fills the table, once per process. `false` if it is too early for that: before the C library has set `environ`
+/// (functions in a program's `.preinit_array`, sanitizers), the call is the next library's.
+pub(crate) fn init() -> bool {
+    // SAFETY: a word that is written before any other thread exists.
+    if STATE.load(Ordering::Relaxed) == UNSET && unsafe { environ.is_null() } {
+        resolve();
+        return false;
+    }
+    decide();
+    true
+}
+
+fn decide() {
     // (A) pairs with itself: who sees DONE sees the table.
     match STATE.compare_exchange(UNSET, RUNNING, Ordering::Acquire, Ordering::Acquire) {
         Ok(_) => {
@@ -101,7 +114,7 @@ fn set_up() {
     }
 
     if check {
-        check::install(mutex.is_none());
+        check::install(mutex.is_none(), rwlock.is_none());
     }
 
     // From here on pthread calls are served, so what follows may make some.
@@ -109,13 +122,26 @@ fn set_up() {
         latchwork_check::prepare();
         fork::set_check();
     }
+    keys::install();
+    pass!(dlopen, dlmopen);
+    #[cfg(versioned)]
+    if mutex.is_some() || rwlock.is_some() {
+        deep::install(mutex.is_some(), rwlock.is_some());
+    }
     if mutex.is_some() || rwlock.is_some() || check {
+        if variable(b"LATCHWORK_MEMBARRIER=") == Some(b"0") {
+            Native::avoid_membarrier();
+        }
         Native::init();
         holds::init();
         fork::register();
     }
     // Last: nobody else's fork handlers may come before ours.
     pass!(register_atfork);
+}
+
+unsafe extern "C" {
+    static environ: *const *const core::ffi::c_char;
 }
 
 struct Install {
@@ -152,10 +178,12 @@ impl Visitor<Native> for Install {
 }
 
 /// The value of an environment variable, given as `NAME=`; `None` if it is unset, empty or the
-/// name of the default, `glibc`.
+/// name of the default, `glibc`. A process with raised privileges (set-user-ID, file capabilities) has its environment
+/// from a user who must not decide what it does: there all are unset.
 fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
-    unsafe extern "C" {
-        static environ: *const *const core::ffi::c_char;
+    // SAFETY: reads a number that the kernel gave the process.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
     }
     // SAFETY: `environ` is null or a null-terminated array of strings; nobody changes it while the
     // process starts, and the strings of the initial environment stay.

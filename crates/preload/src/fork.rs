@@ -15,19 +15,22 @@
 //! already repaired, or about to be, when the application's child handler releases it. That is why
 //! `__register_atfork` is interposed.
 
-use crate::abi::{LOW, Mutex, RwLock, SEEN};
-use crate::table::{REAL, Slot};
+use crate::abi::{LOW, Mutex, RwLock, SEEN, SERVED};
+use crate::table::REAL;
 use crate::{holds, place, rwlock, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use latchwork::machine::{Machine, Native, ROW_SLOTS};
+use latchwork::machine::Native;
 use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
 /// The word of a normal object that needs nothing done: the current generation in the high half,
 /// and [`SEEN`] if statistics are on.
 static NORMAL: AtomicU32 = AtomicU32::new(0);
 
-/// [`NORMAL`] if mutexes are `shfl` and uncounted, for the entry points in `hot`; else
+/// The same of a mutex, which is also [`SERVED`].
+static NORMAL_MUTEX: AtomicU32 = AtomicU32::new(SERVED);
+
+/// [`NORMAL_MUTEX`] if mutexes are `shfl` and uncounted, for the entry points in `hot`; else
 /// [`NOBODY`].
 static FAVOURITE: AtomicU32 = AtomicU32::new(NOBODY);
 
@@ -55,7 +58,7 @@ pub(crate) fn has_favourite() -> bool {
 }
 
 pub(crate) fn set_favourite() {
-    FAVOURITE.store(normal(), Relaxed);
+    FAVOURITE.store(normal_mutex(), Relaxed);
 }
 
 /// The same of a reader-writer lock.
@@ -86,6 +89,12 @@ pub(crate) fn normal() -> u32 {
     NORMAL.load(Relaxed)
 }
 
+/// See [`NORMAL_MUTEX`].
+#[inline(always)]
+pub(crate) fn normal_mutex() -> u32 {
+    NORMAL_MUTEX.load(Relaxed)
+}
+
 /// Whether a kind or flags word is of the current generation.
 #[inline(always)]
 pub(crate) fn is_current(word: u32) -> bool {
@@ -98,7 +107,9 @@ pub(crate) fn stamped(low: u32) -> u32 {
 }
 
 pub(crate) fn set_normal(stats: bool) {
-    NORMAL.store(if stats { SEEN } else { 0 }, Relaxed);
+    let normal = if stats { SEEN } else { 0 };
+    NORMAL.store(normal, Relaxed);
+    NORMAL_MUTEX.store(normal | SERVED, Relaxed);
 }
 
 /// Brings an object whose word is of an older generation up to date: `mend` is called if that is
@@ -115,20 +126,6 @@ pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
     }
     // SAFETY: taken above.
     unsafe { REPAIR.unlock(()) };
-}
-
-/// Called in the child for each lock that the forking thread holds for reading; set by the rwlock
-/// family.
-pub(crate) static RENEW_READ: Slot<unsafe fn(*mut crate::abi::RwLock) -> Option<usize>> =
-    Slot::new(no_rwlocks);
-
-/// Called in the child for each slot of the forking thread's own row; set likewise.
-pub(crate) static RENEW_OWN: Slot<unsafe fn(*mut crate::abi::RwLock)> = Slot::new(nothing_own);
-
-unsafe fn nothing_own(_: *mut crate::abi::RwLock) {}
-
-unsafe fn no_rwlocks(_: *mut crate::abi::RwLock) -> Option<usize> {
-    None
 }
 
 pub(crate) fn register() {
@@ -169,7 +166,9 @@ unsafe extern "C" fn child() {
     // These locks do not sleep, so no waiter is left in them.
     after(true);
     // Wraps after 65,536 nested forks.
-    NORMAL.fetch_add(LOW + 1, Relaxed);
+    for normal in [&NORMAL, &NORMAL_MUTEX] {
+        normal.fetch_add(LOW + 1, Relaxed);
+    }
     if has_favourite() {
         set_favourite();
     }
@@ -177,14 +176,9 @@ unsafe extern "C" fn child() {
         set_favourite_rw();
     }
     stats::after_fork();
-    // BRAVO's tables name readers that are gone; ours are entered again below.
-    let own: [usize; ROW_SLOTS] = Native::reader_row()
-        .map_or([0; ROW_SLOTS], |row| core::array::from_fn(|slot| row.slots[slot].load(Relaxed)));
-    // SAFETY: as above.
+    // BRAVO's tables name readers that are gone. What this thread reads is found when it uses the lock: until then the
+    // object is not touched, which may have been freed without being released.
+    // SAFETY: the child has one thread.
     unsafe { Native::forget_readers() };
-    holds::after_fork(RENEW_READ.get());
-    for lock in own.into_iter().filter(|lock| *lock != 0) {
-        // SAFETY: what the forking thread reads is a live object of ours.
-        unsafe { RENEW_OWN.get()(core::ptr::with_exposed_provenance_mut(lock)) };
-    }
+    holds::after_fork();
 }

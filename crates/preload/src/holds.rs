@@ -10,11 +10,21 @@
 //! two race only if both release the same acquisition, which is an error with any lock; a read
 //! lock taken several times by one thread and handed to another while the first still releases its
 //! own share of it is not supported.
+//!
+//! The first record is looked through. Entries of further records are found through an
+//! [`Index`], so that a thread pays the same for each lock however many it holds.
+//!
+//! An entry is a hint: memory that was a lock which a thread read, and never released, may be another lock now. So each
+//! object that is entered gets a *serial* number of its own, which an initialiser, static or not, clears. An entry
+//! counts only while the object has the serial that the entry has.
 
 use crate::abi::RwLock;
+use crate::index::Index;
 use crate::place;
+use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use latchwork::machine::Native;
 
 /// Entries per record.
 const ENTRIES: usize = 10;
@@ -24,8 +34,11 @@ const ENTRIES: usize = 10;
 pub(crate) struct Entry {
     /// The lock's address; 0: the entry is free.
     lock: AtomicUsize,
+    /// The token; of a free entry of a further record the address of the next that is free.
     token: AtomicUsize,
     count: AtomicU32,
+    /// The lock's serial.
+    serial: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -34,9 +47,22 @@ struct Record {
     link: AtomicPtr<Record>,
     /// The next of the same thread's records.
     more: AtomicPtr<Record>,
+    /// The first of the same thread's records.
+    first: AtomicPtr<Record>,
     /// Whether a thread has it.
     taken: AtomicU32,
+    /// First record: how many entries other threads have taken away, until the owner notices.
+    lost: AtomicU32,
     entries: [Entry; ENTRIES],
+    further: UnsafeCell<Further>,
+}
+
+/// First record: where the entries of the further records are. The owner's alone.
+struct Further {
+    /// By the lock's address; those that another thread has taken away are still in it.
+    index: Index<&'static Entry>,
+    /// The free entries, linked; 0: none.
+    free: usize,
 }
 
 /// A thread's own words.
@@ -45,7 +71,7 @@ struct Local {
     first: *mut Record,
     /// Entries of the first record below this index may be in use.
     used: u32,
-    /// Whether the records after the first may be in use.
+    /// Entries of further records that are in use, or were until another thread took them away.
     overflow: u32,
 }
 
@@ -58,6 +84,30 @@ pub(crate) const ANY: usize = {
 
 /// All records, ever.
 static ALL: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+
+/// The last serial that a lock got.
+static SERIALS: AtomicU32 = AtomicU32::new(0);
+
+/// The lock's serial, which it gets if it has none.
+#[inline(always)]
+fn serial(lock: &RwLock) -> u32 {
+    match lock.serial.load(Relaxed) {
+        0 => number(lock),
+        serial => serial,
+    }
+}
+
+/// Numbers are used again after four thousand million locks: that matters only if the two have the same address, and
+/// the first was left behind by a thread that comes to use the second.
+#[cold]
+#[inline(never)]
+fn number(lock: &RwLock) -> u32 {
+    let serial = SERIALS.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+    match lock.serial.compare_exchange(0, serial, Relaxed, Relaxed) {
+        Ok(_) => serial,
+        Err(first) => first, // another reader's
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 mod tls {
@@ -108,21 +158,9 @@ mod tls {
     }
 }
 
-/// The `pthread_key` plus one; 0 while there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
-
-/// Creates the key. Early, so that it is among the first 32, which need no allocation.
+/// Readies what happens when a thread exits.
 pub(crate) fn init() {
-    if KEY.load(Acquire) == 0 {
-        let mut key = 0;
-        // SAFETY: `key` is valid for writes and the destructor is a plain function.
-        if unsafe { libc::pthread_key_create(&mut key, Some(thread_exit)) } == 0
-            && KEY.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err()
-        {
-            // SAFETY: created above, used by nobody.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
+    Native::set_exit(thread_exit);
 }
 
 /// Whether the calling thread holds anything for reading.
@@ -133,8 +171,12 @@ pub(crate) fn any() -> bool {
 }
 
 /// The calling thread's entry for `lock`.
+///
+/// # Safety
+///
+/// `lock` is a live object of ours.
 #[inline(always)]
-pub(crate) fn find(lock: *const RwLock) -> Option<&'static Entry> {
+pub(crate) unsafe fn find(lock: *const RwLock) -> Option<&'static Entry> {
     // SAFETY: the thread's own words; a record outlives its use.
     unsafe {
         let local = &*tls::local();
@@ -142,7 +184,7 @@ pub(crate) fn find(lock: *const RwLock) -> Option<&'static Entry> {
             // Most threads hold one lock at a time.
             let entry = &(&(*local.first).entries)[0];
             if entry.lock.load(Relaxed) == lock.addr() {
-                return Some(entry);
+                return entry.valid(lock);
             }
         }
         if local.used > 1 || local.overflow != 0 { find_further(lock) } else { None }
@@ -150,24 +192,36 @@ pub(crate) fn find(lock: *const RwLock) -> Option<&'static Entry> {
 }
 
 #[inline(never)]
-fn find_further(lock: *const RwLock) -> Option<&'static Entry> {
-    // SAFETY: as in `find`; a further record belongs to the same thread.
+unsafe fn find_further(lock: *const RwLock) -> Option<&'static Entry> {
+    // SAFETY: as in `find`.
     unsafe {
-        let mut record = (*tls::local()).first;
-        while !record.is_null() {
-            let entries: &'static [Entry; ENTRIES] = &(*record).entries;
-            if let Some(entry) = entries.iter().find(|entry| entry.lock.load(Relaxed) == lock.addr()) {
-                return Some(entry);
+        let local = &*tls::local();
+        let entries: &'static [Entry; ENTRIES] = &(*local.first).entries;
+        for entry in entries.iter().take(local.used as usize) {
+            if entry.lock.load(Relaxed) == lock.addr() {
+                return entry.valid(lock);
             }
-            record = (*record).more.load(Relaxed);
         }
+        if local.overflow == 0 { None } else { find_indexed(local, lock) }
     }
-    None
+}
+
+#[inline(never)]
+unsafe fn find_indexed(local: &Local, lock: *const RwLock) -> Option<&'static Entry> {
+    // SAFETY: as in `find`; the index is the owner's.
+    unsafe {
+        let entry = (*(*local.first).further.get()).index.get(lock.addr())?;
+        if entry.lock.load(Relaxed) == lock.addr() { entry.valid(lock) } else { None }
+    }
 }
 
 /// Notes that the calling thread has `lock` for reading, once, with `token`.
+///
+/// # Safety
+///
+/// `lock` is a live object of ours.
 #[inline(always)]
-pub(crate) fn add(lock: *const RwLock, token: usize) {
+pub(crate) unsafe fn add(lock: *const RwLock, token: usize) {
     // SAFETY: the thread's own words; entries are written by their owner.
     unsafe {
         let local = &mut *tls::local();
@@ -180,28 +234,71 @@ pub(crate) fn add(lock: *const RwLock, token: usize) {
 }
 
 #[cold]
+#[inline(never)]
 unsafe fn add_further(local: &mut Local, lock: *const RwLock, token: usize) {
-    // SAFETY: as in `add`.
+    // SAFETY: as in `add`; the index is the owner's.
     unsafe {
         if local.first.is_null() {
             local.first = take();
+            (*local.first).first.store(local.first, Relaxed);
             local.used = 1;
             (*local.first).entries[0].set(lock, token);
             return set_exit_hook();
         }
-        let mut record = local.first;
-        loop {
-            let entries = &(*record).entries;
-            let free = entries.iter().find(|entry| entry.lock.load(Relaxed) == 0);
-            if let Some(entry) = free {
-                local.overflow |= u32::from(record != local.first);
-                return entry.set(lock, token);
-            }
-            if (*record).more.load(Relaxed).is_null() {
-                (*record).more.store(take(), Relaxed);
-            }
-            record = (*record).more.load(Relaxed);
+        let entries = &(*local.first).entries;
+        if let Some(entry) = entries.iter().find(|entry| entry.lock.load(Relaxed) == 0) {
+            return entry.set(lock, token);
         }
+        let further = &mut *(*local.first).further.get();
+        if further.free == 0 {
+            extend(local.first, further);
+        }
+        let entry: &'static Entry = &*core::ptr::with_exposed_provenance(further.free);
+        further.free = entry.token.load(Relaxed);
+        entry.set(lock, token);
+        match further.index.insert(lock.addr(), entry) {
+            None => local.overflow += 1,
+            Some(lost) => further.give_back(lost), // another thread has taken it away
+        }
+    }
+}
+
+/// One more record.
+unsafe fn extend(first: *mut Record, further: &mut Further) {
+    // SAFETY: the record is the caller's from now on; records are never unmapped.
+    unsafe {
+        let record = take();
+        (*record).first.store(first, Relaxed);
+        (*record).more.store((*first).more.load(Relaxed), Relaxed);
+        (*first).more.store(record, Relaxed);
+        let entries: &'static [Entry; ENTRIES] = &(*record).entries;
+        entries.iter().for_each(|entry| further.give_back(entry));
+    }
+}
+
+/// Takes the entries out of the index that other threads have taken away.
+#[cold]
+unsafe fn sweep(local: &mut Local, further: &mut Further) {
+    // SAFETY: the owner's record.
+    unsafe { (*local.first).lost.store(0, Relaxed) };
+    let old = core::mem::replace(&mut further.index, Index::EMPTY);
+    local.overflow = 0;
+    old.each(|lock, entry| {
+        if entry.lock.load(Relaxed) == lock {
+            further.index.insert(lock, entry);
+            local.overflow += 1;
+        } else {
+            further.give_back(entry);
+        }
+    });
+    old.free();
+}
+
+impl Further {
+    /// A free entry.
+    fn give_back(&mut self, entry: &'static Entry) {
+        entry.token.store(self.free, Relaxed);
+        self.free = core::ptr::from_ref(entry).expose_provenance();
     }
 }
 
@@ -209,20 +306,24 @@ unsafe fn add_further(local: &mut Local, lock: *const RwLock, token: usize) {
 #[inline(always)]
 fn remove(entry: &'static Entry) -> usize {
     let token = entry.token.load(Relaxed);
-    entry.lock.store(0, Relaxed);
     // SAFETY: the thread's own words.
     unsafe {
         let local = &mut *tls::local();
-        if local.used == 1 && local.overflow == 0 {
-            local.used = 0; // it was the only one
+        if local.overflow != 0 {
+            shrink_further(local, entry);
         } else {
-            shrink(local);
+            entry.lock.store(0, Relaxed);
+            if local.used == 1 {
+                local.used = 0; // it was the only one
+            } else {
+                shrink(local);
+            }
         }
     }
     token
 }
 
-/// Drops free entries from the end of the list.
+/// Drops free entries from the end of the first record.
 #[inline(never)]
 unsafe fn shrink(local: &mut Local) {
     // SAFETY: as in `find`.
@@ -230,42 +331,69 @@ unsafe fn shrink(local: &mut Local) {
         while local.used != 0 && (&(*local.first).entries)[local.used as usize - 1].lock.load(Relaxed) == 0 {
             local.used -= 1;
         }
-        if local.overflow != 0 {
-            settle(local);
-        }
     }
 }
 
-/// Notices that the further records are empty again.
-unsafe fn settle(local: &mut Local) {
-    // SAFETY: as in `find`.
+/// Ends an entry of a thread that uses further records.
+#[inline(never)]
+unsafe fn shrink_further(local: &mut Local, entry: &'static Entry) {
+    // SAFETY: as in `find`; the index is the owner's.
     unsafe {
-        let mut record = (*local.first).more.load(Relaxed);
-        while !record.is_null() {
-            if !(*record).is_empty() {
-                return;
-            }
-            record = (*record).more.load(Relaxed);
+        let first = &*local.first;
+        let further = &mut *first.further.get();
+        let lock = entry.lock.load(Relaxed);
+        entry.lock.store(0, Relaxed);
+        if !first.entries.as_ptr_range().contains(&core::ptr::from_ref(entry)) {
+            further.index.remove(lock);
+            further.give_back(entry);
+            local.overflow -= 1;
         }
-    }
-    local.overflow = 0;
-}
-
-/// Forgets that the calling thread holds `lock`, whose memory is being made a new lock.
-#[cold]
-pub(crate) fn forget(lock: *const RwLock) {
-    if let Some(entry) = find(lock) {
-        remove(entry);
+        if first.lost.load(Relaxed) != 0 {
+            sweep(local, further);
+        }
+        shrink(local);
     }
 }
 
 impl Entry {
+    /// # Safety
+    ///
+    /// `lock` is a live object of ours.
     #[inline(always)]
-    fn set(&self, lock: *const RwLock, token: usize) {
+    unsafe fn set(&self, lock: *const RwLock, token: usize) {
         self.token.store(token, Relaxed);
         self.count.store(1, Relaxed);
+        // SAFETY: the caller's lock is a live object of ours.
+        self.serial.store(serial(unsafe { &*lock }), Relaxed);
         // (A) pairs with the search in `take_from_another`.
         self.lock.store(lock.addr(), Release);
+    }
+
+    /// The entry, if it is not left from another lock at the address of this one. Else it is dropped.
+    ///
+    /// # Safety
+    ///
+    /// `lock` is a live object of ours, and the entry is the calling thread's.
+    #[inline(always)]
+    unsafe fn valid(&'static self, lock: *const RwLock) -> Option<&'static Self> {
+        // SAFETY: the caller's lock is a live object of ours.
+        if self.is_of(unsafe { &*lock }) {
+            return Some(self);
+        }
+        self.drop_stale();
+        None
+    }
+
+    #[inline(always)]
+    fn is_of(&self, lock: &RwLock) -> bool {
+        // A lock without a serial is in nobody's list.
+        self.serial.load(Relaxed) == lock.serial.load(Relaxed)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_stale(&'static self) {
+        remove(self);
     }
 
     /// Another acquisition by the owner; `false` if there were too many.
@@ -297,32 +425,55 @@ impl Record {
     }
 }
 
+/// Looks through everybody's entries, until `each` says so.
+fn all<T>(mut each: impl FnMut(&'static Record, &'static Entry) -> Option<T>) -> Option<T> {
+    let mut record = ALL.load(Acquire);
+    while !record.is_null() {
+        // SAFETY: records are never unmapped. The part that is its owner's alone is not touched.
+        let this: &'static Record = unsafe { &*record };
+        if let Some(found) = this.entries.iter().find_map(|entry| each(this, entry)) {
+            return Some(found);
+        }
+        record = this.link.load(Acquire);
+    }
+    None
+}
+
 /// Takes one acquisition of `lock` away from whichever thread has it. `None`: nobody has;
 /// `Some(None)`: the thread has it still, by another acquisition.
 #[cold]
-pub(crate) fn take_from_another(lock: *const RwLock) -> Option<Option<usize>> {
-    let mut record = ALL.load(Acquire);
-    while !record.is_null() {
-        // SAFETY: records are never unmapped.
-        let entries = unsafe { &(*record).entries };
-        for entry in entries {
-            // (A) the token and the count.
-            if entry.lock.load(Acquire) != lock.addr() {
-                continue;
-            }
-            if entry.count.load(Relaxed) > 1 {
-                entry.count.fetch_sub(1, Relaxed);
-                return Some(None);
-            }
-            let token = entry.token.load(Relaxed);
-            if entry.lock.compare_exchange(lock.addr(), 0, AcqRel, Relaxed).is_ok() {
-                return Some(Some(token));
-            }
+pub(crate) fn take_from_another(lock: &RwLock) -> Option<Option<usize>> {
+    let address = core::ptr::from_ref(lock).addr();
+    all(|record, entry| {
+        // (A) the token, the count and the serial.
+        if entry.lock.load(Acquire) != address || !entry.is_of(lock) {
+            return None;
         }
-        // SAFETY: as above.
-        record = unsafe { (*record).link.load(Acquire) };
+        if entry.count.load(Relaxed) > 1 {
+            entry.count.fetch_sub(1, Relaxed);
+            return Some(None);
+        }
+        let token = entry.token.load(Relaxed);
+        entry.lock.compare_exchange(address, 0, AcqRel, Relaxed).ok()?;
+        // If the owner exits meanwhile, the next owner of its first record looks through its index, and finds nothing.
+        // SAFETY: records are never unmapped.
+        if let Some(first) = unsafe { record.first.load(Relaxed).as_ref() } {
+            first.lost.fetch_add(1, Relaxed);
+        }
+        Some(Some(token))
+    })
+}
+
+/// In a forked child, where nobody uses `lock` yet: gives the thread that forked, if it reads `lock`, the token of an
+/// acquisition anew. `keeps` are tokens that need none.
+pub(crate) fn renew(lock: &RwLock, keeps: impl Fn(usize) -> bool, acquire: impl FnOnce() -> Option<usize>) {
+    let address = core::ptr::from_ref(lock).addr();
+    let found = all(|_, entry| (entry.lock.load(Relaxed) == address && entry.is_of(lock)).then_some(entry));
+    if let Some(entry) = found.filter(|entry| !keeps(entry.token.load(Relaxed)))
+        && let Some(token) = acquire()
+    {
+        entry.token.store(token, Relaxed);
     }
-    None
 }
 
 /// An empty record that no thread has.
@@ -365,23 +516,26 @@ unsafe fn map() -> *mut Record {
 }
 
 fn set_exit_hook() {
-    init();
-    if let Some(key) = KEY.load(Acquire).checked_sub(1) {
-        // SAFETY: the key exists; any non-null value makes the destructor run.
-        unsafe { libc::pthread_setspecific(key, tls::local().cast()) };
-    }
+    Native::notice_exit();
 }
 
 /// Runs when a thread exits; again, if later destructors take read locks. A record that is not
 /// empty stays taken: its locks may yet be released by another thread.
-extern "C" fn thread_exit(_: *mut libc::c_void) {
+fn thread_exit() {
     // SAFETY: the thread's own words and records.
     unsafe {
         let local = &mut *tls::local();
         let mut record = local.first;
         *local = Local { first: null_mut(), used: 0, overflow: 0 };
+        if let Some(first) = record.as_ref() {
+            let further = &mut *first.further.get();
+            core::mem::replace(&mut further.index, Index::EMPTY).free();
+            further.free = 0;
+            first.lost.store(0, Relaxed);
+        }
         while !record.is_null() {
             let more = (*record).more.swap(null_mut(), Relaxed);
+            (*record).first.store(null_mut(), Relaxed);
             if (*record).is_empty() {
                 (*record).taken.store(0, Release);
             }
@@ -390,34 +544,21 @@ extern "C" fn thread_exit(_: *mut libc::c_void) {
     }
 }
 
-/// In a forked child: forgets what other threads held, and renews what this one holds.
-pub(crate) fn after_fork(renew: unsafe fn(*mut RwLock) -> Option<usize>) {
+/// In a forked child: forgets what other threads held. What this one holds is renewed when the lock is used.
+pub(crate) fn after_fork() {
     // SAFETY: there is one thread; records are never unmapped.
     unsafe {
         let mine = (*tls::local()).first;
-        let is_mine = |record: *mut Record| {
-            let mut one = mine;
-            while !one.is_null() && one != record {
-                one = (*one).more.load(Relaxed);
-            }
-            !one.is_null()
-        };
         let mut record = ALL.load(Acquire);
         while !record.is_null() {
-            let keep = is_mine(record);
-            for entry in &(*record).entries {
-                let lock = entry.lock.load(Relaxed);
-                if lock == 0 {
-                    continue;
-                }
-                let renewed = if keep { renew(core::ptr::with_exposed_provenance_mut(lock)) } else { None };
-                match renewed {
-                    Some(token) => entry.token.store(token, Relaxed),
-                    None => entry.lock.store(0, Relaxed),
-                }
-            }
-            if !keep {
+            if mine.is_null() || (*record).first.load(Relaxed) != mine {
+                (*record).entries.iter().for_each(|entry| entry.lock.store(0, Relaxed));
                 (*record).more.store(null_mut(), Relaxed);
+                (*record).first.store(null_mut(), Relaxed);
+                (*record).lost.store(0, Relaxed);
+                let further = &mut *(*record).further.get();
+                core::mem::replace(&mut further.index, Index::EMPTY).free();
+                further.free = 0;
                 (*record).taken.store(0, Relaxed);
             }
             record = (*record).link.load(Relaxed);

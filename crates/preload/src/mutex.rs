@@ -8,16 +8,17 @@
 //! and unlocking a normal mutex that nobody holds is ignored.
 
 use crate::abi::*;
-use crate::table::{Attr, REAL, install};
-use crate::{cancel, fork, place, stats};
+use crate::table::{Attr, REAL, Slot, install};
+use crate::{cancel, fork, identity, place, stats};
 use core::sync::atomic::Ordering::*;
-use latchwork::machine::{Clock, Deadline, Machine, Native};
+use latchwork::machine::{Clock, Deadline, Native};
 use latchwork::mutex::{RawMutex, Token};
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 
 /// Serves the family with `L`.
 pub(crate) fn install<L: RawMutex<Machine = Native>, const STATS: bool>() {
     stats::name_mutex(L::INFO.name);
+    MAKE_CURRENT.set(make_current::<L, STATS>);
     install! {
         mutex_init => init::<STATS>,
         mutex_destroy => destroy::<L, STATS>,
@@ -82,7 +83,7 @@ unsafe fn make<const STATS: bool>(m: *mut Mutex, kind: u32) {
         if STATS {
             stats::object(stats::MUTEX);
         }
-        (*m).kind.store(fork::stamped(if STATS { kind | SEEN } else { kind }), Relaxed);
+        (*m).kind.store(fork::stamped(kind | SERVED | if STATS { SEEN } else { 0 }), Relaxed);
     }
 }
 
@@ -97,6 +98,9 @@ unsafe extern "C" fn destroy<L: RawMutex<Machine = Native>, const STATS: bool>(m
         let m = &*m;
         if class::<L, STATS>(m) == Class::Foreign {
             return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
+        }
+        if m.owner.load(Relaxed) >= WAITER {
+            return EBUSY;
         }
         // Not `raw`: that would make a lock only to free it.
         if place::exists::<L, MUTEX_SPACE>(&m.raw) {
@@ -130,16 +134,18 @@ unsafe fn class<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) -> 
         }
         if !fork::is_current(word) {
             // SAFETY: as for the caller.
-            fork::repair(&m.kind, |kind| unsafe { mend::<L>(m, kind & !SEEN) });
+            fork::repair(&m.kind, |kind| unsafe { mend::<L>(m, kind & !(SEEN | SERVED)) });
             continue;
         }
-        if STATS && word & SEEN == 0 {
-            if m.kind.compare_exchange(word, word | SEEN, Relaxed, Relaxed).is_ok() {
+        if word & SERVED == 0 {
+            // From a static initialiser. From now on a normal one takes the fast path.
+            let seen = if STATS { SEEN } else { 0 };
+            if m.kind.compare_exchange(word, word | SERVED | seen, Relaxed, Relaxed).is_ok() && STATS {
                 stats::object(stats::MUTEX);
             }
             continue;
         }
-        return match word & LOW & !SEEN {
+        return match word & LOW & !(SEEN | SERVED) {
             NORMAL => Class::Normal,
             RECURSIVE => Class::Recursive,
             ERRORCHECK => Class::ErrorCheck,
@@ -163,12 +169,58 @@ unsafe fn mend<L: RawMutex<Machine = Native>>(m: &Mutex, kind: u32) {
             return;
         }
         let normal = kind == NORMAL || kind == ADAPTIVE;
-        let held = if normal { raw::<L>(m).is_locked() } else { m.owner.load(Relaxed) != 0 };
+        let held = if normal { raw::<L>(m).is_locked() } else { owner(m) != 0 };
+        m.owner.store(owner(m), Relaxed);
         place::reset::<L, MUTEX_SPACE>(&m.raw);
         if held && let Some(token) = raw::<L>(m).try_lock() {
             m.token.store(token.into_word(), Relaxed);
         }
     }
+}
+
+/// The bits of the owner's word that name a thread, and what one waiter of a condition variable adds to it.
+const THREAD: u64 = WAITER - 1;
+const WAITER: u64 = 1 << identity::BITS;
+
+/// The thread that has a recursive or error-checking mutex, or 0.
+fn owner(m: &Mutex) -> u64 {
+    m.owner.load(Relaxed) & THREAD
+}
+
+/// Brings a mutex up to the current fork generation; set by the family.
+static MAKE_CURRENT: Slot<unsafe fn(&Mutex)> = Slot::new(nothing);
+
+unsafe fn nothing(_: &Mutex) {}
+
+unsafe fn make_current<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) {
+    // SAFETY: the caller's mutex is a live one of `L`.
+    unsafe { class::<L, STATS>(m) };
+}
+
+/// Counts the caller, which is about to wait for a condition variable, as a user of the mutex that it holds. Returns
+/// whether it did: not if glibc owns the mutex, and counts by itself, nor if the unlock that follows will fail.
+///
+/// # Safety
+///
+/// The mutex is a live one of the caller's.
+pub(crate) unsafe fn note_waiter(m: &Mutex) -> bool {
+    if is_foreign(m) {
+        return false;
+    }
+    // The repair of an object in a forked child forgets the parent's waiters: it must come before ours.
+    // SAFETY: the caller's mutex is a live one, and the family's, which has set the function.
+    unsafe { MAKE_CURRENT.get()(m) };
+    let owned = m.kind.load(Relaxed) & (RECURSIVE | ERRORCHECK) != 0;
+    if owned && owner(m) != identity::me() {
+        return false;
+    }
+    m.owner.store(m.owner.load(Relaxed).wrapping_add(WAITER), Relaxed);
+    true
+}
+
+/// The caller, which [`note_waiter`] has counted, holds the mutex again.
+pub(crate) fn forget_waiter(m: &Mutex) {
+    m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed);
 }
 
 /// How long a caller is willing to wait.
@@ -284,8 +336,8 @@ unsafe fn acquire_other<L: RawMutex<Machine = Native>, const STATS: bool>(
         if class == Class::Normal {
             return acquire::<L, STATS>(m, patience);
         }
-        let me = Native::thread_id();
-        if m.owner.load(Relaxed) == me {
+        let me = identity::me();
+        if owner(m) == me {
             if class == Class::ErrorCheck {
                 return if matches!(patience, Patience::None) { EBUSY } else { EDEADLK };
             }
@@ -299,7 +351,7 @@ unsafe fn acquire_other<L: RawMutex<Machine = Native>, const STATS: bool>(
         let result = acquire::<L, STATS>(m, patience);
         if result == 0 {
             m.count.store(1, Relaxed);
-            m.owner.store(me, Relaxed);
+            m.owner.store(m.owner.load(Relaxed) | me, Relaxed);
         }
         result
     }
@@ -357,7 +409,7 @@ pub(crate) unsafe fn acquire_fast<L: RawMutex<Machine = Native>>(m: &Mutex) -> b
 unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        if !STATS && (*m).kind.load(Relaxed) == fork::normal() && acquire_fast::<L>(&*m) {
+        if !STATS && (*m).kind.load(Relaxed) == fork::normal_mutex() && acquire_fast::<L>(&*m) {
             return 0;
         }
         lock_slow::<L, STATS>(m)
@@ -374,7 +426,7 @@ unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>, const STATS: bool>
 unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
-        if STATS || (*m).kind.load(Relaxed) != fork::normal() {
+        if STATS || (*m).kind.load(Relaxed) != fork::normal_mutex() {
             return trylock_slow::<L, STATS>(m);
         }
         match raw::<L>(&*m).try_lock() {
@@ -418,7 +470,7 @@ unsafe extern "C" fn unlock<L: RawMutex<Machine = Native>, const STATS: bool>(m:
     // SAFETY: the caller's mutex.
     unsafe {
         let m = &*m;
-        if m.kind.load(Relaxed) == fork::normal() {
+        if m.kind.load(Relaxed) == fork::normal_mutex() {
             release::<L>(m);
             0
         } else {
@@ -436,7 +488,7 @@ unsafe fn unlock_other<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mut
             Class::Foreign => return REAL.mutex_unlock.get()(core::ptr::from_ref(m).cast_mut()),
             Class::Normal => {}
             Class::Recursive | Class::ErrorCheck => {
-                if m.owner.load(Relaxed) != Native::thread_id() {
+                if owner(m) != identity::me() {
                     return EPERM;
                 }
                 let count = m.count.load(Relaxed) - 1;
@@ -444,7 +496,7 @@ unsafe fn unlock_other<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mut
                 if count != 0 {
                     return 0;
                 }
-                m.owner.store(0, Relaxed);
+                m.owner.store(m.owner.load(Relaxed) & !THREAD, Relaxed);
             }
         }
         release::<L>(m);

@@ -10,14 +10,17 @@
 //!
 //! The copied code must not refer to anything by its distance, which no compiler promises; so it is assembly. It
 //! has no protocol of its own: each instruction that touches a lock has its line in the functions that
-//! `hot` inlines, named beside it. Where fences are not light, the decrement and the plain store would be wrong, and
+//! `hot` inlines, named beside it. It never moves the stack pointer: [`unwind`](crate::unwind) relies on that. Where fences are not light, the decrement and the plain store would be wrong, and
 //! nothing is copied.
 
 use crate::abi::{Mutex, RwLock};
 use crate::hot::{Favourite, FavouriteRw};
 use crate::program::{Binding, PAGE, Program};
-use crate::{fork, holds, mutex};
+use crate::stats::Line;
+use crate::unwind::Description;
+use crate::{fork, holds, mutex, unwind};
 use core::ffi::{c_char, c_void};
+use core::fmt::Write;
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::AtomicU32;
 use latchwork::machine::{Machine, Native, ReaderRow};
@@ -63,12 +66,18 @@ core::arch::global_asm!(
     "test rdx, rdx",
     "je 2f",
     ".endm",
+    // Before each function: where a jump of a program arrives that is built for indirect-branch tracking.
+    ".macro latchwork_near_entry",
+    ".balign 64",
+    ".skip 60, 0xcc",
+    "endbr64",
+    ".endm",
     ".pushsection .text.latchwork_near,\"ax\",@progbits",
     ".balign 64",
     "latchwork_near:",
     ".zero {far}",
     // RawShfl::try_lock
-    ".balign 64",
+    "latchwork_near_entry",
     "latchwork_near_lock:",
     "latchwork_near_serves {mutex}, {kind}",
     "mov eax, [rdi + {word}]",
@@ -87,7 +96,7 @@ core::arch::global_asm!(
     "ret",
     "4: jmp [rip + latchwork_near + {raced}]",
     // RawShfl::unlock
-    ".balign 64",
+    "latchwork_near_entry",
     "latchwork_near_unlock:",
     "latchwork_near_serves {mutex}, {kind}",
     "test dword ptr [rdi + {word}], {locked}", // mutex::release: is it locked?
@@ -99,7 +108,7 @@ core::arch::global_asm!(
     "2: jmp [rip + latchwork_near + {unlock}]",
     "4: jmp [rip + latchwork_near + {wake}]",
     // Owned::publish, RawBravo::try_read_weak
-    ".balign 64",
+    "latchwork_near_entry",
     "latchwork_near_rdlock:",
     "latchwork_near_serves {rwlock}, {flags}",
     "latchwork_near_row",
@@ -115,7 +124,7 @@ core::arch::global_asm!(
     "3: mov [rdx + {slots}], rax",
     "2: jmp [rip + latchwork_near + {rdlock}]",
     // Owned::own, RawBravo::unlock_read
-    ".balign 64",
+    "latchwork_near_entry",
     "latchwork_near_rwlock_unlock:",
     "latchwork_near_serves {rwlock}, {flags}",
     "cmp qword ptr [rdi + {owner}], 0",
@@ -182,6 +191,9 @@ unsafe extern "C" fn wake(m: *mut Mutex) -> c_int {
     0
 }
 
+/// Bytes of the instruction `endbr64`.
+const TRACKED_ENTRY: usize = 4;
+
 /// Binary logarithm of the size of the regions within which calls are cheap.
 const REGION: u32 = 36;
 /// Where a page for the copy is looked for: below the program, at this distance and multiples of it.
@@ -213,22 +225,30 @@ pub(crate) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
     let Some(page) = places.take_while(|address| !apart(*address)).find_map(page_at) else { return };
     let block = (&raw const latchwork_near).cast::<u8>();
     let offset = |symbol: *const [u8; 0]| symbol.addr() - block.addr();
-    // SAFETY: a fresh page; the block is shorter than a page, and begins with a `Far`.
-    unsafe {
-        page.copy_from_nonoverlapping(block, offset(&raw const latchwork_near_end));
+    let size = offset(&raw const latchwork_near_end);
+    let described = size.next_multiple_of(align_of::<Description>());
+    assert!(described + size_of::<Description>() <= PAGE);
+    // SAFETY: a fresh page; the block, which begins with a `Far`, and the description have room in it.
+    let description = unsafe {
+        page.copy_from_nonoverlapping(block, size);
         page.cast::<Far>().write(far);
+        let description = page.byte_add(described).cast::<Description>();
+        description.write(Description::new(page.addr(), size));
         if libc::mprotect(page.cast(), PAGE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
             libc::munmap(page.cast(), PAGE);
             return;
         }
         // A name for it in /proc/PID/maps, if the kernel can do that.
         libc::prctl(libc::PR_SET_VMA, libc::PR_SET_VMA_ANON_NAME, page, PAGE, c"latchwork near".as_ptr());
-    }
+        &*description
+    };
+    unwind::describe(description);
+    let entry = if program.tracks_branches() { TRACKED_ENTRY } else { 0 };
     let copy = |serves: bool, name, from, symbol| {
-        serves.then(|| Binding { name, from, to: page.addr() + offset(symbol) })
+        serves.then(|| Binding { name, from, to: page.addr() + offset(symbol) - entry })
     };
     let (mutex, rwlock) = (fork::has_favourite(), fork::has_favourite_rw());
-    program.rebind([
+    let protected = program.rebind([
         copy(mutex, c"pthread_mutex_lock", lock as usize, &raw const latchwork_near_lock),
         copy(mutex, c"pthread_mutex_unlock", unlock as usize, &raw const latchwork_near_unlock),
         copy(rwlock, c"pthread_rwlock_rdlock", rdlock as usize, &raw const latchwork_near_rdlock),
@@ -239,6 +259,17 @@ pub(crate) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
             &raw const latchwork_near_rwlock_unlock,
         ),
     ]);
+    if let Err(error) = protected {
+        let mut line = Line::new();
+        // SAFETY: always succeeds.
+        let pid = unsafe { libc::getpid() };
+        let _ = writeln!(
+            line,
+            "latchwork[{pid}]: warning: the program's table of function addresses stays writable: mprotect failed \
+             with error {error}; LATCHWORK_NEAR=0 leaves the table alone"
+        );
+        line.write_to(libc::STDERR_FILENO);
+    }
 }
 
 /// Where a thread's words of [`holds`] and its row are, from its thread pointer.

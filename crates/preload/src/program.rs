@@ -1,4 +1,5 @@
-//! The program's own table of addresses (its GOT), through which it calls other objects' functions.
+//! What the dynamic linker knows of the program and of libraries: which functions of other objects they call, and the
+//! program's own table of addresses (its GOT), through which it calls them.
 
 use core::ffi::{CStr, c_char, c_void};
 use libc::{Elf64_Phdr, c_int};
@@ -20,6 +21,11 @@ const DT_SYMTAB: usize = 6;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
 const DT_JMPREL: usize = 23;
+const PT_GNU_PROPERTY: u32 = 0x6474_e553;
+const NT_GNU_PROPERTY_TYPE_0: u32 = 5;
+const GNU: u32 = u32::from_le_bytes(*b"GNU\0");
+const GNU_PROPERTY_X86_FEATURE_1_AND: u32 = 0xc000_0002;
+const GNU_PROPERTY_X86_FEATURE_1_IBT: u32 = 1;
 const R_X86_64_GLOB_DAT: u64 = 6;
 const R_X86_64_JUMP_SLOT: u64 = 7;
 
@@ -75,9 +81,78 @@ impl Program {
         core::ptr::with_exposed_provenance_mut(self.bias.wrapping_add(offset))
     }
 
-    /// An entry of its dynamic section.
-    fn dynamic(&self, tag: usize) -> Option<usize> {
-        let mut entry = self.at::<[usize; 2]>(self.header(libc::PT_DYNAMIC)?.p_vaddr as usize);
+    /// Whether the program is built for indirect-branch tracking: its indirect jumps arrive at an `endbr64` only.
+    pub(crate) fn tracks_branches(&self) -> bool {
+        let Some(header) = self.header(PT_GNU_PROPERTY) else { return false };
+        let note = self.at::<u32>(header.p_vaddr as usize).cast_const();
+        // SAFETY: the header says where the note is, and how long.
+        let note = unsafe { core::slice::from_raw_parts(note, header.p_memsz as usize / 4) };
+        // The lengths of the name and of the properties, the type, and the name: "GNU" and a zero.
+        let [_, length, NT_GNU_PROPERTY_TYPE_0, GNU, properties @ ..] = note else { return false };
+        let mut properties = &properties[..properties.len().min(*length as usize / 4)];
+        while let [kind, length, values @ ..] = properties {
+            if *kind == GNU_PROPERTY_X86_FEATURE_1_AND {
+                return values.first().is_some_and(|bits| bits & GNU_PROPERTY_X86_FEATURE_1_IBT != 0);
+            }
+            // Each is padded to 8 bytes.
+            properties = values.get(length.next_multiple_of(8) as usize / 4..).unwrap_or(&[]);
+        }
+        false
+    }
+
+    /// Puts these addresses in the place of the others, in one walk through the program's relocations. An error: the
+    /// table, which had been read-only, stays writable.
+    pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) -> Result<(), c_int> {
+        let Some(dynamic) = self.header(libc::PT_DYNAMIC) else { return Ok(()) };
+        // SAFETY: the program's own section, as the dynamic linker has used it.
+        let dynamic = unsafe { Dynamic::new(self.bias, self.at(dynamic.p_vaddr as usize)) };
+        let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
+        if bindings.iter().all(Option::is_none) || self.protect(libc::PROT_READ | libc::PROT_WRITE).is_err() {
+            return Ok(());
+        }
+        dynamic.each_import(|name, offset| {
+            if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
+                // SAFETY: a slot for an address, whose users take it as it is.
+                unsafe { self.at::<usize>(offset).write_volatile(binding.to) };
+            }
+        });
+        self.protect(libc::PROT_READ)
+    }
+
+    /// Protects what became read-only when the program had been bound, if there is such a part.
+    fn protect(&self, protection: c_int) -> Result<(), c_int> {
+        let pages = self.header(libc::PT_GNU_RELRO).map_or(0..0, |header| {
+            let start = self.bias.wrapping_add(header.p_vaddr as usize);
+            start & !(PAGE - 1)..(start + header.p_memsz as usize) & !(PAGE - 1)
+        });
+        let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
+        // SAFETY: pages of the program's that hold no code.
+        unsafe {
+            if pages.is_empty() || libc::mprotect(start, pages.len(), protection) == 0 {
+                return Ok(());
+            }
+            Err(*libc::__errno_location())
+        }
+    }
+}
+
+/// The dynamic section of a loaded object.
+pub(crate) struct Dynamic {
+    bias: usize,
+    entries: *const [usize; 2],
+}
+
+impl Dynamic {
+    /// # Safety
+    ///
+    /// The object whose addresses in memory are higher than those in its file by `bias` has its dynamic section at
+    /// `entries`, and stays loaded.
+    pub(crate) unsafe fn new(bias: usize, entries: *const [usize; 2]) -> Self {
+        Dynamic { bias, entries }
+    }
+
+    fn entry(&self, tag: usize) -> Option<usize> {
+        let mut entry = self.entries;
         // SAFETY: the section ends with an entry of zeros.
         unsafe {
             while (*entry)[0] != 0 {
@@ -90,54 +165,35 @@ impl Program {
         None
     }
 
-    /// A table that the dynamic section names. The dynamic linker may have added the bias, or not.
+    /// A table that the section names. The dynamic linker may have added the bias, or not.
     fn table<T>(&self, tag: usize) -> Option<*const T> {
-        let address = self.dynamic(tag)?;
-        let offset = if address < self.bias { address } else { address - self.bias };
-        Some(self.at::<T>(offset))
+        let address = self.entry(tag)?;
+        let address = if address < self.bias { address + self.bias } else { address };
+        Some(core::ptr::with_exposed_provenance(address))
     }
 
-    /// Puts these addresses in the place of the others, in one walk through the program's relocations.
-    pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) {
+    /// Calls `found` with the name of each function or variable whose address the dynamic linker writes into a slot,
+    /// and with the slot's offset from the bias.
+    pub(crate) fn each_import(&self, mut found: impl FnMut(&CStr, usize)) {
         let (Some(strings), Some(symbols)) =
             (self.table::<c_char>(DT_STRTAB), self.table::<libc::Elf64_Sym>(DT_SYMTAB))
         else {
             return;
         };
-        let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
-        if bindings.iter().all(Option::is_none) || !self.protect(libc::PROT_READ | libc::PROT_WRITE) {
-            return;
-        }
         for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
-            let (Some(table), Some(size)) = (self.table::<Rela>(table), self.dynamic(size)) else { continue };
-            // SAFETY: the program's tables, as the dynamic linker has used them.
+            let (Some(table), Some(size)) = (self.table::<Rela>(table), self.entry(size)) else { continue };
+            // SAFETY: the object's tables, as the dynamic linker has used them.
             let relocations = unsafe { core::slice::from_raw_parts(table, size / size_of::<Rela>()) };
             for relocation in relocations {
-                if !matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
-                    continue;
-                }
-                // SAFETY: as above.
-                let name = unsafe {
-                    let symbol = &*symbols.add((relocation.info >> 32) as usize);
-                    CStr::from_ptr(strings.add(symbol.st_name as usize))
-                };
-                if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
-                    // SAFETY: a slot for an address, whose users take it as it is.
-                    unsafe { self.at::<usize>(relocation.offset).write_volatile(binding.to) };
+                if matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+                    // SAFETY: a relocation's symbol and its name are in the object's tables.
+                    let name = unsafe {
+                        let symbol = &*symbols.add((relocation.info >> 32) as usize);
+                        CStr::from_ptr(strings.add(symbol.st_name as usize))
+                    };
+                    found(name, relocation.offset);
                 }
             }
         }
-        self.protect(libc::PROT_READ);
-    }
-
-    /// Protects what became read-only when the program had been bound, if there is such a part.
-    fn protect(&self, protection: c_int) -> bool {
-        let pages = self.header(libc::PT_GNU_RELRO).map_or(0..0, |header| {
-            let start = self.bias.wrapping_add(header.p_vaddr as usize);
-            start & !(PAGE - 1)..(start + header.p_memsz as usize) & !(PAGE - 1)
-        });
-        let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
-        // SAFETY: pages of the program's that hold no code.
-        pages.is_empty() || unsafe { libc::mprotect(start, pages.len(), protection) } == 0
     }
 }

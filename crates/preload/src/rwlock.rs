@@ -1,8 +1,11 @@
 //! `pthread_rwlock_*` over any raw reader-writer lock.
 //!
-//! The kinds of glibc (who is preferred) are accepted and ignored: that is the lock's own affair.
-//! For every kind, a thread that reads may read again while a writer waits, because programs rely
-//! on it; it costs a look at the thread's own list of read holdings, see [`holds`].
+//! glibc has three kinds of rwlock. Two prefer readers, the default one and `PREFER_WRITER_NP` (in spite of its name):
+//! [`preference`] says how writers wait for them here. The third, `PREFER_WRITER_NONRECURSIVE_NP`, keeps readers out,
+//! their attempts included, while a writer waits. None of the locks does that, so such an object is glibc's.
+//!
+//! A thread that reads may always read again while a writer waits, because programs rely on it; it costs a look at the
+//! thread's own list of read holdings, see [`holds`].
 //!
 //! A lock that remembers by itself what a thread reads (BRAVO with a row of slots per thread) is not
 //! entered into that list, unless the thread reads again and the lock would not let it in: see
@@ -16,9 +19,9 @@
 
 use crate::abi::*;
 use crate::table::{Attr, REAL, install};
-use crate::{cancel, fork, holds, place, stats};
+use crate::{cancel, fork, holds, identity, place, preference, stats};
 use core::sync::atomic::{Ordering::*, fence};
-use latchwork::machine::{Clock, Machine, Native};
+use latchwork::machine::{Clock, Native};
 use latchwork::mutex::Token;
 use latchwork::rwlock::RawRwLock;
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
@@ -26,8 +29,6 @@ use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 /// Serves the family with `R`.
 pub(crate) fn install<R: RawRwLock<Machine = Native>, const STATS: bool>() {
     stats::name_rwlock(R::INFO.name);
-    fork::RENEW_READ.set(renew_read::<R>);
-    fork::RENEW_OWN.set(renew_own::<R>);
     install! {
         rwlock_init => init::<R, STATS>,
         rwlock_destroy => destroy::<R, STATS>,
@@ -45,6 +46,7 @@ pub(crate) fn install<R: RawRwLock<Machine = Native>, const STATS: bool>() {
 
 unsafe extern "C" {
     fn pthread_rwlockattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+    fn pthread_rwlockattr_getkind_np(attr: *const Attr, kind: *mut c_int) -> c_int;
 }
 
 #[inline(always)]
@@ -80,9 +82,10 @@ unsafe fn unlock_own<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
 
 /// Notes a read acquisition of the calling thread.
 #[inline(always)]
-fn note<R: RawRwLock<Machine = Native>>(l: *const RwLock, token: R::Read) {
+unsafe fn note<R: RawRwLock<Machine = Native>>(l: *const RwLock, token: R::Read) {
     if !remembers::<R>(&token) {
-        holds::add(l, token.into_word());
+        // SAFETY: the object is live and ours.
+        unsafe { holds::add(l, token.into_word()) };
     }
 }
 
@@ -101,21 +104,19 @@ unsafe extern "C" fn init<R: RawRwLock<Machine = Native>, const STATS: bool>(
 ) -> c_int {
     // SAFETY: the caller's object and attributes, as pthread_rwlock_init wants them.
     unsafe {
-        let mut shared = 0;
+        let (mut shared, mut kind) = (0, 0);
         if !attr.is_null() {
             pthread_rwlockattr_getpshared(attr, &mut shared);
+            pthread_rwlockattr_getkind_np(attr, &mut kind);
         }
-        if shared != 0 {
+        if shared != 0 || kind as u32 == PREFERS_WRITERS {
             if STATS {
-                stats::foreign_object(stats::RWLOCK_SHARED);
+                stats::foreign_object(if shared != 0 { stats::RWLOCK_SHARED } else { stats::RWLOCK_WRITERS });
             }
             return REAL.rwlock_init.get()(l, attr);
         }
         l.cast::<u8>().write_bytes(0, size_of::<RwLock>());
-        if holds::any() {
-            holds::forget(l); // freed without being released
-        }
-        while unlock_own::<R>(&*l) {}
+        while unlock_own::<R>(&*l) {} // freed without being released
         if STATS {
             stats::object(stats::RWLOCK);
         }
@@ -164,6 +165,11 @@ unsafe fn make_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(l: &RwLo
             }
             // SAFETY: repairs are serialised, and nobody uses the object before it is repaired.
             fork::repair(&l.flags, |_| unsafe { mend::<R>(l) });
+        } else if word & LOW == PREFERS_WRITERS {
+            if STATS {
+                stats::foreign_call(stats::RWLOCK_WRITERS);
+            }
+            return true;
         } else if l.shared().load(Relaxed) != 0 {
             // (B) pairs with the fence below: if what we saw is the raw lock of an object that
             // another thread has claimed meanwhile, we see the claim.
@@ -174,7 +180,7 @@ unsafe fn make_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(l: &RwLo
                 }
                 return true;
             }
-        } else if l.flags.compare_exchange(word, normal(), Relaxed, Relaxed).is_ok() {
+        } else if l.claim(word, normal()) {
             // From a static initialiser, and never used: nothing to repair. (B) the claim comes
             // before any use of the raw lock.
             fence(SeqCst);
@@ -185,47 +191,26 @@ unsafe fn make_ready<R: RawRwLock<Machine = Native>, const STATS: bool>(l: &RwLo
     }
 }
 
-/// In a forked child: drops waiters and readers. A write lock stays held, by the forking thread or
-/// by one that the child does not have. What the forking thread reads is renewed by `renew_read`.
+/// In a forked child: drops waiters, and the readers that the child does not have. A write lock stays held, by the
+/// forking thread or by one that the child does not have.
 unsafe fn mend<R: RawRwLock<Machine = Native>>(l: &RwLock) {
     // SAFETY: from the caller.
     unsafe {
         if !place::exists::<R, RWLOCK_SPACE>(&l.raw) {
             return;
         }
+        // Of the slots of threads only the forking one's are left.
+        let remembered = place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(l).is_remembered();
         place::reset::<R, RWLOCK_SPACE>(&l.raw);
+        let keeps = |token| token == NESTED;
+        holds::renew(l, keeps, || raw::<R>(l).try_read().map(Token::into_word));
+        if remembered {
+            raw::<R>(l).remember_again();
+        }
         if l.owner.load(Relaxed) != 0
             && let Some(token) = raw::<R>(l).try_write()
         {
             l.token.store(token.into_word(), Relaxed);
-        }
-    }
-}
-
-/// In a forked child, for each lock that the forking thread reads.
-unsafe fn renew_read<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> Option<usize> {
-    // SAFETY: a lock that is held is a live object of ours.
-    unsafe {
-        let l = &*l;
-        make_ready::<R, false>(l);
-        raw::<R>(l).try_read().map(Token::into_word)
-    }
-}
-
-/// In a forked child, for each time that the forking thread reads a lock and the lock remembered it.
-unsafe fn renew_own<R: RawRwLock<Machine = Native>>(l: *mut RwLock) {
-    if !place::is_in_place::<R, RWLOCK_SPACE>() {
-        return; // in the list, and renewed with it
-    }
-    // SAFETY: as above.
-    unsafe {
-        match holds::find(l) {
-            Some(entry) => _ = entry.again(),
-            None => {
-                if let Some(token) = renew_read::<R>(l) {
-                    holds::add(l, token);
-                }
-            }
         }
     }
 }
@@ -284,7 +269,7 @@ unsafe fn read_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
         let lock = raw::<R>(&*l);
         let deadline = match patience {
             Patience::None => return EBUSY,
-            _ if (*l).owner.load(Relaxed) == Native::thread_id() => return EDEADLK,
+            _ if (*l).owner.load(Relaxed) == identity::me() => return EDEADLK,
             Patience::Forever => None,
             Patience::Until(clock, time) => match deadline(clock, time) {
                 Ok(deadline) => Some(deadline),
@@ -329,7 +314,7 @@ fn own<R: RawRwLock<Machine = Native>>(l: &RwLock, token: R::Write) {
     if const { size_of::<R::Write>() != 0 } {
         l.token.store(token.into_word(), Relaxed);
     }
-    l.owner.store(Native::thread_id(), Relaxed);
+    l.owner.store(identity::me(), Relaxed);
 }
 
 #[cold]
@@ -346,7 +331,7 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
         let lock = raw::<R>(&*l);
         let deadline = match patience {
             Patience::None => return EBUSY,
-            _ if (*l).owner.load(Relaxed) == Native::thread_id()
+            _ if (*l).owner.load(Relaxed) == identity::me()
                 || holds::find(l).is_some()
                 || reads_own::<R>(&*l) =>
             {
@@ -358,7 +343,7 @@ unsafe fn write_contended<R: RawRwLock<Machine = Native>, const STATS: bool>(
                 Err(error) => return error,
             },
         };
-        match cancel::wait(deadline, || lock.write(), |deadline| lock.write_until(deadline)) {
+        match preference::write(lock, deadline) {
             Some(token) => {
                 own::<R>(&*l, token);
                 0
@@ -400,7 +385,7 @@ unsafe fn unlock_listed<R: RawRwLock<Machine = Native>, const STATS: bool>(l: *m
         if !ready(&*l) && make_ready::<R, STATS>(&*l) {
             return REAL.rwlock_unlock.get()(l);
         }
-        if (*l).owner.load(Relaxed) == Native::thread_id() {
+        if (*l).owner.load(Relaxed) == identity::me() {
             unlock_write::<R>(&*l);
             return 0;
         }
@@ -436,7 +421,7 @@ unsafe fn unlock_for_another<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> 
             unlock_write::<R>(&*l);
             return 0;
         }
-        match holds::take_from_another(l) {
+        match holds::take_from_another(&*l) {
             Some(Some(token)) => end::<R>(&*l, token),
             Some(None) => {}
             None if place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(&*l).unlock_of_another() => {}

@@ -165,7 +165,11 @@ unsafe extern "C" fn latchwork_sem_begin(w: &mut Waiter) -> c_int {
             }
         }
         count(&(*w.sem).raw);
-        if (*w.sem).raw.try_acquire() { TAKEN } else { SLEEP }
+        if (*w.sem).raw.try_acquire() {
+            return TAKEN;
+        }
+        // The kernel refuses a time before the epoch, so the waiter must not sleep until then.
+        if w.clock != NO_TIME && (*w.time).tv_sec < 0 { libc::ETIMEDOUT } else { SLEEP }
     }
 }
 

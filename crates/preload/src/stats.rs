@@ -5,7 +5,8 @@
 //! stderr or, with `LATCHWORK_STATS=json:PATH`, as one line of JSON appended to PATH.
 
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use latchwork::machine::{Machine, Native};
 use latchwork::rwlock::bravo::count::Counts;
 use libc::c_int;
@@ -25,13 +26,17 @@ pub(crate) const MUTEX_SHARED: usize = 2;
 pub(crate) const RWLOCK_SHARED: usize = 3;
 pub(crate) const COND_SHARED: usize = 4;
 pub(crate) const SEM_SHARED: usize = 5;
-const REASONS: [(&str, &str); 6] = [
+pub(crate) const SPIN_SHARED: usize = 6;
+pub(crate) const RWLOCK_WRITERS: usize = 7;
+const REASONS: [(&str, &str); 8] = [
     ("mutex_robust", "robust mutexes"),
     ("mutex_priority", "priority-inheriting or -protected mutexes"),
     ("mutex_shared", "process-shared mutexes"),
     ("rwlock_shared", "process-shared rwlocks"),
     ("condvar_shared", "process-shared condition variables"),
     ("semaphore_shared", "process-shared semaphores"),
+    ("spin_shared", "process-shared spin locks"),
+    ("rwlock_prefers_writers", "rwlocks that ask for preference of writers"),
 ];
 
 /// Counters of a family: objects, calls, contended calls.
@@ -50,9 +55,18 @@ struct Shard([AtomicU64; COUNTERS]);
 static SHARD: [Shard; SHARDS] = [const { Shard([const { AtomicU64::new(0) }; COUNTERS]) }; SHARDS];
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// The file for JSON; null: text to stderr.
-static PATH: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
+/// Whether the report goes to `PATH`, as JSON, or to stderr, as text.
+static TO_FILE: AtomicBool = AtomicBool::new(false);
+/// The file's name, which ends in zeroes. It is copied because servers write their process title over the
+/// environment. The kernel refuses a name that fills `PATH_MAX`, so a longer one may be cut off here.
+static PATH: [AtomicU8; libc::PATH_MAX as usize + 1] = [const { AtomicU8::new(0) }; _];
+/// The file since the process started, or -1: a process may give up the right to open it (another user, another
+/// root directory, a filter of system calls).
+static KEPT: AtomicI32 = AtomicI32::new(-1);
+/// The device and inode of the file that `KEPT` stands for.
+static KEPT_FILE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// The least number that `KEPT` may have: programs expect the low ones for their own files.
+const KEPT_FROM: c_int = 500;
 
 /// The names of the locks in use, as pointer and length.
 struct Name(AtomicPtr<u8>, AtomicUsize);
@@ -92,11 +106,51 @@ pub(crate) fn name_spin(name: &'static str) {
 pub(crate) fn configure(value: Option<&'static [u8]>) -> bool {
     let Some(value) = value.filter(|value| *value != b"0") else { return false };
     if let Some(path) = value.strip_prefix(b"json:") {
-        PATH.store(path.as_ptr().cast_mut(), Relaxed);
-        PATH_LENGTH.store(path.len(), Relaxed);
+        for (to, from) in PATH[..PATH.len() - 1].iter().zip(path) {
+            to.store(*from, Relaxed);
+        }
+        TO_FILE.store(true, Relaxed);
+        keep();
     }
     ON.store(true, Relaxed);
     true
+}
+
+fn open() -> c_int {
+    // In a directory where others may write, the path may be their symbolic link; an `exit` must not wait for
+    // the reader of a pipe either.
+    let safe = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: `PATH` has the layout of bytes, nobody writes to it after `configure`, and its last byte is zero.
+    unsafe { libc::open(PATH.as_ptr().cast(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | safe, 0o666) }
+}
+
+/// Opens the file for `KEPT`.
+fn keep() {
+    let file = open();
+    // SAFETY: system calls on a descriptor of ours; one that is -1 is refused.
+    let kept = unsafe {
+        let kept = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, KEPT_FROM);
+        libc::close(file);
+        kept
+    };
+    if let Some(found) = identity(kept) {
+        KEPT_FILE.iter().zip(found).for_each(|(to, from)| to.store(from, Relaxed));
+        KEPT.store(kept, Relaxed);
+    }
+}
+
+/// `KEPT`, if the program has neither closed it nor removed its file.
+fn kept() -> Option<c_int> {
+    let kept = KEPT.load(Relaxed);
+    (identity(kept)? == [0, 1].map(|part| KEPT_FILE[part].load(Relaxed))).then_some(kept)
+}
+
+/// The device and inode of an open file that still has a name.
+fn identity(file: c_int) -> Option<[u64; 2]> {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: room for the answer, for which zeroes are a value; a descriptor that is none is refused.
+    let found = unsafe { (libc::fstat(file, found.as_mut_ptr()) == 0).then(|| found.assume_init())? };
+    (found.st_nlink > 0).then_some([found.st_dev, found.st_ino])
 }
 
 /// Whether statistics are on, for code that is not compiled twice.
@@ -202,26 +256,30 @@ extern "C" fn report() {
     if !ON.swap(false, Relaxed) {
         return;
     }
-    let path = PATH.load(Relaxed);
-    if path.is_null() {
+    if !TO_FILE.load(Relaxed) {
         text().write_to(libc::STDERR_FILENO);
         return;
     }
-    // SAFETY: the path is the end of an environment string, which ends in NUL; the descriptor is
-    // ours.
-    unsafe {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        let file = libc::open(path.cast(), flags, 0o666);
-        if file < 0 {
-            let mut out = Line::new();
-            out.bytes(b"latchwork: cannot write statistics to ");
-            out.bytes(core::slice::from_raw_parts(path, PATH_LENGTH.load(Relaxed)));
-            out.bytes(b"\n");
-            return out.write_to(libc::STDERR_FILENO);
-        }
-        json().write_to(file);
-        libc::close(file);
+    if let Some(kept) = kept() {
+        return json().write_to(kept);
     }
+    let file = open();
+    if file < 0 {
+        let mut out = Line::new();
+        out.bytes(b"latchwork: cannot write statistics to ");
+        for byte in PATH.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0) {
+            out.bytes(&[byte]);
+        }
+        // SAFETY: always valid.
+        let _ = match unsafe { *libc::__errno_location() } {
+            libc::ELOOP => writeln!(out, ": it is a symbolic link; name the file itself"),
+            error => writeln!(out, ": error {error}; name a file that the program's user may write to"),
+        };
+        return out.write_to(libc::STDERR_FILENO);
+    }
+    json().write_to(file);
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(file) };
 }
 
 /// How readers of `lock` got in, if that is one that counts it.

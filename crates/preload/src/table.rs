@@ -7,30 +7,34 @@
 
 use crate::abi::{Cond, Mutex, RwLock};
 use crate::sem::Sem;
-use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 use libc::{c_int, c_void, timespec};
 
 /// A function pointer that is set while other threads may be calling through it.
 #[repr(transparent)]
-pub(crate) struct Slot<F>(UnsafeCell<F>);
-
-// SAFETY: a pointer-sized aligned word, read and written whole; old and new are both callable.
-unsafe impl<F: Copy + Send> Sync for Slot<F> {}
+pub(crate) struct Slot<F>(AtomicPtr<()>, PhantomData<F>);
 
 impl<F: Copy> Slot<F> {
     pub(crate) const fn new(f: F) -> Self {
-        Slot(UnsafeCell::new(f))
+        const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
+        // SAFETY: a slot is only made for function pointers, which have the size and validity of a pointer.
+        Slot(AtomicPtr::new(unsafe { core::mem::transmute_copy::<F, *mut ()>(&f) }), PhantomData)
     }
 
     #[inline(always)]
     pub(crate) fn get(&self) -> F {
-        // SAFETY: always initialised.
-        unsafe { self.0.get().read_volatile() }
+        // (A) pairs with the store in `set`.
+        let f = self.0.load(Acquire);
+        // SAFETY: `new` and `set` store nothing but an `F`.
+        unsafe { core::mem::transmute_copy::<*mut (), F>(&f) }
     }
 
     pub(crate) fn set(&self, f: F) {
-        // SAFETY: as for `Sync`.
-        unsafe { self.0.get().write_volatile(f) }
+        // SAFETY: as in `new`.
+        let f = unsafe { core::mem::transmute_copy::<F, *mut ()>(&f) };
+        // (A) a thread that calls the new function sees what was prepared for it.
+        self.0.store(f, Release);
     }
 }
 
@@ -40,6 +44,9 @@ trait Missing {
 }
 impl Missing for c_int {
     const MISSING: c_int = libc::ENOSYS;
+}
+impl Missing for *mut c_void {
+    const MISSING: *mut c_void = core::ptr::null_mut();
 }
 impl Missing for () {
     const MISSING: () = ();
@@ -79,9 +86,9 @@ macro_rules! interface {
         mod lazy {
             use super::*;
             $(pub(super) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
-                crate::config::init();
+                let table = if crate::config::init() { &TABLE } else { &REAL };
                 // SAFETY: the caller's call, with the caller's arguments.
-                unsafe { TABLE.$name.get()($($arg),*) }
+                unsafe { table.$name.get()($($arg),*) }
             })*
         }
 
@@ -172,6 +179,10 @@ type Int = c_int;
 type IntPtr = *mut c_int;
 type SemPtr = *mut Sem;
 type Value = u32;
+type KeyPtr = *mut libc::pthread_key_t;
+type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
+type Name = *const core::ffi::c_char;
+type Namespace = isize;
 
 interface! {
     mutex_init(m: MutexPtr, attr: AttrPtr) -> c_int =
@@ -297,6 +308,17 @@ interface! {
         sem_timedwait ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "sem_timedwait" "GLIBC_2.2.5";
     sem_clockwait(s: SemPtr, clock: ClockId, time: Time) -> c_int =
         sem_clockwait ["@@GLIBC_2.34", "@GLIBC_2.30"], real "sem_clockwait" "GLIBC_2.30";
+
+    // Not ours to serve: a program that needs all keys gets ours too, see `keys`.
+    key_create(key: KeyPtr, destructor: Destructor) -> c_int =
+        pthread_key_create ["@@GLIBC_2.34", "@GLIBC_2.2.5"] __pthread_key_create ["@@GLIBC_2.34", "@GLIBC_2.2.5"],
+        real "pthread_key_create" "GLIBC_2.2.5";
+    tss_create(key: KeyPtr, destructor: Destructor) -> c_int =
+        tss_create ["@@GLIBC_2.34", "@GLIBC_2.28"], real "tss_create" "GLIBC_2.28";
+
+    // The symbols of these two are in `deep`.
+    dlopen(name: Name, flags: Int) -> *mut c_void =, real "dlopen" "GLIBC_2.2.5";
+    dlmopen(namespace: Namespace, name: Name, flags: Int) -> *mut c_void =, real "dlmopen" "GLIBC_2.3.4";
 
     // Not ours to serve: whoever registers a fork handler comes after us, see `fork`.
     register_atfork(prepare: AtFork, parent: AtFork, child: AtFork, object: Handle) -> c_int =

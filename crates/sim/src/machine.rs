@@ -210,7 +210,7 @@ unsafe impl Machine for Sim {
         resources::note_nodes(1);
     }
 
-    fn visible_readers() -> &'static [Usize] {
+    unsafe fn visible_readers() -> &'static [Usize] {
         resources::visible_readers()
     }
 
@@ -222,15 +222,15 @@ unsafe impl Machine for Sim {
     }
 
     /// Finding it costs nothing: a thread-local.
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         current().map(|_| resources::reader_row(thread()))
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         resources::reader_rows()
     }
 
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         resources::waiting_array()
     }
 }
@@ -239,15 +239,15 @@ unsafe impl Machine for Sim {
 // linked before it is given out; the clocks are the OS thread's, on which all simulated ones run.
 unsafe impl Records for Sim {
     /// Finding it costs nothing: a thread-local.
-    fn record() -> &'static Record<Self> {
+    unsafe fn record() -> &'static Record<Self> {
         resources::record(current().map_or(0, |_| thread() + 1))
     }
 
-    fn records() -> Option<&'static Group<Self, Record<Self>>> {
+    unsafe fn records() -> Option<&'static Group<Self, Record<Self>>> {
         resources::records()
     }
 
-    fn clocks() -> &'static Clocks<Self> {
+    unsafe fn clocks() -> &'static Clocks<Self> {
         resources::clocks()
     }
 }

@@ -180,7 +180,7 @@ pub(crate) fn reader_row(thread: usize) -> &'static ReaderRow<Sim> {
     while !linked {
         let newest = reader_rows();
         // Simulated memory: others may run, and link their rows, meanwhile.
-        row.next.store(newest.map_or(std::ptr::null_mut(), ReaderRow::as_ptr), Relaxed);
+        row.link(newest);
         linked = with(|r| {
             let free = r.newest.map(ReaderRow::as_ptr) == newest.map(ReaderRow::as_ptr);
             if free {
@@ -208,7 +208,7 @@ pub(crate) fn record(thread: usize) -> &'static Record<Sim> {
                 .map(|number| Record { number: Word::new(number as u32), ..Record::new() })
                 .collect::<Vec<_>>()
                 .leak();
-            let next = r.records.last().map_or(null_mut(), |group| group.as_ptr());
+            let next = r.records.last().copied();
             r.records.push(Box::leak(Box::new(Group::new(entries, 0, next))));
         }
         if r.recorded.len() <= thread {

@@ -362,24 +362,28 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         }
     }
 
-    fn visible_readers() -> &'static [Self::Usize] {
-        let table = Native::visible_readers();
+    unsafe fn visible_readers() -> &'static [Self::Usize] {
+        // SAFETY: forwarded from the caller.
+        let table = unsafe { Native::visible_readers() };
         // SAFETY: `Slot` and `Shaken` are transparent around the native word.
         unsafe { std::slice::from_raw_parts(table.as_ptr().cast(), table.len()) }
     }
 
-    fn waiting_array() -> &'static [QNode<Self>] {
-        let array = Native::waiting_array();
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
+        // SAFETY: forwarded from the caller.
+        let array = unsafe { Native::waiting_array() };
         // SAFETY: the layouts are the same, see above.
         unsafe { std::slice::from_raw_parts(array.as_ptr().cast(), array.len()) }
     }
 
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
-        Native::reader_row().map(same_row)
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
+        // SAFETY: forwarded from the caller.
+        unsafe { Native::reader_row() }.map(same_row)
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
-        Native::reader_rows().map(same_row)
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+        // SAFETY: forwarded from the caller.
+        unsafe { Native::reader_rows() }.map(same_row)
     }
 
     fn doze(nanos: u64) {
@@ -390,17 +394,20 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
 
 // SAFETY: the native machine's records, which keep the promises; with a flaw it is unsafe on purpose.
 unsafe impl<const FLAW: u8> Records for Jitter<FLAW> {
-    fn record() -> &'static Record<Self> {
-        let record = same_record(Native::record());
+    unsafe fn record() -> &'static Record<Self> {
+        // SAFETY: forwarded from the caller.
+        let record = same_record(unsafe { Native::record() });
         if FLAW == Flaw::SKIPS_READER && SKIPPED.get() { unlinked(record) } else { record }
     }
 
-    fn records() -> Option<&'static Group<Self, Record<Self>>> {
+    unsafe fn records() -> Option<&'static Group<Self, Record<Self>>> {
+        // SAFETY: forwarded from the caller.
+        let newest = unsafe { Native::records() };
         // SAFETY: as in `same_record`; `Group` is `repr(C)` as well.
-        Native::records().map(|group| unsafe { &*core::ptr::from_ref(group).cast() })
+        newest.map(|group| unsafe { &*core::ptr::from_ref(group).cast() })
     }
 
-    fn clocks() -> &'static Clocks<Self> {
+    unsafe fn clocks() -> &'static Clocks<Self> {
         // SAFETY: `Clocks` is `repr(C)`, and `Shaken` is transparent around native words.
         unsafe { &*core::ptr::from_ref(Native::clocks()).cast() }
     }
@@ -465,13 +472,15 @@ mod tests {
 
         type Skips = Jitter<{ Flaw::SKIPS_READER }>;
         let is_seen = || {
-            let own = std::ptr::from_ref(Skips::record());
-            Skips::records().is_some_and(|newest| newest.owned().any(|record| std::ptr::eq(record, own)))
+            // SAFETY: they are only compared.
+            let (own, newest) = unsafe { (std::ptr::from_ref(Skips::record()), Skips::records()) };
+            newest.is_some_and(|newest| newest.owned().any(|record| std::ptr::eq(record, own)))
         };
         assert!(is_seen());
         take_part(1, &NEVER, true);
         assert!(!is_seen());
-        assert!(std::ptr::eq(Skips::record(), Skips::record()));
+        // SAFETY: as above.
+        assert!(unsafe { std::ptr::eq(Skips::record(), Skips::record()) });
 
         let lock = RawShfl::<Jitter>::new_in();
         lock.lock();

@@ -221,7 +221,8 @@ impl Reader for EagerReader {
     }
 }
 
-impl Reclaim for Eager {
+// SAFETY: a lie, as above.
+unsafe impl Reclaim for Eager {
     type Machine = Native;
     type Reader<'d> = EagerReader;
     const INFO: reclaim::Info =
@@ -231,6 +232,12 @@ impl Reclaim for Eager {
     }
     fn reader(&self) -> EagerReader {
         EagerReader
+    }
+    fn covers<'r, 'd>(&self, _: &EagerGuard) -> bool
+    where
+        Self::Reader<'d>: 'r,
+    {
+        true
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: it is retired once; that nobody uses it is the lie.

@@ -42,15 +42,15 @@ Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, whe
 then is printed.
 
 Examples:
-  latchwork bench --list                                        the workloads
-  latchwork bench hash-table --list                             one of them, with its parameters
+  latchwork bench --list                            the workloads
+  latchwork bench hash-table --list                 one of them, with its parameters
   latchwork bench counter
-  latchwork bench snapshot --set writes=0,1%,10%                readers that copy: a sequence lock, and the others
-  latchwork bench hashtable --set updates=0,1%,50%              locks against RCU, hazard pointers, other libraries
-  latchwork bench hashtable --locks rcu-map,dashmap,papaya,scc  whole maps
-  latchwork bench instructions                                  what synchronization costs on this machine
+  latchwork bench snapshot --set writes=0,1%,10%    readers that copy: a sequence lock; others
+  latchwork bench hashtable --set updates=0,1%,50%  locks against RCU and hazard pointers
+  latchwork bench hashtable --locks rcu-map,papaya  whole maps
+  latchwork bench instructions                      what synchronization costs on this machine
   latchwork bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
-  latchwork bench counter --locks all --threads 1..64 --set hold=0ns,5us --cut 0.1 --markdown locks.md
+  latchwork bench counter --locks all --threads 1..64 --set hold=5us --cut 0.1 --markdown locks.md
   latchwork bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";
 
 /// Locks that are compared unless the user names some.

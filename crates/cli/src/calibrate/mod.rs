@@ -29,10 +29,10 @@ pub const HELP: &str = "\
 Takes about 5 seconds. Other programs that run meanwhile disturb it: the quartiles show how much.
 
 Examples:
-  latchwork calibrate                        then: latchwork simulate WORKLOAD --machine this-machine
-  latchwork calibrate -o quiet.toml          then: latchwork simulate WORKLOAD --machine ./quiet.toml
-  latchwork calibrate -o - | less            only look
-  taskset -c 0 latchwork calibrate -o -      of one CPU";
+  latchwork calibrate                    then: latchwork simulate WORKLOAD --machine this-machine
+  latchwork calibrate -o quiet.toml      then: latchwork simulate WORKLOAD --machine ./quiet.toml
+  latchwork calibrate -o - | less        only look
+  taskset -c 0 latchwork calibrate -o -  of one CPU";
 
 /// Options of `latchwork calibrate`.
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! One run of the program: started, waited for, measured, and ended with everything it started.
 
+use super::leftovers::{self, Daemon};
 use super::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;
@@ -55,8 +56,9 @@ pub enum End {
     Interrupted(i32),
 }
 
-/// Runs the program once. An error means that it could not be started.
-pub fn run(launch: &Launch, signals: &Signals) -> Result<End, String> {
+/// Runs the program once; also returns what it left running in the background, which has ended by then. An error
+/// means that it could not be started, or that something could not be ended.
+pub fn run(launch: &Launch, signals: &Signals) -> Result<(End, Vec<Daemon>), String> {
     let output = Output::new().map_err(|error| format!("memfd_create: {error}"))?;
     let text = |error: Error| error.to_string();
     let mut command = Command::new(&launch.command[0]);
@@ -70,7 +72,7 @@ pub fn run(launch: &Launch, signals: &Signals) -> Result<End, String> {
         .stderr(output.writer().map_err(text)?)
         // A group of its own, so that a timeout or Ctrl-C reaches all that the program started.
         .process_group(0);
-    for name in ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS"] {
+    for name in ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS", "LATCHWORK_CHECK"] {
         command.env_remove(name);
     }
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
@@ -91,12 +93,17 @@ pub fn run(launch: &Launch, signals: &Signals) -> Result<End, String> {
     let process = libc::pid_t::try_from(child.id()).expect("a process id");
     let wait = wait(process, start, launch.timeout, signals, &output);
     let wall = start.elapsed();
+    if let Ok(Wait::Ended) = wait {
+        leftovers::settle(process);
+    }
     // The child is dead or about to be, and not yet reaped, so that its group's number is its own.
     // SAFETY: a signal to a group that we made.
     unsafe { libc::kill(-process, libc::SIGKILL) };
     let (status, usage) = reap(process);
+    let (daemons, asked) = leftovers::end(process, signals)?;
     let seconds = wall.as_secs_f64();
-    Ok(match wait? {
+    let wait = asked.map_or(wait?, Wait::Interrupted);
+    let end = match wait {
         Wait::Interrupted(signal) => End::Interrupted(signal),
         Wait::TimedOut => End::Bad(format!("timed out after {seconds:.1} s"), output.text()),
         Wait::Ended if libc::WIFSIGNALED(status) => {
@@ -106,7 +113,8 @@ pub fn run(launch: &Launch, signals: &Signals) -> Result<End, String> {
             End::Bad(format!("exit status {}", libc::WEXITSTATUS(status)), output.text())
         }
         Wait::Ended => End::Good(Cost { wall, ..cost(&usage) }, output.text()),
-    })
+    };
+    Ok((end, daemons))
 }
 
 enum Wait {
@@ -153,22 +161,14 @@ fn wait(
     }
 }
 
-/// Makes orphans in a program's group children of this process, so that [`reap`] sees them die.
-pub fn adopt_orphans() {
-    // SAFETY: plain arguments. Should it fail, the orphans are killed all the same.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-}
-
-/// Waits for the program, and for those of its group that it left behind: a process that is still
-/// giving its memory back would disturb the next run.
+/// Waits for the program.
 fn reap(process: libc::pid_t) -> (i32, libc::rusage) {
     let mut status = 0;
     let mut usage = MaybeUninit::zeroed();
     // SAFETY: room for both answers. The child exists, is ours, and ends; nothing but a signal
-    // handler, of which there is none, could interrupt the wait. The group is ours, and killed.
+    // handler, of which there is none, could interrupt the wait.
     unsafe {
         libc::wait4(process, &mut status, 0, usage.as_mut_ptr());
-        while libc::waitpid(-process, std::ptr::null_mut(), 0) > 0 {}
         (status, usage.assume_init())
     }
 }

@@ -29,6 +29,7 @@ struct Document<'a> {
     machine: &'a Machine,
     others_cpu_share: f64,
     warnings: &'a [String],
+    left_running: &'a [String],
     /// The first one is glibc.
     candidates: Vec<OneCandidate<'a>>,
 }
@@ -96,6 +97,7 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         machine: &results.machine,
         others_cpu_share: results.others,
         warnings: &results.warnings,
+        left_running: &results.left_running,
         candidates: results
             .candidates
             .iter()

@@ -4,18 +4,21 @@
 mod candidates;
 mod child;
 mod json;
+mod leftovers;
 pub mod machine;
 mod report;
 pub mod signals;
 pub mod stats;
 
 use crate::failure::{Failure, Result};
+use crate::program::{self, Obstacle};
 use crate::run;
-use crate::{demo, library, output, program};
+use crate::{demo, library, output};
 use candidates::{Candidate, Failed, Measured};
 use child::{End, Launch};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use leftovers::Daemon;
 use machine::{Clock, Machine};
 use regex::{Regex, RegexBuilder};
 use signals::Signals;
@@ -34,9 +37,9 @@ list`). With neither option, a handful of well-known ones.
 
 The runs are interleaved (A B C, B C A, ...), and each is set against glibc's run of the same
 round, so that a machine that changes its speed meanwhile changes all alike. The program reads nothing
-from standard input (see --input), its output is kept back, and whatever it leaves running in its
-process group is killed. A run that exits with another status than 0 or takes too long is reported, with
-the end of its output, and its lock is left out from there on.
+from standard input (see --input), its output is kept back, and whatever it leaves running is ended. A
+run that exits with another status than 0 or takes too long is reported, with the end of its output, and
+its lock is left out from there on.
 
 Exit status: 0; 1 if a lock failed, or glibc itself; 2 for wrong arguments; 126 or 127 if the program
 cannot be run; 130 after Ctrl-C, when what was measured until then is printed.
@@ -45,7 +48,7 @@ Examples:
   latchwork compare                                  on the built-in key-value store
   latchwork compare -- ./server --self-test
   latchwork compare --mutex shfl,mcs --runs 9 -- ./bench
-  latchwork compare --mutex shfl --rwlock bravo-pf-q,glibc -- ./bench
+  latchwork compare --mutex shfl --rwlock bravo-2d-shfl-rw,glibc -- ./bench
   latchwork compare --metric 'ops/sec: ([0-9.]+)' -- ./bench
   latchwork compare --metric 'p99: (\\d+) us' --lower-is-better -- ./bench
   latchwork compare --json result.json -- sh -c 'rm -f db; ./bench db'";
@@ -77,8 +80,8 @@ pub struct Options {
         long,
         value_name = "REGEX",
         long_help = "\
-Compare by a number in the program's output: what the regular expression's first group captures. The
-last match in stdout and stderr together counts; ^ and $ match at line ends; commas in the number are
+Compare by a number in the program's output: what the regular expression's first group captures. The \
+last match in stdout and stderr together counts; ^ and $ match at line ends; commas in the number are \
 skipped. Without this, runs are compared by wall time."
     )]
     metric: Option<String>,
@@ -158,6 +161,8 @@ struct Results {
     /// Share of the machine that other processes used meanwhile.
     others: f64,
     warnings: Vec<String>,
+    /// The programs that the first run with such left running in the background.
+    left_running: Vec<String>,
     interrupted: Option<i32>,
 }
 
@@ -201,8 +206,15 @@ fn plan(options: &Options) -> Result<Plan> {
         options.command.clone()
     };
     let path = program::find(&command[0])?;
-    if let Some(obstacle) = program::obstacle(&path) {
-        eprintln!("latchwork: warning: all locks will measure alike: {obstacle}");
+    let library = library::path()?;
+    match program::obstacle(&path, &library) {
+        None => {}
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: all locks will measure alike: {why}");
+        }
+        Some(Obstacle::DoesNotStart(why)) => {
+            return Err(run::cannot_start(&Path::new(&command[0]).display(), &why));
+        }
     }
     let input = match options.input.as_deref() {
         Some(path) => {
@@ -219,7 +231,7 @@ fn plan(options: &Options) -> Result<Plan> {
         warmup: options.warmup,
         timeout: options.timeout,
         input,
-        library: library::path()?,
+        library,
     })
 }
 
@@ -231,6 +243,7 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
         started: SystemTime::now(),
         others: 0.0,
         warnings: Vec::new(),
+        left_running: Vec::new(),
         interrupted: None,
     };
     if results.machine.load_average > results.machine.cpus as f64 / 2.0 {
@@ -243,7 +256,7 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
         );
     }
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
-    child::adopt_orphans();
+    leftovers::adopt();
     let count = results.candidates.len();
     let bar = ProgressBar::new(u64::from(plan.warmup + plan.runs) * count as u64).with_style(
         ProgressStyle::with_template("{wide_msg} {bar:30} {pos}/{len} runs, {eta} left")
@@ -265,7 +278,13 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
             let candidate = &mut results.candidates[index];
             let run = run_once(plan, candidate, timeout, &signals);
             bar.inc(1);
-            match run.inspect_err(|_| bar.finish_and_clear())? {
+            let (once, daemons) = run.inspect_err(|_| bar.finish_and_clear())?;
+            if results.left_running.is_empty() && !daemons.is_empty() {
+                bar.suspend(|| warn(&mut results.warnings, background(&daemons)));
+                results.left_running = daemons.into_iter().map(|daemon| daemon.name).collect();
+            }
+            let candidate = &mut results.candidates[index];
+            match once {
                 Once::Good(run) => {
                     own += (run.cost.user + run.cost.system).as_secs_f64();
                     candidate.slowest = candidate.slowest.max(run.cost.wall);
@@ -324,7 +343,7 @@ fn run_once(
     candidate: &Candidate,
     timeout: Option<Duration>,
     signals: &Signals,
-) -> Result<Once> {
+) -> Result<(Once, Vec<Daemon>)> {
     let environment = if candidate.choice.is_glibc() {
         Vec::new()
     } else {
@@ -332,7 +351,8 @@ fn run_once(
     };
     let launch =
         Launch { command: &plan.command, environment: &environment, input: plan.input.as_ref(), timeout };
-    Ok(match child::run(&launch, signals).map_err(Failure::new)? {
+    let (end, daemons) = child::run(&launch, signals).map_err(Failure::new)?;
+    let once = match end {
         End::Interrupted(signal) => Once::Interrupted(signal),
         End::Bad(why, output) => Once::Bad(why, output),
         End::Good(cost, output) => match plan.metric.as_ref().map(|metric| metric.read(&output)) {
@@ -340,7 +360,20 @@ fn run_once(
             Some(Ok(number)) => Once::Good(Measured { cost, metric: Some(number) }),
             Some(Err(why)) => Once::Bad(why, output),
         },
-    })
+    };
+    Ok((once, daemons))
+}
+
+/// What to say of a program that goes on in the background.
+fn background(daemons: &[Daemon]) -> String {
+    let names = daemons.iter().map(|Daemon { name, process }| format!("{name} (process {process})"));
+    format!(
+        "the program left {} running in the background; latchwork ends such processes after each run. A run is \
+         measured until the program itself ends. If that is only a server's start, compare a script that runs the \
+         server in the foreground (there is often an option for it, such as -f, -F, -D or --foreground) and its \
+         client: sh -c './server -F & ./client; kill $!; wait'",
+        names.collect::<Vec<_>>().join(", ")
+    )
 }
 
 fn noise(plan: &Plan, results: &mut Results) {

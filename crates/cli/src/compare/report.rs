@@ -55,7 +55,16 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         }
     }
     text += "\n";
-    text += &conclusion(plan, &results.candidates);
+    if !results.left_running.is_empty() && plan.metric.is_none() {
+        let names = results.left_running.join(", ");
+        text += &format!(
+            "No lock is recommended: the program left {names} running in the background, and what was measured may \
+             be only its start.\nThe warning on stderr says what to compare instead. Or compare by a number in its output \
+             (--metric).\n"
+        );
+    } else {
+        text += &conclusion(plan, &results.candidates);
+    }
     text
 }
 

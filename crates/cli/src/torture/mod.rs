@@ -45,7 +45,7 @@ Examples:
   latchwork torture --lock shfl --seconds 3600 --threads 32
   latchwork torture --lock mcs,bravo-pf-q --json result.json
   latchwork torture --lock rcu,hazard                  two ways to read without locks
-  latchwork torture --lock shfl --seed 7               the same chance again (threads are real: not the same run)";
+  latchwork torture --lock shfl --seed 7               the same random numbers (not the same run)";
 
 /// Options of `latchwork torture`.
 #[derive(Args)]

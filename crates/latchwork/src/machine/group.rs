@@ -1,7 +1,7 @@
 //! What belongs to threads, in groups that say which of it has an owner: [`Group`].
 
 use super::{Arith, Machine, Word};
-use core::ptr::from_ref;
+use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::Ordering::*;
 
 /// Entries in a group, at most: one bit each.
@@ -20,10 +20,10 @@ pub struct Group<M: Machine, T: Send + Sync + 'static> {
 }
 
 impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
-    /// A group of `entries`, of which those in `taken` have an owner, before `next` (or null).
-    pub fn new(entries: &'static [T], taken: u32, next: *mut Self) -> Self {
+    /// A group of `entries`, of which those in `taken` have an owner, linked before `next`.
+    pub fn new(entries: &'static [T], taken: u32, next: Option<&'static Self>) -> Self {
         assert!((1..=GROUP).contains(&entries.len()), "a bit for each");
-        Group { taken: M::U32::new(taken), next: M::Ptr::new(next), entries }
+        Group { taken: M::U32::new(taken), next: M::Ptr::new(next.map_or(null_mut(), Self::as_ptr)), entries }
     }
 
     /// All entries, whether they have an owner or not.
@@ -36,16 +36,16 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
         from_ref(self).cast_mut()
     }
 
-    /// The group that was linked before this one, or null; set before this one is linked.
-    pub fn next(&self) -> &M::Ptr<Self> {
-        &self.next
+    /// Sets which group was linked before this one; before this one is linked.
+    pub fn link(&self, next: Option<&'static Self>) {
+        self.next.store(next.map_or(null_mut(), Self::as_ptr), Relaxed);
     }
 
     /// This group and those linked behind it.
     #[inline]
     pub fn groups(&'static self) -> impl Iterator<Item = &'static Self> {
         core::iter::successors(Some(self), |group| {
-            // Acquire: pairs with the machine's linking. SAFETY: groups are never unmapped.
+            // Acquire: pairs with the machine's linking. SAFETY: only groups that live for ever are linked (`link`).
             unsafe { group.next.load(Acquire).as_ref() }
         })
     }

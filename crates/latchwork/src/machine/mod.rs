@@ -19,12 +19,15 @@ use core::sync::atomic::Ordering;
 
 pub mod group;
 pub mod native;
+mod offers;
 mod qnode;
 pub mod record;
 mod row;
+pub(crate) mod shared;
 
 pub use group::Group;
 pub use native::Native;
+pub(crate) use offers::Offers;
 pub use qnode::QNode;
 pub use record::{Record, Records};
 pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
@@ -81,7 +84,12 @@ impl Deadline {
 
     /// Whether the deadline has passed on machine `M`.
     pub fn passed<M: Machine>(&self) -> bool {
-        M::now(self.clock) >= self.nanos
+        self.left::<M>() == 0
+    }
+
+    /// Nanoseconds until the deadline on machine `M`; 0 once it has passed.
+    pub fn left<M: Machine>(&self) -> u64 {
+        self.nanos.saturating_sub(M::now(self.clock))
     }
 }
 
@@ -126,8 +134,8 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     type Ptr<T: Send + Sync + 'static>: Word<*mut T>;
 
     /// Spins until `done(word)`, and returns the value that satisfied it. The load that does has
-    /// ordering `order`. A waiter that spins for long may yield its processor, but never sleeps:
-    /// nobody has to wake it.
+    /// ordering `order`. A waiter that spins for long may yield its processor, and then sleep for a
+    /// bounded time between two looks: nobody has to wake it.
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, done: impl FnMut(T) -> bool) -> T;
 
     /// Like [`spin_until`](Machine::spin_until), but gives up after about `spins` looks at the
@@ -271,7 +279,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
 
     /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
     /// two of slots, each null (0) or the address of a lock.
-    fn visible_readers() -> &'static [Self::Usize];
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn visible_readers() -> &'static [Self::Usize];
 
     /// The index of the first of `words` that holds `value`. Each is read as with a sequentially
     /// consistent load; a machine may read several at once.
@@ -283,20 +295,32 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The process's one array of places to wait at, for locks that have room for a number and none for
     /// a pointer, or no node at all: a power of two of nodes, all fields zero at first, which locks of
     /// one kind share. On a machine without one it is empty, and who finds no place waits at the lock.
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
     #[inline]
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         &[]
     }
 
     /// The calling thread's own row of slots. A machine without rows has none, and a lock that
     /// wants one does without what it is for.
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
     #[inline]
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         None
     }
 
     /// The newest row; all others are linked behind it. A row is linked before its owner gets it.
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         None
     }
 

@@ -1,9 +1,10 @@
 //! What a thread says about itself to those who reclaim memory: [`Record`].
 
-use super::{Group, Machine, Word};
+use super::{Group, Machine, Word, shared};
 use crate::reclaim::{SLOTS, Stall};
+use core::marker::PhantomData;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Groups of hazard pointers in one block: with the link to the next block, and what else a record holds, they
 /// fill two cache lines.
@@ -34,19 +35,31 @@ pub const TIME: u64 = !(STEP - 1);
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
     /// be, `section` and `pinned` have [`FENCED`] set for ever.
-    fn record() -> &'static Record<Self>;
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn record() -> &'static Record<Self>;
 
     /// The newest group of records; all others are linked behind it.
-    fn records() -> Option<&'static Group<Self, Record<Self>>>;
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn records() -> Option<&'static Group<Self, Record<Self>>>;
 
     /// The group that a record is in, and which one of it.
     fn place(record: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {
-        let mut groups = Self::records().into_iter().flat_map(Group::groups);
+        let mut groups = shared::records::<Self>().into_iter().flat_map(Group::groups);
         groups.find_map(|group| Some((group, group.index_of(record)?)))
     }
 
     /// The time that readers stamp their sections with.
-    fn clocks() -> &'static Clocks<Self>;
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    unsafe fn clocks() -> &'static Clocks<Self>;
 
     /// Which process this is, in a line of forks: another number (below 2^30) in the child than in the
     /// parent, so that what other threads of the parent held can be told from what is held.
@@ -80,6 +93,44 @@ pub struct Record<M: Machine> {
     /// For the machine: a number that no other record has, from 1 on and without many gaps, so that tables can have
     /// something for each record; 0, if it has none. Does not change once the record has had an owner.
     pub number: M::U32,
+    /// How many [`Kept`] there are: readers that may begin a section at any time.
+    pub keepers: M::U32,
+}
+
+/// A record that no other thread gets while this is there, even if its owner exits meanwhile.
+///
+/// A thread gives its record back before the last of its thread-local destructors has run. Those may still have a
+/// reader, whose sections would be counted in the next owner's record.
+pub(crate) struct Kept<M: Records> {
+    record: &'static Record<M>,
+    /// Not `Send`: only the owner writes to a record.
+    thread: PhantomData<*mut ()>,
+}
+
+impl<M: Records> Kept<M> {
+    /// The calling thread's record.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        let record = shared::record::<M>();
+        let keepers =
+            record.keepers.load(Relaxed).checked_add(1).expect("4 billion readers: they are leaked");
+        record.keepers.store(keepers, Relaxed);
+        Kept { record, thread: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &'static Record<M> {
+        self.record
+    }
+}
+
+impl<M: Records> Drop for Kept<M> {
+    #[inline]
+    fn drop(&mut self) {
+        let keepers = &self.record.keepers;
+        // Release: pairs with `is_idle`. The next owner comes after what this reader did.
+        keepers.store(keepers.load(Relaxed) - 1, Release);
+    }
 }
 
 /// A block of hazard pointers.
@@ -88,7 +139,7 @@ pub struct Hazards<M: Machine> {
     /// Each for one guard.
     pub groups: [Slots<M>; GROUPS],
     /// More of them, once a thread has needed more; made by the owner, and kept.
-    pub more: M::Ptr<Hazards<M>>,
+    pub(crate) more: M::Ptr<Hazards<M>>,
 }
 
 /// The hazard pointers of a guard.
@@ -120,7 +171,7 @@ impl<M: Machine> Hazards<M> {
     /// This block and those behind it.
     pub fn blocks(&'static self) -> impl Iterator<Item = &'static Self> {
         core::iter::successors(Some(self), |block| {
-            // Acquire: pairs with the owner's linking. SAFETY: blocks live as long as records, for ever.
+            // Acquire: pairs with the owner's linking. SAFETY: null, or a block that its owner has leaked (`hazard`).
             unsafe { block.more.load(Acquire).as_ref() }
         })
     }
@@ -143,6 +194,7 @@ impl<M: Machine> Record<M> {
             left: M::U32::new(0),
             hazards: Hazards::new(),
             number: M::U32::new(0),
+            keepers: M::U32::new(0),
         }
     }
 
@@ -151,13 +203,14 @@ impl<M: Machine> Record<M> {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// Whether its owner reads nothing.
+    /// Whether its owner reads nothing, and has no reader that could.
     pub fn is_idle(&'static self) -> bool {
         // Acquire: the next owner comes after what this one did.
         let outside = |word: &M::U64| word.load(Acquire) & NESTING == 0;
         outside(&self.section)
             && outside(&self.online)
             && outside(&self.pinned)
+            && self.keepers.load(Acquire) == 0
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
@@ -166,6 +219,7 @@ impl<M: Machine> Record<M> {
         for word in [&self.section, &self.online, &self.pinned] {
             word.store(0, Relaxed);
         }
+        self.keepers.store(0, Relaxed);
         for group in self.hazards.all() {
             group.used.store(0, Relaxed);
             group.hazards.iter().for_each(|slot| slot.store(0, Relaxed));

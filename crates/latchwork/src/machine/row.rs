@@ -2,7 +2,7 @@
 
 use super::{Machine, Word};
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Slots in a row: with the link to the next row they fill one cache line, so that a writer looks
 /// at one line per thread.
@@ -19,7 +19,7 @@ pub struct ReaderRow<M: Machine> {
     /// Each 0 or the address of a lock that the owner reads.
     pub slots: [M::Usize; ROW_SLOTS],
     /// The row that was made before this one.
-    pub next: M::Ptr<ReaderRow<M>>,
+    pub(super) next: M::Ptr<ReaderRow<M>>,
     /// For the machine: whether its owner has exited and left it behind.
     pub left: M::U32,
     /// For the owner: acquisitions that did not use the row.
@@ -48,6 +48,11 @@ impl<M: Machine> ReaderRow<M> {
         core::ptr::from_ref(self).cast_mut()
     }
 
+    /// Sets which row was made before this one; before this one is linked.
+    pub fn link(&self, next: Option<&'static Self>) {
+        self.next.store(next.map_or(null_mut(), Self::as_ptr), Relaxed);
+    }
+
     /// Whether no slot is in use.
     pub fn is_empty(&self) -> bool {
         // Acquire: whoever gets the row comes after those who emptied its slots.
@@ -59,7 +64,7 @@ impl<M: Machine> ReaderRow<M> {
     pub fn all_rows(&'static self, mut each: impl FnMut(&'static Self) -> bool) -> bool {
         let mut row = self.as_ptr();
         while !row.is_null() {
-            // SAFETY: rows are never unmapped.
+            // SAFETY: only rows that live for ever are linked (`link`).
             let this: &'static Self = unsafe { &*row };
             if !each(this) {
                 return false;

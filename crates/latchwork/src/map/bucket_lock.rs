@@ -38,7 +38,12 @@ pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
     const MARKS: bool;
     /// The value of `key`, with a lock in each bucket. `None`: an updater is about to take an element on the way out
     /// of the chain.
-    fn look(
+    ///
+    /// # Safety
+    ///
+    /// The chain is a table's: its links lead to nodes, which are marked when they are removed if
+    /// [`MARKS`](Readers::MARKS) says so, and retired only then, in a domain of type `D` that the guard covers.
+    unsafe fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
         key: u64,
@@ -84,14 +89,14 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
     const MARKS: bool = false;
 
     #[inline(always)]
-    fn look(
+    unsafe fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
         key: u64,
         mask: u64,
     ) -> Result<Option<Option<u64>>, Reclaimed> {
-        // (A) pairs with the store in `insert`.
-        look::<D::Machine>(head, key, mask, |link| guard.protect(0, link)).map(Some)
+        // (A) pairs with the store in `insert`. SAFETY: `MARKS` is false; the caller says that links lead to nodes.
+        unsafe { look::<D::Machine>(head, key, mask, |link| guard.protect(0, link)) }.map(Some)
     }
 }
 
@@ -111,14 +116,14 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
     const MARKS: bool = true;
 
     #[inline(always)]
-    fn look(
+    unsafe fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
         key: u64,
         mask: u64,
     ) -> Result<Option<Option<u64>>, Reclaimed> {
-        // (A), (B) pair with the stores in `insert` and `remove`.
-        look_between_marks(guard, head, key, mask, false)
+        // (A), (B) pair with the stores in `insert` and `remove`. SAFETY: as the caller says; `MARKS` is true.
+        unsafe { look_between_marks(guard, head, key, mask, false) }
     }
 }
 
@@ -135,9 +140,12 @@ impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
     fn look_again<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let ((head, mask), mut backoff) = (self.store.head(key), Backoff::default());
         loop {
-            if let Some(value) = R::look(&handle.reader.enter(), head, key, mask)? {
+            let guard = handle.reader.enter();
+            // SAFETY: nodes of this chain are retired in the store's domain, after they have left it.
+            if let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }? {
                 return Ok(value);
             }
+            drop(guard);
             backoff.wait::<D::Machine>();
         }
     }
@@ -162,7 +170,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (head, mask) = self.store.head(key);
         if let Some(guard) = handle.reader.try_enter()
-            && let Some(value) = R::look(&guard, head, key, mask)?
+            // SAFETY: as in `look_again`.
+            && let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }?
         {
             return Ok(value);
         }
@@ -173,7 +182,9 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
         let (head, mask) = self.store.head(key);
         let node = self.store.take(handle, key, value);
         under(self.store.own(key), || {
-            let Place { link, node: next, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
+            // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
+            let place = unsafe { search::<D::Machine>(head, key, mask, Relaxed) }?;
+            let Place { link, node: next, hit } = place;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
                 unsafe { super::node::give_back(node, Relaxed) };
@@ -190,7 +201,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
         let (head, mask) = self.store.head(key);
         let removed = under(self.store.own(key), || {
-            let Place { link, node, hit } = search::<D::Machine>(head, key, mask, Relaxed)?;
+            // SAFETY: as in `insert`.
+            let Place { link, node, hit } = unsafe { search::<D::Machine>(head, key, mask, Relaxed) }?;
             if !hit {
                 return Ok(None);
             }

@@ -5,7 +5,7 @@ use super::Shape;
 use super::array::Array;
 use super::node::{Node, Pool, Reclaimed, Step, step};
 use crate::machine::{Machine, Word};
-use crate::reclaim::{Guard, Limit, Reader, Reclaim};
+use crate::reclaim::{Guard, GuardOf, Limit, Reader, Reclaim};
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -26,7 +26,7 @@ pub struct Store<D: Reclaim, B> {
 /// A thread that uses the table.
 pub struct Handle<'a, D: Reclaim + 'a> {
     /// As one that reads.
-    pub reader: D::Reader<'a>,
+    pub(super) reader: D::Reader<'a>,
     list: usize,
     /// Elements that it has retired since it last looked at how many wait.
     retired: usize,
@@ -54,6 +54,16 @@ impl<D: Reclaim, B> Store<D, B> {
     /// The calling thread.
     pub fn join(&self, index: usize) -> Handle<'_, D> {
         Handle { reader: self.domain.reader(), list: index, retired: 0 }
+    }
+
+    /// A guard of a handle, which may be another table's, once it is clear that it protects what this table retires.
+    #[inline(always)]
+    pub fn checked<'g, 'r, 'd>(&self, guard: &'g GuardOf<'r, 'd, D>) -> &'g GuardOf<'r, 'd, D>
+    where
+        D::Reader<'d>: 'r,
+    {
+        assert!(self.domain.covers(guard), "a handle of another table");
+        guard
     }
 
     /// The chain of a key, and the mask of all.
@@ -113,14 +123,20 @@ impl<D: Reclaim, B> Store<D, B> {
 
     /// Calls `each` with every key and value. Nobody else uses the table.
     pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        super::node::each::<D::Machine>(self.heads.iter(), &mut each);
+        // SAFETY: the chains consist of nodes of the pool, which is dropped with the table.
+        unsafe { super::node::each::<D::Machine>(self.heads.iter(), &mut each) };
     }
 }
 
 /// Looks `key` up in a chain whose links carry marks, one protected element after the other. `None`: an element on
 /// the way is being removed. Whether the one that is looked for is, is asked with `ask`.
+///
+/// # Safety
+///
+/// The chain is a table's: its links lead to nodes, which are marked when they are removed, and retired only then, in
+/// a domain that the guard covers.
 #[inline(always)]
-pub fn look_between_marks<M: Machine>(
+pub unsafe fn look_between_marks<M: Machine>(
     guard: &impl Guard<Machine = M>,
     head: &M::Ptr<Node<M>>,
     key: u64,
@@ -134,7 +150,8 @@ pub fn look_between_marks<M: Machine>(
         if is_marked(node) {
             return Ok(None);
         }
-        // SAFETY: protected.
+        // SAFETY: protected by a guard that covers the domain. The link carried no mark after that, so the node was in
+        // the chain.
         let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Some(None)) };
         if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
             // One that has been removed may still be in the chain.

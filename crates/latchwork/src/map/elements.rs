@@ -132,11 +132,16 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         })
     }
 
-    /// Where an element is, if the number is in use.
+    /// Where an element is.
+    ///
+    /// # Safety
+    ///
+    /// The number is in use, or was: it came from [`put`](Elements::put).
     #[inline(always)]
-    pub fn at(&self, number: u32) -> *mut T {
+    pub unsafe fn at(&self, number: u32) -> *mut T {
         let (chunk, at) = locate(number);
-        // SAFETY: there is a chunk for each number. Relaxed: it was there before the number was used.
+        // SAFETY: `put` gives out numbers below the end of the last chunk. Relaxed: the chunk was there before the
+        // number was used.
         let first = unsafe { self.chunks.get_unchecked(chunk) }.load(Relaxed);
         first.wrapping_add(at)
     }
@@ -276,10 +281,23 @@ unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Removed<L, T> {
     const BYTES: usize = size_of::<Self>() + size_of::<T>();
 
     unsafe fn reclaim(this: *mut Self) {
+        // Comes back also if the element's destructor panics.
+        let _return = Return(this);
+        // SAFETY: it is the caller's, and its home is there until it has come back.
+        let (number, home) = unsafe { ((*this).number, &*(*this).home) };
+        // SAFETY: nobody uses the element.
+        unsafe { home.at(number).drop_in_place() };
+    }
+}
+
+/// A removed element without an element, which comes back when this is dropped.
+struct Return<L: RawMutex, T: Send + Sync + 'static>(*mut Removed<L, T>);
+
+impl<L: RawMutex, T: Send + Sync + 'static> Drop for Return<L, T> {
+    fn drop(&mut self) {
+        let this = self.0;
         // SAFETY: it is the caller's, and its home is there until it has come back.
         let (removed, home) = unsafe { (&mut *this, &*(*this).home) };
-        // SAFETY: nobody uses the element.
-        unsafe { home.at(removed.number).drop_in_place() };
         let mut first = home.returned.load(Acquire);
         while first != closed() {
             removed.next = first;
@@ -295,6 +313,37 @@ unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Removed<L, T> {
         if unsafe { &*home }.owed.fetch_sub(1, AcqRel) == 1 {
             // SAFETY: nothing is owed, so that nobody else has it.
             drop(unsafe { Box::from_raw(home) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+    use crate::mutex::shfl::RawShfl;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a destructor panics");
+        }
+    }
+
+    #[test]
+    fn an_element_whose_destructor_panics_gives_its_number_back() {
+        let elements = Elements::<RawShfl<Native>, Bomb>::new();
+        // SAFETY: nobody else has the elements; each is removed once, and reclaimed once after that.
+        unsafe {
+            let first = elements.put(Bomb);
+            let removed = elements.remove(first);
+            catch_unwind(AssertUnwindSafe(|| Removed::reclaim(removed))).expect_err("it panics");
+            assert_eq!(elements.put(Bomb), first, "its number is not used again");
+            let removed = elements.remove(first);
+            catch_unwind(AssertUnwindSafe(|| Removed::reclaim(removed))).expect_err("it panics");
+            Elements::close(Box::into_raw(elements), [].into_iter());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A hash table that grows while it is read.
 //!
-//! It is divided into *shards*, by the hash: each has a lock for updaters, [elements](super::elements), and
-//! [buckets](super::lines) that grow by themselves, so that growing keeps few out, and not for long. Readers are
+//! It is divided into *shards*, by the hash: each has a lock for updaters, elements (`elements.rs`), and
+//! buckets (`lines.rs`) that grow by themselves, so that growing keeps few out, and not for long. Readers are
 //! in an RCU section and lock nothing. To grow a shard, its updaters are kept out, larger buckets are made that
 //! name the same elements, and published. Readers of the old ones go on undisturbed: nobody changes them any
 //! more, and they have what was there when the reader began.
@@ -27,7 +27,7 @@ use super::under;
 use crate::machine::{Machine, Records, Word};
 use crate::mutex::RawMutex;
 use crate::reclaim::rcu::{RcuDomain, RcuGuard};
-use crate::reclaim::{Header, Reader, Reclaim, Retire};
+use crate::reclaim::{Header, Retire};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
@@ -201,7 +201,7 @@ where
     /// much waits to be reclaimed.
     #[inline]
     pub fn throttle(&self) {
-        self.domain.reader().quiescent();
+        self.domain.heed();
     }
 }
 

@@ -119,7 +119,8 @@ unsafe impl<L: RawMutex> Guard for PerBucket<L> {
 /// or one thread has it for itself.
 pub struct Ideal<M>(PhantomData<M>);
 
-// SAFETY: it says that it is not concurrent.
+// SAFETY: `INFO.concurrent` is false. Updates of several threads at a time leave wrong chains, which may have rings, but
+// nothing undefined: elements consist of words, and live as long as the table.
 unsafe impl<M: Machine> Guard for Ideal<M> {
     type Machine = M;
     type Bucket = ();
@@ -189,14 +190,17 @@ unsafe impl<G: Guard> Table for Locked<G> {
     #[inline(always)]
     fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
-        self.guard
-            .read(&bucket.guard, || look::<G::Machine>(&bucket.head, key, mask, |link| link.load(Relaxed)))
+        // SAFETY: links lead to nodes of the pool, and are never marked.
+        let look = || unsafe { look::<G::Machine>(&bucket.head, key, mask, |link| link.load(Relaxed)) };
+        self.guard.read(&bucket.guard, look)
     }
 
     fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
-            let Place { link, node: next, hit } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
+            // SAFETY: links lead to nodes of the pool, and are never marked.
+            let place = unsafe { search::<G::Machine>(&bucket.head, key, mask, Relaxed) }?;
+            let Place { link, node: next, hit } = place;
             if hit {
                 return Ok(false);
             }
@@ -212,7 +216,9 @@ unsafe impl<G: Guard> Table for Locked<G> {
     fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
-            let Place { link, node, hit } = search::<G::Machine>(&bucket.head, key, mask, Relaxed)?;
+            // SAFETY: as in `insert`.
+            let Place { link, node, hit } =
+                unsafe { search::<G::Machine>(&bucket.head, key, mask, Relaxed) }?;
             if hit {
                 // SAFETY: it is in the chain, and we have excluded everybody else.
                 link.store(unsafe { &*node }.next.load(Relaxed), Relaxed);
@@ -224,6 +230,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
     }
 
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        super::node::each::<G::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each);
+        // SAFETY: as in `insert`.
+        unsafe { super::node::each::<G::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };
     }
 }

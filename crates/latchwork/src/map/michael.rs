@@ -49,7 +49,7 @@ impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
     #[inline(never)]
     fn look_and_help<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (guard, mut retired) = (handle.reader.enter(), 0);
-        let found = self.find(&guard, key, &mut retired)?;
+        let found = self.find(self.store.checked(&guard), key, &mut retired)?;
         // SAFETY: protected.
         let value = found.hit.then(|| unsafe { &*found.node }.value.load(Relaxed));
         drop(guard);
@@ -120,7 +120,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
         let (head, mask) = self.store.head(key);
         // (A) pairs with `insert`, (B) with `remove`.
         if let Some(guard) = handle.reader.try_enter()
-            && let Some(value) = look_between_marks(&guard, head, key, mask, true)?
+            // SAFETY: nodes of this chain are marked, and then retired in the store's domain.
+            && let Some(value) = unsafe { look_between_marks(self.store.checked(&guard), head, key, mask, true) }?
         {
             return Ok(value);
         }
@@ -131,7 +132,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
         let new = self.store.take(handle, key, value);
         let (guard, mut retired) = (handle.reader.enter(), 0);
         let inserted = loop {
-            let found = self.find(&guard, key, &mut retired)?;
+            let found = self.find(self.store.checked(&guard), key, &mut retired)?;
             if found.hit {
                 // SAFETY: taken above, and shown to nobody.
                 unsafe { give_back(new, Relaxed) };
@@ -152,7 +153,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
     fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
         let (guard, mut retired) = (handle.reader.enter(), 0);
         let removed = loop {
-            let found = self.find(&guard, key, &mut retired)?;
+            let found = self.find(self.store.checked(&guard), key, &mut retired)?;
             if !found.hit {
                 break false;
             }

@@ -19,13 +19,13 @@
 
 mod array;
 pub mod bucket_lock;
-pub mod deferred;
-pub mod elements;
+mod deferred;
+mod elements;
 pub mod growing;
-pub mod lines;
+mod lines;
 pub mod locked;
 pub mod michael;
-pub mod node;
+mod node;
 mod rcu_map;
 mod strategies;
 pub mod type_stable;

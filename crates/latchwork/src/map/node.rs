@@ -39,8 +39,11 @@ unsafe impl<M: Machine> Sync for Node<M> {}
 // SAFETY: `repr(C)`, and the first field is the header's cell, which is laid out as the header.
 unsafe impl<M: Machine> Retire for Node<M> {
     unsafe fn reclaim(this: *mut Self) {
-        // SAFETY: it came from a pool, says who retires it, and nobody uses it.
-        unsafe { give_back(this, Relaxed) };
+        // SAFETY: it came from a pool, says who retires it. Nobody else uses the header of a node that was retired.
+        unsafe {
+            *(*this).header.get() = Header::new();
+            give_back(this, Relaxed);
+        }
     }
 }
 
@@ -106,25 +109,12 @@ impl<M: Machine> Pool<M> {
     pub fn take(&self, list: usize, key: u64, value: u64, order: Ordering) -> Option<*mut Node<M>> {
         let own = list % LISTS;
         let node = (0..LISTS).find_map(|other| self.free[(own + other) % LISTS].0.lock().pop())?;
-        // SAFETY: it was free, so it is ours; the pool keeps it valid.
-        let fields = unsafe {
-            *(*node).header.get() = Header::new();
-            &*node
-        };
+        // SAFETY: the pool keeps it valid.
+        let fields = unsafe { &*node };
         fields.list.store(own, Relaxed);
         fields.key.store(key, order);
         fields.value.store(value, order);
         Some(node)
-    }
-
-    /// How many are free.
-    pub fn free(&self) -> usize {
-        self.free.iter().map(|list| list.0.lock().len()).sum()
-    }
-
-    /// How many there are.
-    pub fn capacity(&self) -> usize {
-        self.nodes.len()
     }
 }
 
@@ -132,7 +122,8 @@ impl<M: Machine> Pool<M> {
 ///
 /// # Safety
 ///
-/// It came from [`Pool::take`] of a pool that is still there, is in no chain, and nobody else gives it back.
+/// It came from [`Pool::take`] of a pool that is still there. (If it is in a chain, or given back twice, then tables
+/// are wrong, but nothing is undefined: nodes consist of words, and live as long as the pool.)
 pub unsafe fn give_back<M: Machine>(node: *mut Node<M>, order: Ordering) {
     // SAFETY: the caller's promise.
     let (fields, pool) = unsafe { (&*node, &*(*node).pool) };
@@ -174,10 +165,14 @@ pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
     }
 }
 
-/// Follows a chain from its head to `key`. For chains whose links carry no marks and whose nodes are not
-/// reclaimed meanwhile; `order` is that with which links are read, `mask` that of the buckets.
+/// Follows a chain from its head to `key`. For chains whose nodes are not reclaimed meanwhile; `order` is that with
+/// which links are read, `mask` that of the buckets.
+///
+/// # Safety
+///
+/// Links lead to nodes of a pool that outlives them, and carry no marks.
 #[inline(always)]
-pub fn search<'a, M: Machine>(
+pub unsafe fn search<'a, M: Machine>(
     head: &'a M::Ptr<Node<M>>,
     key: u64,
     mask: u64,
@@ -186,7 +181,7 @@ pub fn search<'a, M: Machine>(
     let mut link = head;
     loop {
         let node = link.load(order);
-        // SAFETY: a link leads to a node of the pool, which is freed with the table.
+        // SAFETY: the caller says that it leads to a node.
         let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Place { link, node, hit: false }) };
         if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
             return Ok(Place { link, node, hit });
@@ -198,8 +193,12 @@ pub fn search<'a, M: Machine>(
 /// The value of `key` in a chain that no marks are in. `follow` reads a link; what it leads to is not reclaimed
 /// meanwhile. One function for the tables that nobody locks, those under locks and "ideal", so that they differ in
 /// what they are compared in, and in nothing else.
+///
+/// # Safety
+///
+/// Links lead to nodes of a pool that outlives them, and carry no marks.
 #[inline(always)]
-pub fn look<M: Machine>(
+pub unsafe fn look<M: Machine>(
     head: &M::Ptr<Node<M>>,
     key: u64,
     mask: u64,
@@ -207,7 +206,7 @@ pub fn look<M: Machine>(
 ) -> Result<Option<u64>, Reclaimed> {
     let mut link = head;
     loop {
-        // SAFETY: a link leads to a node of the pool, which is freed with the table.
+        // SAFETY: the caller says that it leads to a node.
         let Some(node) = (unsafe { follow(link).as_ref() }) else { return Ok(None) };
         if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
             return Ok(hit.then(|| node.value.load(Relaxed)));
@@ -217,13 +216,17 @@ pub fn look<M: Machine>(
 }
 
 /// Calls `each` with every key and value of these chains, which nobody else uses. Marked links are followed.
-pub fn each<'a, M: Machine>(
+///
+/// # Safety
+///
+/// Links lead to nodes of a pool that outlives them.
+pub unsafe fn each<'a, M: Machine>(
     heads: impl Iterator<Item = &'a M::Ptr<Node<M>>>,
     each: &mut impl FnMut(u64, u64),
 ) {
     for head in heads {
         let mut at = head;
-        // SAFETY: a link leads to a node of the pool, which is freed with the table.
+        // SAFETY: the caller says that it leads to a node.
         while let Some(node) = unsafe { at.load(Relaxed).map_addr(|address| address & !1).as_ref() } {
             at = &node.next;
             if at.load(Relaxed).addr() & 1 == 0 {
@@ -241,7 +244,6 @@ mod tests {
     #[test]
     fn a_node_goes_back_to_the_list_it_was_taken_for_and_is_of_no_bucket_meanwhile() {
         let pool = Pool::<Native>::new(3);
-        assert_eq!((pool.capacity(), pool.free()), (3, 3));
         let nodes: Vec<_> = (0..3).map(|key| pool.take(5, key, 10 + key, Relaxed).unwrap()).collect();
         assert!(pool.take(5, 9, 9, Relaxed).is_none());
         for (key, node) in nodes.iter().enumerate() {

@@ -122,7 +122,9 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
         // (B): readers may still be here.
         let node = self.pool.take(*list, key, value, Release).expect("no more elements than the shape says");
         under(&bucket.lock, || {
-            let Place { link, node: next, hit } = search::<M>(&bucket.head, key, mask, Relaxed)?;
+            // SAFETY: links lead to nodes of the pool, and are never marked.
+            let place = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+            let Place { link, node: next, hit } = place;
             if hit {
                 // SAFETY: taken above, and shown to nobody.
                 unsafe { give_back(node, Release) };
@@ -139,7 +141,8 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
     fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         under(&bucket.lock, || {
-            let Place { link, node, hit } = search::<M>(&bucket.head, key, mask, Relaxed)?;
+            // SAFETY: as in `insert`.
+            let Place { link, node, hit } = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
             if hit {
                 // SAFETY: it is in the chain, and only who has the lock removes.
                 link.store(unsafe { &*node }.next.load(Relaxed), Release);
@@ -153,6 +156,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
     }
 
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        super::node::each::<M>(self.buckets.iter().map(|bucket| &bucket.head), &mut each);
+        // SAFETY: as in `insert`.
+        unsafe { super::node::each::<M>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };
     }
 }

@@ -1,6 +1,6 @@
 //! Bounded exponential backoff, and polling for locks whose queue cannot be left.
 
-use crate::machine::{Deadline, Machine};
+use crate::machine::{Deadline, Machine, Offers};
 
 /// Spin hints after the first failure.
 const FIRST: u32 = 4;
@@ -13,16 +13,23 @@ const PATIENCE: u32 = 4;
 #[derive(Default)]
 pub(crate) struct Backoff {
     step: u32,
+    offers: Offers,
 }
 
 impl Backoff {
-    /// Waits a little, and twice as long the next time, up to a bound; then also yields.
+    /// Waits a little, and twice as long the next time, up to a bound; then also yields, and after many yields
+    /// naps.
     pub(crate) fn wait<M: Machine>(&mut self) {
+        self.wait_until_late::<M>(u64::MAX);
+    }
+
+    /// The same for a waiter whose deadline is `left` nanoseconds ahead: no nap is longer.
+    fn wait_until_late<M: Machine>(&mut self, left: u64) {
         let spins = FIRST << self.step.min(LAST.ilog2() - FIRST.ilog2());
         M::pause(spins);
         self.step += 1;
         if self.step > LAST.ilog2() - FIRST.ilog2() + PATIENCE {
-            M::yield_now();
+            self.offers.take::<M>(left);
         }
     }
 }
@@ -32,13 +39,13 @@ impl Backoff {
 pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut backoff = Backoff::default();
     loop {
-        let late = deadline.passed::<M>();
+        let left = deadline.left::<M>();
         if let Some(token) = attempt() {
             return Some(token);
         }
-        if late {
+        if left == 0 {
             return None;
         }
-        backoff.wait::<M>();
+        backoff.wait_until_late::<M>(left);
     }
 }

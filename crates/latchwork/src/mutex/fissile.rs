@@ -15,7 +15,7 @@
 
 use super::cna::RawCna;
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Machine, Native, Word};
+use crate::machine::{Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 const FREE: u32 = 0;
@@ -60,10 +60,10 @@ impl<M: Machine> RawFissile<M> {
     #[inline(never)]
     fn lock_slow(&self) {
         let token = self.inner.lock();
-        let mut looks = 0;
+        let (mut looks, mut offers) = (0, Offers::new());
         while !self.try_outer() {
             if M::spin_for(&self.outer, Relaxed, LOOKS, |outer| outer == FREE).is_none() {
-                M::yield_now();
+                offers.take::<M>(u64::MAX);
             }
             looks += 1;
             if looks == M::patience(GRACE) {

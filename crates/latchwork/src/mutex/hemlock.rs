@@ -32,7 +32,7 @@
 //! takes as long as the successor needs to look: with more threads than processors, until it runs.
 
 use super::{ConstNew, Info, RawMutex, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, Offers, QNode, Word};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -65,6 +65,7 @@ impl ConstNew for RawHemlock<Native> {
 /// Waits until the grant word of `node` holds `value`, which it takes out. Both sides of the handover:
 /// AcqRel is (B) of the successor and (D) of the releaser.
 fn take_out<M: Machine>(node: &QNode<M>, value: *mut QNode<M>) {
+    let mut offers = Offers::new();
     loop {
         for _ in 0..M::patience(LOOKS) {
             if node.next.compare_exchange(value, null_mut(), AcqRel, Relaxed).is_ok() {
@@ -72,7 +73,7 @@ fn take_out<M: Machine>(node: &QNode<M>, value: *mut QNode<M>) {
             }
             M::pause(1);
         }
-        M::yield_now();
+        offers.take::<M>(u64::MAX);
     }
 }
 

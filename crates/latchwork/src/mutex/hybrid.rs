@@ -144,7 +144,7 @@ impl<M: Machine> RawHybrid<M> {
                 0 => word | LOCKED | QUEUE,
                 LOCKED => word | bit,
                 _ => {
-                    M::pause(PAUSE);
+                    M::spin_until(&self.word, Relaxed, |word| word & QUEUE == 0);
                     continue;
                 }
             };

@@ -20,7 +20,7 @@
 //! - A timed acquisition polls outside the queue, so no node is left in it.
 
 use super::{ConstNew, Info, RawMutex, queue};
-use crate::machine::{Machine, Native, QNode, Word, micros};
+use crate::machine::{Machine, Native, Offers, QNode, Word, micros};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -79,12 +79,13 @@ impl<M: Machine> RawMcsTp<M> {
         // SAFETY: the predecessor stays until a holder has gone past it, which needs `next`.
         // (D) pairs with the holders' loads of `next`.
         unsafe { (*before).next.store(node.as_ptr(), Release) };
+        let mut offers = Offers::new();
         loop {
             // (B) pairs with the grant in `hand_over`; (E) with SKIPPED: the holder is done with our node.
             match M::spin_for(&node.status, Acquire, LOOKS, |status| status != WAITING) {
                 Some(status) => return status == GRANTED,
                 None => {
-                    M::yield_now();
+                    offers.take::<M>(u64::MAX);
                     node.batch.store(micros::<M>(), Relaxed);
                 }
             }

@@ -10,7 +10,7 @@
 //!
 //! Node: `status` WAITING -> GRANTED, by the predecessor; `next`; `resume`: the predecessor.
 
-use crate::machine::{Machine, QNode, Word};
+use crate::machine::{Machine, Offers, QNode, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
@@ -41,6 +41,7 @@ impl<M: Machine> Osq<M> {
             return true;
         }
         // Step A.
+        let mut offers = Offers::new();
         loop {
             // SAFETY: type-stable; if it is ours no more, its `next` is not our node.
             let link = unsafe { &(*before).next };
@@ -53,7 +54,7 @@ impl<M: Machine> Osq<M> {
             if node.status.load(Acquire) == GRANTED {
                 return true;
             }
-            M::pause(1);
+            offers.pause::<M>();
             before = node.resume.load(Acquire); // (E)
         }
         // Step B.
@@ -72,6 +73,7 @@ impl<M: Machine> Osq<M> {
     /// Takes the waiter behind `node` out of its link, waiting for it to appear; or makes `before` the
     /// tail if there is none.
     fn successor(&self, node: &QNode<M>, before: *mut QNode<M>) -> *mut QNode<M> {
+        let mut offers = Offers::new();
         loop {
             if self.tail.load(Relaxed) == node.as_ptr()
                 && self.tail.compare_exchange(node.as_ptr(), before, AcqRel, Relaxed).is_ok()
@@ -84,7 +86,7 @@ impl<M: Machine> Osq<M> {
                     return next;
                 }
             }
-            M::pause(1);
+            offers.pause::<M>();
         }
     }
 

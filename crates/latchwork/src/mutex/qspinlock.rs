@@ -28,7 +28,7 @@
 //! - The release is an atomic subtraction; Linux stores a byte of the word, and mixes access sizes.
 
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Machine, Native, Offers, QNode, Word, shared};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -68,7 +68,7 @@ impl ConstNew for RawQspinlock<Native> {
 
 /// Takes a node of the waiting array, and says which.
 fn take_node<M: Machine>() -> Option<(u32, &'static QNode<M>)> {
-    let array = M::waiting_array();
+    let array = shared::waiting_array::<M>();
     let array = &array[..array.len().min(1 << 15)];
     let start = (M::thread_id() >> 6).wrapping_add(M::thread_id()).wrapping_mul(0x9e37_79b9) >> 8;
     (0..array.len()).find_map(|i| {
@@ -107,9 +107,10 @@ impl<M: Machine> RawQspinlock<M> {
         match take_node::<M>() {
             Some((number, node)) => self.lock_queued(number, node),
             None => {
+                let mut offers = Offers::new();
                 while self.try_lock().is_none() {
                     M::spin_until(&self.word, Relaxed, |word| word & LOCKED == 0);
-                    M::yield_now();
+                    offers.take::<M>(u64::MAX);
                 }
             }
         }
@@ -122,7 +123,7 @@ impl<M: Machine> RawQspinlock<M> {
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.update(AcqRel, |word| word & ((1 << TAIL) - 1) | tail) >> TAIL;
         if before != 0 {
-            let before = &M::waiting_array()[before as usize - 1];
+            let before = &shared::waiting_array::<M>()[before as usize - 1];
             before.next.store(node.as_ptr(), Release); // (D) pairs with the spin below
             // (R) pairs with the store below.
             M::spin_until(&node.status, Acquire, |status| status == HEAD);

@@ -26,7 +26,7 @@ use super::shuffle::{
     NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, Stealing, hand_on, is_shuffler, shuffle,
 };
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, Offers, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
@@ -113,7 +113,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             shuffle::<M, P>(&node, &self.tail, SPINNERS_IN_A_ROW, true, || false, |_| (), |_| false);
         }
         let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(&node) || self.may_start());
-        let mut looked = 0;
+        let (mut looked, mut offers) = (0, Offers::new());
         while !self.try_word() {
             let wanted = if looked < M::patience(PATIENCE) { QUEUED } else { BARRED };
             if self.no_stealing.load(Relaxed) < wanted {
@@ -128,7 +128,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 shuffler = false;
             }
             if M::spin_for(&self.word, Relaxed, LOOKS, |word| word == FREE).is_none() {
-                M::yield_now();
+                offers.take::<M>(u64::MAX);
             }
         }
         self.leave(&node, shuffler, looked > M::patience(PATIENCE));
@@ -146,7 +146,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
 
     fn wait_for_head(&self, node: &QNode<M>) {
         let head = || node.status.load(Relaxed) == READY;
-        let mut idle = true;
+        let (mut idle, mut offers) = (true, Offers::new());
         loop {
             // (R) pairs with the hand-over in `leave`.
             match M::spin_for(&node.status, Acquire, LOOKS, |status| {
@@ -154,7 +154,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
             }) {
                 Some(READY) => return,
                 Some(_) => idle = false, // called; later walks after each so many looks
-                None => M::yield_now(),
+                None => offers.take::<M>(u64::MAX),
             }
             if !P::THOROUGH
                 && is_shuffler::<M, P>(node)

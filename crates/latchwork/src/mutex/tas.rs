@@ -10,7 +10,7 @@
 //! Fairness: none; a waiter may be passed over for ever.
 
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Machine, Native, Word};
+use crate::machine::{Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 const FREE: u32 = 0;
@@ -62,12 +62,12 @@ unsafe impl<M: Machine> RawMutex for RawTas<M> {
 
     #[inline]
     fn lock(&self) {
-        let mut failures = 0;
+        let (mut failures, mut offers) = (0, Offers::new());
         while self.try_lock().is_none() {
             M::pause(1);
             failures += 1;
             if failures % PATIENCE == 0 {
-                M::yield_now();
+                offers.take::<M>(u64::MAX);
             }
         }
     }

@@ -16,7 +16,7 @@
 
 use super::stacked::Local;
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Machine, Native, Word};
+use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Spin hints per waiter before oneself, of who backs off: a short section and its handover.
@@ -53,12 +53,12 @@ impl<const BACKOFF: bool> ConstNew for RawTicket<Native, BACKOFF> {
 
 impl<M: Machine, const BACKOFF: bool> RawTicket<M, BACKOFF> {
     fn wait(&self, ticket: u32, mut serving: u32) {
-        let mut pauses = 0;
+        let (mut pauses, mut offers) = (0, Offers::new());
         while serving != ticket {
             M::pause(ticket.wrapping_sub(serving).saturating_mul(PAUSE));
             pauses += 1;
             if pauses % PATIENCE == 0 {
-                M::yield_now();
+                offers.take::<M>(u64::MAX);
             }
             serving = self.serving.load(Acquire); // (A)
         }

@@ -18,7 +18,7 @@
 //! successive places.
 
 use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Machine, Native, Word};
+use crate::machine::{Arith, Machine, Native, Word, shared};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Tickets before one's own up to which a waiter waits at the lock (`LongTermThreshold`).
@@ -51,7 +51,7 @@ impl ConstNew for RawTwa<Native> {
 impl<M: Machine> RawTwa<M> {
     /// Where the owner of `ticket` waits while it is far from its turn.
     fn place(&self, ticket: u32) -> Option<&'static M::U32> {
-        let array = M::waiting_array();
+        let array = shared::waiting_array::<M>();
         let lock = M::identity(core::ptr::from_ref(self).addr()) >> 3;
         let lock = (lock as u32).wrapping_mul(0x9e37_79b9) >> 8;
         let mask = array.len().wrapping_sub(1);

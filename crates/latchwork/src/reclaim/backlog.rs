@@ -23,7 +23,7 @@ use super::gate::{Gate, Held};
 use super::header::Header;
 use super::list::{Amount, List, Mine, is_busy};
 use super::{Garbage, Limit};
-use crate::machine::{Arith, Clock, Machine, Records, Word};
+use crate::machine::{Arith, Clock, Deadline, Machine, Records, Word, shared};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{null_mut, slice_from_raw_parts_mut};
@@ -73,6 +73,8 @@ pub(super) struct Collecting<'a, M: Records> {
 pub(super) enum Steal {
     /// All; waits for who is busy.
     All,
+    /// All, but for those whose threads are busy with them; waits for nobody.
+    Free,
     /// All, of a domain that nobody else uses any more: without a fence.
     Last,
     /// Those that have been left alone; waits for nobody.
@@ -158,12 +160,12 @@ impl<M: Records> Backlog<M> {
     /// in it.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<Mine<'_, M>> {
-        Mine::new(self.list(M::record().number.load(Relaxed))?)
+        Mine::new(self.list(shared::record::<M>().number.load(Relaxed))?)
     }
 
     /// Whether the caller is an object that is being reclaimed right now.
     pub(super) fn is_mine(&self) -> bool {
-        let (chunk, at) = locate(M::record().number.load(Relaxed));
+        let (chunk, at) = locate(shared::record::<M>().number.load(Relaxed));
         // (D)
         let first = self.chunks.get(chunk).map(|first| first.load(Acquire)).filter(|first| !first.is_null());
         // SAFETY: as in `list`.
@@ -213,7 +215,12 @@ impl<M: Records> Backlog<M> {
     }
 
     pub(super) fn lock(&self) -> Collecting<'_, M> {
-        Collecting { backlog: self, _held: self.central.gate.lock() }
+        self.lock_until(None).expect("without a deadline, the gate is waited for")
+    }
+
+    /// `None`: the deadline has passed, and another thread is still collecting.
+    pub(super) fn lock_until(&self, deadline: Option<Deadline>) -> Option<Collecting<'_, M>> {
+        Some(Collecting { backlog: self, _held: self.central.gate.lock(deadline)? })
     }
 
     pub(super) fn try_lock(&self) -> Option<Collecting<'_, M>> {
@@ -274,7 +281,7 @@ impl<M: Records> Collecting<'_, M> {
         // (A) pairs with the light fence in `Mine::new`.
         let fenced = stolen == 0 || which == Steal::Last || M::heavy_fence();
         for list in all().filter(|list| stolen > 0 && list.is_stopped()) {
-            if fenced && list.wait_until_free(which != Steal::Old) {
+            if fenced && list.wait_until_free(matches!(which, Steal::All | Steal::Last)) {
                 self.list().put_all(list);
             }
             list.go_on();

@@ -2,7 +2,7 @@
 
 use super::header::{Header, Retire};
 use super::rcu::{RcuDomain, RcuGuard, global};
-use super::{GracePeriod, Guard, Reader};
+use super::{GracePeriod, Guard, GuardOf, Reader};
 use crate::machine::{Machine, Native, Word};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -26,9 +26,6 @@ impl<T> Version<T> {
 }
 
 type Link<T, D> = <<D as super::Reclaim>::Machine as Machine>::Ptr<Version<T>>;
-
-/// The guard of a domain.
-type GuardOf<'r, 'd, D> = <<D as super::Reclaim>::Reader<'d> as Reader>::Guard<'r>;
 
 /// A value that many read and few replace (read, copy, update). Reading is a load in a section of the
 /// reader's; who replaces the value retires the old one, which is dropped when no reader has it any more,
@@ -106,14 +103,16 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
     /// The value, in a section of the caller's.
     #[inline(always)]
     pub fn read<'g>(&'g self, guard: &'g GuardOf<'_, '_, D>) -> &'g T {
-        // SAFETY: there is always a version, and what is read in a section of this strategy is not
-        // reclaimed before its end; nor is the cell dropped, which is borrowed.
+        // SAFETY: there is always a version. What is read in a section is not reclaimed before its end, and sections
+        // of this strategy cover all its domains (`GracePeriod`); nor is the cell dropped, which is borrowed.
         unsafe { &(*guard.protect(0, &self.current)).value }
     }
 
     /// Replaces the value. The old one is dropped when nobody reads it any more.
     ///
-    /// Outside of sections this may wait, if too many old values wait to be dropped.
+    /// This may drop other values that were retired in the domain
+    /// ([whose destructors run where](super#whose-destructors-run-where)). Outside of sections it may wait, if too many
+    /// old values wait to be dropped.
     pub fn replace(&self, value: T) {
         let old = self.current.swap(Version::make(value), AcqRel);
         // SAFETY: removed by this exchange, and by no other.

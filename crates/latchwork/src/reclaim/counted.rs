@@ -29,6 +29,10 @@ use core::sync::atomic::Ordering::*;
 /// Counts.
 const COUNTS: usize = 1024;
 
+/// References that a count stands for, at most: far from where it would wrap around, however many threads find that
+/// at the same time.
+const MOST: u32 = u32::MAX / 2;
+
 /// A count, in a line of its own.
 #[repr(align(64))]
 struct Count<M: Machine>(M::U32);
@@ -104,7 +108,8 @@ unsafe impl<M: Records> Guard for CountedGuard<'_, M> {
             }
             let count = self.domain.count(pointer.addr());
             // (A) pairs with the scan: it sees us, or we see that the object is gone.
-            count.fetch_add(1, Acquire);
+            let before = count.fetch_add(1, Acquire);
+            assert!(before < MOST, "2 billion references to what shares a count: guards are leaked");
             let now = from.load(Acquire);
             if now == pointer {
                 self.held[slot].set(Some(count));
@@ -128,7 +133,8 @@ impl<M: Records> Reader for CountedReader<'_, M> {
     }
 }
 
-impl<M: Records> Reclaim for CountedDomain<M> {
+// SAFETY: a scan keeps each object at whose count a guard of this domain is counted. Each object is in one list.
+unsafe impl<M: Records> Reclaim for CountedDomain<M> {
     type Machine = M;
     type Reader<'d> = CountedReader<'d, M>;
     const INFO: Info = Info {
@@ -147,6 +153,15 @@ impl<M: Records> Reclaim for CountedDomain<M> {
 
     fn reader(&self) -> CountedReader<'_, M> {
         CountedReader { domain: self, thread: PhantomData }
+    }
+
+    /// The counts are the domain's own.
+    #[inline]
+    fn covers<'r, 'd>(&self, guard: &CountedGuard<'r, M>) -> bool
+    where
+        CountedReader<'d, M>: 'r,
+    {
+        core::ptr::eq(self, guard.domain)
     }
 
     #[inline]

@@ -5,9 +5,9 @@ use super::grace::{Flavour, Periods};
 use super::header::{Retire, prepare};
 use super::list::{List, Mine};
 use super::pace::Rest;
-use super::{Garbage, GracePeriod, Info, Limit, Pace, Reclaim, Stall};
-use crate::machine::Word;
+use super::{Garbage, GracePeriod, GuardOf, Info, Limit, Pace, Reclaim, Stall};
 use crate::machine::record::{NESTING, Records};
+use crate::machine::{Arith, Deadline, Machine, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
@@ -21,7 +21,22 @@ pub struct Domain<M: Records, F: Flavour> {
     backlog: Backlog<M>,
     /// Whether somebody has retired too much where it could not wait.
     pressed: M::U32,
+    throttle: Throttle<M>,
 }
+
+/// How long a thread that retires waits while there is too much garbage.
+struct Throttle<M: Machine> {
+    /// The bound, in nanoseconds.
+    nanos: M::U64,
+    /// The ticket of a grace period that has not ended within the bound, or 0. Nobody waits while it is not over.
+    stuck: M::U64,
+    /// See [`Garbage::overruns`].
+    overruns: M::U64,
+}
+
+/// How long a thread that retires waits for a grace period, in nanoseconds: longer than a reader is preempted on a
+/// busy machine, and short enough for a program that has lost a guard to go on.
+const THROTTLE: u64 = 1_000_000_000;
 
 /// A point in time, to ask later whether a grace period has passed since.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,12 +46,14 @@ pub struct Cookie(u64);
 impl<M: Records, F: Flavour> Domain<M, F> {
     /// A domain without garbage.
     pub fn new_in() -> Self {
-        Domain { grace: F::Periods::new(), backlog: Backlog::new(), pressed: M::U32::new(0) }
+        let throttle =
+            Throttle { nanos: M::U64::new(THROTTLE), stuck: M::U64::new(0), overruns: M::U64::new(0) };
+        Domain { grace: F::Periods::new(), backlog: Backlog::new(), pressed: M::U32::new(0), throttle }
     }
 
     /// Whether the calling thread is in a section.
     pub fn is_inside() -> bool {
-        F::word(M::record()).load(Relaxed) & NESTING != 0
+        F::word(shared::record::<M>()).load(Relaxed) & NESTING != 0
     }
 
     #[track_caller]
@@ -53,7 +70,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn synchronize(&self) {
         self.assert_outside("synchronize");
-        self.grace.wait(self.grace.start(), Pace::Normal);
+        self.grace.wait(self.grace.start(), Pace::Normal, None);
     }
 
     /// [`synchronize`](Domain::synchronize) for who is in a hurry, and burns a processor for it.
@@ -64,7 +81,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn synchronize_expedited(&self) {
         self.assert_outside("synchronize");
-        self.grace.wait(self.grace.start(), Pace::Expedited);
+        self.grace.wait(self.grace.start(), Pace::Expedited, None);
     }
 
     /// Begins a grace period, for [`poll`](Domain::poll).
@@ -89,12 +106,20 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.grace.set_patience(nanos);
     }
 
-    /// How much garbage there may be before who retires has to wait.
+    /// For how many nanoseconds a thread that retires waits while there is more garbage than the [`Limit`] (1 second if
+    /// this is not called). If the grace period that it waits for has not ended by then, it goes on, and so does every
+    /// other thread until that grace period has ended: the garbage grows, and [`Garbage::overruns`] counts.
+    pub fn set_throttle_nanos(&self, nanos: u64) {
+        self.throttle.nanos.store(nanos, Relaxed);
+    }
+
+    /// How much garbage there may be before a thread that retires has to wait.
     pub fn set_limit(&self, limit: Limit) {
         self.backlog.set_limit(limit);
     }
 
-    /// See [`Reclaim::retire`].
+    /// See [`Reclaim::retire`]. May run the destructors of other objects
+    /// ([whose destructors run where](super#whose-destructors-run-where)).
     ///
     /// # Safety
     ///
@@ -132,6 +157,15 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.pressed.load(Relaxed) != 0
     }
 
+    /// Waits while there is too much garbage, if somebody has retired it where it could not wait, and the calling
+    /// thread can.
+    #[inline(always)]
+    pub(crate) fn heed(&self) {
+        if self.is_pressed() {
+            self.relent();
+        }
+    }
+
     /// Waits until there is not too much garbage, if the calling thread is in no section.
     #[cold]
     pub(super) fn relent(&self) {
@@ -141,7 +175,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// Waits while there is more garbage than there may be. [`retire`](Domain::retire) does this by itself,
+    /// Waits while there is more garbage than there may be, for as long as
+    /// [`set_throttle_nanos`](Domain::set_throttle_nanos) says. [`retire`](Domain::retire) does this by itself,
     /// but not inside of a section: a thread that retires only there calls this outside, or
     /// [`Reader::quiescent`](super::Reader::quiescent).
     pub fn throttle(&self) {
@@ -149,27 +184,63 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             return;
         }
         self.assert_outside("throttle");
-        // What the caller has retired itself, and then all.
-        self.settle();
-        while self.backlog.is_over_limit() {
-            let collecting = self.backlog.lock();
-            if self.backlog.is_over_limit() {
-                self.clear(&collecting, Steal::All);
+        if !self.is_stuck() {
+            let deadline = Deadline::after::<M>(self.throttle.nanos.load(Relaxed));
+            // What the caller has retired itself, and then all.
+            if self.settle(deadline) && self.clear_until(deadline) {
+                return;
             }
+            self.throttle.stuck.store(self.grace.start(), Relaxed);
         }
+        self.throttle.overruns.fetch_add(1, Relaxed);
+    }
+
+    /// Whether a grace period that was waited for in vain is still not over.
+    fn is_stuck(&self) -> bool {
+        let ticket = self.throttle.stuck.load(Relaxed);
+        if ticket != 0 && self.grace.poll(ticket) {
+            // If another thread has stored a later ticket meanwhile, one more wait is bounded too.
+            self.throttle.stuck.store(0, Relaxed);
+            return false;
+        }
+        ticket != 0
     }
 
     /// Waits until it can reclaim what the calling thread has retired, and reclaims it. The list is not busy
-    /// meanwhile.
-    fn settle(&self) {
+    /// meanwhile. `false`: the deadline has passed.
+    fn settle(&self, deadline: Deadline) -> bool {
         let begin =
             |mine: Mine<'_, M>| (mine.is_waiting() || self.take(&mine)).then(|| mine.ticket.load(Relaxed));
         while self.backlog.is_over_limit()
             && let Some(ticket) = self.backlog.mine().and_then(begin)
         {
-            self.grace.wait(ticket, Pace::Normal);
+            if !self.grace.wait(ticket, Pace::Normal, Some(deadline)) {
+                return false;
+            }
             self.backlog.mine().inspect(|mine| _ = self.work(mine));
         }
+        true
+    }
+
+    /// Reclaims what others have retired until there is not too much. `false`: the deadline has passed.
+    fn clear_until(&self, deadline: Deadline) -> bool {
+        let mut rest = Rest::new();
+        while self.backlog.is_over_limit() {
+            let Some(collecting) = self.backlog.lock_until(Some(deadline)) else { return false };
+            if self.backlog.is_over_limit() && self.clear(&collecting, Steal::Free, Some(deadline)).is_none()
+            {
+                return false;
+            }
+            drop(collecting);
+            // What is left is in lists whose threads are busy: they reclaim it.
+            if self.backlog.is_over_limit() {
+                if deadline.passed::<M>() {
+                    return false;
+                }
+                rest.take::<M>(true);
+            }
+        }
+        true
     }
 
     /// Reclaims what can be reclaimed without waiting: what the calling thread has retired, and what others have
@@ -200,7 +271,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn barrier(&self) {
         self.assert_outside("barrier");
-        self.clear(&self.backlog.lock(), Steal::All);
+        self.clear(&self.backlog.lock(), Steal::All, None);
     }
 
     /// Reclaims for the others until `stop` says so, and then all there is. Looks every `nanos`.
@@ -214,7 +285,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// How much garbage there is.
     pub fn garbage(&self) -> Garbage {
-        self.backlog.garbage()
+        Garbage { overruns: self.throttle.overruns.load(Relaxed), ..self.backlog.garbage() }
     }
 
     /// Has what has come in on a list wait. The caller has the list.
@@ -239,20 +310,31 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.take(list)
     }
 
-    /// Reclaims what everybody has retired before, waiting for grace periods. Whether there was any.
-    fn clear(&self, collecting: &Collecting<'_, M>, which: Steal) -> bool {
+    /// Reclaims what everybody has retired before, waiting for grace periods. Whether there was any. `None`: the
+    /// deadline has passed.
+    fn clear(
+        &self,
+        collecting: &Collecting<'_, M>,
+        which: Steal,
+        deadline: Option<Deadline>,
+    ) -> Option<bool> {
         let mut rest = Rest::new();
         while !collecting.steal(which) {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return None;
+            }
             rest.take::<M>(false);
         }
         let (list, mut any) = (collecting.list(), false);
         while list.is_waiting() || self.take(list) {
-            self.grace.wait(list.ticket.load(Relaxed), Pace::Normal);
-            // SAFETY: as in `work`.
+            if !self.grace.wait(list.ticket.load(Relaxed), Pace::Normal, deadline) {
+                return None;
+            }
+            // SAFETY: a grace period has passed since it was retired, so that nobody uses it.
             unsafe { list.reclaim() };
             any = true;
         }
-        any
+        Some(any)
     }
 }
 
@@ -267,11 +349,13 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
             );
         }
         let collecting = self.backlog.lock();
-        while self.clear(&collecting, Steal::Last) {}
+        while self.clear(&collecting, Steal::Last, None) == Some(true) {}
     }
 }
 
-impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
+// SAFETY: a list is reclaimed when a grace period has passed since the last object came in: each section of the
+// flavour, of whichever domain, that may have protected one of them is over. Each object is in one list.
+unsafe impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     type Machine = M;
     type Reader<'d> = F::Reader<'d, M>;
     const INFO: Info = F::INFO;
@@ -282,6 +366,15 @@ impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
 
     fn reader(&self) -> F::Reader<'_, M> {
         F::reader(self)
+    }
+
+    /// The sections of a flavour are the process's.
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, _: &GuardOf<'r, 'd, Self>) -> bool
+    where
+        F::Reader<'d, M>: 'r,
+    {
+        true
     }
 
     #[inline]
@@ -312,7 +405,7 @@ impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     }
 }
 
-// SAFETY: a section protects all that begins to be reclaimed after it has begun.
+// SAFETY: a section protects all that begins to be reclaimed after it has begun, in every domain of the flavour.
 unsafe impl<M: Records, F: Flavour> GracePeriod for Domain<M, F> {
     #[track_caller]
     fn synchronize(&self) {

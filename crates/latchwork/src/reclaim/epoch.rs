@@ -22,14 +22,15 @@ use super::section::{SectionGuard, SectionReader};
 use super::watch::Watch;
 use super::{Info, Pace, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Word, shared};
 use core::sync::atomic::Ordering::*;
 
 /// The flavour. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
 pub struct Epoch;
 
-impl Flavour for Epoch {
+// SAFETY: sections are stamped with the epoch (`SectionGuard`), and `Epochs` looks at all stamps before each advance.
+unsafe impl Flavour for Epoch {
     const INFO: Info = Info {
         name: "epoch",
         summary: "epochs: readers stamp sections, whoever reclaims advances the epoch",
@@ -66,7 +67,7 @@ impl<M: Records> EpochDomain<M> {
     /// A section of the calling thread.
     #[inline(always)]
     pub fn enter(&self) -> EpochGuard<'_, M> {
-        SectionGuard::new(M::record())
+        SectionGuard::new(shared::record::<M>())
     }
 }
 
@@ -78,7 +79,7 @@ pub struct Epochs<M: Machine> {
 
 /// The first section that is not in the current epoch.
 fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
-    M::records().into_iter().flat_map(Group::owned).find(|record| {
+    shared::records::<M>().into_iter().flat_map(Group::owned).find(|record| {
         // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
         let word = record.pinned.load(Acquire);
         word & NESTING != 0 && word & TIME != epoch & TIME
@@ -89,7 +90,7 @@ impl<M: Records> Epochs<M> {
     /// Advances the epoch, if nobody is in the way.
     fn advance(&self) -> Result<(), ()> {
         // (B) whoever has advanced it has seen the sections end that were in the way.
-        let epoch = M::clocks().epoch.load(Acquire);
+        let epoch = shared::clocks::<M>().epoch.load(Acquire);
         // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
         if !M::heavy_fence() {
             return Err(());
@@ -100,7 +101,7 @@ impl<M: Records> Epochs<M> {
         }
         self.stuck.end();
         // (B) pairs with the load in `enter`. If it fails, somebody else was faster.
-        let _ = M::clocks().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
+        let _ = shared::clocks::<M>().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
         Ok(())
     }
 
@@ -113,7 +114,9 @@ impl<M: Records> Epochs<M> {
     }
 }
 
-impl<M: Records> Periods for Epochs<M> {
+// SAFETY: the epoch advances when all sections are in the current one, so that after two advances none is left that
+// began before.
+unsafe impl<M: Records> Periods for Epochs<M> {
     fn new() -> Self {
         Epochs { stuck: Watch::new() }
     }
@@ -121,12 +124,12 @@ impl<M: Records> Periods for Epochs<M> {
     fn start(&self) -> u64 {
         // An exchange, so that what the caller has removed happens before the next advance, and with it
         // before any section in a later epoch than this.
-        M::clocks().epoch.fetch_add(0, AcqRel) + 2 * STEP
+        shared::clocks::<M>().epoch.fetch_add(0, AcqRel) + 2 * STEP
     }
 
     fn is_over(&self, ticket: u64) -> bool {
         // (D) pairs with the advance.
-        M::clocks().epoch.load(Acquire) >= ticket
+        shared::clocks::<M>().epoch.load(Acquire) >= ticket
     }
 
     fn poll(&self, ticket: u64) -> bool {
@@ -134,15 +137,19 @@ impl<M: Records> Periods for Epochs<M> {
         self.is_over(ticket)
     }
 
-    fn wait(&self, ticket: u64, pace: Pace) {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
         let mut rest = Rest::new();
         while !self.poll(ticket) {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return false;
+            }
             rest.take::<M>(pace == Pace::Expedited);
         }
+        true
     }
 
     fn stall(&self) -> Option<Stall> {
-        let record = straggler::<M>(M::clocks().epoch.load(Relaxed))?;
+        let record = straggler::<M>(shared::clocks::<M>().epoch.load(Relaxed))?;
         Some(Stall { thread: record.thread.load(Relaxed), nanos: self.stuck.nanos() })
     }
 

@@ -9,7 +9,7 @@
 //! State: FREE -> HELD (`try_lock`), HELD -> HELD | SLEEPERS (`wait`), HELD* -> FREE (the holder).
 //! Size: 16 bytes. Atomics: 2 per pair.
 
-use crate::machine::{Machine, Records, Word};
+use crate::machine::{Deadline, Machine, Records, Word};
 use core::sync::atomic::Ordering::*;
 
 const FREE: u32 = 0;
@@ -52,18 +52,21 @@ impl<M: Records> Gate<M> {
         Some(Held(self))
     }
 
-    /// Waits as long as it takes.
-    pub(super) fn lock(&self) -> Held<'_, M> {
+    /// Waits as long as it takes, or until the deadline: then nobody has been let in.
+    pub(super) fn lock(&self, deadline: Option<Deadline>) -> Option<Held<'_, M>> {
         loop {
-            match self.try_lock() {
-                Some(held) => return held,
-                None => self.wait(),
+            if let Some(held) = self.try_lock() {
+                return Some(held);
             }
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return None;
+            }
+            self.wait(deadline);
         }
     }
 
-    /// Returns when the gate is not held, or has been released since.
-    pub(super) fn wait(&self) {
+    /// Returns when the gate is not held, or has been released since, or when the deadline has passed.
+    pub(super) fn wait(&self, deadline: Option<Deadline>) {
         let held = Self::held();
         let open = |word: u32| word | SLEEPERS != held | SLEEPERS;
         if M::spin_for(&self.word, Relaxed, LOOKS, open).is_some()
@@ -71,7 +74,7 @@ impl<M: Records> Gate<M> {
         {
             return;
         }
-        M::wait(&self.word, held | SLEEPERS, None);
+        M::wait(&self.word, held | SLEEPERS, deadline);
     }
 
     /// Whether the calling thread holds it: reclaims an object right now.

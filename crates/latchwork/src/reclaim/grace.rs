@@ -30,13 +30,20 @@ use super::tree;
 use super::watch::Watch;
 use super::{Info, Pace, Reader, Stall};
 use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Word, shared};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
 /// A kind of RCU, or epochs: how its readers say that they read, and how one waits for them.
-pub trait Flavour: Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// - Sections of its [`Reader`](Flavour::Reader) are stamped, in [`word`](Flavour::word) of the thread's record, with
+///   [`clock`](Flavour::clock), and a fence that pairs with that of its [`Periods`](Flavour::Periods).
+/// - [`FULL_FENCES`](Flavour::FULL_FENCES), [`TREE`](Flavour::TREE) and [`reached`](Flavour::reached) are true of these
+///   readers.
+pub unsafe trait Flavour: Send + Sync + Sized + 'static {
     /// Its description.
     const INFO: Info;
     /// Whether its readers issue full fences, so that who waits needs no heavy one.
@@ -61,7 +68,12 @@ pub trait Flavour: Send + Sync + Sized + 'static {
 }
 
 /// A way to wait until all sections that run now are over.
-pub trait Periods: Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// A ticket is due only when every section of the flavour is over that may have begun before the ticket was given out;
+/// what was done in these happens before what is done with the ticket.
+pub unsafe trait Periods: Send + Sync + Sized + 'static {
     /// In a domain that begins.
     fn new() -> Self;
     /// A ticket, which is due when everybody has left the section that they may be in now.
@@ -70,8 +82,9 @@ pub trait Periods: Send + Sync + Sized + 'static {
     fn is_over(&self, ticket: u64) -> bool;
     /// Whether the ticket is due; does for it what can be done without waiting.
     fn poll(&self, ticket: u64) -> bool;
-    /// Returns when the ticket is due. The caller is in no section.
-    fn wait(&self, ticket: u64, pace: Pace);
+    /// Waits until the ticket is due, or the deadline has passed. Whether the ticket is due. The caller is in no
+    /// section.
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool;
     /// Which thread holds up the others now.
     fn stall(&self) -> Option<Stall>;
     /// Sets after how many nanoseconds that is reported.
@@ -111,7 +124,9 @@ fn reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || word & TIME >= target & TIME
 }
 
-impl<M: Records, F: Flavour> Periods for Grace<M, F> {
+// SAFETY: a grace period that ends was opened after its tickets were given out, and has seen each thread outside of
+// sections, or in one that began later (`look`).
+unsafe impl<M: Records, F: Flavour> Periods for Grace<M, F> {
     fn new() -> Self {
         Grace {
             tickets: M::U64::new(0),
@@ -147,17 +162,21 @@ impl<M: Records, F: Flavour> Periods for Grace<M, F> {
         self.is_over(ticket)
     }
 
-    fn wait(&self, ticket: u64, pace: Pace) {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
         while !self.is_over(ticket) {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                return false;
+            }
             if pace == Pace::Expedited {
                 self.hurry.store(1, Relaxed);
             }
             match self.gate.try_lock() {
-                Some(_leading) if self.is_over(ticket) => return,
-                Some(_leading) => self.lead(),
-                None => self.gate.wait(),
+                Some(_leading) if self.is_over(ticket) => return true,
+                Some(_leading) => self.lead(deadline),
+                None => self.gate.wait(deadline),
             }
         }
+        true
     }
 
     fn stall(&self) -> Option<Stall> {
@@ -176,10 +195,13 @@ impl<M: Records, F: Flavour> Periods for Grace<M, F> {
 }
 
 impl<M: Records, F: Flavour> Grace<M, F> {
-    /// Takes one grace period to its end.
-    fn lead(&self) {
+    /// Takes one grace period to its end, or leaves it to others when the deadline has passed.
+    fn lead(&self, deadline: Option<Deadline>) {
         let mut rest = Rest::new();
         while let Err(obstacle) = self.advance() {
+            if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
+                break;
+            }
             let target = self.target.load(Relaxed);
             let left = match obstacle {
                 Obstacle::Reader(record) => {
@@ -204,7 +226,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Ok(());
             }
             // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
-            let target = F::clock(M::clocks()).fetch_add(STEP, AcqRel) + STEP;
+            let target = F::clock(shared::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
             // (C) pairs with the light fence in `enter`, or the full one of QSBR: a section that we do not see
             // begins after it.
             if F::FULL_FENCES {
@@ -213,7 +235,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Err(Obstacle::Fence);
             }
             self.open.begin();
-            self.at.store(M::records().map_or(null_mut(), Group::as_ptr), Relaxed);
+            self.at.store(shared::records::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
             self.obstacle.store(null_mut(), Relaxed);
             self.covers.store(covers, Relaxed);
             self.target.store(target, Relaxed);
@@ -235,7 +257,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
 
     /// Looks at everybody who has not been seen to have reached `target`. Under the gate.
     fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
-        let known = F::reached(M::clocks());
+        let known = F::reached(shared::clocks::<M>());
         // (F) another leader advanced time further, and fenced, after this one: whoever it has seen outside, or
         // in a section that began later than its advance, is in none that this one waits for.
         let before = known.map_or(0, |known| known.load(Acquire));

@@ -27,8 +27,8 @@ use super::header::{Header, Retire};
 use super::list::List;
 use super::sieve::{BATCH, Sieve};
 use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
-use crate::machine::record::{FENCED, Hazards, Record, Records, Slots};
-use crate::machine::{Group, Word};
+use crate::machine::record::{FENCED, Hazards, Kept, Records, Slots};
+use crate::machine::{Group, Word, shared};
 use alloc::boxed::Box;
 use core::hint::cold_path;
 use core::marker::PhantomData;
@@ -44,15 +44,14 @@ pub struct HazardDomain<M: Records, const FULL_FENCE: bool = false> {
 
 /// A thread that reads. See [`Reclaim::reader`].
 pub struct HazardReader<'d, M: Records, const FULL_FENCE: bool = false> {
-    record: &'static Record<M>,
+    record: Kept<M>,
     /// Whether it has no light fences.
     fenced: bool,
     /// With `FULL_FENCE`, the slots that are this reader's.
     own: Option<&'static Slots<M>>,
     /// Whether a guard has them. Only its thread looks at it.
     busy: AtomicBool,
-    /// Not `Send`: the record is the thread's.
-    domain: PhantomData<(&'d (), *mut ())>,
+    domain: PhantomData<&'d ()>,
 }
 
 /// See [`HazardGuard`].
@@ -177,7 +176,7 @@ impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FEN
     #[inline(always)]
     fn enter(&self) -> HazardGuard<'_, M, FULL_FENCE> {
         let flag = || self.fenced.then_some(&NO_LIGHT_FENCE);
-        self.try_enter().unwrap_or_else(|| HazardGuard::take_any(&self.record.hazards, flag()))
+        self.try_enter().unwrap_or_else(|| HazardGuard::take_any(&self.record.get().hazards, flag()))
     }
 
     #[inline(always)]
@@ -187,7 +186,7 @@ impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FEN
         } else if self.fenced {
             None
         } else {
-            HazardGuard::take(&self.record.hazards.groups[0], None)
+            HazardGuard::take(&self.record.get().hazards.groups[0], None)
         }
     }
 
@@ -231,7 +230,7 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         let mut objects = list.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
-        for record in M::records().into_iter().flat_map(Group::owned) {
+        for record in shared::records::<M>().into_iter().flat_map(Group::owned) {
             for group in record.hazards.all() {
                 // (E) pairs with the stores of the readers.
                 if group.used.load(Acquire) == 0 {
@@ -268,7 +267,9 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     }
 }
 
-impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE> {
+// SAFETY: a scan looks at the slots of all threads, which are the process's, and keeps what one of them points into.
+// Each object is in one list.
+unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE> {
     type Machine = M;
     type Reader<'d> = HazardReader<'d, M, FULL_FENCE>;
     const INFO: Info = Info {
@@ -293,7 +294,8 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
     }
 
     fn reader(&self) -> HazardReader<'_, M, FULL_FENCE> {
-        let record = M::record();
+        let kept = Kept::<M>::new();
+        let record = kept.get();
         let fenced = !FULL_FENCE && record.section.load(Relaxed) & FENCED != 0;
         let own = FULL_FENCE.then(|| {
             let guard = HazardGuard::<M, FULL_FENCE>::take_any(&record.hazards, None);
@@ -301,7 +303,15 @@ impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE>
             core::mem::forget(guard); // the reader gives them back
             slots
         });
-        HazardReader { record, fenced, own, busy: AtomicBool::new(false), domain: PhantomData }
+        HazardReader { record: kept, fenced, own, busy: AtomicBool::new(false), domain: PhantomData }
+    }
+
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, _: &HazardGuard<'r, M, FULL_FENCE>) -> bool
+    where
+        HazardReader<'d, M, FULL_FENCE>: 'r,
+    {
+        true
     }
 
     #[inline]

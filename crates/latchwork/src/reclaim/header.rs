@@ -2,11 +2,15 @@
 
 use alloc::boxed::Box;
 use core::cell::Cell;
+use core::fmt;
 use core::ptr::null_mut;
 
 /// The room inside of an object for what happens to it once it is retired: 24 bytes, which nobody looks
-/// at before.
-#[derive(Debug)]
+/// at before. Readers have the object while it is retired, so nothing of it can be asked for.
+///
+/// ```compile_fail,E0624
+/// assert!(!latchwork::reclaim::Header::new().is_retired());
+/// ```
 pub struct Header {
     /// The object that was retired before this one.
     next: Cell<*mut Header>,
@@ -17,8 +21,8 @@ pub struct Header {
     stamp: Cell<u32>,
 }
 
-// SAFETY: the cells are used by who has the object retired, and then by who reclaims it; the list
-// through which it gets from one to the other orders that.
+// SAFETY: the cells are private to this part of the library. They are used by the thread that retires the object, and
+// then by the one that has the list which it is in; the list orders that.
 unsafe impl Sync for Header {}
 // SAFETY: as above.
 unsafe impl Send for Header {}
@@ -34,8 +38,8 @@ impl Header {
         }
     }
 
-    /// Whether the object has been retired.
-    pub fn is_retired(&self) -> bool {
+    /// Whether the object has been retired. For the thread that retires it.
+    fn is_retired(&self) -> bool {
         self.reclaim.get().is_some()
     }
 
@@ -61,6 +65,13 @@ impl Header {
     }
 }
 
+impl fmt::Debug for Header {
+    /// Without the fields: another thread may write them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Header")
+    }
+}
+
 impl Default for Header {
     fn default() -> Self {
         Self::new()
@@ -73,10 +84,31 @@ impl Default for Header {
 ///
 /// # Safety
 ///
-/// The type is `repr(C)` and its first field is a [`Header`].
+/// - The type is `repr(C)` and its first field is a [`Header`].
+/// - [`reclaim`](Retire::reclaim) ends the object's life, and does nothing else that is not safe.
 pub unsafe trait Retire: Send + Sized + 'static {
     /// How much [`Garbage`](super::Garbage) it is. More than its size, if it stands for something beside it; for
-    /// hazard pointers, the bytes that such may point to.
+    /// hazard pointers, the bytes that such may point to. Not less than its size, or a hazard pointer into the rest
+    /// would not protect it: retiring such an object does not compile.
+    ///
+    /// ```compile_fail,E0080
+    /// use latchwork::machine::Native;
+    /// use latchwork::reclaim::{Header, Reclaim, Retire, hazard::HazardDomain};
+    ///
+    /// #[repr(C)]
+    /// struct Route {
+    ///     header: Header,
+    ///     gateways: [u32; 8],
+    /// }
+    /// // SAFETY: `repr(C)`, and the header comes first.
+    /// unsafe impl Retire for Route {
+    ///     const BYTES: usize = 32;
+    /// }
+    ///
+    /// let route = Box::into_raw(Box::new(Route { header: Header::new(), gateways: [0; 8] }));
+    /// // SAFETY: nobody else has it.
+    /// unsafe { HazardDomain::<Native>::new_in().retire(route) };
+    /// ```
     const BYTES: usize = size_of::<Self>();
 
     /// Ends the object's life.
@@ -101,13 +133,14 @@ pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
     let this = unsafe { &*header };
     debug_assert!(!this.is_retired(), "an object was retired twice");
     this.reclaim.set(Some(reclaim::<T>));
-    this.bytes.set(const { as_bytes(T::BYTES) });
+    this.bytes.set(const { bytes_of::<T>() });
     header
 }
 
-const fn as_bytes(size: usize) -> u32 {
-    assert!(size <= u32::MAX as usize, "an object of 4 GiB or more cannot be retired: put it into a box");
-    size as u32
+const fn bytes_of<T: Retire>() -> u32 {
+    assert!(T::BYTES >= size_of::<T>(), "`Retire::BYTES` is less than the object's size");
+    assert!(T::BYTES <= u32::MAX as usize, "an object of 4 GiB or more cannot be retired: put it into a box");
+    T::BYTES as u32
 }
 
 unsafe fn reclaim<T: Retire>(header: *mut Header) {

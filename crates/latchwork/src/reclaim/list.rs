@@ -259,16 +259,27 @@ impl<M: Records> List<M> {
             // SAFETY: what is in the list is alive.
             let Some(header) = (unsafe { first.as_ref() }) else { return };
             self.waiting.store(header.next(), Relaxed);
-            let amount = Amount::of(header);
+            // Subtracts the object also if its destructor panics; the rest waits on then.
+            let _gone = Gone(self, Amount::of(header));
             // SAFETY: the caller's promise; it is out of the list, so that this happens once.
             unsafe { finish(first) };
-            let left = self.amount.load(Relaxed) - amount.0;
-            if left > 0 {
-                self.amount.store(left, Relaxed);
-            } else {
-                // (F) who sees that nothing is here any more sees what was done with all of it.
-                self.amount.store(left, Release);
-            }
+        }
+    }
+}
+
+/// An object that is being reclaimed: it counts until this is dropped.
+struct Gone<'a, M: Records>(&'a List<M>, Amount);
+
+impl<M: Records> Drop for Gone<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let Gone(list, amount) = self;
+        let left = list.amount.load(Relaxed) - amount.0;
+        if left > 0 {
+            list.amount.store(left, Relaxed);
+        } else {
+            // (F) who sees that nothing is here any more sees what was done with all of it.
+            list.amount.store(left, Release);
         }
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use latchwork::machine::{Machine, Native, Word};
-//! use latchwork::reclaim::{Guard, Header, Reader, Reclaim, Retire, rcu::RcuDomain};
+//! use latchwork::reclaim::{Guard, GuardOf, Header, Reader, Reclaim, Retire, rcu::RcuDomain};
 //! use std::ptr::null_mut;
 //! use std::sync::atomic::Ordering::AcqRel;
 //!
@@ -26,15 +26,18 @@
 //! // SAFETY: `repr(C)`, and the header comes first.
 //! unsafe impl Retire for Route {}
 //!
+//! // Its fields are private: only what is below retires routes, and all of them in this domain.
 //! struct Table<D: Reclaim> {
 //!     domain: D,
 //!     route: <D::Machine as Machine>::Ptr<Route>,
 //! }
 //!
 //! impl<D: Reclaim> Table<D> {
-//!     fn gateway(&self, guard: &impl Guard<Machine = D::Machine>) -> Option<u32> {
+//!     fn gateway(&self, guard: &GuardOf<'_, '_, D>) -> Option<u32> {
+//!         assert!(self.domain.covers(guard), "a guard of another domain");
 //!         let route = guard.protect(0, &self.route);
-//!         // SAFETY: protected, and retired only after it was removed.
+//!         // SAFETY: protected by a guard that covers the domain, in which a route is retired only after it was
+//!         // removed from where it was read.
 //!         unsafe { route.as_ref() }.map(|route| route.gateway)
 //!     }
 //!
@@ -42,7 +45,8 @@
 //!         let new = Box::into_raw(Box::new(Route { header: Header::new(), gateway }));
 //!         let old = self.route.swap(new, AcqRel);
 //!         if !old.is_null() {
-//!             // SAFETY: removed above, by nobody else.
+//!             // SAFETY: made by a box, removed by this exchange and by no other; readers protect it with guards
+//!             // that cover the domain.
 //!             unsafe { self.domain.retire(old) };
 //!         }
 //!     }
@@ -57,6 +61,45 @@
 //! # let last = table.route.load(std::sync::atomic::Ordering::Acquire);
 //! # drop(unsafe { Box::from_raw(last) });
 //! ```
+//!
+//! A guard protects what is retired in a domain that it [covers](Reclaim::covers), and nothing else. The type of a
+//! guard ([`GuardOf`]) tells the strategies apart; within a strategy, [`covers`](Reclaim::covers) tells the domains
+//! apart. A guard of another strategy is a type error:
+//!
+//! ```compile_fail,E0308
+//! # use latchwork::machine::{Machine, Native, Word};
+//! # use latchwork::reclaim::{Guard, GuardOf, Reader, Reclaim, epoch::EpochDomain, rcu::RcuDomain};
+//! # struct Table<D: Reclaim> {
+//! #     domain: D,
+//! #     route: <D::Machine as Machine>::Ptr<u32>,
+//! # }
+//! # impl<D: Reclaim> Table<D> {
+//! #     fn gateway(&self, guard: &GuardOf<'_, '_, D>) -> *mut u32 {
+//! #         assert!(self.domain.covers(guard), "a guard of another domain");
+//! #         guard.protect(0, &self.route)
+//! #     }
+//! # }
+//! # let table = Table { domain: RcuDomain::<Native>::new_in(), route: Word::new(std::ptr::null_mut()) };
+//! let other = EpochDomain::<Native>::new_in();
+//! table.gateway(&other.reader().enter());
+//! ```
+//!
+//! # Whose destructors run where
+//!
+//! Retiring an object may run the destructors of *other* objects, whoever retired them: a full batch is reclaimed by
+//! the thread that has filled it, inside of [`retire`](Reclaim::retire). So do [`collect`](Reclaim::collect),
+//! [`throttle`](Reclaim::throttle), [`barrier`](Reclaim::barrier), a quiescent state, [`Rcu::replace`],
+//! [`Rcu::update`], and every update of a map. A thread that holds a lock when it calls one of these waits for itself
+//! if such a destructor takes the same lock. Therefore:
+//!
+//! - call them after the lock has been released: remove the object under the lock, and retire it then, as
+//!   [`RcuMap`](crate::map::RcuMap) does with the locks of its own;
+//! - or let no destructor of a retired object take a lock that is held around such a call;
+//! - or have one thread reclaim for all ([`Domain::serve`](domain::Domain::serve)). That makes it rare that others
+//!   reclaim, but does not exclude it.
+//!
+//! Destructors may retire. They must not wait for reclamation: [`barrier`](Reclaim::barrier) panics there. A destructor
+//! that panics does so in the thread that reclaims; its object counts as reclaimed, and the others stay retired.
 //!
 //! [`Rcu`] is the safe layer over it: a value that many read and few replace.
 //!
@@ -90,6 +133,8 @@ pub mod tree;
 mod watch;
 
 #[cfg(test)]
+mod corners;
+#[cfg(test)]
 mod tests;
 
 pub use cell::{Rcu, Ref};
@@ -97,11 +142,20 @@ pub use domain::Cookie;
 pub use header::{Header, Retire};
 pub use pace::Pace;
 
+/// The guard of a domain of type `D`.
+pub type GuardOf<'r, 'd, D> = <<D as Reclaim>::Reader<'d> as Reader>::Guard<'r>;
+
 /// A strategy: a domain of objects that are retired together.
 ///
 /// A structure holds a domain or refers to one; a thread that uses it makes a [`Reader`] (once), and reads
 /// while it has a [`Guard`] (one per operation).
-pub trait Reclaim: Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// - An object that was retired is reclaimed once at most, and not while a guard protects it that
+///   [covers](Reclaim::covers) the domain.
+/// - The guards of its [`reader`](Reclaim::reader) cover the domain.
+pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     /// The machine it runs on.
     type Machine: Records;
     /// See [`reader`](Reclaim::reader).
@@ -117,15 +171,24 @@ pub trait Reclaim: Send + Sync + Sized + 'static {
     /// The calling thread, as one that reads.
     fn reader(&self) -> Self::Reader<'_>;
 
+    /// Whether what this guard protects is not reclaimed by this domain. True of the guards of its own
+    /// [`reader`](Reclaim::reader). Where the readers are the process's, as with RCU, epochs and hazard pointers, it is
+    /// true of every guard of the type, and costs nothing to ask. A [`counted`] guard covers its own domain alone.
+    fn covers<'r, 'd>(&self, guard: &GuardOf<'r, 'd, Self>) -> bool
+    where
+        Self::Reader<'d>: 'r;
+
     /// Reclaims an object when nobody uses it any more, in whatever thread. Now and then this takes the
-    /// reclamation a step on; outside of sections it waits while there is more garbage than the
-    /// [`Limit`].
+    /// reclamation a step on, which runs destructors of [other objects](self#whose-destructors-run-where); outside of
+    /// sections it waits while there is more garbage than the [`Limit`].
     ///
     /// # Safety
     ///
     /// - The object has been removed: a section that begins now does not find it, and one that has
-    ///   found it has protected it ([`Guard::protect`]) with a guard of a domain of this type.
+    ///   found it has protected it ([`Guard::protect`]) with a guard that [covers](Reclaim::covers) this domain.
     /// - It is retired once, and nobody writes to its [`Header`].
+    /// - [`Retire::reclaim`] may be called for it: it came from [`Box::into_raw`](alloc::boxed::Box::into_raw), if
+    ///   that is not overridden.
     unsafe fn retire<T: Retire>(&self, object: *mut T);
 
     /// Waits while there is more garbage than the limit: for threads that retire only inside of sections.
@@ -158,7 +221,8 @@ pub trait Reclaim: Send + Sync + Sized + 'static {
 ///
 /// # Safety
 ///
-/// Whatever is read in a section is protected until its end, in however many slots.
+/// Whatever is read in a section is protected until its end, in however many slots, and a guard of any domain of the
+/// type [covers](Reclaim::covers) this one.
 pub unsafe trait GracePeriod: Reclaim {
     /// Waits until every section that runs now is over.
     ///
@@ -206,14 +270,17 @@ pub trait Reader {
 ///
 /// # Safety
 ///
-/// What [`protect`](Guard::protect) returns is not reclaimed while it is protected.
+/// What [`protect`](Guard::protect) returns is not reclaimed while it is protected, if it is retired in a domain that
+/// the guard [covers](Reclaim::covers).
 pub unsafe trait Guard {
     /// The machine it runs on.
     type Machine: Machine;
 
-    /// Reads a pointer to an object that may be retired meanwhile; it is not reclaimed until the guard is
-    /// dropped, or until `slot` protects another (for hazard pointers, which have [`SLOTS`] per guard; the
-    /// others protect everything that is read in the section). Ordering: acquire.
+    /// Reads a pointer to an object that may be retired meanwhile, in a domain that the guard
+    /// [covers](Reclaim::covers); it is not reclaimed until the guard is
+    /// dropped, or until `slot` protects another or is cleared (for hazard pointers, which have [`SLOTS`] per guard; the
+    /// others protect everything that is read in the section). So no reference to it may be kept while code that is
+    /// not trusted has the guard. Ordering: acquire.
     ///
     /// The pointer may carry marks in its low bits, or (except for [`counted`]) point into the middle of the
     /// object. It must be
@@ -267,9 +334,14 @@ pub struct Garbage {
     pub bytes: u64,
     /// For how long the oldest has been waiting (at least; of those that came in together, the first's).
     pub oldest_nanos: u64,
+    /// How often a thread that retires has gone on although there was more than the [`Limit`], since the domain
+    /// began: a reader has stayed in its section for longer than such a thread waits
+    /// ([`Domain::set_throttle_nanos`](domain::Domain::set_throttle_nanos)).
+    pub overruns: u64,
 }
 
-/// How much garbage there may be before who retires has to wait.
+/// How much garbage there may be before a thread that retires has to wait. The wait has a bound: where a reader never
+/// leaves its section, the garbage grows beyond the limit ([`Garbage::overruns`]).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Objects.

@@ -29,8 +29,8 @@ use super::grace::{Flavour, Grace};
 use super::section::{exit, nest};
 use super::tree::{self, ALL};
 use super::{Guard, Info, Reader};
-use crate::machine::record::{Clocks, NESTING, Record, Records};
-use crate::machine::{Group, Machine, Word};
+use crate::machine::record::{Clocks, Kept, NESTING, Record, Records};
+use crate::machine::{Group, Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -38,7 +38,9 @@ use core::sync::atomic::Ordering::*;
 #[derive(Copy, Clone, Debug)]
 pub struct Qsbr;
 
-impl Flavour for Qsbr {
+// SAFETY: readers stamp the time when they go online and in quiescent states, with a full fence (`stamp`), and `Grace`
+// looks at all stamps. A thread vouches for those below it after it has looked at each (`announce`).
+unsafe impl Flavour for Qsbr {
     const INFO: Info = Info {
         name: "qsbr",
         summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
@@ -78,9 +80,7 @@ pub type QsbrDomain<M> = Domain<M, Qsbr>;
 /// A thread that is online. See [`Reclaim::reader`](super::Reclaim::reader).
 pub struct QsbrReader<'d, M: Records> {
     domain: &'d QsbrDomain<M>,
-    record: &'static Record<M>,
-    /// Not `Send`: the record is the thread's.
-    thread: PhantomData<*mut ()>,
+    record: Kept<M>,
     /// The record's, in the tree.
     place: Option<(&'static Group<M, Record<M>>, usize)>,
 }
@@ -92,22 +92,23 @@ pub struct QsbrGuard<'r, M> {
 
 impl<'d, M: Records> QsbrReader<'d, M> {
     fn new(domain: &'d QsbrDomain<M>) -> Self {
-        let record = M::record();
-        go_online::<M>(&record.online);
-        QsbrReader { domain, record, thread: PhantomData, place: M::place(record) }
+        let record = Kept::new();
+        go_online::<M>(&record.get().online);
+        let place = M::place(record.get());
+        QsbrReader { domain, record, place }
     }
 
     /// A quiescent state that has something to say: about this thread, or about those below it in the tree.
     #[cold]
     #[inline(never)]
     fn announce(&self) {
-        let online = &self.record.online;
+        let online = &self.record.get().online;
         let word = online.load(Relaxed);
         // Another reader of this thread may have guards: then this is nothing.
         if word & NESTING != 1 {
             return;
         }
-        let now = M::clocks().grace.load(Acquire); // (B)
+        let now = shared::clocks::<M>().grace.load(Acquire); // (B)
         if word != now {
             stamp::<M>(online, now);
         }
@@ -121,7 +122,7 @@ impl<'d, M: Records> QsbrReader<'d, M> {
 /// A thread, or one more reader of it, goes online.
 fn go_online<M: Records>(online: &M::U64) {
     if !nest::<M>(online, "32767 readers of a thread: they are leaked") {
-        stamp::<M>(online, M::clocks().grace.load(Acquire));
+        stamp::<M>(online, shared::clocks::<M>().grace.load(Acquire));
     }
 }
 
@@ -136,7 +137,7 @@ fn stamp<M: Records>(online: &M::U64, now: u64) {
 
 impl<M: Records> Drop for QsbrReader<'_, M> {
     fn drop(&mut self) {
-        exit::<M>(&self.record.online);
+        exit::<M>(&self.record.get().online);
     }
 }
 
@@ -166,7 +167,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
     #[inline(always)]
     fn quiescent(&mut self) {
         // Nothing, where it has said so of this time, for itself and for those below it.
-        if self.record.online.load(Relaxed) ^ M::clocks().grace.load(Relaxed) != ALL {
+        if self.record.get().online.load(Relaxed) ^ shared::clocks::<M>().grace.load(Relaxed) != ALL {
             self.announce();
         }
         if self.domain.is_pressed() {
@@ -182,8 +183,9 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
                 go_online::<M>(&self.0.online);
             }
         }
-        exit::<M>(&self.record.online);
-        let _then = Online(self.record);
+        let record = self.record.get();
+        exit::<M>(&record.online);
+        let _then = Online(record);
         work()
     }
 }

@@ -14,7 +14,7 @@ use super::domain::Domain;
 use super::grace::{Flavour, Grace};
 use super::section::{SectionGuard, SectionReader};
 use crate::machine::record::{Clocks, Record, Records};
-use crate::machine::{Machine, Native};
+use crate::machine::{Machine, Native, shared};
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -23,7 +23,8 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 #[derive(Copy, Clone, Debug)]
 pub struct General;
 
-impl Flavour for General {
+// SAFETY: sections are stamped with the time (`SectionGuard`), and `Grace` looks at all stamps.
+unsafe impl Flavour for General {
     const INFO: Info = Info {
         name: "rcu",
         summary: "general-purpose RCU: readers stamp sections, a light fence each",
@@ -84,6 +85,6 @@ impl<M: Records> RcuDomain<M> {
     /// A section of the calling thread.
     #[inline(always)]
     pub fn enter(&self) -> RcuGuard<'_, M> {
-        SectionGuard::new(M::record())
+        SectionGuard::new(shared::record::<M>())
     }
 }

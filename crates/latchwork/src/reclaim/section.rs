@@ -3,8 +3,8 @@
 use super::domain::Domain;
 use super::grace::Flavour;
 use super::{Guard, Reader};
-use crate::machine::record::{FENCED, NESTING, Record, Records};
-use crate::machine::{Machine, Word};
+use crate::machine::record::{FENCED, Kept, NESTING, Record, Records};
+use crate::machine::{Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -64,9 +64,7 @@ pub(super) fn exit<M: Machine>(word: &M::U64) {
 /// A thread that reads. See [`Reclaim::reader`](super::Reclaim::reader).
 pub struct SectionReader<'d, M: Records, F: Flavour> {
     domain: &'d Domain<M, F>,
-    record: &'static Record<M>,
-    /// Not `Send`: the record is the thread's.
-    thread: PhantomData<*mut ()>,
+    record: Kept<M>,
 }
 
 /// A section.
@@ -77,14 +75,14 @@ pub struct SectionGuard<'r, M: Records, F: Flavour> {
 
 impl<'d, M: Records, F: Flavour> SectionReader<'d, M, F> {
     pub(super) fn new(domain: &'d Domain<M, F>) -> Self {
-        SectionReader { domain, record: M::record(), thread: PhantomData }
+        SectionReader { domain, record: Kept::new() }
     }
 }
 
 impl<M: Records, F: Flavour> SectionGuard<'_, M, F> {
     #[inline(always)]
     pub(super) fn new(record: &'static Record<M>) -> Self {
-        enter::<M>(F::word(record), F::clock(M::clocks()));
+        enter::<M>(F::word(record), F::clock(shared::clocks::<M>()));
         SectionGuard { record, reader: PhantomData }
     }
 }
@@ -116,19 +114,18 @@ impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
 
     #[inline(always)]
     fn enter(&self) -> SectionGuard<'_, M, F> {
-        SectionGuard::new(self.record)
+        SectionGuard::new(self.record.get())
     }
 
     #[inline(always)]
     fn try_enter(&self) -> Option<SectionGuard<'_, M, F>> {
-        let entered = try_enter::<M>(F::word(self.record), F::clock(M::clocks()));
-        entered.then(|| SectionGuard { record: self.record, reader: PhantomData })
+        let record = self.record.get();
+        let entered = try_enter::<M>(F::word(record), F::clock(shared::clocks::<M>()));
+        entered.then(|| SectionGuard { record, reader: PhantomData })
     }
 
     #[inline(always)]
     fn quiescent(&mut self) {
-        if self.domain.is_pressed() {
-            self.domain.relent();
-        }
+        self.domain.heed();
     }
 }

@@ -6,7 +6,7 @@ use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
-use crate::machine::Native;
+use crate::machine::{Native, shared};
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
@@ -103,6 +103,7 @@ fn protected_objects_stay<D: Reclaim<Machine = Native>>() {
         domain.collect();
         assert_eq!(reclaimed.load(Relaxed), 0, "{}", D::INFO.name);
         let garbage = domain.garbage();
+        assert_eq!(garbage.overruns, 0);
         assert_eq!((garbage.objects, garbage.bytes), (1, size_of::<Object>().next_multiple_of(16) as u64));
         // SAFETY: protected.
         assert_eq!(unsafe { (*object).value.load(Relaxed) }, 1);
@@ -201,6 +202,7 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
     let domain = &RcuDomain::<Native>::new_in();
     const LIMIT: usize = 1000;
     domain.set_limit(Limit { objects: LIMIT as u64, bytes: u64::MAX });
+    domain.set_throttle_nanos(u64::MAX); // the reader stays for as long as the test does
     let most = &AtomicUsize::new(0);
     let done = &AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -457,10 +459,10 @@ fn sections_of_a_thread_without_light_fences() {
     use crate::machine::record::{FENCED, NESTING};
     std::thread::spawn(|| {
         let words = || {
-            let record = Native::record();
+            let record = shared::record::<Native>();
             [record.section.load(Relaxed), record.online.load(Relaxed), record.pinned.load(Relaxed)]
         };
-        let record = Native::record();
+        let record = shared::record::<Native>();
         for word in [&record.section, &record.pinned] {
             word.store(FENCED, Relaxed);
         }

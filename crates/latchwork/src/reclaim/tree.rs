@@ -51,7 +51,6 @@ mod tests {
     use super::*;
     use crate::machine::Native;
     use crate::machine::record::STEP;
-    use core::ptr::null_mut;
     use std::boxed::Box;
 
     const NOW: u64 = (7 * STEP) | 1;
@@ -62,7 +61,7 @@ mod tests {
         let records: Box<[Record<Native>]> = (0..9).map(|_| Record::new()).collect();
         words.iter().for_each(|&(place, word)| records[place].online.store(word, Relaxed));
         let owned = exited.iter().fold((1 << 9) - 1, |owned, place| owned & !(1 << place));
-        Box::leak(Box::new(Group::new(Box::leak(records), owned, null_mut())))
+        Box::leak(Box::new(Group::new(Box::leak(records), owned, None)))
     }
 
     #[test]

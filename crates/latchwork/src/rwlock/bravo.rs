@@ -102,9 +102,35 @@ impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, C: Count> ConstNew
 /// How a reader got in.
 pub enum ReadToken<S: 'static, T> {
     /// Through the table: its slot.
-    Fast(&'static S),
+    Fast(Filled<S>),
     /// Through the underlying lock: that lock's token.
     Slow(T),
+}
+
+/// A slot that a reader has filled. It may be another reader's later, so that safe code must not write to it.
+pub struct Filled<S: 'static>(&'static S);
+
+impl<S> Clone for Filled<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for Filled<S> {}
+
+impl<S> Filled<S> {
+    /// This slot.
+    pub fn new(slot: &'static S) -> Self {
+        Filled(slot)
+    }
+
+    /// The slot.
+    ///
+    /// # Safety
+    ///
+    /// The caller writes to it only to end the acquisition that it stands for.
+    pub unsafe fn slot(self) -> &'static S {
+        self.0
+    }
 }
 
 impl<S, T: Copy> Clone for ReadToken<S, T> {
@@ -121,7 +147,7 @@ impl<S, T: Token> Token for ReadToken<S, T> {
     fn into_word(self) -> usize {
         const { assert!(align_of::<S>() > 1) };
         match self {
-            ReadToken::Fast(slot) => core::ptr::from_ref(slot).expose_provenance() | 1,
+            ReadToken::Fast(Filled(slot)) => core::ptr::from_ref(slot).expose_provenance() | 1,
             ReadToken::Slow(token) => {
                 let word = token.into_word();
                 debug_assert!(word & 1 == 0, "an underlying token uses the lowest bit");
@@ -134,7 +160,7 @@ impl<S, T: Token> Token for ReadToken<S, T> {
     unsafe fn from_word(word: usize) -> Self {
         if word & 1 != 0 {
             // SAFETY: only `Fast` sets the bit; the rest is the address of a slot, which is static.
-            ReadToken::Fast(unsafe { &*core::ptr::with_exposed_provenance(word & !1) })
+            ReadToken::Fast(Filled(unsafe { &*core::ptr::with_exposed_provenance(word & !1) }))
         } else {
             // SAFETY: the word came from the underlying token.
             ReadToken::Slow(unsafe { T::from_word(word) })
@@ -187,11 +213,13 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
 
     #[inline(always)]
     fn read_first(&self) -> Option<&'static M::Usize> {
-        self.read_fast(P::publish(self.address(), || self.is_biased()))
+        // SAFETY: the slot is emptied by `leave`, unless the lock is biased and this thread reads it.
+        self.read_fast(unsafe { P::publish(self.address(), || self.is_biased()) })
     }
 
     fn read_elsewhere(&self) -> Option<&'static M::Usize> {
-        self.read_fast(P::publish_elsewhere(self.address(), || self.is_biased()))
+        // SAFETY: as in `read_first`.
+        self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) })
     }
 
     #[inline]
@@ -206,7 +234,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     #[inline(never)]
     fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
         if let Some(slot) = self.read_elsewhere() {
-            return ReadToken::Fast(slot);
+            return ReadToken::Fast(Filled(slot));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.read();
@@ -217,7 +245,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     #[inline(never)]
     fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
         if let Some(slot) = self.read_elsewhere() {
-            return Some(ReadToken::Fast(slot));
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.try_read()?;
@@ -238,10 +266,31 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
+    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
+    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
+    fn may_have_slots(&self) -> bool {
+        matches!(self.bias.load(Relaxed), BIASED | REVOKING)
+    }
+
+    /// Before the first bias: whether no slot holds the lock's address. Writers would wait for one that does as for a
+    /// reader, so the lock does without bias until it is gone.
+    #[cold]
+    fn is_unnamed(&self) -> bool {
+        let me = self.address();
+        // SAFETY: the lock has never been biased, so that no reader of it has a slot.
+        while let Some(slot) = unsafe { P::own(me) } {
+            Self::leave(slot);
+        }
+        // SAFETY: it only reads them.
+        unsafe { P::all(me, |_| false) }
+    }
+
     /// Takes the bias from `bias` one step on.
     #[cold]
     fn step(&self, bias: u32) {
-        let next = if bias < WARM_UP {
+        let next = if bias == WARM_UP - 1 && !self.is_unnamed() {
+            0
+        } else if bias < WARM_UP {
             bias + 1
         } else if bias != BIASED && bias != REVOKING && self.may_return(bias) {
             BIASED
@@ -302,10 +351,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
         P::fence();
         let me = self.address();
-        let empty = P::all(me, |slot| {
+        let leaves = |slot: &'static M::Usize| {
             // (B) as above; (C) Acquire: pairs with `leave`.
             V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
-        });
+        };
+        // SAFETY: it only reads them.
+        let empty = unsafe { P::all(me, leaves) };
         let bias = if empty {
             let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
             let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
@@ -393,7 +444,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline]
     fn read(&self) -> Self::Read {
         match self.read_first() {
-            Some(slot) => ReadToken::Fast(slot),
+            Some(slot) => ReadToken::Fast(Filled(slot)),
             None => self.read_slow(),
         }
     }
@@ -401,7 +452,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline(always)]
     fn try_read(&self) -> Option<Self::Read> {
         match self.read_first() {
-            Some(slot) => Some(ReadToken::Fast(slot)),
+            Some(slot) => Some(ReadToken::Fast(Filled(slot))),
             None => self.try_read_slow(),
         }
     }
@@ -409,7 +460,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
         if let Some(slot) = self.read_first() {
-            return Some(ReadToken::Fast(slot));
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.try_read_weak()?;
@@ -424,25 +475,39 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline(always)]
     fn reads_own(&self) -> bool {
-        P::own(self.address()).is_some()
+        // SAFETY: it only reads it.
+        self.may_have_slots() && unsafe { P::own(self.address()) }.is_some()
     }
 
     #[inline(always)]
     unsafe fn unlock_own(&self) -> bool {
-        P::own(self.address()).map(Self::leave).is_some()
+        // SAFETY: the caller ends the acquisition that the slot stands for.
+        unsafe { P::own(self.address()) }.map(Self::leave).is_some()
     }
 
     unsafe fn unlock_of_another(&self) -> bool {
         let me = self.address();
         // (C) as in `leave`; Acquire: the section was the other thread's. It fails at most if that
         // thread leaves as well, which the caller excludes.
-        P::OWNED && !P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err())
+        // SAFETY: the caller ends the acquisition that the slot stands for.
+        self.is_remembered()
+            && !unsafe { P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()) }
+    }
+
+    fn is_remembered(&self) -> bool {
+        // SAFETY: it only reads them.
+        P::OWNED && self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
+    }
+
+    unsafe fn remember_again(&self) {
+        P::prepare();
+        self.bias.store(BIASED, Relaxed);
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
         let fast = self.read_first().or_else(|| self.read_elsewhere());
         if let Some(slot) = fast {
-            return Some(ReadToken::Fast(slot));
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
         let token = self.lock.read_until(deadline)?;
@@ -453,7 +518,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline]
     unsafe fn unlock_read(&self, token: Self::Read) {
         match token {
-            ReadToken::Fast(slot) => Self::leave(slot),
+            ReadToken::Fast(Filled(slot)) => Self::leave(slot),
             // SAFETY: the token is the underlying acquisition's.
             ReadToken::Slow(token) => unsafe { self.lock.unlock_read(token) },
         }
@@ -488,7 +553,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_locked(&self) -> bool {
-        self.lock.is_locked() || !P::all(self.address(), |_| false)
+        // SAFETY: it only reads them.
+        self.lock.is_locked() || self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
     }
 
     fn is_write_locked(&self) -> bool {

@@ -27,7 +27,7 @@
 //! Timed forms: they poll.
 
 use super::{ConstNew, Index, Info, RawRwLock};
-use crate::machine::{Arith, Machine, Native, Word};
+use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// NUMA nodes that have counters of their own.
@@ -182,7 +182,7 @@ impl<M: Machine> RawCohortRw<M> {
 
     #[cold]
     fn read_slow(&self, node: &Node<M>) {
-        let mut raised = false;
+        let (mut raised, mut offers) = (false, Offers::new());
         loop {
             let mut looks = 0;
             while !self.global.0.is_free() {
@@ -193,7 +193,7 @@ impl<M: Machine> RawCohortRw<M> {
                 looks += 1;
                 let serving = self.global.0.serving.load(Relaxed);
                 M::spin_for(&self.global.0.serving, Relaxed, 64, |now| now != serving);
-                M::pause(1);
+                offers.take::<M>(u64::MAX);
             }
             if self.enter_read(node) {
                 break;

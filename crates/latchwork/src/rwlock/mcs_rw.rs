@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `tail` | an arriving reader or writer; the last one in the queue when it leaves |
 //! | `readers`: COUNT of readers inside; NEXT: there is a writer to wake when they are gone | a reader for itself or for the one behind it; NEXT as below |
-//! | `next_writer` | the reader in front of the writer when it leaves the queue; a writer that finds the queue empty |
+//! | `next_writer` | the reader, or the failed attempt, in front of the writer when it leaves the queue; a writer that finds the queue empty |
 //! | a node's `status`: BLOCKED, and what stands behind it: READER_BEHIND, WRITER_BEHIND | who lets it in clears BLOCKED; its successor sets the others |
 //! | a node's `group`: READING or WRITING | its owner, before it queues |
 //!
@@ -23,7 +23,8 @@
 //!   two may take the same writer's next turn, while others read. Here exactly one subtraction brings the
 //!   word to NEXT, and that reader wakes the writer.
 //! - There are attempts, which the paper has not. One to read joins the queue only behind a reader that is
-//!   inside. Should that leave, and the same node be queued again at that moment, the attempt waits.
+//!   inside. Should that leave, and the same node be queued again at that moment, the attempt waits. One to
+//!   write joins an empty queue; if it then finds readers inside, it makes the writer behind it the next one.
 //!
 //! Size: 24 bytes; 64 per waiter and per holder. Atomics per uncontended pair: read 5 (queue 2, count 2, its
 //! own node 1), write 3 (queue 2, NEXT 1).
@@ -150,16 +151,39 @@ impl<M: Machine> RawMcsRw<M> {
             && self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok()
     }
 
-    /// A writer at the front waits until the readers are gone.
-    fn write_first(&self, node: &'static QNode<M>) {
-        self.next_writer.store(node.as_ptr(), Relaxed);
+    /// Makes the writer at the front of the queue the one that the last reader lets in. Returns whether there is
+    /// no reader, so that nobody will.
+    fn is_alone(&self, writer: &QNode<M>) -> bool {
+        self.next_writer.store(writer.as_ptr(), Relaxed);
         // (F) release: the last reader finds `next_writer`. (C) acquire: if there is none, pairs with their
         // subtractions.
-        if self.readers.fetch_or(NEXT, AcqRel) & COUNT == 0 {
-            // Nobody adds to the count while we are in front.
+        let alone = self.readers.fetch_or(NEXT, AcqRel) & COUNT == 0;
+        if alone {
+            // Nobody adds to the count while a writer is at the front.
             self.readers.store(0, Relaxed);
-        } else {
+        }
+        alone
+    }
+
+    /// A writer at the front waits until the readers are gone.
+    fn write_first(&self, node: &'static QNode<M>) {
+        if !self.is_alone(node) {
             wait(node);
+        }
+    }
+
+    /// An attempt to write that has found readers gives its place at the front to its successor. A reader enters
+    /// beside the readers; a writer waits for them, as the attempt would have had to.
+    fn give_up_first(&self, node: &'static QNode<M>) {
+        if self.is_last(node) {
+            return;
+        }
+        let next = successor(node);
+        if next.group.load(Relaxed) == READING {
+            self.readers.fetch_add(1, Relaxed);
+            unblock(next);
+        } else if self.is_alone(next) {
+            unblock(next);
         }
     }
 }
@@ -284,14 +308,13 @@ unsafe impl<M: Machine> RawRwLock for RawMcsRw<M> {
             release(node);
             return None;
         }
-        let token = NonNull::from(node);
         // (C) No reader can add itself while we are in front.
         if self.readers.load(Acquire) & COUNT == 0 {
             self.written.store(1, Relaxed);
-            return Some(token);
+            return Some(NonNull::from(node));
         }
-        // SAFETY: in front, as a writer is; there is no section to end.
-        unsafe { self.unlock_write(token) };
+        self.give_up_first(node);
+        release(node);
         None
     }
 

@@ -124,6 +124,18 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Whether the lock remembers any reader.
+    fn is_remembered(&self) -> bool {
+        false
+    }
+
+    /// Makes a lock that has been set to zero know the readers again that it remembered before.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the lock meanwhile, and no writer holds it.
+    unsafe fn remember_again(&self) {}
+
     /// Acquires for writing, waiting as long as it takes.
     fn write(&self) -> Self::Write;
 

@@ -11,8 +11,8 @@
 //! | `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | WRITER (bit 0) | held for writing | the writer | the writer |
-//! | WAITERS (bit 1) | there is a queue: readers, get in line | its head | its head, when it enters |
-//! | HANDOFF (bit 2) | the head has waited for too long: writers, get in line | its head | its head, when it enters |
+//! | WAITERS (bit 1) | there is a queue: readers get in line, and attempts to read fail | its head | its head, when it enters |
+//! | HANDOFF (bit 2) | the head has waited for too long: writers get in line, and attempts to write fail | its head | its head, when it enters |
 //! | bits 3 to 31 | readers inside, or about to turn back | each of them adds one | and subtracts it |
 //!
 //! `owner` is the number of the writing thread, or READERS. BRAVO's fix: a reader writes it only if it does
@@ -240,7 +240,8 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
     #[inline]
     fn try_read(&self) -> Option<()> {
         // An attempt that turns back may keep a waiter from seeing a free lock: look first.
-        (self.word.load(Relaxed) & WRITER == 0 && self.enter_read(WRITER)).then_some(())
+        const KEEPS_OUT: u32 = WRITER | WAITERS;
+        (self.word.load(Relaxed) & KEEPS_OUT == 0 && self.enter_read(KEEPS_OUT)).then_some(())
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<()> {
@@ -261,7 +262,7 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
 
     #[inline]
     fn try_write(&self) -> Option<()> {
-        self.enter_write(0, 0).then_some(())
+        self.enter_write(HANDOFF, 0).then_some(())
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<()> {
@@ -280,5 +281,63 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
 
     fn is_write_locked(&self) -> bool {
         self.word.load(Relaxed) & WRITER != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    type Lock = RawRwSem<Native>;
+
+    /// Waits until `condition` holds, which other threads bring about.
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            thread::yield_now();
+        }
+    }
+
+    /// Attempts to read that overlap would keep a waiting writer out for ever.
+    #[test]
+    fn an_attempt_to_read_does_not_pass_a_waiter() {
+        let lock = &Lock::new();
+        lock.read();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                lock.write();
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_write(()) };
+            });
+            until(|| lock.word.load(Relaxed) & WAITERS != 0);
+            let passed = lock.try_read().is_some();
+            // The writer is let in before anything can fail here.
+            // SAFETY: acquired above.
+            unsafe {
+                lock.unlock_read(());
+                if passed {
+                    lock.unlock_read(());
+                }
+            }
+            assert!(!passed, "an attempt has passed a waiting writer");
+        });
+        assert_eq!(lock.word.load(Relaxed), 0);
+        assert!(lock.try_read().is_some(), "nobody waits any more");
+    }
+
+    /// Writers may pass waiters, but not the head that was promised the lock.
+    #[test]
+    fn an_attempt_to_write_does_not_pass_the_promised_head() {
+        let lock = Lock::new();
+        lock.word.store(WAITERS, Relaxed);
+        assert!(lock.try_write().is_some(), "a writer may pass a waiter");
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+        lock.word.store(WAITERS | HANDOFF, Relaxed);
+        assert!(lock.try_write().is_none() && lock.try_read().is_none(), "an attempt has passed the head");
+        assert!(lock.write_until(Deadline::after::<Native>(0)).is_some(), "the head itself");
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+        assert_eq!(lock.word.load(Relaxed), 0);
     }
 }

@@ -13,7 +13,7 @@ use latchwork::rwlock::bravo::bias::Guard;
 use latchwork::rwlock::bravo::publish::Owned;
 use latchwork::rwlock::bravo::revoke::{Passing, Spins};
 use latchwork::rwlock::bravo::table::{Hashed, Sector, Table, Twice};
-use latchwork::rwlock::bravo::{Columns, RawBravo, ReadToken, Rows};
+use latchwork::rwlock::bravo::{Columns, Filled, RawBravo, ReadToken, Rows};
 use latchwork::rwlock::exclusive::Exclusive;
 use latchwork::rwlock::pf_t::RawPfT;
 use std::sync::atomic::Ordering::*;
@@ -206,7 +206,8 @@ type Slot = <Loom as Machine>::Usize;
 
 impl<const FLAW: u8> Twin<FLAW> {
     fn slot() -> &'static Slot {
-        let table = Loom::visible_readers();
+        // SAFETY: slots are filled and emptied as in BRAVO, but for the flaw.
+        let table = unsafe { Loom::visible_readers() };
         &table[Loom::thread_id() % table.len()]
     }
 
@@ -235,7 +236,7 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
 
     fn read(&self) -> Self::Read {
         match self.fill() {
-            Some(slot) if self.stays() => return ReadToken::Fast(slot),
+            Some(slot) if self.stays() => return ReadToken::Fast(Filled::new(slot)),
             Some(slot) => slot.store(0, Release),
             None => (),
         }
@@ -245,7 +246,7 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
 
     fn try_read(&self) -> Option<Self::Read> {
         match self.fill() {
-            Some(slot) if self.stays() => return Some(ReadToken::Fast(slot)),
+            Some(slot) if self.stays() => return Some(ReadToken::Fast(Filled::new(slot))),
             Some(_) if FLAW == LEAKS => return None,
             Some(slot) => slot.store(0, Release),
             None => (),
@@ -258,7 +259,8 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
             ReadToken::Slow(()) if FLAW == GUESSES && Self::slot().load(Relaxed) != 0 => {
                 Self::slot().store(0, Release);
             }
-            ReadToken::Fast(slot) => slot.store(0, Release),
+            // SAFETY: this ends the acquisition.
+            ReadToken::Fast(filled) => unsafe { filled.slot() }.store(0, Release),
             // SAFETY: the token is the underlying acquisition's.
             ReadToken::Slow(()) => unsafe { self.lock.unlock_read(()) },
         }
@@ -269,7 +271,8 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
         if self.stays() {
             let me = std::ptr::from_ref(self).addr();
             self.biased.store(0, SeqCst);
-            for slot in Loom::visible_readers() {
+            // SAFETY: it only reads them.
+            for slot in unsafe { Loom::visible_readers() } {
                 if slot.load(SeqCst) == me {
                     Loom::spin_until(slot, Acquire, |reader| reader != me);
                 }
@@ -282,7 +285,8 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
         let me = std::ptr::from_ref(self).addr();
         if self.stays() {
             self.biased.store(0, SeqCst);
-            if Loom::visible_readers().iter().any(|slot| slot.load(SeqCst) == me) {
+            // SAFETY: it only reads them.
+            if unsafe { Loom::visible_readers() }.iter().any(|slot| slot.load(SeqCst) == me) {
                 self.biased.store(1, Release);
                 // SAFETY: acquired above.
                 unsafe { self.lock.unlock_write(()) };

@@ -283,7 +283,7 @@ impl Rows {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: as above.
-            unsafe { (*row).next.store(newest, Ordering::Relaxed) };
+            unsafe { (*row).link(newest.as_ref()) };
             match self.newest.compare_exchange(newest, row, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => newest = now,
@@ -739,7 +739,7 @@ unsafe impl Machine for Loom {
         let left = word.load(Ordering::Relaxed).wrapping_sub(1);
         word.store(left, Ordering::Release);
         drop(whole);
-        left != 0
+        (left as i32) < 0
     }
 
     #[track_caller]
@@ -784,13 +784,13 @@ unsafe impl Machine for Loom {
         }
     }
 
-    fn visible_readers() -> &'static [Self::Usize] {
+    unsafe fn visible_readers() -> &'static [Self::Usize] {
         // SAFETY: leaked in `State::new`; freed at the end of the execution only.
         state(|s| unsafe { &*s.readers })
     }
 
     /// Made by who comes first; for the others that happens before, through the mutex.
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         let state = shared_state();
         let mut array = state.waiting.lock().unwrap();
         let private = state.mistake == Mistake::PrivateArray;
@@ -801,12 +801,12 @@ unsafe impl Machine for Loom {
         &all[first..first + WAITING_ARRAY]
     }
 
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         let state = shared_state();
         Some(state.rows.own(state.mistake))
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         // SAFETY: leaked in `Rows::own`; freed at the end of the execution only.
         unsafe { shared_state().rows.newest.load(Ordering::Acquire).as_ref() }
     }

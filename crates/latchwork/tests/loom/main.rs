@@ -21,6 +21,7 @@ mod reclaim;
 mod rwlock;
 mod semaphore;
 mod seqlock;
+mod trios;
 
 #[path = "../example/futex.rs"]
 mod example;

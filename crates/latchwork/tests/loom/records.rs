@@ -29,7 +29,7 @@ pub struct All {
 fn group(numbers: Range<u32>, taken: u32) -> &'static One {
     let record = |number| Record { number: latchwork::machine::Word::new(number), ..Record::new() };
     let records: Box<[_]> = numbers.map(record).collect();
-    Box::leak(Box::new(Group::new(Box::leak(records), taken, null_mut())))
+    Box::leak(Box::new(Group::new(Box::leak(records), taken, None)))
 }
 
 impl All {
@@ -68,7 +68,8 @@ impl All {
         self.all.borrow_mut().push(group.as_ptr());
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            latchwork::machine::Word::store(group.next(), newest, Ordering::Relaxed);
+            // SAFETY: groups live until the end of the execution.
+            group.link(unsafe { newest.as_ref() });
             match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return (&group.entries()[0], group),
                 Err(now) => newest = now,
@@ -111,11 +112,11 @@ impl All {
 
 // SAFETY: a thread has one record, linked before it gets it; it lives until the end of the execution.
 unsafe impl Records for Loom {
-    fn record() -> &'static Record<Self> {
+    unsafe fn record() -> &'static Record<Self> {
         super::machine::shared_state().records.own()
     }
 
-    fn records() -> Option<&'static One> {
+    unsafe fn records() -> Option<&'static One> {
         let newest = super::machine::shared_state().records.newest()?;
         if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
     }
@@ -128,7 +129,7 @@ unsafe impl Records for Loom {
         Some((group, if mistake() == Mistake::BlindVoucher { last } else { place }))
     }
 
-    fn clocks() -> &'static Clocks<Self> {
+    unsafe fn clocks() -> &'static Clocks<Self> {
         // SAFETY: as above.
         state(|s| unsafe { &*s.records.clocks })
     }

@@ -97,7 +97,7 @@ pub fn tries_read<R: RawRwLock>(shared: &Shared<R>) {
     }
 }
 
-fn tries_write<R: RawRwLock>(shared: &Shared<R>) {
+pub fn tries_write<R: RawRwLock>(shared: &Shared<R>) {
     if let Some(token) = shared.lock.try_write() {
         shared.finish_write(token);
     }
@@ -158,7 +158,7 @@ macro_rules! for_each_rwlock {
 }
 pub(crate) use for_each_rwlock;
 
-fn is_bravo<R: RawRwLock>() -> bool {
+pub fn is_bravo<R: RawRwLock>() -> bool {
     R::INFO.name.starts_with("bravo-")
 }
 

@@ -41,6 +41,19 @@ static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void before(void) { OK(pthread_mutex_lock(&held)); }
+
+#ifdef FIRST
+/* Before the C library is initialised, and before it knows the environment. */
+static void first(void)
+{
+    static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER;
+    pthread_key_t key;
+    OK(pthread_mutex_lock(&early));
+    OK(pthread_mutex_unlock(&early));
+    OK(pthread_key_create(&key, NULL));
+}
+__attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = first;
+#endif
 static void at_exit(void)
 {
     OK(pthread_mutex_lock(&mutex));

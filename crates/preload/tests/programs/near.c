@@ -1,5 +1,6 @@
 /* Where the program's calls go: to copies of the fast paths near itself with -DNEAR, to the library without.
-   With -DINTERPOSER: a library that counts calls of one function and passes them on. */
+   With -DIBT: entries that indirect-branch tracking lets pass. With -DINTERPOSER: a library that counts calls of one
+   function and passes them on, or, with -DPROTECTS, lets nothing be made read-only again. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -9,7 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef INTERPOSER
+#ifdef PROTECTS
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int mprotect(void *address, size_t length, int protection)
+{
+    if (protection == PROT_READ) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return syscall(SYS_mprotect, address, length, protection);
+}
+#elif defined INTERPOSER
 int calls;
 
 int pthread_mutex_lock(pthread_mutex_t *mutex)
@@ -27,6 +42,22 @@ int main(void);
 static int near(uintptr_t address)
 {
     return (address ^ (uintptr_t)main) >> 36 == 0;
+}
+
+static void entry(unsigned char *address, int count[2])
+{
+    static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    int is_near = near((uintptr_t)address);
+#ifdef IBT
+    int tracked = 1;
+#else
+    int tracked = 0;
+#endif
+    if (is_near && !memcmp(address, endbr64, sizeof endbr64) != tracked) {
+        fprintf(stderr, "a near entry begins with%s endbr64\n", tracked ? "out" : "");
+        exit(1);
+    }
+    count[is_near ? 0 : 1]++;
 }
 
 /* The address in each slot of the program's for this name: how many are near, how many not. */
@@ -55,7 +86,7 @@ static void slots(const char *name, int count[2])
             int type = ELF64_R_TYPE(rela->r_info);
             if ((type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT)
                 && !strcmp(strings + symbols[ELF64_R_SYM(rela->r_info)].st_name, name))
-                count[near(*(uintptr_t *)(map->l_addr + rela->r_offset)) ? 0 : 1]++;
+                entry(*(unsigned char **)(map->l_addr + rela->r_offset), count);
         }
 }
 

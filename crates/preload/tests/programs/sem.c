@@ -23,7 +23,7 @@ static int value(sem_t *s)
 static void basics(void)
 {
     sem_t s;
-    struct timespec past = { 1, 0 }, bad = { 0, 1000000000 };
+    struct timespec past = { 1, 0 }, bad = { 0, 1000000000 }, ancient = { -1, 0 };
     FAILS(sem_init(&s, 0, (unsigned)SEM_VALUE_MAX + 1), EINVAL);
     OK(sem_init(&s, 0, 2));
     errno = 77;
@@ -34,11 +34,16 @@ static void basics(void)
     EQ(value(&s), 0);
     FAILS(sem_timedwait(&s, &past), ETIMEDOUT);
     FAILS(sem_timedwait(&s, &bad), EINVAL);
+    /* The kernel refuses a time before the epoch: passed on to it, the wait would never end. */
+    FAILS(sem_timedwait(&s, &ancient), ETIMEDOUT);
+    FAILS(sem_clockwait(&s, CLOCK_MONOTONIC, &ancient), ETIMEDOUT);
     FAILS(sem_clockwait(&s, 99, &past), EINVAL);
     struct timespec soon = in_ms(CLOCK_MONOTONIC, 20);
     FAILS(sem_clockwait(&s, CLOCK_MONOTONIC, &soon), ETIMEDOUT);
     OK(sem_post(&s));
     OK(sem_timedwait(&s, &past)); /* there is a unit */
+    OK(sem_post(&s));
+    OK(sem_timedwait(&s, &ancient));
     OK(sem_destroy(&s));
     OK(sem_init(&s, 0, SEM_VALUE_MAX));
     FAILS(sem_post(&s), EOVERFLOW);

@@ -77,7 +77,8 @@ fn the_scan_does_not_hide_who_holds_a_line() {
 fn revocation_takes_what_the_paper_measured() {
     let per_slot = |place| {
         let time = std::cell::Cell::new(0);
-        let slots = Sim::visible_readers;
+        // SAFETY: no lock is in use.
+        let slots = || unsafe { Sim::visible_readers() };
         let fill = || slots().iter().for_each(|slot| slot.store(0, Relaxed));
         let scan = || assert!(slots().iter().all(|slot| slot.load(Relaxed) != 1));
         let profile = Profile::find("x5-2").unwrap();

@@ -52,7 +52,7 @@ impl Drop for CrossbeamReader<'_> {
 pub struct CrossbeamReader<'d>(crossbeam_epoch::LocalHandle, PhantomData<&'d ()>);
 
 /// A section.
-pub struct CrossbeamGuard(#[expect(dead_code, reason = "pins")] crossbeam_epoch::Guard);
+pub struct CrossbeamGuard(crossbeam_epoch::Guard);
 
 // SAFETY: what is read while a thread is pinned is not reclaimed until it is not.
 unsafe impl Guard for CrossbeamGuard {
@@ -75,7 +75,8 @@ impl Reader for CrossbeamReader<'_> {
     }
 }
 
-impl Reclaim for Crossbeam {
+// SAFETY: the library's promise, for the guards of the same collector.
+unsafe impl Reclaim for Crossbeam {
     type Machine = Native;
     type Reader<'d> = CrossbeamReader<'d>;
     const INFO: Info = info("crossbeam-epoch");
@@ -85,6 +86,13 @@ impl Reclaim for Crossbeam {
     }
     fn reader(&self) -> CrossbeamReader<'_> {
         CrossbeamReader(self.0.register(), PhantomData)
+    }
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, guard: &CrossbeamGuard) -> bool
+    where
+        CrossbeamReader<'d>: 'r,
+    {
+        guard.0.collector() == Some(&self.0)
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         RETIRES.with_borrow_mut(|retires| {
@@ -143,7 +151,8 @@ impl Reader for SeizeReader<'_> {
     }
 }
 
-impl Reclaim for Seize {
+// SAFETY: the library's promise, for the guards of the same collector.
+unsafe impl Reclaim for Seize {
     type Machine = Native;
     type Reader<'d> = SeizeReader<'d>;
     const INFO: Info = info("seize");
@@ -152,6 +161,13 @@ impl Reclaim for Seize {
     }
     fn reader(&self) -> SeizeReader<'_> {
         SeizeReader(&self.0)
+    }
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, guard: &SeizeGuard<'r>) -> bool
+    where
+        SeizeReader<'d>: 'r,
+    {
+        seize::Guard::collector(&guard.0) == &self.0
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: the caller's promise; the collector is dropped before the pool.
@@ -181,7 +197,11 @@ pub struct Haphazard(haphazard::Domain<Family>);
 pub struct Family;
 
 /// Two hazard pointers, which a guard uses.
-pub struct HaphazardReader<'d>([UnsafeCell<haphazard::HazardPointer<'d, Family>>; 2], Cell<bool>);
+pub struct HaphazardReader<'d>(
+    [UnsafeCell<haphazard::HazardPointer<'d, Family>>; 2],
+    Cell<bool>,
+    &'d haphazard::Domain<Family>,
+);
 
 /// A section.
 pub struct HaphazardGuard<'r, 'd>(&'r HaphazardReader<'d>);
@@ -249,7 +269,8 @@ unsafe impl<T: Retire> haphazard::raw::Pointer<T> for Ended<T> {
     }
 }
 
-impl Reclaim for Haphazard {
+// SAFETY: the library's promise, for the hazard pointers of the same domain.
+unsafe impl Reclaim for Haphazard {
     type Machine = Native;
     type Reader<'d> = HaphazardReader<'d>;
     const INFO: Info = info("haphazard");
@@ -258,7 +279,14 @@ impl Reclaim for Haphazard {
     }
     fn reader(&self) -> HaphazardReader<'_> {
         let hazard = |_| UnsafeCell::new(haphazard::HazardPointer::new_in_domain(&self.0));
-        HaphazardReader(std::array::from_fn(hazard), Cell::new(false))
+        HaphazardReader(std::array::from_fn(hazard), Cell::new(false), &self.0)
+    }
+    #[inline(always)]
+    fn covers<'r, 'd>(&self, guard: &HaphazardGuard<'r, 'd>) -> bool
+    where
+        HaphazardReader<'d>: 'r,
+    {
+        std::ptr::eq(guard.0.2, &self.0)
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: the caller's promise; the domain is dropped before the pool.

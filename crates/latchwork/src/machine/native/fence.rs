@@ -22,10 +22,11 @@
 //! Portable path, also taken on x86-64 until [`init`] has run and for ever if the kernel refuses
 //! `membarrier` (seccomp, before 4.14): an atomic decrement, with which the parker needs no fence.
 
+use super::super::Offers;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+pub(super) const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
+pub(super) const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
 const UNKNOWN: u32 = 0;
 const LIGHT: u32 = 1;
@@ -57,12 +58,12 @@ pub(super) fn is_light() -> bool {
 /// Decides the mode, once per process. Threads that come meanwhile wait: a parker must not take
 /// the full-fence protocol while the hot side is about to be told that it may take the cheap one.
 pub(super) fn init() {
-    let mut mode = MODE.load(Ordering::Acquire);
+    let (mut mode, mut offers) = (MODE.load(Ordering::Acquire), Offers::new());
     while mode != LIGHT && mode != FULL {
         // SAFETY: no arguments, no memory.
         let registering = FULL + unsafe { libc::getpid() } as u32;
         if mode == registering {
-            <super::Native as super::Machine>::yield_now();
+            offers.take::<super::Native>(u64::MAX);
             mode = MODE.load(Ordering::Acquire);
             continue;
         }
@@ -75,6 +76,17 @@ pub(super) fn init() {
             Err(now) => mode = now,
         }
     }
+}
+
+/// Whether the mode may still be any.
+pub(super) fn is_undecided() -> bool {
+    MODE.load(Ordering::Relaxed) == UNKNOWN
+}
+
+/// Decides against `membarrier`, unless the mode is decided already.
+pub(super) fn avoid() {
+    // A mode that is being decided belongs to the thread that is at it.
+    let _ = MODE.compare_exchange(UNKNOWN, FULL, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// A full fence on every running thread of the process. `false`: the kernel takes part no longer

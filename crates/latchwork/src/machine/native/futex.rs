@@ -71,7 +71,8 @@ pub(super) fn wake(word: *const AtomicU32, count: u32) -> usize {
     usize::try_from(woken).unwrap_or(0)
 }
 
-/// Moves one sleeper from one word to another, if the first still holds `expected`.
+/// Moves one sleeper from one word to another, if the first still holds `expected`. Should the kernel refuse (a
+/// filter of system calls may), wakes it instead: a sleeper may always be woken too early, and never too late.
 pub(super) fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
     const MOVE_ONE: usize = 1;
     // SAFETY: FUTEX_CMP_REQUEUE reads `from` in the kernel, which reports freed memory as an error;
@@ -80,8 +81,13 @@ pub(super) fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
         let errno = libc::__errno_location();
         let saved = *errno;
         let op = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, from, op, 0, MOVE_ONE, core::ptr::from_ref(to), expected);
+        let to = core::ptr::from_ref(to);
+        let refused =
+            libc::syscall(libc::SYS_futex, from, op, 0, MOVE_ONE, to, expected) < 0 && *errno != libc::EAGAIN; // the word has changed
         *errno = saved;
+        if refused {
+            wake(from, 1);
+        }
     }
 }
 
@@ -126,6 +132,56 @@ mod tests {
         }
         wake(&FROM, 1);
         sleeper.join().unwrap();
+        assert_eq!(wake(&TO, 1), 0);
+    }
+
+    /// Refuses the calling thread, and no other, to requeue: `futex` with `FUTEX_CMP_REQUEUE` fails with EPERM.
+    fn refuse_requeue() {
+        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+        // Where `struct seccomp_data` has the number of the call, and the lower half of its second argument.
+        let (number, operation) = (0, 16 + 8);
+        let refused = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG) as u32;
+        let mut program = [
+            step(LOAD, number, 0, 0),
+            step(JUMP_IF_EQUAL, libc::SYS_futex as u32, 0, 3),
+            step(LOAD, operation, 0, 0),
+            step(JUMP_IF_EQUAL, refused, 0, 1),
+            step(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
+            step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ];
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the program is valid for the calls.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
+        }
+    }
+
+    #[test]
+    fn a_sleeper_that_cannot_be_moved_is_woken() {
+        static FROM: AtomicU32 = AtomicU32::new(0);
+        static TO: AtomicU32 = AtomicU32::new(0);
+        static AWAKE: AtomicU32 = AtomicU32::new(0);
+        let sleeper = std::thread::spawn(|| {
+            let end = Deadline { clock: Clock::Monotonic, nanos: now(Clock::Monotonic) + 60_000_000_000 };
+            let why = wait(&FROM, 0, Some(end));
+            AWAKE.store(1, Ordering::Release);
+            why
+        });
+        std::thread::spawn(|| {
+            refuse_requeue();
+            // The sleeper may not sleep yet. It is alone, so one that was moved stays asleep until its deadline.
+            while AWAKE.load(Ordering::Acquire) == 0 {
+                requeue(&FROM, 0, &TO);
+                std::thread::yield_now();
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(sleeper.join().unwrap(), Wait::Woken, "neither moved nor woken");
         assert_eq!(wake(&TO, 1), 0);
     }
 

@@ -6,7 +6,9 @@
 //! instructions while the process has only one thread.
 
 mod distances;
+mod exit;
 mod fence;
+mod filter;
 mod futex;
 mod pool;
 mod records;
@@ -15,7 +17,7 @@ mod rows;
 mod scan;
 mod thread;
 
-use super::{Arith, Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
+use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word, shared};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
@@ -41,11 +43,39 @@ impl Native {
     /// Readies what the operating system has to be asked for once: the `membarrier` registration.
     ///
     /// It happens by itself at the first contention. Call this early in `main` to have it while
-    /// the process is single-threaded, when it is free; later it can take milliseconds.
+    /// the process is single-threaded, when it is free; later it can take milliseconds. It also finds out whether a
+    /// filter of system calls would end the process for `membarrier`, and then does without.
     pub fn init() {
+        if fence::is_undecided() && !filter::lets_membarrier_pass() {
+            fence::avoid();
+        }
         fence::init();
         pool::init();
         rows::init();
+    }
+
+    /// Has `at_exit` called when a thread exits that has asked for it with [`notice_exit`](Self::notice_exit). For the
+    /// library that is preloaded: there is one such function in a process.
+    pub fn set_exit(at_exit: fn()) {
+        exit::Hook::LIBRARY.create(at_exit, || ());
+    }
+
+    /// See [`set_exit`](Self::set_exit). `false` if the thread's exit will not be noticed.
+    pub fn notice_exit() -> bool {
+        exit::Hook::LIBRARY.set()
+    }
+
+    /// Gives the process's only `pthread_key` of this crate back to the C library, for a program that needs all. What
+    /// threads keep for themselves is not used again when they exit from then on. `false` if there is none.
+    pub fn give_up_key() -> bool {
+        exit::give_up()
+    }
+
+    /// Does without `membarrier`, whether the kernel lets the process call it or not: unlocking takes an atomic
+    /// instruction. For a process that will install a filter of system calls which knows nothing of it. To be called
+    /// before the first use of a lock; later it has no effect.
+    pub fn avoid_membarrier() {
+        fence::avoid();
     }
 
     /// Whether light fences are, and will be, the compiler's only, and `release_dec` no atomic instruction.
@@ -53,14 +83,14 @@ impl Native {
         fence::is_light()
     }
 
-    /// Forgets all fast readers (BRAVO's), in the table and in the threads' rows.
+    /// Forgets all fast readers (BRAVO's) in the table, and in the rows of all threads but the calling one.
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: whoever read a lock in the parent does not read
-    /// it here, and locks that the forking thread itself reads are acquired anew.
+    /// For a forked child that has one thread yet: the parent's other threads do not read a lock here. What the forking
+    /// thread reads stays in its row; the caller acquires anew what that thread reads through the table.
     pub unsafe fn forget_readers() {
-        for slot in Self::visible_readers() {
+        for slot in shared::visible_readers::<Self>() {
             if slot.load(Ordering::Relaxed) != 0 {
                 slot.store(0, Ordering::Relaxed);
             }
@@ -177,11 +207,12 @@ unsafe impl Machine for Native {
 
     #[inline]
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
+        let mut offers = Offers::new();
         loop {
             if let Some(value) = Self::spin_for(word, order, SPINS_BEFORE_YIELD, &mut done) {
                 return value;
             }
-            Self::yield_now();
+            offers.take::<Self>(u64::MAX);
         }
     }
 
@@ -320,21 +351,21 @@ unsafe impl Machine for Native {
     }
 
     #[inline(always)]
-    fn visible_readers() -> &'static [AtomicUsize] {
+    unsafe fn visible_readers() -> &'static [AtomicUsize] {
         &TABLE.0
     }
 
     #[inline(always)]
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         &WAITING
     }
 
     #[inline(always)]
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         Some(rows::own())
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         rows::newest()
     }
 

@@ -6,13 +6,12 @@
 //! Memory comes from `mmap`, a page of nodes at a time, and is never given back; nothing here
 //! allocates, so it may run inside an interposed lock call that `malloc` made.
 //!
-//! A thread that exits returns its list through a `pthread_key` destructor. That needs no
-//! allocation (glibc keeps the first 32 keys inside the thread's control block) and no
-//! destructor-bearing `thread_local!`.
+//! A thread that exits returns its list ([`Hook`]). A thread whose exit nobody notices keeps none that
+//! it releases.
 
 use super::super::QNode;
 use super::Native;
-use super::roll::Key;
+use super::exit::Hook;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -84,11 +83,9 @@ mod tls {
     }
 }
 
-static KEY: Key = Key::new();
-
-/// Creates the key. Early, so that it is among the first 32.
+/// Readies what happens when a thread exits.
 pub(super) fn init() {
-    KEY.create(thread_exit, || ());
+    Hook::NODES.create(thread_exit, || ());
 }
 
 #[inline]
@@ -114,8 +111,9 @@ pub(super) unsafe fn release(node: &'static Node) {
     let cache = tls::cache();
     // SAFETY: the cache is this thread's own, and the node is the caller's to give.
     unsafe {
-        if !(*cache).exit_hook {
-            set_exit_hook(cache);
+        if !(*cache).exit_hook && !set_exit_hook(cache) {
+            node.next.store(null_mut(), Ordering::Relaxed);
+            return give(node.as_ptr());
         }
         node.next.store((*cache).head, Ordering::Relaxed);
         (*cache).head = node.as_ptr();
@@ -127,11 +125,12 @@ pub(super) unsafe fn release(node: &'static Node) {
 }
 
 #[cold]
-unsafe fn set_exit_hook(cache: *mut Cache) {
+unsafe fn set_exit_hook(cache: *mut Cache) -> bool {
     init();
-    KEY.set(cache);
+    let set = Hook::NODES.set();
     // SAFETY: the cache is this thread's own.
-    unsafe { (*cache).exit_hook = true };
+    unsafe { (*cache).exit_hook = set };
+    set
 }
 
 /// Takes every chain there is, keeps one page's worth and puts the rest back.
@@ -228,11 +227,10 @@ fn map_page() -> *mut Node {
     page
 }
 
-/// Runs when a thread exits. Other destructors may take locks afterwards: the next release sets
-/// the key again, and the C library then runs this once more.
-extern "C" fn thread_exit(cache: *mut libc::c_void) {
-    let cache: *mut Cache = cache.cast();
-    // SAFETY: the value was set by `set_exit_hook` on this very thread.
+/// Runs when a thread exits; again, if later destructors release nodes.
+fn thread_exit() {
+    let cache = tls::cache();
+    // SAFETY: the cache is this thread's own.
     unsafe {
         let head = (*cache).head;
         *cache = Cache { head: null_mut(), length: 0, exit_hook: false };

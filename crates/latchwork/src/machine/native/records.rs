@@ -2,7 +2,8 @@
 //! behind. The child of a fork keeps the record of the thread that forked, and empties the others.
 
 use super::super::record::{Clocks, FENCED, Record, Records};
-use super::roll::{Entry, Key, Roll};
+use super::exit::Hook;
+use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
 use crate::reclaim::Stall;
 use core::fmt::Write;
@@ -12,7 +13,6 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 type Own = Record<Native>;
 
 static RECORDS: Roll<Own> = Roll::new();
-static KEY: Key = Key::new();
 /// Forks on the way to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOCKS: Clocks<Native> = Clocks::native();
@@ -97,7 +97,7 @@ unsafe impl Entry for Own {
 // SAFETY: `Roll` keeps the promises.
 unsafe impl Records for Native {
     #[inline(always)]
-    fn record() -> &'static Own {
+    unsafe fn record() -> &'static Own {
         let record = tls::get();
         if record.is_null() {
             return take();
@@ -107,12 +107,12 @@ unsafe impl Records for Native {
     }
 
     #[inline]
-    fn records() -> Option<&'static Group<Native, Own>> {
+    unsafe fn records() -> Option<&'static Group<Native, Own>> {
         RECORDS.newest()
     }
 
     #[inline(always)]
-    fn clocks() -> &'static Clocks<Native> {
+    unsafe fn clocks() -> &'static Clocks<Native> {
         &CLOCKS
     }
 
@@ -163,7 +163,7 @@ impl Write for Line {
 fn take() -> &'static Own {
     // First: that the child of a fork is told (twice does no harm), before anybody relies on it.
     // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
-    KEY.create(thread_exit, || unsafe {
+    Hook::RECORDS.create(thread_exit, || unsafe {
         libc::pthread_atfork(None, None, Some(after_fork));
     });
     let fenced = if Native::prepare_fences() { 0 } else { FENCED };
@@ -180,15 +180,18 @@ fn take() -> &'static Own {
     // SAFETY: no arguments, no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     tls::set(found.as_ptr());
-    KEY.set(found.as_ptr());
+    Hook::RECORDS.set();
     found
 }
 
 /// Runs when a thread exits; again, if later destructors read.
-extern "C" fn thread_exit(record: *mut libc::c_void) {
+fn thread_exit() {
+    // SAFETY: null, or a record, which is never unmapped.
+    let record = unsafe { tls::get().as_ref() };
     tls::set(null_mut());
-    // SAFETY: the value was set by `take` on this very thread; records are never unmapped.
-    RECORDS.give_back(unsafe { &*record.cast::<Own>() });
+    if let Some(record) = record {
+        RECORDS.give_back(record);
+    }
 }
 
 /// In a forked child: takes the other threads' records from them.
@@ -206,6 +209,7 @@ extern "C" fn after_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::shared;
     use std::collections::HashSet;
     use std::vec::Vec;
 
@@ -216,8 +220,8 @@ mod tests {
             let barrier = &std::sync::Barrier::new(8);
             let records: HashSet<usize> = std::thread::scope(|scope| {
                 let body = || {
-                    let record = Native::record();
-                    assert!(core::ptr::eq(record, Native::record()) && record.is_idle());
+                    let record = shared::record::<Native>();
+                    assert!(core::ptr::eq(record, shared::record::<Native>()) && record.is_idle());
                     barrier.wait();
                     record.as_ptr().addr()
                 };
@@ -234,14 +238,16 @@ mod tests {
     #[test]
     fn a_record_in_use_outlives_its_thread() {
         let left = std::thread::spawn(|| {
-            let record = Native::record();
+            let record = shared::record::<Native>();
             record.section.store(1, Release);
             record
         })
         .join()
         .unwrap();
         for _ in 0..50 {
-            std::thread::spawn(move || assert!(!core::ptr::eq(left, Native::record()))).join().unwrap();
+            std::thread::spawn(move || assert!(!core::ptr::eq(left, shared::record::<Native>())))
+                .join()
+                .unwrap();
         }
         left.section.store(0, Release);
     }
@@ -251,19 +257,20 @@ mod tests {
         let (inside, left) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
         let status = std::thread::scope(|scope| {
             scope.spawn(|| {
-                Native::record().section.store(1, Release);
+                shared::record::<Native>().section.store(1, Release);
                 inside.wait();
                 left.wait();
-                Native::record().section.store(0, Release);
+                shared::record::<Native>().section.store(0, Release);
             });
             inside.wait();
-            let (mine, generation) = (Native::record(), Native::generation());
+            let (mine, generation) = (shared::record::<Native>(), Native::generation());
             mine.online.store(1, Relaxed);
             // SAFETY: the child only looks at words and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, Native::record());
-                let mut others = Native::records().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
+                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, shared::record::<Native>());
+                let mut others =
+                    shared::records::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
                 let ok = kept && others.all(Record::is_idle);
                 let ok = ok && Native::generation() != generation;
                 // SAFETY: ends the child.

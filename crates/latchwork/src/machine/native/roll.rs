@@ -1,5 +1,4 @@
-//! What each thread has one of, for as long as the process lives: [`Roll`], and the [`Key`] by which one
-//! learns that a thread exits.
+//! What each thread has one of, for as long as the process lives: [`Roll`].
 //!
 //! A thread finds its entry through a thread-local word. Entries come from `mmap`, a page at a time, and are
 //! linked before anybody uses them; a thread that exits gives its entry back, or leaves it behind if it is
@@ -57,11 +56,16 @@ impl<T: Entry> Roll<T> {
     /// An idle entry, the caller's from now on.
     pub(super) fn take(&self) -> &'static T {
         let groups = || self.newest().into_iter().flat_map(Group::groups);
-        // (C) pairs with the release in `give_back`.
+        // (C) pairs with the release in `give_back`. The second look: another thread may have adopted the
+        // entry after the first, and have left it behind again, in use.
         let adopt = |entry: &&'static T| {
             entry.left().load(Relaxed) != 0
                 && entry.is_idle()
                 && entry.left().compare_exchange(1, 0, Acquire, Relaxed).is_ok()
+                && (entry.is_idle() || {
+                    entry.left().store(1, Release); // (C) for the thread that adopts it next
+                    false
+                })
         };
         let free = groups().find_map(Group::take).or_else(|| groups().flat_map(Group::taken).find(adopt));
         free.unwrap_or_else(|| self.map())
@@ -87,7 +91,7 @@ impl<T: Entry> Roll<T> {
         // SAFETY: the page is ours and large enough; zero bytes are idle entries.
         let (group, entries): (&'static _, &'static [T; ENTRIES]) = unsafe {
             let entries = &(*page).entries;
-            (&raw mut (*page).group).write(Group::new(entries, 1, null_mut()));
+            (&raw mut (*page).group).write(Group::new(entries, 1, None));
             (&(*page).group, entries)
         };
         for pair in entries.windows(2) {
@@ -95,9 +99,10 @@ impl<T: Entry> Roll<T> {
         }
         let mut newest = self.0.load(Acquire); // (A)
         loop {
-            group.next().store(newest, Relaxed);
             // SAFETY: pages are never unmapped.
-            let last = unsafe { newest.as_ref() }.and_then(|newest| newest.entries().last());
+            let before = unsafe { newest.as_ref() };
+            group.link(before);
+            let last = before.and_then(|before| before.entries().last());
             entries[0].link(last.map_or(null_mut(), |last| core::ptr::from_ref(last).cast_mut()));
             // (A) the entries are idle and linked. They are so before their owners use them: who looks at all
             // of them after a heavy fence and does not find one need not know what its owner does.
@@ -135,39 +140,47 @@ impl<T: Entry> Roll<T> {
     }
 }
 
-/// A `pthread_key`: has a function called when a thread exits that has set it. Keys are few: without one,
-/// what a thread has is not used again. glibc keeps the first 32 inside of the thread's control block, so
-/// that setting them allocates nothing.
-pub(super) struct Key(AtomicU32);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Key {
-    /// Not created yet. The number is that of the key plus one.
-    pub(super) const fn new() -> Self {
-        Key(AtomicU32::new(0))
+    /// An entry that another thread adopts, uses and leaves behind right after the first look at it.
+    struct Contended {
+        left: AtomicU32,
+        used: AtomicU32,
+        looks: AtomicU32,
     }
 
-    /// Creates it, once. `first` is called before anybody uses it, by whoever may be the one that creates it.
-    pub(super) fn create(&self, at_exit: unsafe extern "C" fn(*mut libc::c_void), first: impl FnOnce()) {
-        if self.0.load(Acquire) != 0 {
-            return;
+    // SAFETY: zero bytes are not used and not left behind; only the test makes one used.
+    unsafe impl Entry for Contended {
+        fn left(&self) -> &AtomicU32 {
+            &self.left
         }
-        let mut key = 0;
-        // SAFETY: `key` is valid for writes and the destructor is a plain function.
-        if unsafe { libc::pthread_key_create(&mut key, Some(at_exit)) } != 0 {
-            return;
-        }
-        first();
-        if self.0.compare_exchange(0, key + 1, AcqRel, Relaxed).is_err() {
-            // SAFETY: created above, used by nobody.
-            unsafe { libc::pthread_key_delete(key) };
+
+        fn is_idle(&'static self) -> bool {
+            let idle = self.used.load(Acquire) == 0;
+            if self.left.load(Relaxed) == 1 && self.looks.fetch_add(1, Relaxed) == 0 {
+                self.used.store(1, Relaxed);
+            }
+            idle
         }
     }
 
-    /// The calling thread's value, which its exit hands to the function unless it is null.
-    pub(super) fn set<T>(&self, value: *mut T) {
-        if let Some(key) = self.0.load(Acquire).checked_sub(1) {
-            // SAFETY: the key exists.
-            unsafe { libc::pthread_setspecific(key, value.cast()) };
-        }
+    #[test]
+    fn an_entry_that_is_in_use_again_is_not_adopted() {
+        static ROLL: Roll<Contended> = Roll::new();
+        let first = ROLL.take();
+        (1..ENTRIES).for_each(|_| {
+            ROLL.take();
+        });
+        first.left.store(1, Relaxed);
+        let other = ROLL.take();
+        assert!(!core::ptr::eq(first, other), "an entry that is in use has a second owner");
+        assert_eq!(first.left.load(Relaxed), 1, "nobody will find the entry when it is idle");
+        first.used.store(0, Relaxed);
+        (1..ENTRIES).for_each(|_| {
+            ROLL.take();
+        });
+        assert!(core::ptr::eq(first, ROLL.take()));
     }
 }

@@ -2,14 +2,14 @@
 
 use super::super::ReaderRow;
 use super::Native;
-use super::roll::{Entry, Key, Roll};
+use super::exit::Hook;
+use super::roll::{Entry, Roll};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 type Row = ReaderRow<Native>;
 
 static ROWS: Roll<Row> = Roll::new();
-static KEY: Key = Key::new();
 
 // SAFETY: zero bytes are empty, and only an owner fills slots.
 unsafe impl Entry for Row {
@@ -93,9 +93,9 @@ mod tls {
     }
 }
 
-/// Creates the key. Early, so that it is among the first 32.
+/// Readies what happens when a thread exits.
 pub(super) fn init() {
-    KEY.create(thread_exit, || ());
+    Hook::ROWS.create(thread_exit, || ());
 }
 
 /// The calling thread's row.
@@ -121,28 +121,32 @@ fn take() -> &'static Row {
     let found = ROWS.take();
     tls::set(found.as_ptr());
     init();
-    KEY.set(found.as_ptr());
+    Hook::ROWS.set();
     found
 }
 
 /// Runs when a thread exits; again, if later destructors take read locks.
-extern "C" fn thread_exit(row: *mut libc::c_void) {
+fn thread_exit() {
+    // SAFETY: null, or a row, which is never unmapped.
+    let row = unsafe { tls::get().as_ref() };
     tls::set(null_mut());
-    // SAFETY: the value was set by `take` on this very thread; rows are never unmapped.
-    ROWS.give_back(unsafe { &*row.cast::<Row>() });
+    if let Some(row) = row {
+        ROWS.give_back(row);
+    }
 }
 
-/// In a forked child: empties all rows, and takes those of other threads from them. A child counts for
-/// itself.
+/// In a forked child: empties the rows of other threads, and takes them from them. A child counts for itself.
 pub(super) fn after_fork() {
-    let empty = |row: &Row| {
-        row.slots.iter().filter(|slot| slot.load(Relaxed) != 0).for_each(|slot| slot.store(0, Relaxed));
+    let count_anew = |row: &Row| {
         row.counts.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));
     };
     let mine = tls::get();
     // SAFETY: null, or a row, which is never unmapped.
-    unsafe { mine.as_ref() }.into_iter().for_each(empty);
-    ROWS.forget_others(mine, empty);
+    unsafe { mine.as_ref() }.into_iter().for_each(count_anew);
+    ROWS.forget_others(mine, |row| {
+        row.slots.iter().filter(|slot| slot.load(Relaxed) != 0).for_each(|slot| slot.store(0, Relaxed));
+        count_anew(row);
+    });
 }
 
 #[cfg(test)]

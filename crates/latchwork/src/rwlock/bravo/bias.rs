@@ -20,7 +20,7 @@
 //! are read once or twice in their lives (OpenSSL, tens of thousands a second), and a first write that
 //! scans a table would undo the "primum non nocere".
 
-use crate::machine::{Clock, Machine, Word};
+use crate::machine::{Clock, Machine, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Slow reads before a new lock is biased for the first time (`tests/loom` does as many).
@@ -37,7 +37,11 @@ pub(super) const FIRST: u32 = BIASED + 1;
 const SAMPLE: u32 = 16;
 
 /// When a bias that was revoked comes back.
-pub trait When: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
+pub unsafe trait When: Send + Sync + 'static {
     /// A revocation began at `start` and ended `now` (nanoseconds). What the word then holds: at least
     /// `FIRST`. May change the `memory`.
     fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32;
@@ -59,7 +63,7 @@ pub trait When: Send + Sync + 'static {
 /// Whether this slow read of the calling thread is one to ask at.
 #[inline]
 pub(super) fn sampled<M: Machine>() -> bool {
-    let Some(row) = M::reader_row() else { return true };
+    let Some(row) = shared::reader_row::<M>() else { return true };
     let reads = row.slow_reads.load(Relaxed).wrapping_add(1);
     row.slow_reads.store(reads, Relaxed);
     reads.is_multiple_of(M::patience(SAMPLE))
@@ -81,7 +85,8 @@ pub(super) const TICK: u32 = 12;
 /// The longest inhibition in units of time: 68 seconds.
 const LONGEST: u32 = 1 << 24;
 
-impl<const N: u64> When for Guard<N> {
+// SAFETY: `inhibit` returns at least `FIRST`.
+unsafe impl<const N: u64> When for Guard<N> {
     fn revoked<M: Machine>(start: u64, now: u64, _: &mut u32) -> u32 {
         inhibit(now, now.saturating_sub(start).saturating_mul(N))
     }
@@ -109,14 +114,15 @@ pub(super) fn expired(bias: u32, now: u64) -> bool {
 #[derive(Debug)]
 pub struct Bernoulli<const ODDS: u32 = 100>;
 
-impl<const ODDS: u32> When for Bernoulli<ODDS> {
+// SAFETY: it returns `FIRST`.
+unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
     fn revoked<M: Machine>(_: u64, _: u64, _: &mut u32) -> u32 {
         FIRST
     }
 
     fn may_return<M: Machine>(_: u32) -> bool {
         // The thread's own count, scrambled, is random enough to choose with.
-        let reads = M::reader_row().map_or(0, |row| row.slow_reads.load(Relaxed));
+        let reads = shared::reader_row::<M>().map_or(0, |row| row.slow_reads.load(Relaxed));
         let seed = u64::from(reads).wrapping_add((M::thread_id() as u64).rotate_left(32));
         super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
     }
@@ -175,7 +181,8 @@ const BEGAN_TICK: u32 = 10;
 /// The time in which the rate is counted, as a shift: a millisecond.
 const PERIOD: u32 = 20;
 
-impl<const N: u64> When for Adaptive<N> {
+// SAFETY: `inhibit` returns at least `FIRST`.
+unsafe impl<const N: u64> When for Adaptive<N> {
     fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32 {
         let took = now.saturating_sub(start);
         let cpus = u64::from(M::cpus().clamp(2, MOST_CPUS));

@@ -1,6 +1,6 @@
 //! Statistics of how readers got in, and of revocations.
 
-use crate::machine::{Machine, Native, ROW_COUNTS, Word};
+use crate::machine::{Machine, Native, ROW_COUNTS, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Whether a lock counts. A type, so that one that does not has no trace of it.
@@ -29,7 +29,7 @@ impl Count for Counted {
     const ON: bool = true;
     #[inline]
     fn add<M: Machine>(event: Event, value: u64) {
-        if let Some(row) = M::reader_row() {
+        if let Some(row) = shared::reader_row::<M>() {
             let counter = &row.counts[event as usize];
             counter.store(counter.load(Relaxed) + value, Relaxed);
         }
@@ -76,7 +76,7 @@ impl Counts {
     /// Until now.
     pub fn of_process() -> Counts {
         let mut sums = [0; ROW_COUNTS];
-        if let Some(newest) = Native::reader_rows() {
+        if let Some(newest) = shared::reader_rows::<Native>() {
             newest.all_rows(|row| {
                 for (sum, counter) in sums.iter_mut().zip(&row.counts) {
                     *sum += counter.load(Relaxed);

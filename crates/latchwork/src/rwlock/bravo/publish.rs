@@ -1,10 +1,18 @@
 //! Where a BRAVO reader says that it reads.
 
-use crate::machine::{Deadline, Machine, ReaderRow, Word};
+use crate::machine::{Deadline, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::*;
 
 /// The slots that readers use instead of the lock, and the fences that go with them.
-pub trait Publish<M: Machine>: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// A slot that [`publish`](Publish::publish) has filled is among [`all`](Publish::all) until it is emptied, for a writer
+/// that has issued [`fence`](Publish::fence) after the reader's look at the bias.
+///
+/// A caller of the unsafe functions writes to slots as BRAVO does. A reader puts the lock's address into a slot, and takes
+/// it out again when its acquisition ends; a writer waits for that.
+pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// How the names of its locks begin.
     const PREFIX: &'static str;
     /// How their summaries begin.
@@ -20,11 +28,19 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
     ///
     /// Release, and after acquiring the slot's last user: a writer of *another* lock may read this where
     /// it would have read that user's leaving.
-    fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize>;
+    ///
+    /// # Safety
+    ///
+    /// See the [trait](Publish).
+    unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize>;
 
     /// The same with another slot, when the first was in use.
+    ///
+    /// # Safety
+    ///
+    /// See the [trait](Publish).
     #[inline]
-    fn publish_elsewhere(_lock: usize, _biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+    unsafe fn publish_elsewhere(_lock: usize, _biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
         None
     }
 
@@ -33,11 +49,19 @@ pub trait Publish<M: Machine>: Send + Sync + 'static {
 
     /// Calls `each` with every slot that holds `lock`, read with sequentially consistent loads, until it
     /// says `false`; whether it never did.
-    fn all(lock: usize, each: impl FnMut(&'static M::Usize) -> bool) -> bool;
+    ///
+    /// # Safety
+    ///
+    /// See the [trait](Publish).
+    unsafe fn all(lock: usize, each: impl FnMut(&'static M::Usize) -> bool) -> bool;
 
     /// The calling thread's first slot that holds `lock`, if slots belong to threads.
+    ///
+    /// # Safety
+    ///
+    /// See the [trait](Publish).
     #[inline(always)]
-    fn own(_lock: usize) -> Option<&'static M::Usize> {
+    unsafe fn own(_lock: usize) -> Option<&'static M::Usize> {
         None
     }
 
@@ -69,7 +93,9 @@ pub struct Owned;
 /// it granted), in nanoseconds: a store is visible to other processors long before.
 const UNFENCED_WAIT: u64 = 10_000_000;
 
-impl<M: Machine> Publish<M> for Owned {
+// SAFETY: rows are linked before their owners fill them, and a row that the heavy fence does not show belongs to a reader
+// that sees the bias off.
+unsafe impl<M: Machine> Publish<M> for Owned {
     const PREFIX: &'static str = "bravo-2d-";
     const SUMMARY: &'static str = "biased locking, a row of slots per thread, over ";
     const ATOMICS: u32 = 0;
@@ -77,8 +103,8 @@ impl<M: Machine> Publish<M> for Owned {
 
     /// Most threads read one lock at a time. Filling a slot in vain costs less than looking at the bias.
     #[inline(always)]
-    fn publish(lock: usize, _: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let row = M::reader_row()?;
+    unsafe fn publish(lock: usize, _: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        let row = shared::reader_row::<M>()?;
         let slot = &row.slots[0];
         if row.unbiased.load(Relaxed) != lock && slot.load(Acquire) == 0 {
             Self::fill::<M>(slot, lock)
@@ -87,8 +113,8 @@ impl<M: Machine> Publish<M> for Owned {
         }
     }
 
-    fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let row = M::reader_row()?;
+    unsafe fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        let row = shared::reader_row::<M>()?;
         if row.unbiased.load(Relaxed) == lock || !biased() {
             return None;
         }
@@ -106,8 +132,8 @@ impl<M: Machine> Publish<M> for Owned {
     }
 
     #[inline]
-    fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        M::reader_rows().is_none_or(|newest| {
+    unsafe fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+        shared::reader_rows::<M>().is_none_or(|newest| {
             newest.all_rows(|row| row.slots.iter().all(|slot| slot.load(SeqCst) != lock || each(slot)))
         })
     }
@@ -120,14 +146,14 @@ impl<M: Machine> Publish<M> for Owned {
 
     #[inline(always)]
     fn note_unbiased(lock: usize, unbiased: bool) {
-        if let Some(row) = M::reader_row() {
+        if let Some(row) = shared::reader_row::<M>() {
             row.unbiased.store(if unbiased { lock } else { 0 }, Relaxed);
         }
     }
 
     #[inline(always)]
-    fn own(lock: usize) -> Option<&'static M::Usize> {
-        let row = M::reader_row()?;
+    unsafe fn own(lock: usize) -> Option<&'static M::Usize> {
+        let row = shared::reader_row::<M>()?;
         let slot = &row.slots[0];
         if slot.load(Relaxed) == lock { Some(slot) } else { Self::further_own(row, lock) }
     }

@@ -1,6 +1,6 @@
 //! How a writer revokes the bias: who may come in meanwhile, and how it waits for the readers that it finds.
 
-use crate::machine::{Deadline, Machine, Word};
+use crate::machine::{Deadline, Machine, Offers, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Acquire;
 
@@ -50,14 +50,18 @@ impl Patience {
     fn left<M: Machine>(self) -> u64 {
         match self {
             Patience::None => 0,
-            Patience::Until(Deadline { clock, nanos }) => nanos.saturating_sub(M::now(clock)),
+            Patience::Until(deadline) => deadline.left::<M>(),
             Patience::Endless => u64::MAX,
         }
     }
 }
 
-/// How a writer waits for a word that is changed by somebody who does not look for waiters.
-pub trait Await: Send + Sync + 'static {
+/// How a writer waits for a word that is changed by a thread that does not look for waiters.
+///
+/// # Safety
+///
+/// It returns `true` only when `done` has said so of the word, read with acquire semantics.
+pub unsafe trait Await: Send + Sync + 'static {
     /// Waits until `done(word)`, which is read with acquire semantics. Returns whether it came to that.
     fn until<M: Machine, T: Copy, W: Word<T>>(
         word: &W,
@@ -73,7 +77,8 @@ pub struct Spins;
 /// Looks between two looks at the deadline.
 const ROUND: u32 = 64;
 
-impl Await for Spins {
+// SAFETY: it returns what the machine's spinning on the word has come to.
+unsafe impl Await for Spins {
     #[cold]
     fn until<M: Machine, T: Copy, W: Word<T>>(
         word: &W,
@@ -86,16 +91,19 @@ impl Await for Spins {
                 M::spin_until(word, Acquire, done);
                 true
             }
-            Patience::Until(_) => loop {
-                let left = patience.left::<M>();
-                if M::spin_for(word, Acquire, ROUND, done).is_some() {
-                    return true;
+            Patience::Until(_) => {
+                let mut offers = Offers::new();
+                loop {
+                    let left = patience.left::<M>();
+                    if M::spin_for(word, Acquire, ROUND, done).is_some() {
+                        return true;
+                    }
+                    if left == 0 {
+                        return false;
+                    }
+                    offers.take::<M>(left);
                 }
-                if left == 0 {
-                    return false;
-                }
-                M::pause(1);
-            },
+            }
         }
     }
 }
@@ -111,7 +119,8 @@ const LOOKS: (u32, u32) = (2048, 64);
 /// The shortest and the longest nap in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
 
-impl Await for Naps {
+// SAFETY: it returns `true` only when the machine's spinning on the word has come to that.
+unsafe impl Await for Naps {
     #[cold]
     fn until<M: Machine, T: Copy, W: Word<T>>(
         word: &W,

@@ -1,7 +1,7 @@
 //! One table of slots for the whole process, and which of them a reader takes.
 
 use super::publish::Publish;
-use crate::machine::{Machine, Word};
+use crate::machine::{Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -16,7 +16,11 @@ pub type Hashed = Table<Anywhere>;
 pub type Columns = Table<Column>;
 
 /// Which slots of a table, whose length is a power of two, readers take.
-pub trait Slots: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// Where there is a [`column`](Slots::column), [`first`](Slots::first) and [`second`](Slots::second) are in it.
+pub unsafe trait Slots: Send + Sync + 'static {
     /// How the names of its locks begin.
     const PREFIX: &'static str;
     /// How their summaries begin.
@@ -59,7 +63,8 @@ fn hash<M: Machine>(lock: usize) -> u32 {
 #[derive(Debug)]
 pub struct Anywhere;
 
-impl Slots for Anywhere {
+// SAFETY: there are no columns.
+unsafe impl Slots for Anywhere {
     const PREFIX: &'static str = "bravo-";
     const SUMMARY: &'static str = "biased locking for readers over ";
     const SOURCE: &'static str = "Dice and Kogan 2019, listing 1";
@@ -77,7 +82,8 @@ impl Slots for Anywhere {
 #[derive(Debug)]
 pub struct Twice;
 
-impl Slots for Twice {
+// SAFETY: there are no columns.
+unsafe impl Slots for Twice {
     const PREFIX: &'static str = "bravo-twice-";
     const SUMMARY: &'static str = "biased locking for readers, with two probes, over ";
     const SOURCE: &'static str = "Dice and Kogan 2019, section 7";
@@ -98,7 +104,8 @@ impl Slots for Twice {
 #[derive(Debug)]
 pub struct Sector;
 
-impl Slots for Sector {
+// SAFETY: there are no columns.
+unsafe impl Slots for Sector {
     const PREFIX: &'static str = "bravo-numa-";
     const SUMMARY: &'static str = "biased locking, a sector of slots per NUMA node, over ";
     const SOURCE: &'static str = "Dice and Kogan 2019, section 7";
@@ -123,7 +130,8 @@ pub struct Column;
 /// can be: two rows of 2048 slots on a machine with two, 256 rows at most, which processors beyond share.
 pub(super) const ROW: u32 = 16;
 
-impl Slots for Column {
+// SAFETY: both are made from `shape`.
+unsafe impl Slots for Column {
     const PREFIX: &'static str = "bravo-cpu-";
     const SUMMARY: &'static str = "biased locking, a row of slots per processor, over ";
     const SOURCE: &'static str = "Dice and Kogan 2019, section 7 (BRAVO-2D)";
@@ -166,7 +174,7 @@ impl<S: Slots> Table<S> {
     /// The caller's slot for `lock`.
     #[inline]
     pub(super) fn slot<M: Machine>(lock: usize) -> &'static M::Usize {
-        let table = M::visible_readers();
+        let table = shared::visible_readers::<M>();
         &table[S::first::<M>(lock, table.len())]
     }
 
@@ -179,14 +187,15 @@ impl<S: Slots> Table<S> {
     }
 }
 
-impl<M: Machine, S: Slots> Publish<M> for Table<S> {
+// SAFETY: the writer looks at all slots, or at those of the lock's column. The accesses are sequentially consistent.
+unsafe impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     const PREFIX: &'static str = S::PREFIX;
     const SUMMARY: &'static str = S::SUMMARY;
     const ATOMICS: u32 = 1;
     const SOURCE: &'static str = S::SOURCE;
 
     #[inline]
-    fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+    unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
         if !biased() {
             return None; // an atomic instruction for nothing
         }
@@ -194,8 +203,8 @@ impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     }
 
     #[inline]
-    fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let table = M::visible_readers();
+    unsafe fn publish_elsewhere(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
+        let table = shared::visible_readers::<M>();
         let second = S::second::<M>(lock, table.len()).filter(|_| biased())?;
         Self::fill::<M>(&table[second], lock)
     }
@@ -203,8 +212,8 @@ impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     fn fence() {} // (B) the accesses themselves
 
     #[inline]
-    fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        let mut table = M::visible_readers();
+    unsafe fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+        let mut table = shared::visible_readers::<M>();
         if let Some((column, row)) = S::column::<M>(lock, table.len()) {
             let mut slots = table[column..].iter().step_by(row);
             return slots.all(|slot| slot.load(SeqCst) != lock || each(slot));

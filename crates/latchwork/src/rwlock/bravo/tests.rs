@@ -5,6 +5,7 @@ use super::revoke::{Passing, Spins};
 use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
 use super::*;
 use crate::machine::ROW_SLOTS;
+use crate::machine::shared;
 use crate::rwlock::shfl_rw::RawShflRw;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -36,14 +37,14 @@ fn forget() {
     let other = std::boxed::Box::new(RowLock::new_in());
     // SAFETY: the token is from the acquisition in the same expression.
     unsafe { other.unlock_read(other.read()) };
-    assert_eq!(Native::reader_row().unwrap().unbiased.load(Relaxed), other.address());
+    assert_eq!(shared::reader_row::<Native>().unwrap().unbiased.load(Relaxed), other.address());
 }
 
 /// Reads through the table. Another test's lock may have the slot for a moment.
 fn read_fast(lock: &Lock) -> (Read, &'static AtomicUsize) {
     loop {
         match lock.read() {
-            token @ ReadToken::Fast(slot) => return (token, slot),
+            token @ ReadToken::Fast(Filled(slot)) => return (token, slot),
             // SAFETY: the token is from the acquisition above.
             token => unsafe { lock.unlock_read(token) },
         }
@@ -71,7 +72,7 @@ fn a_reader_of_a_biased_lock_is_in_the_table_and_not_in_the_lock() {
     let (token, slot) = read_fast(&lock);
     assert_eq!(slot.load(Relaxed), lock.address());
     assert!(core::ptr::eq(slot, Hashed::slot::<Native>(lock.address())));
-    assert!(Native::visible_readers().iter().any(|entry| core::ptr::eq(entry, slot)));
+    assert!(shared::visible_readers::<Native>().iter().any(|entry| core::ptr::eq(entry, slot)));
     assert!(!lock.lock.is_locked() && lock.is_locked());
     // SAFETY: the token is from the acquisition above.
     unsafe { lock.unlock_read(token) };
@@ -195,7 +196,7 @@ fn tokens_survive_as_words() {
     assert!(word & 1 == 1);
     // SAFETY: the word is a token's.
     let token = unsafe { Read::from_word(word) };
-    assert!(matches!(token, ReadToken::Fast(back) if core::ptr::eq(back, slot)));
+    assert!(matches!(token, ReadToken::Fast(Filled(back)) if core::ptr::eq(back, slot)));
     // SAFETY: the token is from the acquisition above.
     unsafe { lock.unlock_read(token) };
     assert!(!lock.is_locked());
@@ -214,7 +215,7 @@ fn it_is_described_after_the_lock_below() {
 
 #[test]
 fn the_hash_spreads_neighbours() {
-    let table = Native::visible_readers().len();
+    let table = shared::visible_readers::<Native>().len();
     let mut used = std::vec![false; table];
     // As many pairs as a quarter of the table: 16 threads, 64 locks in a row.
     for thread in 0..16u64 {
@@ -235,7 +236,8 @@ fn the_hash_spreads_neighbours() {
 fn a_thread_reads_through_its_row() {
     forget();
     let locks: [RowLock; 3] = core::array::from_fn(|_| RowLock::new_biased_in());
-    let before = Native::reader_row().unwrap().slots.iter().filter(|slot| slot.load(Relaxed) != 0).count();
+    let before =
+        shared::reader_row::<Native>().unwrap().slots.iter().filter(|slot| slot.load(Relaxed) != 0).count();
     assert_eq!(before, 0);
     let tokens: std::vec::Vec<_> = (0..ROW_SLOTS).map(|i| (i % 3, locks[i % 3].read())).collect();
     assert!(tokens.iter().all(|(_, token)| matches!(token, ReadToken::Fast(_))));
@@ -254,7 +256,7 @@ fn a_thread_reads_through_its_row() {
         });
     }
     assert!(locks.iter().all(|lock| !lock.is_locked()));
-    assert!(Native::reader_row().unwrap().is_empty());
+    assert!(shared::reader_row::<Native>().unwrap().is_empty());
 }
 
 /// A reader that has exited without leaving is waited for, in a nap, until somebody leaves for it.

@@ -1,0 +1,61 @@
+//! No cancellation while something is held that a dead thread could not give back.
+
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+const DISABLE: libc::c_int = 1;
+const DEFERRED: libc::c_int = 0;
+const ASYNCHRONOUS: libc::c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcanceltype(kind: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
+fn set_state(state: libc::c_int) -> libc::c_int {
+    let mut old = DISABLE;
+    // SAFETY: `old` is valid for writes.
+    unsafe { pthread_setcancelstate(state, &mut old) };
+    old
+}
+
+/// Gives back the state. A thread whose asynchronous cancellation came meanwhile ends here: in the change of the type,
+/// since glibc 2.36 loses the thread's result (`PTHREAD_CANCELED`) in the change of the state.
+fn restore(state: libc::c_int) {
+    let mut kind = DEFERRED;
+    // SAFETY: `kind` is valid for writes, and the second argument may be null.
+    unsafe {
+        pthread_setcanceltype(DEFERRED, &mut kind);
+        set_state(state);
+        if kind == ASYNCHRONOUS {
+            pthread_setcanceltype(kind, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Switches cancellation off until it is dropped.
+pub(crate) struct Uncancelled(libc::c_int);
+
+/// The state before a `fork`; written under the lock of the graph.
+static KEPT: AtomicI32 = AtomicI32::new(0);
+
+impl Uncancelled {
+    pub(crate) fn new() -> Self {
+        Uncancelled(set_state(DISABLE))
+    }
+
+    /// Stays until [`end_kept`](Self::end_kept), beyond the end of the function.
+    pub(crate) fn keep(self) {
+        KEPT.store(self.0, Relaxed);
+        std::mem::forget(self);
+    }
+
+    pub(crate) fn end_kept() {
+        restore(KEPT.load(Relaxed));
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        restore(self.0);
+    }
+}

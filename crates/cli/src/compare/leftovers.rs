@@ -1,0 +1,138 @@
+//! The processes that a program leaves running when it ends: found, and ended before the next run.
+//!
+//! `latchwork compare` is a *child subreaper*. When a descendant of it ends, the kernel makes the children of that
+//! process children of `latchwork compare`, also those that have left the program's process group, as servers do that
+//! go into the background.
+
+use super::signals::Signals;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a process may take to leave the program's group after the program has ended. One that calls daemon(3)
+/// takes some microseconds, or its turn on a busy machine.
+const SETTLES: Duration = Duration::from_millis(100);
+/// How long a daemon has to end after SIGTERM; a server may have data to write.
+const POLITE: Duration = Duration::from_secs(5);
+/// How long the kernel has to end what SIGKILL was sent to.
+const FORCED: Duration = Duration::from_secs(10);
+/// How often the processes are looked at.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A process that left the program's group and was running when the program ended.
+#[derive(Debug)]
+pub struct Daemon {
+    /// As `ps` shows it.
+    pub name: String,
+    /// Its number.
+    pub process: libc::pid_t,
+}
+
+/// Makes this process adopt orphans.
+pub fn adopt() {
+    // SAFETY: plain arguments. Should it fail, orphans outside the program's group stay unknown.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Waits a moment, until nothing but the ended program itself is in its process group.
+pub fn settle(program: libc::pid_t) {
+    let begin = Instant::now();
+    while begin.elapsed() < SETTLES && children().any(|child| child.group == program) {
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends all children of this process, after the program was waited for and its group killed: those outside the group
+/// with SIGTERM, and with SIGKILL if they take long or if a signal asks this process to end meanwhile. Returns those
+/// outside the group, and the signal.
+pub fn end(program: libc::pid_t, signals: &Signals) -> Result<(Vec<Daemon>, Option<i32>), String> {
+    let mut asked = None;
+    let mut daemons: Vec<Daemon> = Vec::new();
+    let begin = Instant::now();
+    let mut forced: Option<Instant> = None;
+    while wait_for_ended() {
+        for child in children().filter(|child| child.group != program) {
+            if daemons.iter().all(|daemon| daemon.process != child.process) {
+                signal(child.process, libc::SIGTERM);
+                // One that is stopped does not see SIGTERM before it continues.
+                signal(child.process, libc::SIGCONT);
+                daemons.push(Daemon { name: child.name, process: child.process });
+            }
+        }
+        asked = asked.or_else(|| signals.take());
+        if forced.is_none() && (begin.elapsed() > POLITE || asked.is_some()) {
+            forced = Some(Instant::now());
+        }
+        if let Some(forced) = forced {
+            // Again and again: the children of a killed process become children of this one.
+            let left: Vec<_> = children().inspect(|child| signal(child.process, libc::SIGKILL)).collect();
+            if forced.elapsed() > FORCED {
+                let left = left.iter().map(|child| format!("{} (process {})", child.name, child.process));
+                let left = left.collect::<Vec<_>>().join(", ");
+                return Err(format!(
+                    "the program left {left} running, which cannot be ended: end it by hand"
+                ));
+            }
+        }
+        sleep(GLANCE);
+    }
+    Ok((daemons, asked))
+}
+
+/// Waits for the children that have ended; whether there are others.
+fn wait_for_ended() -> bool {
+    loop {
+        // SAFETY: no status is asked for.
+        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+            0 => return true,
+            -1 => return false,
+            _ => {}
+        }
+    }
+}
+
+fn signal(child: libc::pid_t, signal: i32) {
+    // SAFETY: a signal to a child that was not waited for, so that the number is still its own.
+    unsafe { libc::kill(child, signal) };
+}
+
+struct Child {
+    process: libc::pid_t,
+    group: libc::pid_t,
+    name: String,
+}
+
+/// The children of this process that have not ended.
+fn children() -> impl Iterator<Item = Child> {
+    let own = libc::pid_t::try_from(std::process::id()).expect("a process id");
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(move |entry| {
+        let process = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read(entry.path().join("stat")).ok()?;
+        let (parent, child) = parse(process, &String::from_utf8_lossy(&stat))?;
+        (parent == own).then_some(child)
+    })
+}
+
+/// A running process and its parent, from `/proc/PROCESS/stat`: `PROCESS (NAME) STATE PARENT GROUP ...`, where the
+/// name may hold anything.
+fn parse(process: libc::pid_t, stat: &str) -> Option<(libc::pid_t, Child)> {
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let ended = ["Z", "X"].contains(&fields.next()?);
+    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    (!ended).then(|| (parent, Child { process, group, name: name.to_owned() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_have_any_name() {
+        let (parent, child) = parse(7, "7 (a) (b) S 5 6 7 0 -1").unwrap();
+        assert_eq!((parent, child.process, child.group, child.name.as_str()), (5, 7, 6, "a) (b"));
+        assert!(parse(7, "7 (a) Z 5 6 7 0 -1").is_none());
+        assert!(parse(7, "").is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! What the headers of an ELF file say about how a program or library is linked.
+
+use object::elf::FileHeader64;
+use object::endian::NativeEndian;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::{FileKind, ReadCache};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+type Header = FileHeader64<NativeEndian>;
+
+/// How a program comes to its C library.
+#[derive(Debug, PartialEq)]
+pub enum Linkage {
+    /// The program is for another processor than this process, or for that processor's 32-bit mode.
+    OtherProcessor,
+    /// The program contains its C library.
+    Static,
+    /// This dynamic linker loads the program's C library.
+    Dynamic(PathBuf),
+}
+
+/// Reads a program's headers. `None`: the file is no ELF file, or is damaged.
+pub fn linkage(file: &File) -> Option<Linkage> {
+    let data = ReadCache::new(file);
+    match FileKind::parse(&data).ok()? {
+        FileKind::Elf64 => {}
+        FileKind::Elf32 => return Some(Linkage::OtherProcessor),
+        _ => return None,
+    }
+    let header = Header::parse(&data).ok()?;
+    let Some(endian) = header.endian().ok().filter(|endian| Some(header.e_machine(*endian)) == own_machine())
+    else {
+        return Some(Linkage::OtherProcessor);
+    };
+    for segment in header.program_headers(endian, &data).ok()? {
+        if let Some(linker) = segment.interpreter(endian, &data).ok()? {
+            return Some(Linkage::Dynamic(OsStr::from_bytes(linker).into()));
+        }
+    }
+    Some(Linkage::Static)
+}
+
+/// `e_machine` of this process.
+fn own_machine() -> Option<object::elf::Machine> {
+    let file = File::open("/proc/self/exe").ok()?;
+    let data = ReadCache::new(file);
+    let header = Header::parse(&data).ok()?;
+    Some(header.e_machine(header.endian().ok()?))
+}
+
+/// The oldest glibc that has every symbol version that the library asks for, as `2.34`.
+pub fn needed_glibc(library: &[u8]) -> Option<String> {
+    let header = Header::parse(library).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, library).ok()?;
+    let (mut files, strings) = sections.gnu_verneed(endian, library).ok()??;
+    let strings = sections.strings(endian, library, strings).ok()?;
+    let mut newest = None;
+    while let Some((_, mut versions)) = files.next().ok()? {
+        while let Some(version) = versions.next().ok()? {
+            let name = str::from_utf8(version.name(endian, strings).ok()?).ok()?;
+            let number = |text: &str| text.parse::<u32>().ok();
+            let numbers = name.strip_prefix("GLIBC_").and_then(|version| {
+                let (major, minor) = version.split_once('.')?;
+                // The versions of glibc 2.2 and 2.3 have a third number.
+                Some((number(major)?, number(minor.split('.').next()?)?))
+            });
+            newest = newest.max(numbers);
+        }
+    }
+    newest.map(|(major, minor)| format!("{major}.{minor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, fs};
+
+    #[test]
+    fn linkage_is_read_from_the_headers() {
+        let own = linkage(&File::open("/proc/self/exe").unwrap()).unwrap();
+        assert!(matches!(own, Linkage::Dynamic(linker) if linker.is_absolute()));
+        // This program's header alone, with its table of segments emptied.
+        let mut header = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
+        header[56..58].copy_from_slice(&[0, 0]);
+        let path = env::temp_dir().join(format!("latchwork-elf-{}", std::process::id()));
+        let read = |header: &[u8]| {
+            fs::write(&path, header).unwrap();
+            linkage(&File::open(&path).unwrap())
+        };
+        assert_eq!(read(&header), Some(Linkage::Static));
+        assert_eq!(read(&header[..20]), None);
+        header[18] ^= 1;
+        assert_eq!(read(&header), Some(Linkage::OtherProcessor));
+        header[4] = 1;
+        assert_eq!(read(&header), Some(Linkage::OtherProcessor));
+        assert_eq!(read(b"#!/bin/sh\n"), None);
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,185 @@
+//! The program to run: where it is, and whether the library can be preloaded into it.
+
+pub mod elf;
+mod linker;
+
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use crate::library::mount_flags;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Finds the file that `execvp` would run.
+pub fn find(name: &OsStr) -> Result<PathBuf> {
+    let shown = Path::new(name).display();
+    let not_executable = |path: &Path| Failure {
+        status: NOT_EXECUTABLE,
+        message: format!("{} cannot be executed: {}", path.display(), why_not_executable(path)),
+    };
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match fs::metadata(&path) {
+            Ok(_) if is_executable(&path) => Ok(path),
+            Ok(_) => Err(not_executable(&path)),
+            Err(error) => Err(Failure { status: NOT_FOUND, message: format!("{shown}: {error}") }),
+        };
+    }
+    let search = env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
+    let mut unusable = None;
+    if !name.is_empty() {
+        for directory in env::split_paths(&search) {
+            let path = directory.join(name);
+            if is_executable(&path) {
+                return Ok(path);
+            }
+            if path.is_file() {
+                unusable.get_or_insert(path);
+            }
+        }
+    }
+    if let Some(path) = unusable {
+        return Err(not_executable(&path));
+    }
+    let hint =
+        if Path::new(name).is_file() { format!(" (there is one here: ./{shown})") } else { String::new() };
+    Err(Failure { status: NOT_FOUND, message: format!("no program {shown:?} in PATH{hint}") })
+}
+
+fn is_executable(path: &Path) -> bool {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a terminated string.
+    path.is_file() && unsafe { libc::access(name.as_ptr(), libc::X_OK) } == 0
+}
+
+fn why_not_executable(path: &Path) -> String {
+    if path.is_dir() {
+        "it is a directory".into()
+    } else {
+        format!("permission denied (chmod +x {} if it is a program)", path.display())
+    }
+}
+
+/// Why the library is not loaded into a program, what happens instead, and what to do about it.
+#[derive(Debug, PartialEq)]
+pub enum Obstacle {
+    /// The program runs without the library.
+    RunsWithout(String),
+    /// The program does not start.
+    DoesNotStart(String),
+}
+
+impl Obstacle {
+    fn of_interpreter(self, interpreter: &Path) -> Self {
+        let with = |why| format!("of its interpreter {}: {why}", interpreter.display());
+        match self {
+            Self::RunsWithout(why) => Self::RunsWithout(with(why)),
+            Self::DoesNotStart(why) => Self::DoesNotStart(with(why)),
+        }
+    }
+}
+
+/// What keeps `library` out of the program at `path`, if anything does. This process must have no other thread.
+pub fn obstacle(path: &Path, library: &Path) -> Option<Obstacle> {
+    obstacle_in_content(path, library, 0)
+}
+
+/// The dynamic linker ignores `LD_PRELOAD`, and removes it from the environment, when a program gains
+/// privileges by being started.
+fn privileged(path: &Path) -> Option<Obstacle> {
+    const AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
+    let found = fs::metadata(path).ok()?;
+    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: these calls take no pointer.
+    let (user, group, gains_none) =
+        unsafe { (libc::getuid(), libc::getgid(), libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) };
+    if gains_none || mount_flags(&name).is_some_and(|flags| flags & libc::ST_NOSUID != 0) {
+        return None;
+    }
+    // SAFETY: terminated strings; a size of 0 asks only for the attribute's length.
+    let capabilities =
+        unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
+    let (privilege, instead) = if found.mode() & libc::S_ISUID != 0 && found.uid() != user {
+        (
+            "is setuid",
+            format!(
+                "start latchwork as user {0}, as in `sudo -u '#{0}' latchwork run -- ./server`",
+                found.uid()
+            ),
+        )
+    } else if found.mode() & AS_GROUP == AS_GROUP && found.gid() != group {
+        ("is setgid", format!("start latchwork with group {}, as `sg` does", found.gid()))
+    } else if capabilities > 0 && user != 0 {
+        ("has file capabilities", "start latchwork as root, or a copy of the program without them".into())
+    } else {
+        return None;
+    };
+    Some(Obstacle::RunsWithout(format!(
+        "it {privilege}, so the dynamic linker preloads nothing into it, nor into the programs that it starts; \
+         {instead}"
+    )))
+}
+
+fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstacle> {
+    // A program that this user may run but not read is of interest only if it is privileged.
+    let Ok(file) = File::open(path) else { return privileged(path) };
+    let mut start = [0; 256];
+    let length = file.read_at(&mut start, 0).ok()?;
+    let start = &start[..length];
+    if let Some(line) = start.strip_prefix(b"#!") {
+        let interpreter = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
+        let interpreter = interpreter.split(|byte| b" \t".contains(byte)).next()?;
+        let interpreter = Path::new(OsStr::from_bytes(interpreter));
+        // Linux follows a handful of interpreters that are scripts themselves.
+        let found = (depth < 4).then(|| obstacle_in_content(interpreter, library, depth + 1))??;
+        return Some(found.of_interpreter(interpreter));
+    }
+    let linkage = elf::linkage(&file)?;
+    if let Some(found) = privileged(path) {
+        return Some(found);
+    }
+    match linkage {
+        elf::Linkage::OtherProcessor => Some(Obstacle::RunsWithout(
+            "it is built for another kind of processor than the preload library, and its dynamic linker ignores \
+             the library; build latchwork for that processor"
+                .into(),
+        )),
+        elf::Linkage::Static => Some(Obstacle::RunsWithout(
+            "it is statically linked, so there is no dynamic linker to preload the library; dynamically linked \
+             programs that it starts do get the library. Link it dynamically to replace its locks"
+                .into(),
+        )),
+        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-musl"]) => Some(Obstacle::DoesNotStart(
+            "it uses the musl C library, whose dynamic linker cannot load the preload library, which needs glibc, \
+             and would end the program with status 127; build the program for glibc, or run it without latchwork"
+                .into(),
+        )),
+        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-linux", "ld-2.", "ld64.so", "ld.so"]) => {
+            linker::obstacle(&linker, path, library)
+        }
+        elf::Linkage::Dynamic(_) => None,
+    }
+}
+
+fn is_named(path: &Path, names: &[&str]) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    names.iter().any(|start| name.starts_with(start.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_execvp_finds_them() {
+        assert!(find(OsStr::new("sh")).unwrap().is_absolute());
+        assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
+        assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().status, 127);
+        assert_eq!(find(OsStr::new("/no/such/program")).unwrap_err().status, 127);
+        assert_eq!(find(OsStr::new("/etc/passwd")).unwrap_err().status, 126);
+        assert_eq!(find(OsStr::new("/etc")).unwrap_err().status, 126);
+        assert_eq!(find(OsStr::new("")).unwrap_err().status, 127);
+    }
+}

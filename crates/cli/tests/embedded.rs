@@ -1,0 +1,57 @@
+//! The preload library that the command carries is built anew when anything that it is made of changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the build script told cargo to watch.
+fn watched() -> Vec<PathBuf> {
+    // Cargo keeps a build script's output beside OUT_DIR, in which the library lies.
+    let out = Path::new(env!("LATCHWORK_PRELOAD_BUILT")).parent().unwrap();
+    let output = fs::read_to_string(out.with_file_name("output")).unwrap();
+    output
+        .lines()
+        .filter_map(|line| line.strip_prefix("cargo::rerun-if-changed="))
+        .map(PathBuf::from)
+        .collect()
+}
+
+/// The directories of this workspace's packages that the library is made of, as cargo resolves them.
+fn packages() -> Vec<PathBuf> {
+    let output = Command::new(std::env::var_os("CARGO").expect("cargo runs the tests"))
+        .args(["tree", "--offline", "--package", "latchwork-preload", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // `NAME vVERSION (DIRECTORY)`; packages of a registry have no directory. A package may come twice.
+    let text = String::from_utf8(output.stdout).unwrap();
+    let directory = |line: &str| Some(PathBuf::from(line.split_once(" (/")?.1.split_once(')')?.0));
+    text.lines().filter_map(directory).map(|path| Path::new("/").join(path)).collect()
+}
+
+#[test]
+fn everything_that_the_library_is_made_of_is_watched() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let packages = packages();
+    for name in ["latchwork", "check", "preload"] {
+        assert!(packages.contains(&workspace.join("crates").join(name)), "{packages:?}");
+    }
+    let of_package = |package: &PathBuf| [package.join("Cargo.toml"), package.join("src/lib.rs")];
+    let mut made_of: Vec<PathBuf> = packages.iter().flat_map(of_package).collect();
+    // The files of the workspace, those that no Rust file names, and one deep in each package.
+    for file in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates/preload/build.rs",
+        "crates/preload/src/cond.c",
+        "crates/preload/versions.map",
+        "crates/check/src/graph.rs",
+        "crates/latchwork/src/machine/native/futex.rs",
+    ] {
+        made_of.push(workspace.join(file));
+    }
+    let watched = watched();
+    made_of.retain(|file| !watched.iter().any(|path| file.starts_with(path)));
+    assert!(made_of.is_empty(), "cargo does not watch {made_of:?}");
+}

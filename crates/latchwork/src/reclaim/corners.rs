@@ -1,0 +1,240 @@
+//! Tests of the corners: readers that outlive their thread's record, destructors that panic, readers that
+//! stay in their section.
+
+use super::counted::CountedDomain;
+use super::epoch::EpochDomain;
+use super::hazard::HazardDomain;
+use super::qsbr::QsbrDomain;
+use super::rcu::RcuDomain;
+use super::*;
+use crate::machine::{Native, shared};
+use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::vec::Vec;
+
+/// More threads than a group of records has entries.
+const MANY: usize = 40;
+
+/// What a key's destructor is to do when the thread exits.
+struct AtExit {
+    key: libc::pthread_key_t,
+    /// How often the destructor has been called.
+    calls: u32,
+    body: Box<dyn FnOnce()>,
+}
+
+/// Runs `body` in the destructor of a `pthread_key`, in the second round of destructors: after the thread has given its
+/// record back.
+fn at_exit(body: impl FnOnce() + 'static) {
+    extern "C" fn run(value: *mut libc::c_void) {
+        // SAFETY: the value that was set for this thread.
+        let mut this = unsafe { Box::from_raw(value.cast::<AtExit>()) };
+        this.calls += 1;
+        if this.calls == 2 {
+            return (this.body)();
+        }
+        // SAFETY: the key exists, and `run` is given what it expects.
+        unsafe { libc::pthread_setspecific(this.key, Box::into_raw(this).cast()) };
+    }
+    let mut key = 0;
+    // SAFETY: `key` is valid for writes, and `run` is given what it expects.
+    unsafe {
+        assert_eq!(libc::pthread_key_create(&mut key, Some(run)), 0);
+        let this = AtExit { key, calls: 0, body: Box::new(body) };
+        assert_eq!(libc::pthread_setspecific(key, Box::into_raw(Box::new(this)).cast()), 0);
+    }
+}
+
+/// The records that many threads have, all at once.
+fn records_of_many() -> Vec<usize> {
+    let all_there = &Barrier::new(MANY);
+    std::thread::scope(|scope| {
+        let one = || {
+            let record = shared::record::<Native>().as_ptr().addr();
+            all_there.wait();
+            record
+        };
+        let threads: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// A reader that a thread still has when it gives its record back keeps that record: no other thread may get it,
+/// or both would count their sections in the same word.
+fn a_kept_reader_keeps_its_record<D: Reclaim<Machine = Native>>() {
+    let domain: &'static D = Box::leak(Box::new(D::new_in()));
+    let [inside, leave]: [&'static Barrier; 2] = [(); 2].map(|()| &*Box::leak(Box::new(Barrier::new(2))));
+    let record: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let thread = std::thread::spawn(move || {
+        let mut reader = domain.reader();
+        record.store(shared::record::<Native>().as_ptr().addr(), Relaxed);
+        at_exit(move || {
+            inside.wait();
+            leave.wait();
+            drop(reader.enter());
+            reader.offline(|| {
+                inside.wait();
+                leave.wait();
+            });
+            drop(reader.enter());
+        });
+    });
+    for moment in ["while it is kept", "while it is offline"] {
+        inside.wait();
+        assert!(!records_of_many().contains(&record.load(Relaxed)), "{} {moment}", D::INFO.name);
+        leave.wait();
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn kept_readers_keep_their_record() {
+    a_kept_reader_keeps_its_record::<RcuDomain<Native>>();
+    a_kept_reader_keeps_its_record::<EpochDomain<Native>>();
+    a_kept_reader_keeps_its_record::<QsbrDomain<Native>>();
+    a_kept_reader_keeps_its_record::<HazardDomain<Native>>();
+    a_kept_reader_keeps_its_record::<HazardDomain<Native, true>>();
+}
+
+/// An object whose destructor panics if it is told to.
+#[repr(C)]
+struct Bomb {
+    header: Header,
+    armed: bool,
+    dropped: &'static AtomicUsize,
+}
+
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Relaxed);
+        assert!(!self.armed, "a destructor panics");
+    }
+}
+
+/// A destructor that panics is the caller's panic; the object counts as reclaimed all the same, and the others are.
+fn a_panic_leaves_the_count_right<D: Reclaim<Machine = Native>>() {
+    let domain = D::new_in();
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    const OBJECTS: usize = 9;
+    for number in 0..OBJECTS {
+        let bomb = Bomb { header: Header::new(), armed: number % 3 == 0, dropped };
+        // SAFETY: nobody else has it.
+        unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
+    }
+    let mut panics = 0;
+    while catch_unwind(AssertUnwindSafe(|| domain.barrier())).is_err() {
+        panics += 1;
+        assert!(panics <= OBJECTS, "{}: no end of panics", D::INFO.name);
+    }
+    assert_eq!((panics, dropped.load(Relaxed)), (OBJECTS / 3, OBJECTS), "{}", D::INFO.name);
+    assert_eq!(domain.garbage(), Garbage::default(), "{}", D::INFO.name);
+}
+
+#[test]
+fn panicking_destructors_leave_the_count_right() {
+    a_panic_leaves_the_count_right::<RcuDomain<Native>>();
+    a_panic_leaves_the_count_right::<EpochDomain<Native>>();
+    a_panic_leaves_the_count_right::<QsbrDomain<Native>>();
+    a_panic_leaves_the_count_right::<HazardDomain<Native>>();
+    a_panic_leaves_the_count_right::<CountedDomain<Native>>();
+}
+
+/// A reader stays in its section, and another thread waits for all reclamation: a thread that retires waits for a
+/// while, goes on, and counts that. When the reader has left, everything is reclaimed, and the limit holds again.
+fn retiring_goes_on_beyond_a_stuck_reader<F: grace::Flavour>() {
+    const LIMIT: u64 = 100;
+    let domain = &domain::Domain::<Native, F>::new_in();
+    domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });
+    domain.set_throttle_nanos(1_000_000);
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let retire = |count| {
+        for _ in 0..count {
+            let bomb = Bomb { header: Header::new(), armed: false, dropped };
+            // SAFETY: nobody else has it.
+            unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
+        }
+    };
+    let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = domain.reader();
+            let guard = reader.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        retire(1);
+        scope.spawn(|| domain.barrier());
+        retire(20 * LIMIT);
+        let garbage = domain.garbage();
+        assert!(garbage.objects > 19 * LIMIT && garbage.overruns > 0, "{}: {garbage:?}", F::INFO.name);
+        assert_eq!(dropped.load(Relaxed), 0, "{}", F::INFO.name);
+        leave.wait();
+    });
+    domain.set_throttle_nanos(u64::MAX);
+    let before = domain.garbage().overruns;
+    retire(20 * LIMIT);
+    assert!(domain.garbage().objects <= LIMIT + 16, "{}: {:?}", F::INFO.name, domain.garbage());
+    domain.barrier();
+    let after = domain.garbage();
+    assert_eq!((after.objects, after.bytes, after.overruns), (0, 0, before), "{}", F::INFO.name);
+    assert_eq!(dropped.load(Relaxed) as u64, 40 * LIMIT + 1, "{}", F::INFO.name);
+}
+
+#[test]
+fn retiring_has_a_bounded_wait() {
+    retiring_goes_on_beyond_a_stuck_reader::<rcu::General>();
+    retiring_goes_on_beyond_a_stuck_reader::<epoch::Epoch>();
+    retiring_goes_on_beyond_a_stuck_reader::<qsbr::Qsbr>();
+}
+
+/// Guards of one domain cover another of the type where readers are the process's, and only there.
+#[test]
+fn guards_cover_what_they_protect() {
+    fn covered<D: Reclaim<Machine = Native>>() -> [bool; 2] {
+        let (own, other) = (D::new_in(), D::new_in());
+        let reader = own.reader();
+        let guard = reader.enter();
+        [own.covers(&guard), other.covers(&guard)]
+    }
+    assert_eq!(covered::<RcuDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<EpochDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<QsbrDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<HazardDomain<Native>>(), [true, true]);
+    assert_eq!(covered::<CountedDomain<Native>>(), [true, false]);
+}
+
+/// What a guard of another domain protects, if it covers this one, stays; counted references of another domain do not
+/// cover, and do not protect.
+#[test]
+fn a_covering_guard_protects_what_another_domain_retires() {
+    fn check<D: Reclaim<Machine = Native>>() {
+        let (domain, other) = (D::new_in(), D::new_in());
+        let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+        let bomb = Box::into_raw(Box::new(Bomb { header: Header::new(), armed: false, dropped }));
+        let root = AtomicPtr::new(bomb);
+        let reader = other.reader();
+        let guard = reader.enter();
+        assert_eq!(guard.protect(0, &root), bomb);
+        // SAFETY: nobody else has it, and nobody follows the pointer after this.
+        unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
+        domain.collect();
+        assert_eq!(dropped.load(Relaxed) == 0, domain.covers(&guard), "{}", D::INFO.name);
+        drop(guard);
+        drop(reader);
+        domain.barrier();
+        assert_eq!(dropped.load(Relaxed), 1, "{}", D::INFO.name);
+    }
+    check::<RcuDomain<Native>>();
+    check::<EpochDomain<Native>>();
+    check::<QsbrDomain<Native>>();
+    check::<HazardDomain<Native>>();
+    check::<CountedDomain<Native>>();
+}

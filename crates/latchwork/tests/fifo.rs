@@ -1,0 +1,136 @@
+//! Waiters under `SCHED_FIFO`: the holder runs on the same processor with a lower priority, so it runs only while
+//! the waiter sleeps. A waiter that only spins and yields keeps it from running; the kernel then helps out once a
+//! second, or, on machines where that is switched off, never.
+//!
+//! Needs the right to use `SCHED_FIFO`; says so and passes without it.
+
+use latchwork::machine::{Deadline, Machine, Native, Word};
+use latchwork::mutex::RawMutex;
+use latchwork::registry::{Visitor, visit};
+use latchwork::rwlock::RawRwLock;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::thread;
+
+/// What the holder computes before it releases, in nanoseconds of its own time: longer than any waiter spins and
+/// yields before it sleeps.
+const SECTION: u64 = 20_000_000;
+
+/// A deadline that never comes.
+const NEVER: Deadline = Deadline { clock: latchwork::machine::Clock::Monotonic, nanos: u64::MAX };
+
+/// Keeps the calling thread, and those that it starts, on the processor that it runs on.
+fn pin() {
+    // SAFETY: the set is a plain value and valid for the calls.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0, "pinning");
+    }
+}
+
+/// Gives the calling thread the lowest priority of `SCHED_FIFO`. Whether that is permitted.
+fn become_urgent() -> bool {
+    // SAFETY: the parameter is valid for the call.
+    unsafe {
+        let parameter = libc::sched_param { sched_priority: 1 };
+        libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_FIFO, &parameter) == 0
+    }
+}
+
+/// How often the calling thread has slept. To yield is not to sleep.
+fn sleeps() -> i64 {
+    // SAFETY: zero bytes are a valid value, and it is valid for writes.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
+        usage.ru_nvcsw
+    }
+}
+
+/// Nanoseconds that the calling thread has run.
+fn own_time() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is valid for writes.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// `waits` runs under `SCHED_FIFO` while this thread, which has acquired something before, is in its section; then
+/// this thread calls `release`.
+fn meet(what: &str, waits: impl FnOnce() + Send, release: impl FnOnce()) {
+    let urgent = AtomicU32::new(0);
+    let slept = thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            assert!(become_urgent(), "permitted before");
+            urgent.store(1, Release);
+            let before = sleeps();
+            waits();
+            sleeps() - before
+        });
+        while urgent.load(Acquire) == 0 {
+            thread::yield_now();
+        }
+        let begin = own_time();
+        while own_time() - begin < SECTION {
+            std::hint::spin_loop();
+        }
+        release();
+        waiter.join().unwrap()
+    });
+    assert!(slept > 0, "{what}: the waiter has not slept while the holder computed");
+}
+
+/// Each kind of waiter of each lock.
+struct Locks;
+
+impl Visitor<Native> for Locks {
+    fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
+        let lock = L::new_in();
+        // SAFETY: each token is from one acquisition, which the unlock ends.
+        unsafe {
+            let token = lock.lock();
+            meet(L::INFO.name, || lock.unlock(lock.lock()), || lock.unlock(token));
+            let token = lock.lock();
+            let waits = || lock.unlock(lock.lock_until(NEVER).expect("it never comes"));
+            meet(L::INFO.name, waits, || lock.unlock(token));
+        }
+    }
+
+    fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
+        let lock = R::new_in();
+        // SAFETY: each token is from one acquisition, which the unlock ends.
+        unsafe {
+            let token = lock.write();
+            meet(R::INFO.name, || lock.unlock_read(lock.read()), || lock.unlock_write(token));
+            let token = lock.write();
+            meet(R::INFO.name, || lock.unlock_write(lock.write()), || lock.unlock_write(token));
+            // Fresh, and then read often enough that a lock which adapts to that has done so.
+            for warm in [0, 64] {
+                (0..warm).for_each(|_| lock.unlock_read(lock.read()));
+                let token = lock.read();
+                meet(R::INFO.name, || lock.unlock_write(lock.write()), || lock.unlock_read(token));
+            }
+            let token = lock.read();
+            let waits = || lock.unlock_write(lock.write_until(NEVER).expect("it never comes"));
+            meet(R::INFO.name, waits, || lock.unlock_read(token));
+            let token = lock.write();
+            let waits = || lock.unlock_read(lock.read_until(NEVER).expect("it never comes"));
+            meet(R::INFO.name, waits, || lock.unlock_write(token));
+        }
+    }
+}
+
+#[test]
+fn waiters_let_a_preempted_holder_run() {
+    if !thread::spawn(become_urgent).join().unwrap() {
+        eprintln!("skipped: SCHED_FIFO is not permitted");
+        return;
+    }
+    pin();
+    let word = AtomicU32::new(0);
+    let waits = || {
+        Native::spin_until(&word, Acquire, |word| word == 1);
+    };
+    meet("a spin on a word", waits, || Word::store(&word, 1, Release));
+    visit(&mut Locks);
+}

@@ -1,0 +1,87 @@
+/* A program made of cases, each of which prints what the pthread functions did. The same binary runs with glibc's
+   locks and with latchwork's, and what it prints is compared: see tests/semantics.rs.
+
+   Each case runs in a process of its own, so that one that hangs, which a watchdog ends, is one line. */
+#ifndef CASES_H
+#define CASES_H
+
+#include "check.h"
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+
+struct test {
+    const char *name;
+    void (*run)(void);
+};
+
+static const char *this_case;
+
+/* Prints a line of the case. */
+__attribute__((format(printf, 1, 2))) static inline void say(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    printf("%s: ", this_case);
+    vprintf(format, list);
+    putchar('\n');
+    fflush(stdout);
+    va_end(list);
+}
+
+/* Prints what a call returned. */
+#define SAY(call)                                                                           \
+    do {                                                                                    \
+        int got_ = (call);                                                                  \
+        say("%s = %s", #call, got_ ? strerrorname_np(got_) : "0");                          \
+    } while (0)
+
+/* Far longer than any case takes, on a machine that is busy. */
+enum { WATCHDOG_SECONDS = 60 };
+
+/* Runs the case that is named, or all of them. */
+static inline int run_cases(const struct test *tests, int count, int arguments, char **argument)
+{
+    for (int i = 0; i < count; i++) {
+        if (arguments > 1) {
+            if (strcmp(argument[1], tests[i].name) != 0)
+                continue;
+            this_case = tests[i].name;
+            alarm(WATCHDOG_SECONDS);
+            tests[i].run();
+            return 0;
+        }
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            execl("/proc/self/exe", argument[0], tests[i].name, (char *)NULL);
+            _exit(127);
+        }
+        int status;
+        EQ(waitpid(child, &status, 0), child);
+        this_case = tests[i].name;
+        if (WIFSIGNALED(status))
+            say(WTERMSIG(status) == SIGALRM ? "hangs" : "killed by signal %d", WTERMSIG(status));
+        else if (WEXITSTATUS(status))
+            say("exits with %d", WEXITSTATUS(status));
+    }
+    return 0;
+}
+
+#define RUN_CASES(tests, arguments, argument) \
+    run_cases(tests, sizeof tests / sizeof *tests, arguments, argument)
+
+/* Runs a statement, which uses no local variables, in a thread of its own, which ends. A thread that is made next gets the same control block and
+   stack from glibc. */
+#define IN_A_THREAD(statement)                                                              \
+    do {                                                                                    \
+        void *body_(void *argument_)                                                        \
+        {                                                                                   \
+            (void)argument_;                                                                \
+            statement;                                                                      \
+            return NULL;                                                                    \
+        }                                                                                   \
+        join(start(body_, NULL));                                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,71 @@
+// What latchwork run --check must not do to a program: end threads that are being cancelled, or take a new lock in the
+// place of an old one for the old one.
+#include "check.h"
+#include <dlfcn.h>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+
+static pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER;
+static std::mutex global;
+static bool survived;
+
+// A cancel is pending when the report is made; the thread ends at its own cancellation point, not in the report.
+static void *pending(void *)
+{
+    OK(pthread_cancel(pthread_self()));
+    pthread_mutex_unlock(&never);
+    survived = true;
+    pthread_testcancel();
+    return NULL;
+}
+
+// May be cancelled anywhere, also while the report walks the stack under the loader's lock.
+static void *asynchronous(void *)
+{
+    OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+    for (;;)
+        pthread_mutex_unlock(&never);
+    return NULL;
+}
+
+// Locals, one after another in the same place: the first is taken before the global lock, the second after it.
+template <class Lock> static void locals()
+{
+    alignas(Lock) char place[sizeof(Lock)];
+    for (int i = 0; i < 2; i++) {
+        Lock *local = new (place) Lock;
+        if (i == 0) {
+            std::lock_guard<Lock> one(*local);
+            std::lock_guard<std::mutex> two(global);
+        } else {
+            std::lock_guard<std::mutex> one(global);
+            std::lock_guard<Lock> two(*local);
+        }
+        local->~Lock();
+    }
+}
+
+int main(int, char **arguments)
+{
+    if (!strcmp(arguments[1], "locals")) {
+        locals<std::mutex>();
+        locals<std::shared_mutex>();
+    } else if (!strcmp(arguments[1], "pending")) {
+        CHECK(join(start(pending, NULL)) == PTHREAD_CANCELED);
+        CHECK(survived);
+        pthread_mutex_unlock(&never);
+    } else {
+        for (int i = 0; i < 40; i++) {
+            pthread_t thread = start(asynchronous, NULL);
+            usleep(1000 + 97 * i);
+            OK(pthread_cancel(thread));
+            CHECK(join(thread) == PTHREAD_CANCELED);
+        }
+        global.lock();
+        global.unlock();
+        CHECK(dlopen(NULL, RTLD_NOW)); // the loader's lock is free
+    }
+    puts("ok");
+    return 0;
+}

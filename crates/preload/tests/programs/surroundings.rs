@@ -1,0 +1,215 @@
+//! Programs and systems that a preloaded library gets on with badly: raised privileges, all thread-specific keys
+//! taken, sanitizers, filters of system calls, libraries that bind past it, profilers.
+
+use super::*;
+
+/// A path that leads elsewhere may be another user's trap: statistics follow no symbolic link.
+#[test]
+fn statistics_follow_no_link() {
+    let Some(program) = compile("foreign.c", "statistics_link", &[]) else { return };
+    let (file, link) = (scratch().join("statistics-target"), scratch().join("statistics-link"));
+    for path in [&file, &link] {
+        let _ = fs::remove_file(path);
+    }
+    fs::write(&file, "").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let mut setting = Setting::new(default_mutex(), "glibc");
+    setting.stats = Some(format!("json:{}", link.display()));
+    let stderr = String::from_utf8(setting.check(&program).stderr).unwrap();
+    assert!(stderr.contains("statistics-link") && stderr.contains("symbolic link"), "{stderr}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+}
+
+/// A program with raised privileges (set-group-id here) does nothing that the caller's environment asks for.
+#[test]
+fn privileged_programs_ignore_the_environment() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let directory = library().parent().unwrap().display().to_string();
+    let link = [format!("-L{directory}"), format!("-Wl,-rpath,{directory},--no-as-needed")];
+    let link = [link[0].as_ref(), link[1].as_ref(), "-llatchwork_preload".as_ref()];
+    let Some(program) = compile("secure.c", "secure", &link) else { return };
+    let mut groups = [0; 64];
+    // SAFETY: room for as many numbers as are asked for.
+    let count = unsafe { libc::getgroups(64, groups.as_mut_ptr()) };
+    let own = fs::metadata(&program).unwrap().gid();
+    let groups = groups.into_iter().take(usize::try_from(count).unwrap_or(0)).chain([65534]);
+    let other =
+        groups.filter(|group| *group != own).find(|group| chown(&program, None, Some(*group)).is_ok());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)).unwrap();
+    let file = scratch().join("secure.json");
+    let _ = fs::remove_file(&file);
+    let mut command = Command::new(&program);
+    command.env("LATCHWORK_STATS", format!("json:{}", file.display()));
+    let run = |command: Command| {
+        let output = watch(command, "a set-group-id program");
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), stdout, stderr)
+    };
+    command.env("LATCHWORK_MUTEX", "shfl");
+    let (status, stdout, stderr) = run(command);
+    if stdout == "insecure\n" {
+        eprintln!(
+            "SKIPPED: no other group for the program ({other:?}), or its file system is mounted nosuid"
+        );
+        return;
+    }
+    assert_eq!((status, stdout.as_str(), stderr.as_str()), (Some(0), "ok\n", ""));
+    assert!(!file.exists(), "a privileged program wrote the caller's file");
+    let mut command = Command::new(&program);
+    command.env("LATCHWORK_MUTEX", "no-such-lock");
+    assert_eq!(run(command), (Some(0), "ok\n".into(), String::new()));
+}
+
+/// A library that is loaded with `RTLD_DEEPBIND` and calls glibc's functions is named on stderr, once; one that calls
+/// none of them, and one that is loaded in the usual way, are not. `dlopen` searches where the caller says.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn libraries_that_bind_past_us() {
+    let directory = scratch().join("deep");
+    fs::create_dir_all(&directory).unwrap();
+    let library = |name: &str, define: &str| {
+        compile("deep.c", &format!("deep/{name}"), &[define, "-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new))
+    };
+    let (Some(plugin), Some(_)) = (library("libplugin.so", "-DLOCKS"), library("libplain.so", "-DPLAIN"))
+    else {
+        return;
+    };
+    let run_path = format!("-Wl,-rpath,{}", directory.display());
+    let Some(program) = compile("deep.c", "deep/deep", &[&run_path, "-ldl"].map(OsStr::new)) else { return };
+    for (mutex, rwlock, warnings) in [("glibc", "glibc", 0), ("shfl", "glibc", 1), ("glibc", "pf-t", 0)] {
+        let setting = Setting::new(mutex, rwlock);
+        let run = |argument: &str| {
+            let mut command = Command::new(&program);
+            command.arg(argument).arg(&directory).env("LD_PRELOAD", &setting.library);
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, argument);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success() && output.stdout == b"ok\n", "{argument}: {stderr}");
+            stderr
+        };
+        for argument in ["usual", "plain"] {
+            assert_eq!(run(argument), "", "{argument} under {mutex} and {rwlock}");
+        }
+        let stderr = run("deep");
+        assert_eq!(stderr.matches("latchwork[").count(), warnings, "{stderr}");
+        assert_eq!(stderr.matches(plugin.to_str().unwrap()).count(), warnings, "{stderr}");
+        // What is searched for, and a namespace of its own: there the library can only say what may be.
+        for argument in ["searched", "namespace"] {
+            let stderr = run(argument);
+            let expected = usize::from((mutex, rwlock) != ("glibc", "glibc"));
+            assert_eq!(stderr.matches("libplugin.so").count(), expected, "{argument}: {stderr}");
+        }
+    }
+}
+
+/// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
+#[test]
+fn reports_leave_cancellation_and_new_locks_alone() {
+    let Some(program) = compile("reports.cpp", "reports", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+        for (what, reports) in [("locals", 0..=0), ("pending", 2..=2), ("asynchronous", 1..=100)] {
+            let mut command = Command::new(&program);
+            command.arg(what).env("LD_PRELOAD", library()).env("LATCHWORK_CHECK", "1");
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, &format!("{what} under {mutex} and {rwlock}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && output.stdout == b"ok\n", "{what} under {mutex}: {stderr}");
+            let found = stderr.matches("latchwork[").count();
+            assert!(reports.contains(&found), "{what} under {mutex}: {stderr}");
+        }
+    }
+}
+
+/// A program gets as many keys, and the same numbers, as without the library, before and after its first locks.
+#[test]
+fn all_keys_are_the_programs() {
+    let Some(program) = compile("keys.c", "keys", &[]) else { return };
+    for (mutex, rwlock) in
+        [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs", "glibc"), ("clh", "pf-q")]
+    {
+        let setting = Setting::new(mutex, rwlock);
+        for arguments in [&[][..], &["after-locks"]] {
+            let mut command = Command::new(&program);
+            command.args(arguments).env("LD_PRELOAD", &setting.library);
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            let output = watch(command, &format!("keys.c under {mutex} and {rwlock}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && output.stdout == b"ok\n",
+                "under {mutex} and {rwlock}: {stderr}"
+            );
+        }
+    }
+}
+
+/// From each instruction of the copies near the program the stack can be unwound; `LATCHWORK_NEAR=0` makes none; what
+/// cannot be made read-only again is said.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn the_page_near_the_program() {
+    let Some(program) = compile("unwind.c", "unwind", &[]) else { return };
+    let favourites = Setting::new("shfl", "bravo-2d-shfl-rw");
+    favourites.check(&program);
+    let mut command = Command::new(&program);
+    command.arg("far").env("LD_PRELOAD", &favourites.library).env("LATCHWORK_NEAR", "0");
+    command.env("LATCHWORK_MUTEX", favourites.mutex).env("LATCHWORK_RWLOCK", favourites.rwlock);
+    let output = watch(command, "unwind.c with LATCHWORK_NEAR=0");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let protects = ["-DPROTECTS", "-shared", "-fPIC"].map(OsStr::new);
+    let protects = compile("near.c", "libprotects.so", &protects);
+    let near = compile("near.c", "near_unprotected", &["-DNEAR", "-Wl,-z,relro,-z,now"].map(OsStr::new));
+    let (Some(protects), Some(near)) = (protects, near) else { return };
+    let behind = Setting { library: protects, beside: vec![favourites.library.clone()], ..favourites };
+    let stderr = String::from_utf8(behind.run(&near).stderr).unwrap();
+    assert!(stderr.contains("stays writable") && stderr.lines().count() == 1, "{stderr}");
+}
+
+/// A filter that kills for `membarrier`, or refuses it: from the start, or installed by the program, where the library
+/// has to be told.
+#[test]
+fn filters_of_system_calls() {
+    let Some(program) = compile("filter.c", "filter", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs-park", "bravo-pf-q")] {
+        for (action, when, told) in [
+            ("kill", "before", false),
+            ("refuse", "before", false),
+            ("kill", "after", true),
+            ("refuse", "after", true),
+            ("refuse", "after", false),
+        ] {
+            let mut command = Command::new(&program);
+            command.args([action, when]).env("LD_PRELOAD", library());
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
+            if told {
+                command.env("LATCHWORK_MEMBARRIER", "0");
+            }
+            let what = format!("filter.c {action} {when} under {mutex} and {rwlock}");
+            let output = watch(command, &what);
+            let [stdout, stderr] =
+                [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            if stdout == "no filters\n" {
+                eprintln!("SKIPPED: this system lets the test install no filter");
+                return;
+            }
+            assert!(output.status.success() && stdout == "ok\n", "{what}: {}\n{stderr}", output.status);
+        }
+    }
+}
+
+/// A program whose own functions run before the C library is initialised is served all the same.
+#[test]
+fn calls_before_the_environment_is_known() {
+    let library = compile("early.c", "libearly_first.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
+    let Some(library) = library else { return };
+    let Some(program) = compile("early.c", "early_first", &[library.as_os_str(), OsStr::new("-DFIRST")])
+    else {
+        return;
+    };
+    Setting::new("glibc", "glibc").check(&program);
+    let mut setting = Setting::new(default_mutex(), "bravo-2d-shfl-rw");
+    setting.check(&program);
+    setting.stats = Some("1".into());
+    let stats = String::from_utf8(setting.check(&program).stderr).unwrap();
+    assert!(stats.contains(&format!("mutex ({}): ", default_mutex())), "{stats}");
+}
