@@ -290,11 +290,6 @@ impl Engine {
     }
 
     /// Lets the thread that was chosen run, until this one is.
-    pub(super) fn suspend(&self) {
-        let yielder = self.with(|s| s.threads[s.running].yielder);
-        self.leave(yielder);
-    }
-
     fn leave(&self, yielder: *const Yielder) {
         // SAFETY: the yielder of the coroutine that calls this, which is alive as long as it runs.
         unsafe { &*yielder }.suspend(());

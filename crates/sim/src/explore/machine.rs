@@ -214,19 +214,19 @@ unsafe impl Machine for Explore {
         world::release_node(node);
     }
 
-    fn visible_readers() -> &'static [Usize] {
+    unsafe fn visible_readers() -> &'static [Usize] {
         world::visible_readers()
     }
 
-    fn waiting_array() -> &'static [QNode<Self>] {
+    unsafe fn waiting_array() -> &'static [QNode<Self>] {
         world::waiting_array()
     }
 
-    fn reader_row() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         Some(world::reader_row())
     }
 
-    fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         world::reader_rows()
     }
 
@@ -242,11 +242,11 @@ unsafe impl Machine for Explore {
 // SAFETY: a thread has one record, linked before it gets it; groups are never freed; the clocks are those of the
 // OS thread, on which all threads of a schedule run.
 unsafe impl Records for Explore {
-    fn record() -> &'static Record<Self> {
+    unsafe fn record() -> &'static Record<Self> {
         world::own_record()
     }
 
-    fn records() -> Option<&'static Group<Self, Record<Self>>> {
+    unsafe fn records() -> Option<&'static Group<Self, Record<Self>>> {
         world::records()
     }
 
@@ -254,7 +254,7 @@ unsafe impl Records for Explore {
         world::place()
     }
 
-    fn clocks() -> &'static Clocks<Self> {
+    unsafe fn clocks() -> &'static Clocks<Self> {
         world::clocks()
     }
 }

@@ -19,7 +19,7 @@ use engine::trace;
 use plan::Strategy;
 
 pub use machine::Explore;
-pub use search::{Failure, Outcome, Settings, Target, targets};
+pub use search::{Failure, Outcome, Settings, Target, explore_all, targets};
 
 /// A seeded mistake: the machine breaks one promise, and the exploration has to notice what that does to the
 /// locks that rely on it.

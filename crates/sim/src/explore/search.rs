@@ -25,6 +25,7 @@ use latchwork::rwlock::seqlock::RawSeqLock;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Schedules of a client.
 const SCHEDULES: u64 = 16;
@@ -36,11 +37,13 @@ pub struct Settings {
     pub mistake: Mistake,
     /// Whether a failure is made small, and shown.
     pub shrink: bool,
+    /// Whether a thread that waits is stopped for ever, for locks that promise to stay available then.
+    pub freeze: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { mistake: Mistake::None, shrink: true }
+        Settings { mistake: Mistake::None, shrink: true, freeze: false }
     }
 }
 
@@ -146,10 +149,34 @@ pub fn targets() -> Vec<Target> {
     all.0
 }
 
+/// Explores all of these on all processors, and calls `each` with what came of it, in the order in which they come to
+/// their end.
+pub fn explore_all(
+    targets: &[Target],
+    settings: &Settings,
+    seeds: Range<u64>,
+    each: impl Fn(&Target, &Outcome) + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(targets.len()) {
+            scope.spawn(|| {
+                while let Some(target) = targets.get(next.fetch_add(1, Relaxed)) {
+                    each(target, &target.explore(settings, seeds.clone()));
+                }
+            });
+        }
+    });
+}
+
 /// Runs schedules.
 struct Explorer<'a> {
     engine: &'a Engine,
     mistake: Mistake,
+    freezes: bool,
+    /// The thread that is stopped where it waits, and from which step on.
+    freeze: Cell<Option<(usize, u32)>>,
     /// Steps that may still be taken to make a failure small.
     budget: Cell<u64>,
 }
@@ -167,7 +194,7 @@ impl Explorer<'_> {
             mistake: self.mistake,
             patience: client.patience,
             nodes: client.nodes,
-            freeze: None,
+            freeze: self.freeze.get(),
             refused_fences: client.refused,
         };
         self.engine.begin(setup, client.grouped);
@@ -203,7 +230,9 @@ fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
 
 fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u64>) -> Outcome {
     engine.enter(|| {
-        let explorer = Explorer { engine, mistake: settings.mistake, budget: Cell::new(BUDGET) };
+        let Settings { mistake, freeze: freezes, .. } = *settings;
+        let (freeze, budget) = (Cell::new(None), Cell::new(BUDGET));
+        let explorer = Explorer { engine, mistake, freezes, freeze, budget };
         engine.with(|s| s.coverage.forget());
         let mut outcome = Outcome::default();
         let mut fresh = None;
@@ -226,6 +255,7 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
                         _ => {
                             let client = S::client(&mut Rng::new(number));
                             // If that fails, so does its first schedule below, soon.
+                            explorer.freeze.set(None);
                             let length = explorer.length::<S>(&client).unwrap_or((64, 16));
                             fresh = Some((number, client, length));
                             (client, length)
@@ -235,6 +265,10 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
                 }
             };
             let chance = Chance::start(chain, length);
+            explorer.freeze.set(explorer.freezes.then(|| {
+                let thread = rng.below(client.threads as u64) as usize;
+                (thread, rng.below(u64::from(length.0)) as u32)
+            }));
             let result = explorer.one::<S>(&client, Source::Chance(chance.clone()), false, false);
             outcome.schedules += 1;
             let (steps, step, operations) =

@@ -73,7 +73,7 @@ fn record(number: usize) -> Record<Explore> {
 impl World {
     pub(super) fn new() -> World {
         let groups = |first: usize, count: usize| {
-            leak(RecordGroup::new(leak_all(count, |i| record(first + i)), 0, null_mut()))
+            leak(RecordGroup::new(leak_all(count, |i| record(first + i)), 0, None))
         };
         World {
             stacks: Vec::with_capacity(2 * MAX_THREADS),
@@ -108,11 +108,6 @@ impl World {
         self.arena.0.get().cast()
     }
 
-    /// How large it is.
-    pub(super) const fn arena_size() -> usize {
-        ARENA
-    }
-
     /// What is at these addresses.
     pub(super) fn label(&mut self, address: usize, size: usize, name: &'static str) {
         self.labels.push((address, address + size, name));
@@ -132,7 +127,7 @@ impl World {
         for row in &self.rows[..self.rows_used] {
             row.slots.iter().for_each(|slot| slot.store(0, Relaxed));
             row.counts.iter().for_each(|count| count.store(0, Relaxed));
-            row.next.store(null_mut(), Relaxed);
+            row.link(None);
             row.left.store(0, Relaxed);
             row.slow_reads.store(0, Relaxed);
             row.unbiased.store(0, Relaxed);
@@ -144,7 +139,7 @@ impl World {
         for group in self.singles[..self.singles_used].iter().chain([&self.together]) {
             group.entries().iter().for_each(Record::reset);
             group.forget(std::ptr::null());
-            group.next().store(null_mut(), Relaxed);
+            group.link(None);
         }
         self.singles_used = 0;
         let together = if grouped { self.together.as_ptr() } else { null_mut() };
@@ -341,7 +336,8 @@ pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
     world().with(|s| s.world.own_row[me] = Some((row, true)));
     let mut first = newest.load(Relaxed);
     loop {
-        row_now.next.store(first, Relaxed);
+        // SAFETY: null, or one of the rows, which are never freed.
+        row_now.link(unsafe { first.as_ref() });
         match newest.compare_exchange(first, row_now.as_ptr(), Release, Relaxed) {
             Ok(_) => return row_now,
             Err(now) => first = now,
@@ -382,7 +378,8 @@ fn make_record() -> (&'static Record<Explore>, &'static RecordGroup) {
     }
     let mut first = newest.load(Relaxed);
     loop {
-        group.next().store(first, Relaxed);
+        // SAFETY: null, or one of the groups, which are never freed.
+        group.link(unsafe { first.as_ref() });
         match newest.compare_exchange(first, group.as_ptr(), Release, Relaxed) {
             Ok(_) => return (record, group),
             Err(now) => first = now,
