@@ -33,7 +33,10 @@ fn main() {
         });
         let mistake = mistake.unwrap_or(Mistake::None);
         let shrink = std::env::var_os("BRIEF").is_none();
-        let outcome = target.explore(&Settings { mistake, shrink, freeze: std::env::var_os("FREEZE").is_some() }, first..first + schedules);
+        let outcome = target.explore(
+            &Settings { mistake, shrink, freeze: std::env::var_os("FREEZE").is_some() },
+            first..first + schedules,
+        );
         let time = start.elapsed();
         let steps = outcome.steps as f64 / outcome.schedules as f64;
         println!(

@@ -203,7 +203,12 @@ impl Client {
     }
 
     /// The same client up to operations that have begun, with others after them.
-    pub(super) fn vary(&mut self, begun: [u8; THREADS], rng: &mut Rng, another: impl Fn(&Client, &mut Rng) -> Option<What>) {
+    pub(super) fn vary(
+        &mut self,
+        begun: [u8; THREADS],
+        rng: &mut Rng,
+        another: impl Fn(&Client, &mut Rng) -> Option<What>,
+    ) {
         for thread in 0..self.threads {
             for at in usize::from(begun[thread])..usize::from(self.lengths[thread]) {
                 if rng.below(2) == 0
@@ -272,7 +277,8 @@ impl fmt::Display for Client {
         for thread in (0..self.threads).filter(|thread| self.takes_part(*thread)) {
             write!(f, "  thread {thread}:")?;
             for operation in self.of(thread).iter().filter(|operation| operation.what != What::Nothing) {
-                let hold = ["", ", briefly", ", for some steps", ", for long"][usize::from(operation.hold) % 4];
+                let hold =
+                    ["", ", briefly", ", for some steps", ", for long"][usize::from(operation.hold) % 4];
                 write!(f, " {:?}{hold};", operation.what)?;
             }
             writeln!(f)?;

@@ -52,5 +52,8 @@ fn mix(offset: usize, value: u64) -> u64 {
         _ if value > u64::from(u32::MAX) => 1,
         _ => 2 | (value & 7) << 2 | (value >> 29) << 5,
     };
-    ((offset as u64) << 16 | kept).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(29).wrapping_mul(0xa076_1d64_78bd_642f)
+    ((offset as u64) << 16 | kept)
+        .wrapping_mul(0xd6e8_feb8_6659_fd93)
+        .rotate_left(29)
+        .wrapping_mul(0xa076_1d64_78bd_642f)
 }

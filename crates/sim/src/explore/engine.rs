@@ -33,6 +33,9 @@ const PRIORITIES: u32 = 1 << 20;
 /// Pauses after which a sleeper's deadline passes, while others could go on like this for ever.
 const NAP: u32 = 48;
 
+/// Steps after which a sleeper's deadline passes in any case, though others go on.
+const LONGEST: u32 = 1_000;
+
 /// Nanoseconds that a step takes.
 const STEP_NS: u64 = 20;
 /// Nanoseconds of the clock when a schedule begins.
@@ -719,7 +722,8 @@ impl State {
     /// The runnable thread of the highest priority.
     fn best(&self) -> u32 {
         let mut best = self.running as u32;
-        let mut highest = if self.runnable & (1 << best) != 0 { self.threads[best as usize].priority } else { 0 };
+        let mut highest =
+            if self.runnable & (1 << best) != 0 { self.threads[best as usize].priority } else { 0 };
         for thread in bits(self.runnable) {
             if self.threads[thread].priority > highest {
                 highest = self.threads[thread].priority;
@@ -773,7 +777,8 @@ impl State {
         let above = others & !((2 << me) - 1);
         let cyclic = if above != 0 { above.trailing_zeros() } else { others.trailing_zeros() };
         let idle = self.idle;
-        if self.decide(Kind::Eager, 0, |chance| u32::from(idle < 64 && chance.happens(chance.eager, 8))) != 0 {
+        if self.decide(Kind::Eager, 0, |chance| u32::from(idle < 64 && chance.happens(chance.eager, 8))) != 0
+        {
             return false;
         }
         self.lowest -= 1;
@@ -815,9 +820,8 @@ impl State {
         if self.runnable == 0 {
             if let Some((thread, _)) = self.freeze
                 && self.threads[thread].status == Status::Frozen
-                && (0..self.count).all(|other| {
-                    matches!(self.threads[other].status, Status::Done | Status::Frozen)
-                })
+                && (0..self.count)
+                    .all(|other| matches!(self.threads[other].status, Status::Done | Status::Frozen))
             {
                 return;
             }
@@ -894,7 +898,10 @@ impl State {
         let me = self.running;
         self.threads[me].status = Status::Done;
         self.runnable &= !(1 << me);
-        if self.threads[..self.count].iter().all(|thread| matches!(thread.status, Status::Done | Status::Frozen)) {
+        if self.threads[..self.count]
+            .iter()
+            .all(|thread| matches!(thread.status, Status::Done | Status::Frozen))
+        {
             return false;
         }
         self.go_on();
@@ -1025,7 +1032,11 @@ impl State {
     /// The store of a decrement.
     pub(super) fn store_late(&mut self, place: Place, value: u64) -> bool {
         let delay = self.decide(Kind::Delay, 0, |chance| {
-            if chance.happens(chance.late, 8) { 1 + chance.rng.below(u64::from(chance.longest)) as u32 } else { 0 }
+            if chance.happens(chance.late, 8) {
+                1 + chance.rng.below(u64::from(chance.longest)) as u32
+            } else {
+                0
+            }
         });
         self.store_for(place, value, delay)
     }
@@ -1065,7 +1076,8 @@ impl State {
             self.write(entry.place, entry.value);
         } else {
             let word = self.world.name(entry.place.address);
-            self.failure.get_or_insert(format!("a store of thread {number} to a word that was destroyed ({word})"));
+            self.failure
+                .get_or_insert(format!("a store of thread {number} to a word that was destroyed ({word})"));
         }
     }
 
@@ -1113,7 +1125,8 @@ impl State {
 
     /// Whether a futex wait returns for no reason.
     pub(super) fn is_spurious(&mut self) -> bool {
-        let decide = |chance: &mut Chance| u32::from(chance.spurious > 0 && chance.happens(1, chance.spurious));
+        let decide =
+            |chance: &mut Chance| u32::from(chance.spurious > 0 && chance.happens(1, chance.spurious));
         self.decide(Kind::Spurious, 0, decide) != 0
     }
 
@@ -1127,7 +1140,7 @@ impl State {
                 if chance.happens(chance.expires, 8) { 1 + chance.rng.below(60) as u32 } else { 0 }
             });
             self.threads[me].deadline = deadline;
-            self.threads[me].expires = if after == 0 { u32::MAX } else { self.step + after };
+            self.threads[me].expires = self.step + if after == 0 { LONGEST } else { after };
             self.timed |= 1 << me;
         }
     }

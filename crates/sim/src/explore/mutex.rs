@@ -32,10 +32,8 @@ pub(super) struct Mutex<L: RawMutex<Machine = Explore>> {
 
 const SECTIONS: [What; 7] =
     [What::Lock, What::Try, What::Timed, What::Weak, What::Nested, What::Pass, What::Relieve];
-const CONSUMERS: [What; 5] =
-    [What::Consume, What::ConsumeTimed, What::Consume, What::PassOn, What::Abandon];
-const PRODUCERS: [What; 4] =
-    [What::Produce, What::ProduceThenNotify, What::ProduceForAll, What::Lock];
+const CONSUMERS: [What; 5] = [What::Consume, What::ConsumeTimed, What::Consume, What::PassOn, What::Abandon];
+const PRODUCERS: [What; 4] = [What::Produce, What::ProduceThenNotify, What::ProduceForAll, What::Lock];
 
 /// How many items an operation offers.
 fn offers(what: What) -> u32 {
@@ -108,7 +106,8 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
         // SAFETY: all of these are within the arena, aligned, and far enough from each other.
         let (places, condvar, data) = unsafe {
             let second = arena.add(8192);
-            let (condvar, data) = (arena.add(16384).cast::<RawCondvar<Explore>>(), arena.add(20480).cast::<[Usize; 2]>());
+            let (condvar, data) =
+                (arena.add(16384).cast::<RawCondvar<Explore>>(), arena.add(20480).cast::<[Usize; 2]>());
             data.write([Usize::new(0), Usize::new(0)]);
             ([arena.cast::<L>(), second.cast::<L>()], condvar, data)
         };
@@ -171,9 +170,13 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
         }
         if client.market {
             let (items, taken, offered) = (self.items.get(), self.taken.get(), offered(client));
-            check(items + taken == offered, || format!("{offered} items, but {items} left and {taken} taken"));
+            check(items + taken == offered, || {
+                format!("{offered} items, but {items} left and {taken} taken")
+            });
             if !self.destroyed.get() {
-                check(!self.condvar().has_waiters(), || "the condition variable counts waiters at the end".into());
+                check(!self.condvar().has_waiters(), || {
+                    "the condition variable counts waiters at the end".into()
+                });
             }
         }
         for place in self.places {

@@ -262,5 +262,8 @@ pub(super) enum Source {
 
 /// The decision of this kind at this place, if there is one.
 pub(super) fn recorded(decisions: &[Decision], at: At, kind: Kind) -> Option<u32> {
-    decisions.iter().find(|decision| decision.at == at && decision.kind == kind).map(|decision| decision.value)
+    decisions
+        .iter()
+        .find(|decision| decision.at == at && decision.kind == kind)
+        .map(|decision| decision.value)
 }

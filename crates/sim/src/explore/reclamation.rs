@@ -241,7 +241,9 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Reclamation<D, W> {
                     let number = mine.trailing_zeros() as usize;
                     mine &= mine - 1;
                     check(self.object(number).reclaimed.get(), || {
-                        format!("object {number} is not reclaimed after a barrier of the thread that retired it")
+                        format!(
+                            "object {number} is not reclaimed after a barrier of the thread that retired it"
+                        )
                     });
                 }
             }

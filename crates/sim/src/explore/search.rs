@@ -4,8 +4,8 @@ use super::Mistake;
 use super::client::{Client, THREADS};
 use super::engine::{Engine, Setup};
 use super::machine::Explore;
-use super::plan::{Chain, Chance, Decision, Source};
 use super::mutex::Mutex;
+use super::plan::{Chain, Chance, Decision, Source};
 use super::reclamation::{Never, Periods, Reclamation};
 use super::rwlock::RwLock;
 use super::semaphore::Semaphore;
@@ -182,10 +182,16 @@ struct Explorer<'a> {
 }
 
 /// Steps that may be taken to make a failure small.
-const BUDGET: u64 = 30_000_000;
+const BUDGET: u64 = 5_000_000;
 
 impl Explorer<'_> {
-    fn one<S: Subject>(&self, client: &Client, source: Source, record: bool, trace: bool) -> Result<(), String> {
+    fn one<S: Subject>(
+        &self,
+        client: &Client,
+        source: Source,
+        record: bool,
+        trace: bool,
+    ) -> Result<(), String> {
         let setup = Setup {
             threads: client.threads,
             source,
@@ -240,7 +246,8 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
         for seed in seeds {
             let rng = &mut Rng::new(seed ^ 0xc0ff_ee00_0000_0000);
             // Half of the schedules go on from one that has come to a rare state.
-            let from = (!corpus.is_empty() && rng.below(2) == 0).then(|| rng.below(corpus.len() as u64) as usize);
+            let from =
+                (!corpus.is_empty() && rng.below(2) == 0).then(|| rng.below(corpus.len() as u64) as usize);
             let (client, length, chain) = match from {
                 Some(at) => {
                     let Promising { mut client, length, mut chain, step, operations } = corpus[at];
@@ -335,6 +342,9 @@ fn fewer(mut decisions: Vec<Decision>, fails: impl Fn(&[Decision]) -> bool) -> V
     decisions
 }
 
+/// Lines of a trace at most; the last ones.
+const LINES: usize = 400;
+
 /// Schedules of a smaller client before it counts as one that does not fail.
 const ATTEMPTS: u64 = 500;
 
@@ -384,7 +394,12 @@ impl Explorer<'_> {
         }
         let result = self.one::<S>(&client, Source::Record(decisions.clone()), false, true);
         let _ = write!(text, "{client}  {} decisions\n\n", decisions.len());
-        for line in self.engine.with(|s| s.trace.take()).unwrap_or_default() {
+        let lines = self.engine.with(|s| s.trace.take()).unwrap_or_default();
+        let left_out = lines.len().saturating_sub(LINES);
+        if left_out > 0 {
+            let _ = writeln!(text, "  ({left_out} lines left out)");
+        }
+        for line in &lines[left_out..] {
             let _ = writeln!(text, "  {:indent$}{} {}", "", line.thread, line.text, indent = 4 * line.thread);
         }
         let _ = writeln!(text, "  {}", result.err().unwrap_or_else(|| "(no failure)".into()));

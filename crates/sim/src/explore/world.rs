@@ -214,9 +214,10 @@ impl World {
             })
             .or_else(|| {
                 let stacks = self.stack_ranges.iter().enumerate();
-                stacks.clone().find(|(_, (low, high))| (*low..*high).contains(&address)).map(
-                    |(thread, (_, high))| format!("stack {thread}-{:#x}", high - address),
-                )
+                stacks
+                    .clone()
+                    .find(|(_, (low, high))| (*low..*high).contains(&address))
+                    .map(|(thread, (_, high))| format!("stack {thread}-{:#x}", high - address))
             })
             .unwrap_or_else(|| format!("{address:#x}"))
     }

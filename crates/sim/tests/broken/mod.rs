@@ -122,8 +122,9 @@ unsafe impl<const FENCE: bool, M: Machine> RawMutex for Parks<FENCE, M> {
             if self.0.fetch_or(PARKED, Relaxed) & LOCKED == 0 {
                 continue;
             }
-            if FENCE {
-                assert!(M::heavy_fence());
+            if FENCE && !M::heavy_fence() {
+                M::pause(1); // without the fence it must not sleep
+                continue;
             }
             if self.0.load(Relaxed) == LOCKED | PARKED {
                 M::wait(&self.0, LOCKED | PARKED, None);
@@ -131,12 +132,14 @@ unsafe impl<const FENCE: bool, M: Machine> RawMutex for Parks<FENCE, M> {
         }
     }
     fn try_lock(&self) -> Option<()> {
-        self.0.compare_exchange(0, LOCKED, Acquire, Relaxed).ok().map(drop)
+        // PARKED may be left over.
+        let word = self.0.load(Relaxed) & PARKED;
+        self.0.compare_exchange(word, word | LOCKED, Acquire, Relaxed).ok().map(drop)
     }
     unsafe fn unlock(&self, (): ()) {
+        let word = &raw const self.0;
         if M::release_dec(&self.0) {
-            self.0.fetch_and(!PARKED, Relaxed);
-            M::wake(&raw const self.0, u32::MAX);
+            M::wake(word, u32::MAX);
         }
     }
     fn is_locked(&self) -> bool {
