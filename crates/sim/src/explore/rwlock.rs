@@ -43,6 +43,7 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
         client.destroys = rng.below(8) == 0;
         client.again = rng.below(2) == 0;
         client.refused = rng.below(16) == 0;
+        client.forgotten = rng.below(16) == 0;
         client
     }
 

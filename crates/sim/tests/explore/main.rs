@@ -1,7 +1,7 @@
 //! Every lock under many schedules of many clients; and mistakes, which the same schedules must find.
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas). `LATCHWORK_EXPLORE=10000000` runs so
-//! many schedules of each; 100 000 if it is not set.
+//! many schedules of each; 200 000 if it is not set.
 
 #[path = "../broken/mod.rs"]
 #[allow(dead_code)]
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 const ENOUGH: u64 = 50_000;
 
 fn schedules() -> u64 {
-    std::env::var("LATCHWORK_EXPLORE").map_or(100_000, |n| n.parse().expect("a number of schedules"))
+    std::env::var("LATCHWORK_EXPLORE").map_or(200_000, |n| n.parse().expect("a number of schedules"))
 }
 
 fn wanted(name: &str) -> bool {
