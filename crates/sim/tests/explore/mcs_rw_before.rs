@@ -2,6 +2,7 @@
 //! behind it in beside them. See the library's `rwlock::mcs_rw` for the algorithm.
 
 use latchwork::machine::{Arith, Machine, QNode, Word};
+use latchwork::mutex::Suspension;
 use latchwork::rwlock::{Info, RawRwLock};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::*;
@@ -130,6 +131,7 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
         waiter_bytes: 64,
         holder_bytes: 64,
         fairness: "FIFO; readers in a row enter together",
+        suspension: Suspension::Blocks,
         blocking: false,
         source: "Mellor-Crummey and Scott, PPoPP 1991, section 3.1",
     };
