@@ -197,7 +197,7 @@ fn filters_of_system_calls() {
     }
 }
 
-/// A program whose own functions run before the C library is initialised is served all the same.
+/// The library serves a program whose own functions run before the C library is initialised.
 #[test]
 fn calls_before_the_environment_is_known() {
     let library = compile("early.c", "libearly_first.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
