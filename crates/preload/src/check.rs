@@ -82,10 +82,13 @@ unsafe fn is_new_mutex(m: *mut Mutex) -> bool {
 unsafe fn is_new_rwlock(l: *mut RwLock) -> bool {
     // SAFETY: the caller's lock, of glibc's size.
     unsafe {
-        if GLIBC_RWLOCKS.load(Relaxed) {
-            (*l).shared().load(Relaxed) == 0 && mark(l.wrapping_byte_add(SPARE_IN_RWLOCK).cast())
+        let flags = (*l).flags.load(Relaxed);
+        if !GLIBC_RWLOCKS.load(Relaxed) && flags & SEEN != 0 || (*l).shared().load(Relaxed) != 0 {
+            false // ours and used before, or process-shared: made by a call
+        } else if GLIBC_RWLOCKS.load(Relaxed) || flags & LOW == PREFERS_WRITERS {
+            mark(l.wrapping_byte_add(SPARE_IN_RWLOCK).cast())
         } else {
-            (*l).flags.load(Relaxed) & SEEN == 0
+            true
         }
     }
 }

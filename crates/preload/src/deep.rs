@@ -217,8 +217,11 @@ fn calls(object: &libc::dl_phdr_info, families: &[Option<&Family>]) -> bool {
     found
 }
 
+/// # Safety
+///
+/// `name` is null or a string that ends in NUL and stays.
 unsafe fn text<'a>(name: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: from the caller.
+    // SAFETY: not null here, so a string, by the function's contract.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 

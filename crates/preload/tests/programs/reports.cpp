@@ -2,6 +2,7 @@
 // place of an old one for the old one.
 #include "check.h"
 #include <dlfcn.h>
+#include <initializer_list>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
@@ -46,9 +47,27 @@ template <class Lock> static void locals()
     }
 }
 
+// Objects that stay with glibc, read twice by one thread.
+static void foreign()
+{
+    pthread_rwlock_t prefers_writers = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP, shared;
+    pthread_rwlockattr_t attribute;
+    OK(pthread_rwlockattr_init(&attribute));
+    OK(pthread_rwlockattr_setpshared(&attribute, PTHREAD_PROCESS_SHARED));
+    OK(pthread_rwlock_init(&shared, &attribute));
+    for (pthread_rwlock_t *lock : {&prefers_writers, &shared}) {
+        OK(pthread_rwlock_rdlock(lock));
+        OK(pthread_rwlock_rdlock(lock));
+        OK(pthread_rwlock_unlock(lock));
+        OK(pthread_rwlock_unlock(lock));
+    }
+}
+
 int main(int, char **arguments)
 {
-    if (!strcmp(arguments[1], "locals")) {
+    if (!strcmp(arguments[1], "foreign")) {
+        foreign();
+    } else if (!strcmp(arguments[1], "locals")) {
         locals<std::mutex>();
         locals<std::shared_mutex>();
     } else if (!strcmp(arguments[1], "pending")) {

@@ -107,7 +107,9 @@ fn libraries_that_bind_past_us() {
 fn reports_leave_cancellation_and_new_locks_alone() {
     let Some(program) = compile("reports.cpp", "reports", &[]) else { return };
     for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
-        for (what, reports) in [("locals", 0..=0), ("pending", 2..=2), ("asynchronous", 1..=100)] {
+        for (what, reports) in
+            [("locals", 0..=0), ("foreign", 0..=0), ("pending", 2..=2), ("asynchronous", 1..=100)]
+        {
             let mut command = Command::new(&program);
             command.arg(what).env("LD_PRELOAD", library()).env("LATCHWORK_CHECK", "1");
             command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", rwlock);
@@ -197,7 +199,7 @@ fn filters_of_system_calls() {
     }
 }
 
-/// A program whose own functions run before the C library is initialised is served all the same.
+/// The library serves a program whose own functions run before the C library is initialised.
 #[test]
 fn calls_before_the_environment_is_known() {
     let library = compile("early.c", "libearly_first.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));

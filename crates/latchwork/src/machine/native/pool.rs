@@ -111,7 +111,7 @@ pub(super) unsafe fn release(node: &'static Node) {
     }
 }
 
-/// The release of a thread whose exit is not noticed yet. If it cannot be, the thread keeps nothing.
+/// Releases the first node of a thread, which asks for its exit to be noticed. If that cannot be, the thread keeps no node.
 #[cold]
 #[inline(never)]
 unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
