@@ -75,6 +75,28 @@ impl<T> Token for NonNull<T> {
     }
 }
 
+/// What happens to the other threads when one waiter is suspended for ever: stopped by a debugger or in a signal
+/// handler, in a frozen control group, or of a scheduling class that gets no processor. A holder is no waiter: it
+/// keeps its lock.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Suspension {
+    /// They get the lock when it is released, those in a queue as well as newcomers, attempts and timed acquisitions.
+    /// It may take tens of milliseconds.
+    Tolerates,
+    /// Some of them may wait until that waiter runs again.
+    Blocks,
+}
+
+impl Suspension {
+    /// As `latchwork list` shows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Suspension::Tolerates => "tolerates",
+            Suspension::Blocks => "blocks",
+        }
+    }
+}
+
 /// What the registry, `latchwork list` and the docs say about an algorithm.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -93,6 +115,8 @@ pub struct Info {
     pub fairness: &'static str,
     /// Whether waiters sleep (after a bounded spin) or spin until they have it.
     pub blocking: bool,
+    /// What a suspended waiter does to the others.
+    pub suspension: Suspension,
     /// Paper and section.
     pub source: &'static str,
 }
