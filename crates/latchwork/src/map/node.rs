@@ -39,7 +39,7 @@ unsafe impl<M: Machine> Sync for Node<M> {}
 // SAFETY: `repr(C)`, and the first field is the header's cell, which is laid out as the header.
 unsafe impl<M: Machine> Retire for Node<M> {
     unsafe fn reclaim(this: *mut Self) {
-        // SAFETY: it came from a pool, says who retires it. Nobody else uses the header of a node that was retired.
+        // SAFETY: the thread that retired it took it from a pool. Nobody else uses the header of a node that was retired.
         unsafe {
             *(*this).header.get() = Header::new();
             give_back(this, Relaxed);
@@ -165,8 +165,8 @@ pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
     }
 }
 
-/// Follows a chain from its head to `key`. For chains whose nodes are not reclaimed meanwhile; `order` is that with
-/// which links are read, `mask` that of the buckets.
+/// Follows a chain from its head to `key`. No node of the chain is reclaimed meanwhile. `order` is the ordering of the
+/// loads of links, `mask` that of the buckets.
 ///
 /// # Safety
 ///

@@ -36,7 +36,7 @@ fn shards() -> usize {
 /// then go on, and the memory grows ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
 ///
 /// An update may drop keys and values that were removed before, from this map or another, by any thread
-/// ([whose destructors run where](crate::reclaim#whose-destructors-run-where)): a caller must not hold a lock that their
+/// ([destructors and locks](crate::reclaim#destructors-and-locks)): a caller must not hold a lock that their
 /// destructors take.
 ///
 /// The algorithm: [`growing`](super::growing).

@@ -73,7 +73,7 @@ pub(super) struct Collecting<'a, M: Records> {
 pub(super) enum Steal {
     /// All; waits for who is busy.
     All,
-    /// All, but for those whose threads are busy with them; waits for nobody.
+    /// All lists that are not busy; the thread that steals waits for none.
     Free,
     /// All, of a domain that nobody else uses any more: without a fence.
     Last,

@@ -111,7 +111,7 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
     /// Replaces the value. The old one is dropped when nobody reads it any more.
     ///
     /// This may drop other values that were retired in the domain
-    /// ([whose destructors run where](super#whose-destructors-run-where)). Outside of sections it may wait, if too many
+    /// ([destructors and locks](super#destructors-and-locks)). Outside of sections it may wait, if too many
     /// old values wait to be dropped.
     pub fn replace(&self, value: T) {
         let old = self.current.swap(Version::make(value), AcqRel);

@@ -119,7 +119,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     }
 
     /// See [`Reclaim::retire`]. May run the destructors of other objects
-    /// ([whose destructors run where](super#whose-destructors-run-where)).
+    /// ([destructors and locks](super#destructors-and-locks)).
     ///
     /// # Safety
     ///
@@ -157,8 +157,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.pressed.load(Relaxed) != 0
     }
 
-    /// Waits while there is too much garbage, if somebody has retired it where it could not wait, and the calling
-    /// thread can.
+    /// Waits while there is too much garbage, if a thread has retired that inside of a section, and the calling thread is
+    /// in none.
     #[inline(always)]
     pub(crate) fn heed(&self) {
         if self.is_pressed() {
@@ -195,7 +195,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.throttle.overruns.fetch_add(1, Relaxed);
     }
 
-    /// Whether a grace period that was waited for in vain is still not over.
+    /// Whether a grace period that has not ended within the bound is still open.
     fn is_stuck(&self) -> bool {
         let ticket = self.throttle.stuck.load(Relaxed);
         if ticket != 0 && self.grace.poll(ticket) {
@@ -232,7 +232,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
                 return false;
             }
             drop(collecting);
-            // What is left is in lists whose threads are busy: they reclaim it.
+            // The rest is in lists that their threads are just reclaiming, or adding to.
             if self.backlog.is_over_limit() {
                 if deadline.passed::<M>() {
                     return false;

@@ -84,10 +84,10 @@
 //! table.gateway(&other.reader().enter());
 //! ```
 //!
-//! # Whose destructors run where
+//! # Destructors and locks
 //!
-//! Retiring an object may run the destructors of *other* objects, whoever retired them: a full batch is reclaimed by
-//! the thread that has filled it, inside of [`retire`](Reclaim::retire). So do [`collect`](Reclaim::collect),
+//! Retiring an object may run the destructors of *other* objects, which any thread may have retired. The thread that
+//! fills a batch reclaims it, inside of [`retire`](Reclaim::retire). So do [`collect`](Reclaim::collect),
 //! [`throttle`](Reclaim::throttle), [`barrier`](Reclaim::barrier), a quiescent state, [`Rcu::replace`],
 //! [`Rcu::update`], and every update of a map. A thread that holds a lock when it calls one of these waits for itself
 //! if such a destructor takes the same lock. Therefore:
@@ -179,7 +179,7 @@ pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
         Self::Reader<'d>: 'r;
 
     /// Reclaims an object when nobody uses it any more, in whatever thread. Now and then this takes the
-    /// reclamation a step on, which runs destructors of [other objects](self#whose-destructors-run-where); outside of
+    /// reclamation a step on, which runs destructors of [other objects](self#destructors-and-locks); outside of
     /// sections it waits while there is more garbage than the [`Limit`].
     ///
     /// # Safety

@@ -142,7 +142,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
     /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
     fn may_have_slots(&self) -> bool {
         // Acquire: for who does not hold the lock, (A) of the bias.
-        matches!(self.bias.load(Acquire), BIASED | HELD..)
+        let bias = self.bias.load(Acquire);
+        bias == BIASED || bias >= HELD
     }
 
     /// Whether a slot holds the lock's address.
@@ -511,10 +512,11 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     fn scan(&self, patience: Patience) -> bool {
         P::fence();
         let me = self.address();
-        // (B) as in `revoke_slow`; (C) Acquire: pairs with `leave`.
-        let leaves =
-            |slot: &'static M::Usize| V::Await::until::<M, _, _>(slot, patience, |reader| reader != me);
-        // SAFETY: it only reads them.
+        let leaves = |slot: &'static M::Usize| {
+            // (B) as in `revoke_slow`; (C) Acquire: pairs with `leave`.
+            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
+        };
+        // SAFETY: it only reads the slots.
         unsafe { P::all(me, leaves) }
     }
 

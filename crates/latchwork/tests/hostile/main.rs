@@ -87,7 +87,10 @@ const LISTED: &[(&str, &str)] = &[
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find \
          doze",
     ),
-    ("machine/native/mod.rs", "init set_exit notice_exit give_up_key has_light_fences has_asymmetric_fences"),
+    (
+        "machine/native/mod.rs",
+        "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences has_asymmetric_fences",
+    ),
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
     ("machine/row.rs", "as_ptr link is_empty all_rows"),

@@ -6,8 +6,8 @@
 //! Memory comes from `mmap`, a page of nodes at a time, and is never given back; nothing here
 //! allocates, so it may run inside an interposed lock call that `malloc` made.
 //!
-//! A thread that exits returns its list ([`Hook`]). A thread whose exit nobody notices keeps none that
-//! it releases.
+//! A thread that exits returns its list ([`Hook`]). Where the exit would not be noticed, a thread returns each node that
+//! it releases at once.
 
 use super::super::QNode;
 use super::Native;
