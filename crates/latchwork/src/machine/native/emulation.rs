@@ -37,7 +37,7 @@ pub(super) fn is_emulated() -> bool {
         }
         text
     }
-    let [vendor, hypervisor, name] = [0, 0x4000_0000, 0x8000_0002].map(|leaf| __cpuid(leaf));
+    let [vendor, hypervisor, name] = [0, 0x4000_0000, 0x8000_0002].map(__cpuid);
     let answers = Answers {
         vendor: text([vendor.ebx, vendor.edx, vendor.ecx]),
         hypervisor: text([hypervisor.ebx, hypervisor.ecx, hypervisor.edx]),
