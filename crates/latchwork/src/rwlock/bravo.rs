@@ -352,9 +352,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     fn step(&self, bias: u32) {
         let next = if bias < WARM_UP - 1 {
             bias + 1
-        } else if bias == BIASED || bias >= HELD || bias > BIASED && !self.may_return(bias) {
-            return;
-        } else if !P::prepare() {
+        } else if bias == BIASED || bias >= HELD || bias > BIASED && !self.may_return(bias) || !P::prepare() {
             return;
         } else if self.is_unnamed() {
             BIASED
@@ -492,7 +490,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     #[cold]
     fn end_hold(&self) -> bool {
         let bias = self.bias.load(Relaxed);
-        if !(V::PASSING && Self::HOLDS) || !(HELD..REVOKING).contains(&bias) {
+        if !(V::PASSING && Self::HOLDS && (HELD..REVOKING).contains(&bias)) {
             return false;
         }
         let since = (M::now(Clock::Monotonic) >> HELD_TICK) as u32;
