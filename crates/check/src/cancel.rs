@@ -18,8 +18,8 @@ fn set_state(state: libc::c_int) -> libc::c_int {
     old
 }
 
-/// Gives back the state. A thread whose asynchronous cancellation came meanwhile ends here: in the change of the type,
-/// since glibc 2.36 loses the thread's result (`PTHREAD_CANCELED`) in the change of the state.
+/// Restores the state. A thread that was cancelled meanwhile, and asked for asynchronous cancellation, ends here. It must
+/// end in the change of the type: in the change of the state glibc 2.36 loses the thread's result (`PTHREAD_CANCELED`).
 fn restore(state: libc::c_int) {
     let mut kind = DEFERRED;
     // SAFETY: `kind` is valid for writes, and the second argument may be null.

@@ -184,7 +184,17 @@ fn put(directory: &Path, path: &Path) -> io::Result<()> {
 
 /// The value of `LD_PRELOAD` that puts `library` before what the user already preloads.
 pub fn preloading(library: &Path, before: Option<&OsStr>) -> OsString {
-    let mut value = library.as_os_str().to_owned();
+    preloading_behind(None, library, before)
+}
+
+/// The same behind the runtime of a sanitizer.
+pub fn preloading_behind(sanitizer: Option<&str>, library: &Path, before: Option<&OsStr>) -> OsString {
+    let mut value = OsString::new();
+    if let Some(sanitizer) = sanitizer {
+        value.push(sanitizer);
+        value.push(":");
+    }
+    value.push(library);
     if let Some(before) = before.filter(|before| !before.is_empty()) {
         value.push(":");
         value.push(before);
@@ -277,5 +287,6 @@ mod tests {
         assert_eq!(preloading(ours, None), "/a.so");
         assert_eq!(preloading(ours, Some(OsStr::new(""))), "/a.so");
         assert_eq!(preloading(ours, Some(OsStr::new("b.so c.so"))), "/a.so:b.so c.so");
+        assert_eq!(preloading_behind(Some("r.so"), ours, Some(OsStr::new("b.so"))), "r.so:/a.so:b.so");
     }
 }

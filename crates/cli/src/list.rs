@@ -69,6 +69,7 @@ struct Lock {
     counted_holder_bytes: usize,
     paper: Option<Paper>,
     blocking: bool,
+    suspension: &'static str,
     fairness: &'static str,
     source: &'static str,
 }
@@ -89,6 +90,7 @@ impl Lock {
             counted_holder_bytes: counted.holder_bytes,
             paper: paper(info.name).filter(|_| kind == Kind::Mutex),
             blocking: info.blocking,
+            suspension: info.suspension.name(),
             fairness: info.fairness,
             source: info.source,
         }
@@ -163,6 +165,7 @@ pub fn list(options: &Options) -> Result<()> {
         "atomics",
         "contended",
         "waiters",
+        "suspended",
         "fairness",
         "source",
     ]);
@@ -176,12 +179,13 @@ pub fn list(options: &Options) -> Result<()> {
             format!("{:.1}", lock.counted_atomics),
             format!("{:.1}", lock.contended_atomics),
             if lock.blocking { "sleep" } else { "spin" }.to_owned(),
+            lock.suspension.to_owned(),
             lock.fairness.to_owned(),
             lock.source.to_owned(),
         ]);
     }
     for column in 2..=6 {
-        table.column_mut(column).expect("ten columns").set_cell_alignment(CellAlignment::Right);
+        table.column_mut(column).expect("eleven columns").set_cell_alignment(CellAlignment::Right);
     }
     println!("{}", table.trim_fmt());
     println!();
@@ -193,6 +197,12 @@ pub fn list(options: &Options) -> Result<()> {
     );
     println!("    simulator counts them; contended: likewise, of {} threads on 8 sockets", count::CROWD);
     println!("waiters: whether they sleep after a bounded spin, or spin until they have the lock");
+    println!(
+        "suspended: whether the lock tolerates that one waiter stops running for ever (in a debugger, a signal"
+    );
+    println!(
+        "    handler, a frozen control group): the others get it nevertheless; or whether that blocks some of them"
+    );
     println!("The C library's own locks are called {} in --mutex and --rwlock.", names::GLIBC);
     println!();
     println!("Reading without locks, for programs that use the library (latchwork::reclaim):");

@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<Infallible> {
         }
         Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
-    let mut environment = environment(&choice, &library);
+    let mut environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
     if options.check {
         environment.push(("LATCHWORK_CHECK", "1".into()));
     }
@@ -80,10 +80,15 @@ fn choose(mutex: Option<&str>, rwlock: Option<&str>) -> Result<Choice> {
     })
 }
 
-/// The variables that put `choice` to work in a program.
-pub fn environment(choice: &Choice, library: &Path) -> Vec<(&'static str, OsString)> {
+/// The variables that put `choice` to work in a program, which may be built with a sanitizer.
+pub fn environment(
+    choice: &Choice,
+    library: &Path,
+    sanitizer: Option<&str>,
+) -> Vec<(&'static str, OsString)> {
+    let before = env::var_os("LD_PRELOAD");
     vec![
-        ("LD_PRELOAD", library::preloading(library, env::var_os("LD_PRELOAD").as_deref())),
+        ("LD_PRELOAD", library::preloading_behind(sanitizer, library, before.as_deref())),
         ("LATCHWORK_MUTEX", choice.mutex.clone().into()),
         ("LATCHWORK_RWLOCK", choice.rwlock.clone().into()),
     ]

@@ -37,6 +37,7 @@ fn json_holds_every_registered_lock() {
                 .contains(&entry.info.name)
         );
         assert_eq!(lock["blocking"], entry.info.blocking);
+        assert_eq!(lock["suspension"], entry.info.suspension.name());
         assert_eq!(lock["fairness"], entry.info.fairness);
         assert_eq!(lock["source"], entry.info.source);
     }

@@ -105,20 +105,6 @@ pub type Bravo2dShflRwLock<T> =
 /// [`pf_q`](rwlock::pf_q).
 pub type BravoCpuPfQRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::Columns<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;
-/// [`RwLock`] for readers that cannot wait as long as the longest section of another: while a writer waits
-/// for that, [they pass it](rwlock::bravo::revoke::Passing).
-pub type PassingRwLock<T> = lock_api::RwLock<
-    rwlock::Api<
-        rwlock::bravo::RawBravo<
-            Native,
-            rwlock::shfl_rw::RawShflRw<Native>,
-            rwlock::bravo::publish::Owned,
-            rwlock::bravo::bias::Adaptive,
-            rwlock::bravo::revoke::Passing,
-        >,
-    >,
-    T,
->;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_q`](rwlock::pf_q).
 pub type BravoRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::pf_q::RawPfQ<Native>>>, T>;

@@ -10,13 +10,14 @@
 //! Word: bit 0 SLEEPERS; above it the value, at most [`RawSemaphore::MAX`].
 //! Size: 4 bytes, none per waiter or holder. Atomics per uncontended acquire and release: 2
 //! (compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: none; a waiter may be passed over for ever.
 //!
 //! Like a mutex, a semaphore may be destroyed by whoever has acquired what the last release gave: a
 //! release does not touch it after that.
 
 use crate::machine::{Deadline, Machine, Native, Word};
-use crate::mutex::{Info, RawMutex};
+use crate::mutex::{Info, RawMutex, Suspension};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::time::Duration;
 
@@ -260,6 +261,7 @@ unsafe impl<M: Machine> RawMutex for Unit<M> {
         holder_bytes: 0,
         fairness: "none",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Dijkstra 1965; glibc 2.21 (futex)",
     };
 

@@ -107,6 +107,8 @@ pub(crate) const SEEN: u32 = 0x8000;
 pub(crate) const SERVED: u32 = 4;
 /// The condition variable's deadlines are on the monotonic clock.
 pub(crate) const MONOTONIC: u32 = 2;
+/// The object lies in memory that a forked child shares with its parent: neither repairs it any more.
+pub(crate) const IN_SHARED_MEMORY: u32 = 0x4000;
 /// The half of a kind or flags word that is not the fork generation.
 pub(crate) const LOW: u32 = 0xffff;
 

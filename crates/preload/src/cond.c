@@ -52,8 +52,8 @@ struct functions {
     int (*cond_clockwait)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
     int (*mutex_lock)(pthread_mutex_t *);
     int (*mutex_unlock)(pthread_mutex_t *);
-    int (*our_mutex_lock)(pthread_mutex_t *);
-    int (*our_mutex_unlock)(pthread_mutex_t *);
+    int (*leave_ours)(pthread_mutex_t *, int *counted);
+    int (*enter_ours)(pthread_mutex_t *, int counted);
     int foreign_clock;
 };
 void latchwork_cond_functions(struct functions *, const pthread_cond_t *);
@@ -81,12 +81,13 @@ static int sleep_here(struct wait *w)
 struct gated {
     const struct functions *functions;
     pthread_mutex_t *mutex;
+    int counted;
 };
 
 static void relock(void *argument)
 {
     struct gated *gated = argument;
-    gated->functions->our_mutex_lock(gated->mutex);
+    gated->functions->enter_ours(gated->mutex, gated->counted);
 }
 
 static int later(const struct timespec *a, const struct timespec *b)
@@ -113,7 +114,7 @@ static int sleep_gated(pthread_cond_t *cond, const struct gated *gated, clockid_
 static int wait_gated(pthread_cond_t *cond, pthread_mutex_t *mutex, int clock,
                       const struct timespec *time, const struct functions *functions)
 {
-    struct gated gated = { functions, mutex };
+    struct gated gated = { functions, mutex, 0 };
     struct timespec until;
     int error, last = 0;
     if (clock == CLOCK_OF_COND)
@@ -131,7 +132,7 @@ static int wait_gated(pthread_cond_t *cond, pthread_mutex_t *mutex, int clock,
         until = *time;
         last = 1;
     }
-    error = functions->our_mutex_unlock(mutex);
+    error = functions->leave_ours(mutex, &gated.counted);
     if (error != 0)
         return error;
     error = sleep_gated(cond, &gated, clock, &until);

@@ -227,10 +227,8 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
         }
         w.ticket = raw(c).prepare();
         w.word = core::ptr::from_ref(raw(c).word());
-        w.counted = c_int::from(mutex::note_waiter(&*w.mutex));
-        let error = TABLE.mutex_unlock.get()(w.mutex);
+        let error = leave(w.mutex, &mut w.counted);
         if error != 0 {
-            // A counted waiter's unlock does not fail.
             raw(c).abandon(w.ticket);
             return error;
         }
@@ -247,7 +245,7 @@ unsafe extern "C" fn latchwork_cond_end(w: &mut Waiter) -> c_int {
     unsafe {
         let reason = if w.timed_out != 0 { Wait::TimedOut } else { Wait::Woken };
         let reason = raw(&*w.cond).finish(w.ticket, reason);
-        match lock_again(w) {
+        match enter(w.mutex, w.counted) {
             0 if reason == Wait::TimedOut => libc::ETIMEDOUT,
             error => error,
         }
@@ -262,17 +260,26 @@ unsafe extern "C" fn latchwork_cond_cancelled(w: *mut c_void) {
     unsafe {
         let w = &*w.cast::<Waiter>();
         raw(&*w.cond).abandon(w.ticket);
-        lock_again(w);
+        enter(w.mutex, w.counted);
     }
 }
 
-/// Locks the waiter's mutex.
-unsafe fn lock_again(w: &Waiter) -> c_int {
+/// Unlocks the mutex of a waiter, and says whether it counts the waiter as a user: then the unlock does not fail.
+unsafe extern "C" fn leave(m: *mut Mutex, counted: *mut c_int) -> c_int {
+    // SAFETY: the caller's mutex, which it holds, and its own word.
+    unsafe {
+        *counted = c_int::from(mutex::note_waiter(&*m));
+        TABLE.mutex_unlock.get()(m)
+    }
+}
+
+/// Locks it again.
+unsafe extern "C" fn enter(m: *mut Mutex, counted: c_int) -> c_int {
     // SAFETY: the caller's mutex, which cannot be destroyed while it counts a waiter.
     unsafe {
-        let error = TABLE.mutex_lock.get()(w.mutex);
-        if error == 0 && w.counted != 0 {
-            mutex::forget_waiter(&*w.mutex);
+        let error = TABLE.mutex_lock.get()(m);
+        if error == 0 && counted != 0 {
+            mutex::forget_waiter(&*m);
         }
         error
     }
@@ -286,8 +293,8 @@ struct Functions {
     cond_clockwait: unsafe extern "C" fn(*mut Cond, *mut Mutex, libc::clockid_t, *const timespec) -> c_int,
     mutex_lock: unsafe extern "C" fn(*mut Mutex) -> c_int,
     mutex_unlock: unsafe extern "C" fn(*mut Mutex) -> c_int,
-    our_mutex_lock: unsafe extern "C" fn(*mut Mutex) -> c_int,
-    our_mutex_unlock: unsafe extern "C" fn(*mut Mutex) -> c_int,
+    leave_ours: unsafe extern "C" fn(*mut Mutex, *mut c_int) -> c_int,
+    enter_ours: unsafe extern "C" fn(*mut Mutex, c_int) -> c_int,
     foreign_clock: c_int,
 }
 
@@ -303,8 +310,8 @@ unsafe extern "C" fn latchwork_cond_functions(f: *mut Functions, c: *const Cond)
             cond_clockwait: REAL.cond_clockwait.get(),
             mutex_lock: REAL.mutex_lock.get(),
             mutex_unlock: REAL.mutex_unlock.get(),
-            our_mutex_lock: TABLE.mutex_lock.get(),
-            our_mutex_unlock: TABLE.mutex_unlock.get(),
+            leave_ours: leave,
+            enter_ours: enter,
             foreign_clock: if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME },
         });
     }

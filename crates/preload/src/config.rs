@@ -178,8 +178,8 @@ impl Visitor<Native> for Install {
 }
 
 /// The value of an environment variable, given as `NAME=`; `None` if it is unset, empty or the
-/// name of the default, `glibc`. A process with raised privileges (set-user-ID, file capabilities) has its environment
-/// from a user who must not decide what it does: there all are unset.
+/// name of the default, `glibc`. In a process with raised privileges (set-user-ID, file capabilities) all count as unset:
+/// the user who wrote the environment must not decide what the process does.
 fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: reads a number that the kernel gave the process.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {

@@ -99,34 +99,48 @@ core::arch::global_asm!(
 unsafe extern "C" {
     fn latchwork_dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
     fn latchwork_dlmopen(namespace: isize, name: *const c_char, flags: c_int) -> *mut c_void;
-    static _r_debug: Debug;
 }
 
-/// Whether mutexes, and all that goes with them, and whether rwlocks are this library's.
-static SERVED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// Functions that are served together: whether by this library, how their names begin, and one of them.
+struct Family {
+    served: AtomicBool,
+    names: &'static [&'static CStr],
+    one: &'static CStr,
+}
+
+static MUTEXES: Family = Family {
+    served: AtomicBool::new(false),
+    names: &[c"pthread_mutex_", c"pthread_cond_", c"pthread_spin_", c"sem_", c"mtx_", c"cnd_"],
+    one: c"pthread_mutex_lock",
+};
+static RWLOCKS: Family =
+    Family { served: AtomicBool::new(false), names: &[c"pthread_rwlock_"], one: c"pthread_rwlock_rdlock" };
 
 /// Looks at what the program loads from now on.
 pub(crate) fn install(mutex: bool, rwlock: bool) {
-    SERVED[0].store(mutex, Relaxed);
-    SERVED[1].store(rwlock, Relaxed);
+    MUTEXES.served.store(mutex, Relaxed);
+    RWLOCKS.served.store(rwlock, Relaxed);
     install! { dlopen => latchwork_dlopen, dlmopen => latchwork_dlmopen }
 }
 
-/// The start of the dynamic linker's `struct r_debug`.
-#[repr(C)]
-struct Debug {
-    _version: c_int,
-    /// The objects of the program's namespace, oldest first.
-    first: *mut Object,
-}
+impl Family {
+    fn has(&self, name: &CStr) -> bool {
+        self.names.iter().any(|start| name.to_bytes().starts_with(start.to_bytes()))
+    }
 
-/// The start of the dynamic linker's `struct link_map`.
-#[repr(C)]
-struct Object {
-    bias: usize,
-    name: *const c_char,
-    dynamic: *const [usize; 2],
-    next: *mut Object,
+    /// Whether this library serves the family, but not what was loaded with `handle`.
+    fn is_missed_by(&self, handle: *mut c_void) -> bool {
+        // SAFETY: these look for a name among loaded objects; the last forgets that it was not found.
+        unsafe {
+            let bound = libc::dlsym(handle, self.one.as_ptr());
+            if bound.is_null() {
+                libc::dlerror();
+            }
+            self.served.load(Relaxed)
+                && !bound.is_null()
+                && bound != libc::dlsym(libc::RTLD_DEFAULT, self.one.as_ptr())
+        }
+    }
 }
 
 /// Says that a library is about to be loaded with `RTLD_DEEPBIND`, unless `load` can say more. Returns whether it is
@@ -150,56 +164,56 @@ unsafe extern "C" fn announce_namespace(name: *const c_char) {
 
 /// `dlopen` of a library that is named by its path, with `RTLD_DEEPBIND`.
 unsafe extern "C" fn load(name: *const c_char, flags: c_int) -> *mut c_void {
-    // SAFETY: the caller's call, with the caller's arguments. Objects of the list stay while the caller's handle does,
-    // and the objects before them do not change.
-    unsafe {
-        let mut last = _r_debug.first;
-        while !last.is_null() && !(*last).next.is_null() {
-            last = (*last).next;
-        }
-        let handle = REAL.dlopen.get()(name, flags);
-        if !handle.is_null() && !last.is_null() {
-            let mut object = (*last).next;
-            while !object.is_null() {
-                if goes_past(&*object, handle)
-                    && let Some(name) = text((*object).name)
-                {
-                    warn(
-                        name,
-                        "calls glibc's own pthread functions, past latchwork: it was loaded with RTLD_DEEPBIND",
-                    );
-                }
-                object = (*object).next;
+    // New objects are the last ones in the dynamic linker's list.
+    let mut before = 0;
+    each_object(&mut |_| before += 1);
+    // SAFETY: the caller's call, with the caller's arguments.
+    let handle = unsafe { REAL.dlopen.get()(name, flags) };
+    if handle.is_null() {
+        return handle;
+    }
+    let missed = [&MUTEXES, &RWLOCKS].map(|family| family.is_missed_by(handle).then_some(family));
+    let mut index = 0;
+    each_object(&mut |object| {
+        index += 1;
+        if index > before && calls(object, &missed) {
+            // SAFETY: the dynamic linker's name for the object.
+            if let Some(name) = unsafe { text(object.dlpi_name) } {
+                warn(
+                    name,
+                    "calls glibc's own pthread functions, past latchwork: it was loaded with RTLD_DEEPBIND",
+                );
             }
         }
-        handle
-    }
+    });
+    handle
 }
 
-/// Whether the object, which was loaded with `handle`, calls a function of the interface that is not this library's.
-unsafe fn goes_past(object: &Object, handle: *mut c_void) -> bool {
-    if object.dynamic.is_null() {
-        return false;
+/// Calls `look` for each loaded object, none of which is unloaded meanwhile.
+fn each_object(mut look: &mut dyn FnMut(&libc::dl_phdr_info)) {
+    type Look<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info);
+    unsafe extern "C" fn one(info: *mut libc::dl_phdr_info, _size: usize, look: *mut c_void) -> c_int {
+        // SAFETY: the dynamic linker's description of an object, and the pointer that is given below.
+        unsafe { (*look.cast::<Look>())(&*info) };
+        0
     }
+    // SAFETY: `one` takes what this passes on.
+    unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut look).cast()) };
+}
+
+/// Whether the object calls a function of one of the families.
+fn calls(object: &libc::dl_phdr_info, families: &[Option<&Family>]) -> bool {
     let mut found = false;
-    // SAFETY: the dynamic linker's description of an object that is loaded.
-    unsafe { Dynamic::new(object.bias, object.dynamic) }.each_import(|name, _| {
-        let bytes = name.to_bytes();
-        let with_mutexes: [&[u8]; 6] =
-            [b"pthread_mutex_", b"pthread_cond_", b"pthread_spin_", b"sem_", b"mtx_", b"cnd_"];
-        let with_rwlocks: [&[u8]; 1] = [b"pthread_rwlock_"];
-        let is_served = [&with_mutexes[..], &with_rwlocks]
-            .into_iter()
-            .zip(&SERVED)
-            .any(|(families, served)| served.load(Relaxed) && families.iter().any(|f| bytes.starts_with(f)));
-        if found || !is_served {
-            return;
-        }
-        // SAFETY: both look for a name among loaded objects.
-        let (global, bound) =
-            unsafe { (libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()), libc::dlsym(handle, name.as_ptr())) };
-        found = !global.is_null() && !bound.is_null() && global != bound;
-    });
+    // SAFETY: the dynamic linker's description of an object that stays loaded meanwhile.
+    unsafe {
+        let headers = core::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
+        let Some(header) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) else {
+            return false;
+        };
+        let (bias, entries) = (object.dlpi_addr as usize, object.dlpi_addr + header.p_vaddr);
+        Dynamic::new(bias, core::ptr::with_exposed_provenance(entries as usize))
+            .each_import(|name, _| found |= families.iter().flatten().any(|family| family.has(name)));
+    }
     found
 }
 

@@ -10,14 +10,16 @@
 //! Repair runs under one lock for all objects, which is also held around `fork`, so no child
 //! inherits a half-repaired object.
 //!
+//! An object in memory that the child shares with its parent is not repaired: [`mapping`](crate::mapping).
+//!
 //! Our handlers must be registered before all others: then `prepare` comes last and `child` comes
 //! first, and a lock that an application takes in its prepare handler is held at the fork and
 //! already repaired, or about to be, when the application's child handler releases it. That is why
 //! `__register_atfork` is interposed.
 
-use crate::abi::{LOW, Mutex, RwLock, SEEN, SERVED};
+use crate::abi::{IN_SHARED_MEMORY, LOW, Mutex, RwLock, SEEN, SERVED};
 use crate::table::REAL;
-use crate::{holds, place, rwlock, stats};
+use crate::{holds, mapping, place, rwlock, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use latchwork::machine::Native;
@@ -95,10 +97,10 @@ pub(crate) fn normal_mutex() -> u32 {
     NORMAL_MUTEX.load(Relaxed)
 }
 
-/// Whether a kind or flags word is of the current generation.
+/// Whether a kind or flags word is of the current generation, or of an object that has none.
 #[inline(always)]
 pub(crate) fn is_current(word: u32) -> bool {
-    (word ^ normal()) & !LOW == 0
+    (word ^ normal()) & !LOW == 0 || word & IN_SHARED_MEMORY != 0
 }
 
 /// `low`, under the current generation.
@@ -119,7 +121,12 @@ pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
     REPAIR.lock();
     // (A) pairs with the store below, through the lock or through whoever read the new word.
     let old = word.load(Acquire);
-    if !is_current(old) {
+    if is_current(old) {
+        // Another thread has repaired it.
+    } else if mapping::is_shared(core::ptr::from_ref(word).addr()) {
+        // It is the parent's too. From now on neither process takes the fast path.
+        word.fetch_or(IN_SHARED_MEMORY, Relaxed);
+    } else {
         // An object that was never used before the fork is all zero, and mending is harmless.
         mend(old & LOW);
         word.store(stamped(old), Release); // (A)
@@ -176,6 +183,7 @@ unsafe extern "C" fn child() {
         set_favourite_rw();
     }
     stats::after_fork();
+    mapping::after_fork();
     // BRAVO's tables name readers that are gone. What this thread reads is found when it uses the lock: until then the
     // object is not touched, which may have been freed without being released.
     // SAFETY: the child has one thread.

@@ -20,14 +20,12 @@
 
 use crate::abi::RwLock;
 use crate::index::Index;
-use crate::place;
-use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 use latchwork::machine::Native;
+use records::{ALL, ENTRIES, Further, Record, all, take};
 
-/// Entries per record.
-const ENTRIES: usize = 10;
+mod records;
 
 /// One lock that a thread holds for reading.
 #[repr(C)]
@@ -39,30 +37,6 @@ pub(crate) struct Entry {
     count: AtomicU32,
     /// The lock's serial.
     serial: AtomicU32,
-}
-
-#[repr(C, align(64))]
-struct Record {
-    /// The next of all records.
-    link: AtomicPtr<Record>,
-    /// The next of the same thread's records.
-    more: AtomicPtr<Record>,
-    /// The first of the same thread's records.
-    first: AtomicPtr<Record>,
-    /// Whether a thread has it.
-    taken: AtomicU32,
-    /// First record: how many entries other threads have taken away, until the owner notices.
-    lost: AtomicU32,
-    entries: [Entry; ENTRIES],
-    further: UnsafeCell<Further>,
-}
-
-/// First record: where the entries of the further records are. The owner's alone.
-struct Further {
-    /// By the lock's address; those that another thread has taken away are still in it.
-    index: Index<&'static Entry>,
-    /// The free entries, linked; 0: none.
-    free: usize,
 }
 
 /// A thread's own words.
@@ -82,8 +56,8 @@ pub(crate) const ANY: usize = {
     core::mem::offset_of!(Local, used)
 };
 
-/// All records, ever.
-static ALL: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+/// In a forked child: the first record of the thread that forked.
+static FORKER: AtomicPtr<Record> = AtomicPtr::new(null_mut());
 
 /// The last serial that a lock got.
 static SERIALS: AtomicU32 = AtomicU32::new(0);
@@ -270,7 +244,7 @@ unsafe fn extend(first: *mut Record, further: &mut Further) {
         let record = take();
         (*record).first.store(first, Relaxed);
         (*record).more.store((*first).more.load(Relaxed), Relaxed);
-        (*first).more.store(record, Relaxed);
+        (*first).more.store(record, Release); // pairs with `renew`
         let entries: &'static [Entry; ENTRIES] = &(*record).entries;
         entries.iter().for_each(|entry| further.give_back(entry));
     }
@@ -292,14 +266,6 @@ unsafe fn sweep(local: &mut Local, further: &mut Further) {
         }
     });
     old.free();
-}
-
-impl Further {
-    /// A free entry.
-    fn give_back(&mut self, entry: &'static Entry) {
-        entry.token.store(self.free, Relaxed);
-        self.free = core::ptr::from_ref(entry).expose_provenance();
-    }
 }
 
 /// Ends an entry of the calling thread; returns its token.
@@ -419,26 +385,6 @@ impl Entry {
     }
 }
 
-impl Record {
-    fn is_empty(&self) -> bool {
-        self.entries.iter().all(|entry| entry.lock.load(Relaxed) == 0)
-    }
-}
-
-/// Looks through everybody's entries, until `each` says so.
-fn all<T>(mut each: impl FnMut(&'static Record, &'static Entry) -> Option<T>) -> Option<T> {
-    let mut record = ALL.load(Acquire);
-    while !record.is_null() {
-        // SAFETY: records are never unmapped. The part that is its owner's alone is not touched.
-        let this: &'static Record = unsafe { &*record };
-        if let Some(found) = this.entries.iter().find_map(|entry| each(this, entry)) {
-            return Some(found);
-        }
-        record = this.link.load(Acquire);
-    }
-    None
-}
-
 /// Takes one acquisition of `lock` away from whichever thread has it. `None`: nobody has;
 /// `Some(None)`: the thread has it still, by another acquisition.
 #[cold]
@@ -468,50 +414,19 @@ pub(crate) fn take_from_another(lock: &RwLock) -> Option<Option<usize>> {
 /// acquisition anew. `keeps` are tokens that need none.
 pub(crate) fn renew(lock: &RwLock, keeps: impl Fn(usize) -> bool, acquire: impl FnOnce() -> Option<usize>) {
     let address = core::ptr::from_ref(lock).addr();
-    let found = all(|_, entry| (entry.lock.load(Relaxed) == address && entry.is_of(lock)).then_some(entry));
-    if let Some(entry) = found.filter(|entry| !keeps(entry.token.load(Relaxed)))
-        && let Some(token) = acquire()
-    {
-        entry.token.store(token, Relaxed);
-    }
-}
-
-/// An empty record that no thread has.
-#[cold]
-fn take() -> *mut Record {
-    let mut record = ALL.load(Acquire);
-    // SAFETY: records are never unmapped.
-    unsafe {
-        while !record.is_null() {
-            if (*record).taken.load(Relaxed) == 0
-                && (*record).taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    let mut record = FORKER.load(Acquire);
+    // SAFETY: records are never unmapped. The part that is its owner's alone is not touched.
+    while let Some(this) = unsafe { record.as_ref() } {
+        let is_it = |entry: &&Entry| entry.lock.load(Relaxed) == address && entry.is_of(lock);
+        if let Some(entry) = this.entries.iter().find(is_it) {
+            if !keeps(entry.token.load(Relaxed))
+                && let Some(token) = acquire()
             {
-                return record;
+                entry.token.store(token, Relaxed);
             }
-            record = (*record).link.load(Acquire);
+            return;
         }
-        map()
-    }
-}
-
-/// A page of new records, the first of which is the caller's.
-unsafe fn map() -> *mut Record {
-    const PAGE: usize = 4096 / size_of::<Record>();
-    let page: *mut Record = place::pages(PAGE * size_of::<Record>()).cast();
-    // SAFETY: the page is ours and large enough, and zero is an empty record.
-    unsafe {
-        (*page).taken.store(1, Relaxed);
-        for i in 1..PAGE {
-            (*page.add(i)).link.store(page.add(i - 1), Relaxed);
-        }
-        let mut head = ALL.load(Relaxed);
-        loop {
-            (*page).link.store(head, Relaxed);
-            match ALL.compare_exchange(head, page.add(PAGE - 1), Release, Relaxed) {
-                Ok(_) => return page,
-                Err(now) => head = now,
-            }
-        }
+        record = this.more.load(Acquire);
     }
 }
 
@@ -549,6 +464,7 @@ pub(crate) fn after_fork() {
     // SAFETY: there is one thread; records are never unmapped.
     unsafe {
         let mine = (*tls::local()).first;
+        FORKER.store(mine, Release);
         let mut record = ALL.load(Acquire);
         while !record.is_null() {
             if mine.is_null() || (*record).first.load(Relaxed) != mine {

@@ -1,7 +1,7 @@
 //! Thread-specific keys: all of them are the program's.
 //!
-//! This library needs one itself, to give back what a thread keeps when it exits; it takes a number that programs come to
-//! late (`latchwork`'s `exit`). A program that finds all others taken gets that one as well.
+//! This library needs one itself, to give back what a thread keeps when the thread exits. It takes a number that programs
+//! come to late (`exit` in the crate `latchwork`), and deletes its key when the program has taken all others.
 
 use crate::table::{REAL, install};
 use latchwork::machine::Native;

@@ -40,9 +40,10 @@
 //!   chosen lock; its fast path is inlined there.
 //! - The fast paths of the recommended locks are copied to a page `near` the program, where calls are cheaper,
 //!   and the program's own table of addresses is pointed there; `unwind` describes that page to libgcc.
+//! - `keys` leaves all thread-specific keys to the program.
 //! - `deep` notices libraries that bind past this one.
 //! - `check` is a layer over the table that looks for deadlocks and misuse.
-//! - `fork` repairs, `cancel` lets a thread die politely, `identity` numbers the threads, `holds` remembers what each
+//! - `fork` repairs, except what `mapping` finds in memory that the child shares, `cancel` lets a thread die politely, `identity` numbers the threads, `holds` remembers what each
 //!   thread reads.
 //! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects, rwlocks that ask for
 //!   preference of writers) goes to glibc, object by object, and is counted.
@@ -64,6 +65,7 @@ mod hot;
 mod identity;
 mod index;
 mod keys;
+mod mapping;
 mod mutex;
 #[cfg(versioned)]
 mod near;

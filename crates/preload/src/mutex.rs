@@ -145,7 +145,7 @@ unsafe fn class<L: RawMutex<Machine = Native>, const STATS: bool>(m: &Mutex) -> 
             }
             continue;
         }
-        return match word & LOW & !(SEEN | SERVED) {
+        return match word & LOW & !(SEEN | SERVED | IN_SHARED_MEMORY) {
             NORMAL => Class::Normal,
             RECURSIVE => Class::Recursive,
             ERRORCHECK => Class::ErrorCheck,
@@ -420,7 +420,15 @@ unsafe extern "C" fn lock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *
 #[inline(never)]
 unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex.
-    unsafe { acquire_other::<L, STATS>(&*m, Patience::Forever) }
+    unsafe {
+        let kind = (*m).kind.load(Relaxed);
+        let first = !STATS && kind | SERVED == fork::normal_mutex() && kind & SERVED == 0;
+        // A normal mutex from a static initialiser is marked here; short-lived ones are many.
+        if first && (*m).kind.compare_exchange(kind, kind | SERVED, Relaxed, Relaxed).is_ok() {
+            return if acquire_fast::<L>(&*m) { 0 } else { acquire_contended::<L>(m) };
+        }
+        acquire_other::<L, STATS>(&*m, Patience::Forever)
+    }
 }
 
 unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>, const STATS: bool>(m: *mut Mutex) -> c_int {

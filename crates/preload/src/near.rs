@@ -279,7 +279,7 @@ fn thread_locals() -> (isize, isize) {
     unsafe {
         core::arch::asm!(
             "mov {holds}, qword ptr [rip + __latchwork_holds@GOTTPOFF]",
-            "mov {row}, qword ptr [rip + __latchwork_reader_row@GOTTPOFF]",
+            concat!("mov {row}, qword ptr [rip + ", latchwork::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
             holds = out(reg) holds,
             row = out(reg) row,
             options(nostack, pure, readonly, preserves_flags),

@@ -83,6 +83,7 @@ fn let_readers_pass<R: RawRwLock<Machine = Native>>(lock: &R, end: Deadline) -> 
 }
 
 /// Whether the calling thread has a real-time policy. glibc remembers it: only a thread's first call is a system call.
+/// (It does not learn what `sched_setscheduler` changes after that.)
 fn is_real_time() -> bool {
     let mut policy = libc::SCHED_OTHER;
     // SAFETY: both pointers are valid for writes; `errno` is restored because lock calls must not disturb it.

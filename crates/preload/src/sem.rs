@@ -13,11 +13,13 @@ use libc::{EAGAIN, EINVAL, EOVERFLOW, c_int, c_void, timespec};
 /// `sem_t`. At offset 8 glibc says whether it is process-shared: with 0 or 128.
 #[repr(C, align(8))]
 pub(crate) struct Sem {
-    raw: RawSemaphore<Native>,
-    _value: u32,
+    /// glibc's value and waiters: zero in a semaphore of ours, so that glibc's own functions, called past this library,
+    /// find no unit.
+    _value: [u32; 2],
     /// [`OURS`], or glibc's.
     mark: AtomicU32,
-    _rest: [u32; 5],
+    raw: RawSemaphore<Native>,
+    _rest: [u32; 4],
 }
 
 const _: () = assert!(size_of::<Sem>() == 32 && core::mem::offset_of!(Sem, mark) == 8);
@@ -65,7 +67,7 @@ unsafe extern "C" fn init(s: *mut Sem, shared: c_int, value: u32) -> c_int {
             stats::object(stats::SEM);
         }
         s.cast::<u8>().write_bytes(0, size_of::<Sem>());
-        s.cast::<RawSemaphore<Native>>().write(RawSemaphore::new(value));
+        (&raw mut (*s).raw).write(RawSemaphore::new(value));
         (*s).mark.store(OURS, Relaxed);
     }
     0

@@ -1,10 +1,10 @@
 //! How to unwind the stack from the page of [`near`](crate::near).
 //!
 //! Exceptions, cancellation, `backtrace` and the profilers that call it ask libgcc for the description of the code at
-//! an address. libgcc searches the files that are loaded, and the page is in none. `__register_frame` would add it, but
-//! libgcc before version 13 then takes a mutex for every frame of every thread, in signal handlers too, which a handler
-//! that interrupts an unwinding thread would wait for in vain. So this library answers libgcc's question itself, by
-//! coming before it with the function that libgcc asks.
+//! an address. libgcc searches the files that are loaded, and the page is in none. `__register_frame` would add the page.
+//! But from then on libgcc before version 13 takes a mutex for each frame of each thread. A signal handler that unwinds
+//! would wait for ever if it had interrupted a thread that holds this mutex. So this library exports the function that
+//! libgcc calls to find a description, answers for the page, and passes all other calls on.
 
 use crate::table::Slot;
 use core::ffi::c_void;

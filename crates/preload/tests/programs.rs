@@ -4,6 +4,7 @@
 //! hold there, so that the tests say "as glibc does", not "as we do". Then under every registered
 //! mutex with glibc's rwlocks, and under every registered rwlock with `shfl`.
 
+use latchwork::mutex::Suspension;
 use latchwork::registry::{self, Kind};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -202,6 +203,15 @@ fn under_rwlocks(program: &Path) {
     }
 }
 
+/// Under glibc, and under the locks that tolerate a suspended waiter.
+fn under_tolerant_locks(program: &Path) {
+    Setting::new("glibc", "glibc").check(program);
+    let tolerates = |kind, name| registry::find(kind, name).unwrap().info.suspension == Suspension::Tolerates;
+    for rwlock in names(Kind::RwLock).into_iter().filter(|name| tolerates(Kind::RwLock, name)) {
+        Setting::new("shfl", rwlock).check(program);
+    }
+}
+
 macro_rules! programs {
     ($($test:ident: $source:literal $($under:ident)*;)*) => {
         $(#[test]
@@ -225,6 +235,7 @@ programs! {
     glibc_past_us: "bypass.c" under_mutexes;
     semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
+    suspended_waiters: "suspended.c" under_tolerant_locks;
 }
 
 /// Locks that are too big for their objects.

@@ -20,6 +20,23 @@ pub fn now() -> u64 {
     })
 }
 
+/// Suspends the caller as soon as it executes anything `ns` nanoseconds from now or later, for `absence` nanoseconds or
+/// for ever, unless [`never_suspend`] comes before. For ever needs [`Options::suspends`](crate::Options::suspends).
+pub fn suspend_in(ns: u64, absence: Option<u64>) {
+    inside("suspend_in").with(|s| {
+        assert!(s.options.suspends || absence.is_some(), "suspended for ever, and the options do not say so");
+        let thread = s.me();
+        thread.suspended = thread.time + ns.saturating_mul(NS);
+        thread.absence = absence.map_or(crate::events::NEVER, |absence| absence.saturating_mul(NS));
+        thread.attention = thread.attention.min(thread.suspended);
+    });
+}
+
+/// Takes [`suspend_in`] back.
+pub fn never_suspend() {
+    inside("never_suspend").with(|s| s.me().suspended = crate::events::NEVER);
+}
+
 /// The processor that the caller runs on.
 pub fn cpu() -> usize {
     inside("cpu").with(|s| s.me().cpu as usize)

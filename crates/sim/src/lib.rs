@@ -83,7 +83,9 @@ mod streams;
 mod topology;
 mod words;
 
-pub use body::{acquired, acquiring, cpu, fail, now, released, set_home, thread, work};
+pub use body::{
+    acquired, acquiring, cpu, fail, never_suspend, now, released, set_home, suspend_in, thread, work,
+};
 pub use error::Error;
 pub use machine::Sim;
 pub use options::{Adversary, Arbitration, Home, Options, Placement};

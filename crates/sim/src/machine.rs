@@ -214,6 +214,11 @@ unsafe impl Machine for Sim {
         resources::visible_readers()
     }
 
+    fn safety_timeout(nanos: u64) -> Option<Deadline> {
+        let suspends = current().is_some_and(|sim| sim.with(|s| s.options.suspends));
+        suspends.then(|| Deadline::after::<Self>(nanos))
+    }
+
     fn doze(nanos: u64) {
         if current().is_some() {
             let word = U32::new(0);

@@ -73,6 +73,9 @@ pub struct Options {
     pub spread_ns: Option<u64>,
     /// Random preemption.
     pub adversary: Option<Adversary>,
+    /// Whether a body may [suspend its thread for ever](crate::suspend_in): sleeps that a wake should end then end by
+    /// themselves as well. (In other runs they do not, so that a lost wakeup shows.)
+    pub suspends: bool,
     /// Simulated nanoseconds after which the run is given up.
     pub limit_ns: u64,
     /// Names of objects for messages: address, size, name. See [`label`](Options::label).
@@ -88,6 +91,7 @@ impl Default for Options {
             home: Home::default(),
             spread_ns: None,
             adversary: None,
+            suspends: false,
             limit_ns: 60_000_000_000,
             labels: Vec::new(),
         }

@@ -160,7 +160,8 @@ impl State {
         // A thread that is alone would never come back to the loop over the events.
         let limit = self.limit;
         let thread = self.thread(id);
-        thread.attention = if thread.interrupted > 0 { 0 } else { thread.strike.min(slice_end).min(limit) };
+        let next = thread.strike.min(thread.suspended).min(slice_end).min(limit);
+        thread.attention = if thread.interrupted > 0 { 0 } else { next };
     }
 
     /// A thread waits for a processor.
@@ -218,6 +219,10 @@ impl State {
             self.reset_attention(id);
             return true;
         }
+        if thread.suspended <= now {
+            self.suspend(id, now);
+            return true;
+        }
         if thread.strike <= now {
             self.stop(id, now);
             return true;
@@ -241,6 +246,21 @@ impl State {
         thread.strike = strike;
         thread.timer = 0;
         thread.counts.preemptions += 1;
+        self.events.plan(end, Event::Ready(id));
+        self.leave_cpu(id, now);
+    }
+
+    /// A thread does not run for a time. If that is for ever, the run is over when all others have finished.
+    fn suspend(&mut self, id: u32, now: Time) {
+        self.set_dormant(id, false);
+        let thread = self.thread(id);
+        thread.timer = 0;
+        thread.suspended = NEVER;
+        if thread.absence == NEVER {
+            return self.exit(id, now);
+        }
+        thread.phase = Phase::Stopped;
+        let end = now + thread.absence;
         self.events.plan(end, Event::Ready(id));
         self.leave_cpu(id, now);
     }
@@ -277,7 +297,7 @@ impl State {
         let turn = self.costs.pause + self.lines.look();
         let thread = &self.threads[id as usize];
         let cpu = &self.cpus[thread.cpu as usize];
-        let mut at = thread.give_up.min(thread.strike);
+        let mut at = thread.give_up.min(thread.strike).min(thread.suspended);
         if !cpu.queue.is_empty() {
             at = at.min(cpu.slice_end);
             if thread.give_up == NEVER {
@@ -292,7 +312,9 @@ impl State {
 
     /// The timer of a spinning thread, other than for giving up.
     pub(crate) fn make_room(&mut self, id: u32, now: Time) {
-        if self.threads[id as usize].strike <= now {
+        if self.threads[id as usize].suspended <= now {
+            self.suspend(id, now);
+        } else if self.threads[id as usize].strike <= now {
             self.stop(id, now);
         } else if self.cpus[self.threads[id as usize].cpu as usize].queue.is_empty() {
             self.set_spin_timer(id, now);

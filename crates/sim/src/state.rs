@@ -31,7 +31,7 @@ pub(crate) enum Phase {
     Sleeping,
     /// Taken off by the adversary, or not started yet.
     Stopped,
-    /// Done.
+    /// Done, or suspended for ever: nobody waits for it.
     Finished,
 }
 
@@ -62,6 +62,9 @@ pub(crate) struct Thread {
     pub(crate) interrupted: Time,
     /// When the adversary strikes.
     pub(crate) strike: Time,
+    /// When it is suspended, and for how long.
+    pub(crate) suspended: Time,
+    pub(crate) absence: Time,
     /// What it does when it next runs.
     pub(crate) pending: Pending,
     /// It spins: the predicate, ...
@@ -110,6 +113,8 @@ impl Thread {
             streams: Streams::default(),
             interrupted: 0,
             strike,
+            suspended: NEVER,
+            absence: NEVER,
             pending: Pending::Nothing,
             look: None,
             give_up: NEVER,

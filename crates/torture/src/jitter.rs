@@ -386,6 +386,11 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         unsafe { Native::reader_rows() }.map(same_row)
     }
 
+    /// None: a lost wakeup must show.
+    fn safety_timeout(_nanos: u64) -> Option<Deadline> {
+        None
+    }
+
     fn doze(nanos: u64) {
         leave_if_abandoned();
         Native::doze(nanos);

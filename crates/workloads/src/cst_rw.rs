@@ -19,7 +19,7 @@
 use crate::data::Line;
 use latchwork::machine::{Arith, Machine, QNode, Word};
 use latchwork::mutex::cst::RawCst;
-use latchwork::mutex::{Info, RawMutex};
+use latchwork::mutex::{Info, RawMutex, Suspension};
 use latchwork::rwlock::RawRwLock;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::*;
@@ -144,6 +144,7 @@ unsafe impl<M: Machine> RawRwLock for CstRw<M> {
         holder_bytes: 0,
         fairness: "writers as in cst; a reader that has waited for a while queues with them",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Kashyap, Min and Kim 2017",
     };
 

@@ -8,7 +8,7 @@
 //! HELD | CONTENDED -> FREE (the holder; from CONTENDED it also wakes one sleeper).
 
 use latchwork::machine::{Deadline, Machine, Word};
-use latchwork::mutex::{Info, RawMutex};
+use latchwork::mutex::{Info, RawMutex, Suspension};
 use std::sync::atomic::Ordering::*;
 
 const FREE: u32 = 0;
@@ -44,6 +44,7 @@ unsafe impl<M: Machine> RawMutex for GlibcFutex<M> {
         holder_bytes: 0,
         fairness: "none",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "glibc 2.36, nptl/lowlevellock.c",
     };
 

@@ -122,6 +122,8 @@ struct Plan {
     timeout: Option<Duration>,
     input: Option<File>,
     library: PathBuf,
+    /// The runtime of the sanitizer that the program is built with.
+    sanitizer: Option<String>,
 }
 
 struct Metric {
@@ -232,6 +234,7 @@ fn plan(options: &Options) -> Result<Plan> {
         timeout: options.timeout,
         input,
         library,
+        sanitizer: program::sanitizer(&path),
     })
 }
 
@@ -347,7 +350,7 @@ fn run_once(
     let environment = if candidate.choice.is_glibc() {
         Vec::new()
     } else {
-        run::environment(&candidate.choice, &plan.library)
+        run::environment(&candidate.choice, &plan.library, plan.sanitizer.as_deref())
     };
     let launch =
         Launch { command: &plan.command, environment: &environment, input: plan.input.as_ref(), timeout };

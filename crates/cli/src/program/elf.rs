@@ -2,7 +2,7 @@
 
 use object::elf::FileHeader64;
 use object::endian::NativeEndian;
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::read::{FileKind, ReadCache};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -41,6 +41,22 @@ pub fn linkage(file: &File) -> Option<Linkage> {
         }
     }
     Some(Linkage::Static)
+}
+
+/// The sanitizer's runtime among the libraries that a program is linked with, by its name.
+pub fn sanitizer(file: &File) -> Option<String> {
+    const RUNTIMES: [&str; 6] =
+        ["libasan.so", "libtsan.so", "libhwasan.so", "liblsan.so", "libclang_rt.asan", "libclang_rt.tsan"];
+    let data = ReadCache::new(file);
+    let header = Header::parse(&data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, &data).ok()?;
+    let (entries, strings) = sections.dynamic(endian, &data).ok()??;
+    let strings = sections.strings(endian, &data, strings).ok()?;
+    let needed = entries.iter().filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED);
+    let names = needed.filter_map(|entry| str::from_utf8(entry.string(endian, strings).ok()?).ok());
+    let mut runtimes = names.filter(|name| RUNTIMES.iter().any(|runtime| name.starts_with(runtime)));
+    runtimes.next().map(str::to_owned)
 }
 
 /// `e_machine` of this process.

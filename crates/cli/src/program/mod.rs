@@ -163,6 +163,12 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
     }
 }
 
+/// The runtime of the sanitizer (AddressSanitizer and the like) that the program is built with. It must come first
+/// among the libraries: it ends a program where another one does, and does not see the locks that this one serves.
+pub fn sanitizer(path: &Path) -> Option<String> {
+    elf::sanitizer(&File::open(path).ok()?)
+}
+
 fn is_named(path: &Path, names: &[&str]) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     names.iter().any(|start| name.starts_with(start.as_bytes()))

@@ -324,6 +324,12 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// When a sleep ends that another thread should end, should that thread be suspended: about `nanos` nanoseconds
+    /// from now. `None`, and so never, on a machine that looks for lost wakeups: such sleeps hide them.
+    fn safety_timeout(nanos: u64) -> Option<Deadline> {
+        Some(Deadline::after::<Self>(nanos))
+    }
+
     /// Sleeps for about `nanos` nanoseconds: for a waiter that nobody wakes, because those it waits
     /// for are not to look for waiters. May return at once.
     fn doze(nanos: u64) {

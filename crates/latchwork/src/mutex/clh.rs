@@ -11,10 +11,11 @@
 //! has used the lock yet or the last holder found itself alone, else the last node.
 //! Size: 8 bytes; 64 per waiter and per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -64,6 +65,7 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
         holder_bytes: 64,
         fairness: "FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Craig 1993; Magnusson, Landin and Hagersten 1994",
     };
 

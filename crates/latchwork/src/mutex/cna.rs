@@ -12,6 +12,7 @@
 //! handovers within the NUMA node so far.
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO within a NUMA node; a waiter of another node may be passed over 1024 times.
 //!
 //! Where it differs from the paper:
@@ -23,7 +24,7 @@
 //! - Without its section 6 (under light contention, mostly no search), which only saves time.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -168,6 +169,7 @@ unsafe impl<M: Machine> RawMutex for RawCna<M> {
         holder_bytes: 64,
         fairness: "FIFO per NUMA node, 1024 in a row",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Dice and Kogan 2019 (CNA), figures 2 to 4",
     };
 

@@ -18,6 +18,7 @@
 //! has the global lock only (`try_lock`).
 //! Size: 72 bytes, 128 per socket in use, until the lock is dropped; 64 per waiter, and 128 per holder, all
 //! from the machine's node pool. Atomics per uncontended pair: 4 (two swaps, two compare-and-exchanges).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: within a NUMA node FIFO among those awake; of the sleepers, in the order in which they were set
 //! aside, one gets the lock each time that the node has it; FIFO among nodes.
 //!
@@ -36,7 +37,7 @@
 //! - Sockets are never freed before the lock, and those beyond the eighth share.
 
 use super::mcs_park::{RawMcsPark, await_grant, fresh_node, grant, is_parked, rouse};
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -279,6 +280,7 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
         holder_bytes: 128,
         fairness: "per NUMA node FIFO among the awake, 64 in a row, then a sleeper; FIFO among nodes",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Kashyap, Min and Kim 2017, section 4",
     };
 

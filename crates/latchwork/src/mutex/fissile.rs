@@ -10,11 +10,12 @@
 //! `impatient` 0 -> 1 -> 0, by the alpha.
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool; none per holder. Atomics per uncontended
 //! pair: 1.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: newcomers pass until the alpha is impatient, once per holder at most then; the inner lock's
 //! (CNA: FIFO per NUMA node, 1024 in a row) among the others.
 
 use super::cna::RawCna;
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -90,6 +91,7 @@ unsafe impl<M: Machine> RawMutex for RawFissile<M> {
         holder_bytes: 0,
         fairness: "stealing until the first in line is impatient; then as cna",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Dice and Kogan 2020, section 2",
     };
 

@@ -10,6 +10,7 @@
 //! Size: a cache line per NUMA node, for 8, and one for the global tail: 576 bytes; 64 per waiter and per
 //! holder, from the machine's node pool. Atomics per uncontended pair: 4 (three swaps, one
 //! compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: batches in the order of their masters, FIFO in a batch.
 //!
 //! Where it differs from the paper: the master takes the batch *out of* the local queue. In the paper the
@@ -17,7 +18,7 @@
 //! masters of the next batch, and by a cluster number that the node has been reused meanwhile; neither
 //! works for nodes from a pool that all locks share.
 
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -94,6 +95,7 @@ unsafe impl<M: Machine> RawMutex for RawHclh<M> {
         holder_bytes: 64,
         fairness: "FIFO in batches of a NUMA node",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Luchangco, Nussbaum and Shavit 2006",
     };
 

@@ -14,6 +14,7 @@
 //! null when free, else the last one's node.
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 //!
 //! # Where it differs from the paper
@@ -31,7 +32,7 @@
 //! itself, and a waiter that writes no link; what is lost is that the releaser waits for the clearing, which
 //! takes as long as the successor needs to look: with more threads than processors, until it runs.
 
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, Offers, QNode, Word};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -97,6 +98,7 @@ unsafe impl<M: Machine> RawMutex for RawHemlock<M> {
         holder_bytes: 64,
         fairness: "FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Dice and Kogan 2021 (Hemlock), listing 1, with CTR",
     };
 

@@ -20,6 +20,7 @@
 //! unlock; WOKEN -> WAITING (itself, when it has lost).
 //! Size: 24 bytes; 64 per waiter, on its stack, and 64 more while it spins; none per holder. Atomics per
 //! uncontended pair: 2 (compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: the first in the list is passed over until it has been woken and has lost once; FIFO in the list.
 //!
 //! Where it differs from Linux:
@@ -31,7 +32,7 @@
 //! - A timed acquisition polls, outside the list.
 
 use super::osq::Osq;
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -242,6 +243,7 @@ unsafe impl<M: Machine> RawMutex for RawHybrid<M> {
         holder_bytes: 0,
         fairness: "stealing until the first sleeper has lost once; FIFO in the list",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Linux 4.10 and later, kernel/locking/mutex.c",
     };
 

@@ -13,10 +13,11 @@
 //! Node (`status`): WAITING -> GRANTED, by the holder before.
 //! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 2
 //! (compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO among those that are in the queue; an arrival's exchange may fail again and again.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -110,6 +111,7 @@ unsafe impl<M: Machine> RawMutex for RawK42<M> {
         holder_bytes: 0,
         fairness: "FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Auslander et al. 2003",
     };
 

@@ -15,13 +15,14 @@
 //! "in front of" that is the eldest. Only the holder touches it.
 //! Size: 16 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: unfair in the short term, on purpose; one handover in 1000 goes to who is passive for longest.
 //!
 //! Where it differs from the paper: one handover in 1000 is counted, not drawn by chance; it is a
 //! bound then.
 
 use super::mcs_park::{await_grant, fresh_node, grant};
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -154,6 +155,7 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
         holder_bytes: 64,
         fairness: "the most recent first; one in 1000 handovers to the eldest",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Dice 2017, section 4",
     };
 

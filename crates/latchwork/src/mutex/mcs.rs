@@ -9,10 +9,11 @@
 //! Node state (`status`): WAITING -> GRANTED, written once by the predecessor.
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -62,6 +63,7 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
         holder_bytes: 64,
         fairness: "FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Mellor-Crummey and Scott 1991, algorithm 5",
     };
 

@@ -9,10 +9,11 @@
 //! Node (`status`): WAITING -> PARKED (itself, after a spin) -> GRANTED, from either, by the predecessor.
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Clock, Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -142,6 +143,7 @@ unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
         holder_bytes: 64,
         fairness: "FIFO",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Dice 2017, section 5 (MCS-STP)",
     };
 

@@ -11,6 +11,7 @@
 //! place. `batch`: when its owner was last seen running, in microseconds.
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO among waiters that are running; who is preempted goes to the end of the queue.
 //!
 //! Where it differs from the paper:
@@ -19,7 +20,7 @@
 //!   an uncontended acquisition, and the lock's line stays with the arrivals.
 //! - A timed acquisition polls outside the queue, so no node is left in it.
 
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, Offers, QNode, Word, micros};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -136,6 +137,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
         holder_bytes: 64,
         fairness: "FIFO among running waiters; who is preempted queues again",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "He, Scherer and Scott 2005, section 3",
     };
 

@@ -43,6 +43,9 @@ pub use api::{Api, Held, deadline};
 /// What an acquisition must remember until its release. Adapters that have no room for a typed
 /// token (pthread) keep it as one word.
 pub trait Token: Copy {
+    /// Whether the lowest bit of every token's word is 0, so that who wraps the token can put a tag there
+    /// ([`bravo`](crate::rwlock::bravo) does).
+    const HAS_FREE_BIT: bool;
     /// The token as a word.
     fn into_word(self) -> usize;
     /// The token back from its word.
@@ -54,6 +57,7 @@ pub trait Token: Copy {
 }
 
 impl Token for () {
+    const HAS_FREE_BIT: bool = true;
     fn into_word(self) -> usize {
         0
     }
@@ -61,12 +65,35 @@ impl Token for () {
 }
 
 impl<T> Token for NonNull<T> {
+    const HAS_FREE_BIT: bool = align_of::<T>() > 1;
     fn into_word(self) -> usize {
         self.as_ptr().expose_provenance()
     }
     unsafe fn from_word(word: usize) -> Self {
         // SAFETY: the word came from a non-null pointer.
         unsafe { NonNull::new_unchecked(core::ptr::with_exposed_provenance_mut(word)) }
+    }
+}
+
+/// What happens to the other threads when one waiter is suspended for ever: stopped by a debugger or in a signal
+/// handler, in a frozen control group, or of a scheduling class that gets no processor. A holder is no waiter: it
+/// keeps its lock.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Suspension {
+    /// They get the lock when it is released, those in a queue as well as newcomers, attempts and timed acquisitions.
+    /// It may take tens of milliseconds.
+    Tolerates,
+    /// Some of them may wait until that waiter runs again.
+    Blocks,
+}
+
+impl Suspension {
+    /// As `latchwork list` shows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Suspension::Tolerates => "tolerates",
+            Suspension::Blocks => "blocks",
+        }
     }
 }
 
@@ -88,6 +115,8 @@ pub struct Info {
     pub fairness: &'static str,
     /// Whether waiters sleep (after a bounded spin) or spin until they have it.
     pub blocking: bool,
+    /// What a suspended waiter does to the others.
+    pub suspension: Suspension,
     /// Paper and section.
     pub source: &'static str,
 }

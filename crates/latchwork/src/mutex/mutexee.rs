@@ -13,6 +13,7 @@
 //! | SLEEPERS | some may sleep | who is about to, or has slept and acquires | the unlock that wakes one |
 //!
 //! Size: 8 bytes, none per waiter or holder. Atomics per uncontended pair: 2 (compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: none; a waiter may be passed over for ever.
 //!
 //! Where it differs from the paper:
@@ -22,7 +23,7 @@
 //! - The paper counts over a period how many acquisitions have slept, and spins less above 30 per cent;
 //!   here it is a moving average over acquisitions that waited.
 
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -143,6 +144,7 @@ unsafe impl<M: Machine> RawMutex for RawMutexee<M> {
         holder_bytes: 0,
         fairness: "none",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Falsafi et al. 2016, section 5",
     };
 

@@ -20,6 +20,7 @@
 //! head before.
 //! Size: 4 bytes; 64 per waiter from the second on, in the waiting array; none per holder. Atomics per
 //! uncontended pair: 2.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO; a newcomer can pass while at most one waits.
 //!
 //! Where it differs from Linux:
@@ -27,7 +28,7 @@
 //!   a thread takes for the time that it queues. If none is free, it spins on the word, out of turn.
 //! - The release is an atomic subtraction; Linux stores a byte of the word, and mixes access sizes.
 
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, QNode, Word, shared};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -180,6 +181,7 @@ unsafe impl<M: Machine> RawMutex for RawQspinlock<M> {
         holder_bytes: 0,
         fairness: "FIFO; stealing while at most one waits",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Linux 4.2 and later, kernel/locking/qspinlock.c",
     };
 

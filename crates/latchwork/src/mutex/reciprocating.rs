@@ -14,12 +14,13 @@
 //! compared: who finds it in `next` is the last of the segment.
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
 //! uncontended pair: 2 (swap, compare-and-exchange).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: last in, first out within a segment; a waiter is passed at most once by each other thread.
 //!
 //! Where it differs from the paper: successor and end of segment are kept in the holder's node, not on
 //! its stack, so that one word is the token; the node is the acquisition's, not the thread's.
 
-use super::{ConstNew, Info, RawMutex, queue};
+use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -88,6 +89,7 @@ unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
         holder_bytes: 64,
         fairness: "LIFO in segments; passed at most once by each other thread",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Dice and Kogan 2025, listing 1",
     };
 

@@ -11,11 +11,15 @@
 //!   atomic read-modify-write. Whoever takes the word drops PARKED with it, so one sleep costs one
 //!   wake, not one per unlock.
 //! - *Bounded unfairness.* The lock can be stolen from a head for [`STEAL_BOUND`] microseconds; then
-//!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that has been
-//!   woken but is not running yet cannot do that. It may be passed until it runs, but for no longer than
-//!   `WAKE_BOUND`: then whoever queues behind it does it in its stead. A waiter with `n` others in front of it
+//!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that was unparked but has not been
+//!   scheduled yet cannot do that. Other threads may barge past it for at most `WAKE_BOUND`; after that, a waiter
+//!   behind it sets NO_STEALING on the head's behalf. A waiter with `n` others in front of it
 //!   thus waits for at most `n + 1` times (the longer bound, the time until a woken thread runs, and a
-//!   holder's section).
+//!   holder's section), if woken threads run within `PROMISE_BOUND`.
+//! - *Suspended waiters.* A waiter that is suspended for ever keeps the lock from nobody. NO_STEALING is a promise with
+//!   a time limit: a thread that finds the lock free, and its head's, sets OFFERED and notes the time. From
+//!   `PROMISE_BOUND` on the lock is anybody's (LAPSED), until the head runs again. Waiters in the queue look at the lock
+//!   at growing intervals and take it then; newcomers wait outside the queue. The header of `sleepers` has the rest.
 //! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
 //!   the word (a futex requeue), so that it is the unlock that wakes it.
 //! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
@@ -25,25 +29,30 @@
 //!   (`newcomer`).
 //! - *Timed waiters* queue too, and may give up in the queue.
 //!
+//! Suspension: tolerates. A thread that has taken the word is the holder, though its call has not returned yet.
+//!
 //! | word | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | LOCKED (bit 0) | held | a swap by stealer or head | `release_dec` by the holder |
-//! | NO_STEALING (bit 1) | the head is next | the head, or a waiter for it | the swap that takes the word |
+//! | NO_STEALING (bit 1) | the head is next | the head, or a waiter for it | the swap that takes the word; LAPSED |
+//! | OFFERED (bit 2) | NO_STEALING has kept others from the free lock; `since` says from when on | those | the swap that takes the word; LAPSED |
+//! | LAPSED (bit 3) | the head is suspended: anybody may take the lock | those | the head |
 //! | PARKED (bit 31) | the head sleeps, wake it | the head | the swap that takes the word |
 //!
-//! The two hints may be lost to the unlocker's non-atomic decrement; the head looks again.
+//! Hints that are set while the lock is held may be lost to the unlocker's non-atomic decrement, and hints that are
+//! cleared then may come back; the head looks again. OFFERED and LAPSED are set while the lock is free, or by the holder.
 //!
 //! The states of a node are in `sleepers`.
 //!
-//! Size: 16 bytes; 64 per waiter, on its stack (timed: from the pool); none per holder. Atomics per
+//! Size: 16 bytes; 64 per waiter, from the pool; none per holder. Atomics per
 //! uncontended pair: 1. In a process without a second thread: 0.
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
 use super::newcomer::{Newcomer, TIME};
 use super::shuffle::{NumaPolicy, Policy, Stealing, may_start};
-use super::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
-use super::{ConstNew, Info, RawMutex};
-use crate::machine::{Arith, Deadline, MICRO, Machine, Native, QNode, Word, micros};
+use super::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
+use super::{ConstNew, Info, RawMutex, Suspension};
+use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -51,6 +60,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
 const NO_STEALING: u32 = 1 << 1;
+const OFFERED: u32 = 1 << 2;
+const LAPSED: u32 = 1 << 3;
 const PARKED_HEAD: u32 = 1 << 31;
 
 /// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
@@ -75,8 +86,6 @@ const HEAD_IDLE: (u32, u32) = (4, 10);
 /// longer than a decrement that lost it can have been under way.
 const CLAIMS: u32 = 8;
 const CLAIM_PAUSE: u32 = 16;
-/// Sleeps of a waiter in the queue that end by themselves, after `WAKE_BOUND`.
-const ALARMS: u32 = 3;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -139,8 +148,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[cold]
     #[inline(never)]
     pub fn restore(&self, dropped: u32) -> bool {
-        if dropped & NO_STEALING != 0 {
-            self.word.fetch_or(NO_STEALING, Relaxed);
+        let mut kept = dropped & NO_STEALING;
+        if dropped & LAPSED != 0 && !self.tail.load(Relaxed).is_null() {
+            kept |= LAPSED;
+        }
+        if kept != 0 {
+            self.word.fetch_or(kept, Relaxed);
         }
         let taken = dropped & LOCKED == 0;
         if !taken && dropped & PARKED_HEAD != 0 {
@@ -159,13 +172,48 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// A newcomer's attempt, past the head if there is one.
     fn steal(&self) -> bool {
-        self.word.load(Relaxed) & (LOCKED | NO_STEALING) == 0 && self.take()
+        let word = self.word.load(Relaxed);
+        if word & LOCKED != 0 || word & NO_STEALING != 0 && !self.lapses(word) {
+            return false;
+        }
+        if word & (NO_STEALING | LAPSED) == 0 {
+            return self.take();
+        }
+        // LAPSED outlives its use if there is no head to clear it.
+        let lapsed = if self.tail.load(Relaxed).is_null() { 0 } else { LAPSED };
+        // (A) as in `take`.
+        let old = M::acquire_swap(&self.word, LOCKED | lapsed);
+        old & !LAPSED == FREE || self.restore(old)
+    }
+
+    /// Whether the head, whose turn it is at the free lock, has left that unused for too long. `word` is what says so.
+    #[cold]
+    fn lapses(&self, word: u32) -> bool {
+        let next = if word & OFFERED == 0 {
+            self.note_time(self.since.load(Relaxed) & !Self::TIMES);
+            word | OFFERED
+        } else if self.waited(PROMISE_BOUND) {
+            word & !(NO_STEALING | OFFERED) | LAPSED
+        } else {
+            return false;
+        };
+        self.word.compare_exchange(word, next, Relaxed, Relaxed).is_ok() && next & LAPSED != 0
+    }
+
+    /// A queued waiter's attempt when it has slept for long, past a head that does not run.
+    fn rescue(&self) -> bool {
+        self.support_head(WAKE_BOUND);
+        (self.word.load(Relaxed) & LAPSED != 0 || self.waited(PROMISE_BOUND)) && self.steal()
     }
 
     /// Whether the head has been passed over for so many microseconds.
     fn overdue(&self, bound: u32) -> bool {
-        P::STEALING == Stealing::Nobody
-            || micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > bound
+        P::STEALING == Stealing::Nobody || self.waited(bound)
+    }
+
+    /// Whether `since` was so many microseconds ago.
+    fn waited(&self, bound: u32) -> bool {
+        micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > bound
     }
 
     /// The part of `since` that is a time; above it stands, if the policy wants it, a group, or else what
@@ -183,12 +231,16 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             Stealing::Local => place(group) << TIME,
             _ => self.since.load(Relaxed) & !Self::TIMES,
         };
+        self.note_time(above);
+    }
+
+    fn note_time(&self, above: u32) {
         self.since.store(micros::<M>() & Self::TIMES | above, Relaxed);
     }
 
-    /// Ends the stealing if it has gone on for so many microseconds.
+    /// Ends the stealing if it has gone on for so many microseconds, unless the head is suspended.
     fn support_head(&self, bound: u32) -> bool {
-        if !self.overdue(bound) {
+        if !self.overdue(bound) || self.word.load(Relaxed) & LAPSED != 0 {
             return false;
         }
         for _ in 0..M::patience(CLAIMS) {
@@ -213,9 +265,28 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) {
-        if !self.arrive() {
-            let node = QNode::<M>::new();
-            self.lock_queued(&node, None);
+        self.wait_for_lock(None);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_timed(&self, deadline: Deadline) -> bool {
+        self.wait_for_lock(Some(deadline))
+    }
+
+    fn wait_for_lock(&self, deadline: Option<Deadline>) -> bool {
+        loop {
+            if self.arrive() {
+                return true;
+            }
+            let lapsed = || self.word.load(Relaxed) & LAPSED != 0;
+            if !lapsed() {
+                return self.lock_queued(deadline);
+            }
+            let outcome = sleepers::wait_outside::<M>(deadline, || lapsed().then(|| self.steal()));
+            if let Some(locked) = outcome {
+                return locked;
+            }
         }
     }
 
@@ -227,7 +298,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // Who is not in the queue is passed by whoever finds the lock free.
             return self.tail.load(Relaxed).is_null() && self.steal();
         }
-        if !self.tail.load(Relaxed).is_null() && (self.overdue(WAKE_BOUND) || self.is_far()) {
+        if !self.tail.load(Relaxed).is_null()
+            && (self.overdue(WAKE_BOUND) || self.is_far())
+            && self.word.load(Relaxed) & LAPSED == 0
+        {
             return false; // the head may be waiting for our processor
         }
         let mut newcomer = Newcomer::<M>::new(&self.since, P::STEALING == Stealing::Anyone);
@@ -250,37 +324,27 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn lock_timed(&self, deadline: Deadline) -> bool {
-        if self.arrive() {
-            return true;
-        }
-        sleepers::timed::<M>(|node| self.lock_queued(node, Some(deadline)))
-    }
-
     /// Queues, waits to be the head, and competes for the word.
-    fn lock_queued(&self, node: &QNode<M>, deadline: Option<Deadline>) -> Outcome {
+    fn lock_queued(&self, deadline: Option<Deadline>) -> bool {
+        let node = sleepers::new_node::<M>();
         node.group.store(P::key::<M>(), Relaxed);
         if sleepers::enqueue::<M>(&self.tail, node) {
             self.begin(node.group.load(Relaxed));
         } else {
             self.support_head(WAKE_BOUND);
-            // The first sleeps end, in case the head waits for a processor that a thief has and
-            // there is nobody else to notice. (On a machine that explores every interleaving they would
-            // only hide lost wakeups.)
-            let alarms = Alarms {
-                count: if deadline.is_none() && M::patience(2) == 2 { ALARMS } else { 0 },
-                after: u64::from(WAKE_BOUND) << MICRO,
-                wakes: || self.support_head(WAKE_BOUND),
-            };
-            if sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, alarms) == Waited::Abandoned {
-                return Outcome::Abandoned;
+            match sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, |_| self.rescue()) {
+                Waited::Head => (),
+                Waited::HeadWithLock => {
+                    self.leave(node, true);
+                    return true;
+                }
+                Waited::Locked => return true,
+                Waited::TimedOut => return false,
             }
         }
         let locked = self.compete(node, deadline);
         self.leave(node, locked);
-        if locked { Outcome::Locked } else { Outcome::TimedOut }
+        locked
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
@@ -288,6 +352,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
         let mut held = 0;
+        let mut intervals = Intervals::of_sleeps();
         if P::STEALING == Stealing::Nobody && self.word.load(Relaxed) & NO_STEALING == 0 {
             // Nobody was the head before us, or one that gave up: from here on nobody passes.
             self.support_head(0);
@@ -297,6 +362,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 sleepers::walk::<M, P>(&self.tail, node, || self.word.load(Relaxed) & LOCKED == 0);
             }
             let word = self.word.load(Relaxed);
+            if word & LAPSED != 0 {
+                self.word.fetch_and(!LAPSED, Relaxed); // we run again
+            }
             let ours = word & NO_STEALING != 0;
             if word & LOCKED != 0 {
                 held += 1;
@@ -312,7 +380,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             if deadline.is_some_and(|d| d.passed::<M>()) {
                 if ours {
-                    self.word.fetch_and(!NO_STEALING, Relaxed);
+                    self.word.fetch_and(!(NO_STEALING | OFFERED), Relaxed);
                 }
                 return self.word.load(Relaxed) & LOCKED == 0 && self.take_as_head();
             }
@@ -321,7 +389,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             looks += 1;
             if looks >= M::patience(HEAD_LOOKS) {
-                self.park_head(deadline);
+                self.park_head(intervals.until::<M>(deadline));
                 looks = 0;
             }
         }
@@ -359,7 +427,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
-    fn leave(&self, node: &QNode<M>, locked: bool) {
+    fn leave(&self, node: &'static QNode<M>, locked: bool) {
         // For the next head, if there is one; (R) makes it visible to it.
         self.begin(node.group.load(Relaxed));
         let claim = |_: &QNode<M>| {
@@ -372,13 +440,14 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         match before {
             // (Without thieves to bridge it, a wakeup is too long for the unlock to begin it.)
             PARKED if locked && P::STEALING != Stealing::Nobody => {
-                // It sleeps on, as a parked head, until our own unlock wakes it. In this order:
-                // who drops the bit from the held word wakes, and must find the sleeper.
+                // It sleeps on, as a parked head, until our own unlock wakes it. In this order: the thread that
+                // drops the bit from the held word wakes, and must find the sleeper. (If that one has left
+                // meanwhile, after its deadline, and its node has another sleeper that is READY, we move
+                // that one, and our unlock wakes it.)
                 M::requeue(status, READY, &self.word);
                 self.word.fetch_or(PARKED_HEAD, Relaxed);
             }
-            // Not moved: it may give up as the head too, and its node be another lock's by then.
-            PARKED | PARKED_TIMED => _ = M::wake(status, 1),
+            PARKED => _ = M::wake(status, 1),
             _ => (),
         }
     }
@@ -401,6 +470,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         holder_bytes: 0,
         fairness: "stealing for 0.2 ms per queue position, at most 1 ms until a sleeper runs; FIFO per NUMA node, 16 in a row",
         blocking: true,
+        suspension: Suspension::Tolerates,
         source: "Kashyap et al. 2019, section 4.2.2",
     };
 

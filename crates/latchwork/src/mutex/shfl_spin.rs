@@ -16,6 +16,7 @@
 //! `shuffling` 0 -> 1 (a head) -> 0 (the shuffler, after a full batch or with nobody behind it).
 //! Node: WAITING -> READY, by the previous head.
 //! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 1.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer that waits can
 //! pass only in the moment between two holders in which `no_stealing` is not yet set; attempts pass each head for
 //! a while.
@@ -25,7 +26,7 @@
 use super::shuffle::{
     NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, Stealing, hand_on, is_shuffler, shuffle,
 };
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Offers, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -205,6 +206,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
         holder_bytes: 0,
         fairness: "FIFO per NUMA node, 1024 in a row; stealing while the queue is empty, and by attempts",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Kashyap et al. 2019, section 4.2.1",
     };
 

@@ -1,23 +1,34 @@
 //! The queue of the blocking ShflLocks, [`shfl`](super::shfl) and
-//! [`shfl_rw`](crate::rwlock::shfl_rw): waiters spin briefly and then sleep, one of them shuffles, and timed ones
-//! may give up. Who is the head of the queue competes for the lock, each lock in its own way.
+//! [`shfl_rw`](crate::rwlock::shfl_rw): waiters spin briefly and then sleep, one of them shuffles, and any of them may
+//! leave its node behind. The head of the queue competes for the lock, each lock in its own way.
 //!
 //! | node | meaning | next |
 //! |---|---|---|
 //! | WAITING | spins | PARKED, ABANDONED (itself); SPINNING (the shuffler); READY (the old head) |
 //! | SPINNING | spins; will be head soon | as WAITING |
-//! | PARKED | sleeps | SPINNING, with a wake; READY, with a wake at the unlock; ADMITTED, with a wake |
-//! | PARKED_TIMED | sleeps until a deadline | SPINNING, READY, with a wake; ABANDONED (itself) |
+//! | PARKED | sleeps | SPINNING, INVITED, READY, each with a wake; ABANDONED (itself) |
+//! | INVITED | may take the lock without being the head (a reader) | WAITING, ABANDONED (itself); READY |
 //! | READY | is the head | |
-//! | ADMITTED | has the lock, from the head, which has taken it out of the queue (readers) | |
-//! | ABANDONED | gave up; its owner has left | READY, and released |
+//! | ABANDONED | its owner has left, with the lock or after its deadline | READY, and released |
 //!
-//! Waiters without a deadline have their node on the stack, timed ones from the machine's type-stable pool:
-//! one that gives up leaves it behind, and whoever would make it the head passes on to the next and
-//! releases it.
+//! Nodes come from the machine's type-stable pool. A waiter that leaves before it is the head abandons its node. The
+//! thread that would make that node the head passes on to the next one, and releases it.
+//!
+//! # Suspended waiters
+//!
+//! A waiter may stop running at any instruction, for ever (in a debugger, a signal handler or a frozen control group).
+//! The other waiters must get the lock nevertheless:
+//!
+//! - A head that does not run keeps a free lock for [`PROMISE_BOUND`]. Then its lock lets others pass (LAPSED in
+//!   its word) until the head runs again.
+//! - Sleeps end by themselves, at growing intervals, so a waiter behind a suspended head looks at the lock, takes it,
+//!   and abandons its node.
+//! - A waiter that has queued but has not linked itself to its predecessor would keep the predecessor from leaving.
+//!   The predecessor looks for the link [`LINK_LOOKS`] times, then writes [`left`] in the link's place and leaves
+//!   its node to that waiter, which is the head when it runs again.
 
 use super::shuffle::{Policy, SLEEPERS_IN_A_ROW, is_shuffler, shuffle};
-use crate::machine::{Deadline, Machine, QNode, Wait, Word};
+use crate::machine::{Deadline, MICRO, Machine, QNode, Wait, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
@@ -26,131 +37,190 @@ pub(crate) const READY: u32 = 1;
 pub(crate) const PARKED: u32 = 2;
 pub(crate) const SPINNING: u32 = 3;
 pub(crate) const ABANDONED: u32 = 4;
-pub(crate) const PARKED_TIMED: u32 = 5;
-pub(crate) const ADMITTED: u32 = 6;
+pub(crate) const INVITED: u32 = 5;
+
+/// Microseconds (of 1024 ns) for which a head may leave unused a lock that is free and that others must leave to it.
+/// A woken thread runs within two or three quanta of the scheduler (3 ms each), unless there are very many threads;
+/// if it comes later, the others have merely passed it once more.
+pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
 /// Looks of a waiter at its node before it sleeps.
 const NODE_LOOKS: u32 = 256;
 /// Walks of a shuffler that is not the head, each after so many looks, before it sleeps like others.
 const WALKS: u32 = 8;
+/// Looks of a leaving head at its node for the link of the next waiter: the two instructions between which that waiter
+/// is take nanoseconds unless it is preempted.
+const LINK_LOOKS: u32 = 256;
+/// Nanoseconds after which a sleep ends by itself, the first time and at most, and the factor between.
+const SLEEPS: (u64, u64, u64) = (1 << (10 + MICRO), 128 << (10 + MICRO), 4);
+/// The same of a waiter that waits outside the queue, where nobody wakes it.
+const NAPS: (u64, u64, u64) = (64 << MICRO, 4096 << MICRO, 2);
 
-/// How a queued acquisition ended, and whose the node is.
-pub(crate) enum Outcome {
-    /// Has the lock; has left the queue.
-    Locked,
-    /// The deadline passed at the head; has left the queue.
-    TimedOut,
-    /// The deadline passed in the queue; the node stays there.
-    Abandoned,
+/// In a node's `next`: the owner has left, and the node belongs to the waiter that is about to link itself.
+fn left<M: Machine>() -> *mut QNode<M> {
+    core::ptr::without_provenance_mut(1)
 }
 
-/// A timed acquisition, with a node from the pool. Whether it got the lock.
-pub(crate) fn timed<M: Machine>(acquire: impl FnOnce(&'static QNode<M>) -> Outcome) -> bool {
+/// Sleeps that get longer: a waiter that looks often at first and rarely later.
+pub(crate) struct Intervals {
+    next: u64,
+    most: u64,
+    factor: u64,
+}
+
+impl Intervals {
+    /// Between the looks of a waiter that somebody wakes, unless a suspended thread keeps it from that.
+    pub fn of_sleeps() -> Self {
+        Intervals { next: SLEEPS.0, most: SLEEPS.1, factor: SLEEPS.2 }
+    }
+
+    fn next(&mut self) -> u64 {
+        let nanos = self.next;
+        self.next = (nanos * self.factor).min(self.most);
+        nanos
+    }
+
+    /// When the next sleep ends if nobody wakes the caller: at the `deadline`, or before.
+    pub fn until<M: Machine>(&mut self, deadline: Option<Deadline>) -> Option<Deadline> {
+        let nanos = self.next();
+        match (deadline, M::safety_timeout(nanos)) {
+            (Some(deadline), Some(_)) if deadline.nanos.saturating_sub(M::now(deadline.clock)) <= nanos => {
+                Some(deadline)
+            }
+            (_, Some(timeout)) => Some(timeout),
+            (deadline, None) => deadline,
+        }
+    }
+}
+
+/// Waits at the lock, not in its queue, while the head of that is suspended: nodes behind the head would pile up.
+/// `attempt` says that the lock has been taken (`Some(true)`), or that the head runs again (`None`).
+pub(crate) fn wait_outside<M: Machine>(
+    deadline: Option<Deadline>,
+    mut attempt: impl FnMut() -> Option<bool>,
+) -> Option<bool> {
+    let mut naps = Intervals { next: NAPS.0, most: NAPS.1, factor: NAPS.2 };
+    loop {
+        let late = deadline.is_some_and(|d| d.passed::<M>());
+        match attempt() {
+            Some(false) if late => return Some(false),
+            Some(false) => (),
+            outcome => return outcome,
+        }
+        let left = deadline.map_or(u64::MAX, |d| d.nanos.saturating_sub(M::now(d.clock)));
+        M::doze(naps.next().min(left));
+    }
+}
+
+/// A node for the caller, from the pool.
+pub(crate) fn new_node<M: Machine>() -> &'static QNode<M> {
     let node = M::acquire_node();
     node.next.store(null_mut(), Relaxed);
     node.status.store(WAITING, Relaxed);
     node.batch.store(0, Relaxed);
     node.shuffler.store(0, Relaxed);
     node.resume.store(null_mut(), Relaxed);
-    match acquire(node) {
-        Outcome::Abandoned => false, // the node is the queue's now
-        outcome => {
-            // SAFETY: ours, and no longer in the queue.
-            unsafe { M::release_node(node) };
-            matches!(outcome, Outcome::Locked)
-        }
-    }
+    node
 }
 
 /// Queues up. Whether the caller is the head.
-pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>) -> bool {
+pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &'static QNode<M>) -> bool {
     // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
     let before = tail.swap(node.as_ptr(), AcqRel);
     if before.is_null() {
         return true;
     }
-    // SAFETY: the predecessor stays until it has made us the head, which needs `next`; the node of
-    // one that gave up stays likewise.
-    // (Q) pairs with the walks' and the head's loads of `next`.
-    unsafe { (*before).next.store(node.as_ptr(), Release) };
-    false
-}
-
-/// Short sleeps of a waiter in the queue, which end by themselves.
-pub(crate) struct Alarms<F> {
-    /// How many.
-    pub count: u32,
-    /// Nanoseconds of each.
-    pub after: u64,
-    /// What it does then. If it says `true`, that was the last one.
-    pub wakes: F,
+    // SAFETY: nodes of the pool are never unmapped. The predecessor's is not released before it has been linked to
+    // us: that needs `next`, or `left` in its place, and then we release it.
+    let before: &'static QNode<M> = unsafe { &*before };
+    // (Q) pairs with the walks' and the head's loads of `next`. (L) pairs with `behind`: the queue as the
+    // predecessor left it, and its node, which is ours then.
+    if before.next.swap(node.as_ptr(), AcqRel) != left::<M>() {
+        return false;
+    }
+    // SAFETY: its owner has left, nobody else knows it, and (L) its owner's accesses are over.
+    unsafe { M::release_node(before) };
+    true
 }
 
 /// How waiting in the queue ended.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// We are the head.
+    /// The caller is the head.
     Head,
-    /// The head has let us in; we are not in the queue any more.
-    Admitted,
-    /// We gave up, and the node now belongs to the queue.
-    Abandoned,
+    /// The caller is the head, and has taken the lock already.
+    HeadWithLock,
+    /// The caller has the lock; its node belongs to the queue now.
+    Locked,
+    /// The deadline has passed; the node belongs to the queue now.
+    TimedOut,
 }
 
-/// Waits in the queue.
+/// Waits in the queue. A waiter that is invited, or whose sleep has ended by itself, asks `enter(invited)`, which takes
+/// the lock if that may be had past the head.
 pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
-    node: &QNode<M>,
+    node: &'static QNode<M>,
     deadline: Option<Deadline>,
-    mut alarms: Alarms<impl FnMut() -> bool>,
+    mut enter: impl FnMut(bool) -> bool,
 ) -> Waited {
-    let mut walks = 0;
+    let mut intervals = Intervals::of_sleeps();
+    let (mut walks, mut looks) = (0, NODE_LOOKS);
     loop {
-        // (R) pairs with the hand-over in `next_head`, (S) with `admit`.
-        match M::spin_for(&node.status, Acquire, NODE_LOOKS, |status| matches!(status, READY | ADMITTED)) {
-            Some(READY) => return Waited::Head,
-            Some(_) => return Waited::Admitted,
-            None => (),
+        // (R) pairs with the hand-over in `next_head`, (S) with `invite`.
+        let status = M::spin_for(&node.status, Acquire, looks, |status| matches!(status, READY | INVITED));
+        if status == Some(READY) {
+            return Waited::Head;
         }
-        if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
-            walks += 1;
-            walk::<M, P>(tail, node, || node.status.load(Relaxed) == READY);
-            continue;
-        }
-        walks = 0;
-        let status = node.status.load(Relaxed);
-        let late = deadline.is_some_and(|d| d.passed::<M>());
-        let next = match deadline {
-            None => PARKED,
-            Some(_) if late => ABANDONED,
-            Some(_) => PARKED_TIMED,
-        };
-        // (R) as above, if it fails because we have become the head. Release: (D) pairs with
-        // the swap in `next_head` that finds ABANDONED and takes the node over.
-        if status == READY || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err() {
-            continue;
-        }
-        if late {
-            return Waited::Abandoned;
-        }
-        let until = match alarms.count {
-            0 => deadline,
-            _ => Some(Deadline::after::<M>(alarms.after)),
-        };
-        while node.status.load(Relaxed) == next {
-            if M::wait(&node.status, next, until) == Wait::TimedOut {
-                break;
+        let invited = status.is_some();
+        let mut asks = invited;
+        if !invited {
+            if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
+                walks += 1;
+                walk::<M, P>(tail, node, || node.status.load(Relaxed) == READY);
+                continue;
+            }
+            walks = 0;
+            let status = node.status.load(Relaxed);
+            let late = deadline.is_some_and(|d| d.passed::<M>());
+            let next = if late { ABANDONED } else { PARKED };
+            // (R), (S) as above, if it fails because we have been told something. Release: (D) pairs with
+            // the swap in `next_head` that finds ABANDONED and takes the node over.
+            if matches!(status, READY | INVITED)
+                || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err()
+            {
+                continue;
+            }
+            if late {
+                return Waited::TimedOut;
+            }
+            let until = intervals.until::<M>(deadline);
+            while node.status.load(Relaxed) == PARKED {
+                if M::wait(&node.status, PARKED, until) == Wait::TimedOut {
+                    asks = until != deadline;
+                    break;
+                }
             }
         }
-        if alarms.count > 0 {
-            alarms.count = if (alarms.wakes)() { 0 } else { alarms.count - 1 };
+        looks = if asks && !invited { 1 } else { NODE_LOOKS };
+        if asks && enter(invited) {
+            // (D) as above. (R) if we have become the head meanwhile.
+            return if node.status.swap(ABANDONED, AcqRel) == READY {
+                Waited::HeadWithLock
+            } else {
+                Waited::Locked
+            };
+        }
+        if invited {
+            // It fails if we have become the head.
+            _ = node.status.compare_exchange(INVITED, WAITING, Relaxed, Relaxed);
         }
     }
 }
 
 /// The waiter that has just become the head.
 pub(crate) struct Next<M: Machine> {
-    /// Its node's status, which is READY now. To be used as an address only: the node may be gone.
+    /// Its node's status, which is READY now. To be used as an address only: the node may be another waiter's by now.
     pub status: *const M::U32,
     /// What it was.
     pub before: u32,
@@ -158,74 +228,93 @@ pub(crate) struct Next<M: Machine> {
     pub group: u32,
 }
 
-/// The waiter behind `node`; null if that was the last, whose place at the tail `instead` then has.
-fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>, instead: *mut QNode<M>) -> *mut QNode<M> {
-    let next = node.next.load(Acquire); // (Q)
-    // (C) for who queues behind `instead`.
-    if !next.is_null() || tail.compare_exchange(node.as_ptr(), instead, Release, Relaxed).is_ok() {
-        return next;
-    }
-    M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null())
+/// What stands behind a node that leaves the queue.
+enum Behind<M: Machine> {
+    /// Nothing: the queue is empty now.
+    Nobody,
+    /// A waiter.
+    Waiter(&'static QNode<M>),
+    /// A waiter that has not linked itself. The node is that waiter's now.
+    Unlinked,
 }
 
-/// Leaves the queue from its head, `node`: the next waiter that is still there becomes it, after `claim` has
-/// seen it.
+/// Takes `node` out of the front of the queue.
+fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>) -> Behind<M> {
+    // SAFETY: nodes of the pool are never unmapped, and only waiters link theirs.
+    let waiter = |next: *mut QNode<M>| Behind::Waiter(unsafe { &*next });
+    let next = node.next.load(Acquire); // (Q)
+    if !next.is_null() {
+        return waiter(next);
+    }
+    // (C) for the waiter that queues next.
+    if tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
+        return Behind::Nobody;
+    }
+    if let Some(next) = M::spin_for(&node.next, Acquire, LINK_LOOKS, |next: *mut QNode<M>| !next.is_null()) {
+        return waiter(next);
+    }
+    // (L) pairs with the swap in `enqueue`. (Q) if the waiter has linked itself just now.
+    match node.next.compare_exchange(null_mut(), left::<M>(), Release, Acquire) {
+        Ok(_) => Behind::Unlinked,
+        Err(next) => waiter(next),
+    }
+}
+
+/// Leaves the queue from its head, `node`: the next waiter that is still there becomes the head, after `claim` has
+/// seen it. The node is the pool's then, or the next waiter's.
 pub(crate) fn next_head<M: Machine>(
     tail: &M::Ptr<QNode<M>>,
-    node: &QNode<M>,
+    node: &'static QNode<M>,
     mut claim: impl FnMut(&QNode<M>),
 ) -> Option<Next<M>> {
     let mut current = node;
     loop {
-        let next = behind(tail, current, null_mut());
-        if !core::ptr::eq(current, node) {
-            // SAFETY: its owner gave up (D), and it is no longer in the queue.
-            unsafe { M::release_node(&*current.as_ptr()) };
+        let behind = behind(tail, current);
+        if !matches!(behind, Behind::Unlinked) {
+            // SAFETY: it is the caller's own, or its owner gave up (D); it is no longer in the queue, and the next
+            // waiter has linked itself.
+            unsafe { M::release_node(current) };
         }
-        if next.is_null() {
-            return None;
-        }
-        // SAFETY: a waiter's node stays at least until it is READY.
-        let (status, group) = unsafe { (&(*next).status, (*next).group.load(Relaxed)) };
-        // SAFETY: as above.
-        claim(unsafe { &*next });
+        let Behind::Waiter(next) = behind else { return None };
+        // A waiter's node stays at least until it is READY.
+        let (status, group) = (&raw const next.status, next.group.load(Relaxed));
+        claim(next);
         // (R) the queue as our walks left it. (D) pairs with giving up.
-        match status.swap(READY, AcqRel) {
-            // SAFETY: an abandoned node is ours to release.
-            ABANDONED => current = unsafe { &*next },
-            before => return Some(Next { status: &raw const *status, before, group }),
+        match next.status.swap(READY, AcqRel) {
+            ABANDONED => current = next,
+            before => return Some(Next { status, before, group }),
         }
     }
 }
 
-/// Takes up to `most` waiters who sleep right behind the head, `node`, out of the queue and lets them in, if
-/// `may_enter` says so of them, which has then given them the lock.
+/// Wakes up to `most` of the waiters that sleep behind the head, `node`, and for which `may_enter` holds, up to the first
+/// one for which it does not. They take the lock by themselves.
 ///
-/// None of them shuffles, since they sleep, and who does so behind them does not look in front of itself.
-pub(crate) fn admit<M: Machine>(
-    tail: &M::Ptr<QNode<M>>,
+/// It does not look behind a shuffler, which takes nodes out there.
+pub(crate) fn invite<M: Machine, P: Policy>(
     node: &QNode<M>,
-    most: u32,
-    mut may_enter: impl FnMut(&QNode<M>) -> bool,
+    mut most: u32,
+    may_enter: impl Fn(&QNode<M>) -> bool,
 ) {
-    for _ in 0..most {
-        let first = node.next.load(Acquire); // (Q)
-        // SAFETY: a waiter's node stays at least until we have changed its status.
-        let Some(waiter) = (unsafe { first.as_ref() }) else { return };
-        // Only we would wake it, so it stays PARKED: no shuffler is in front of it, and it has no deadline.
-        if waiter.status.load(Acquire) != PARKED || !may_enter(waiter) {
+    let mut current = node;
+    while most > 0 {
+        let next = current.next.load(Acquire); // (Q)
+        // SAFETY: nodes in front of the shuffler stay in the queue until the head, which is us, has left.
+        let Some(waiter) = (unsafe { next.as_ref() }) else { return };
+        if !may_enter(waiter) {
             return;
         }
-        // Before the tail says that we are the last: who queues behind us then writes it.
-        node.next.store(null_mut(), Relaxed);
-        let next = behind(tail, waiter, node.as_ptr());
-        if !next.is_null() {
-            node.next.store(next, Relaxed);
+        // (S) what was before our own acquisition is before the section of the waiter.
+        if waiter.status.load(Relaxed) == PARKED
+            && waiter.status.compare_exchange(PARKED, INVITED, Release, Relaxed).is_ok()
+        {
+            M::wake(&raw const waiter.status, 1);
+            most -= 1;
         }
-        let status = &raw const waiter.status;
-        // (S) what was before our own acquisition is before its section.
-        waiter.status.store(ADMITTED, Release);
-        M::wake(status, 1);
+        if is_shuffler::<M, P>(waiter) {
+            return;
+        }
+        current = waiter;
     }
 }
 
@@ -241,7 +330,7 @@ pub(crate) fn walk<M: Machine, P: Policy>(
             return;
         }
         let from = waiter.status.load(Relaxed);
-        if matches!(from, WAITING | PARKED | PARKED_TIMED)
+        if matches!(from, WAITING | PARKED)
             && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
         {
             if from != WAITING {

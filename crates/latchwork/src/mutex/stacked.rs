@@ -15,6 +15,7 @@
 //! n: it has been passed on n times since. Written by the holder of the local lock only.
 //! Size: a cache line for each of 8 cohorts, and one for the global lock: 576 bytes, 1152 for three levels;
 //! waiters and holders as the parts'. Atomics per uncontended pair: the sum of the parts'.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: the local lock's within a cohort, [`Name::PASSES`] in a row; the global lock's among cohorts.
 //!
 //! Where it differs from the papers:
@@ -27,7 +28,9 @@
 //! - [`Machine`] knows NUMA nodes and nothing below, so HMCS has two levels here. Nodes beyond the
 //!   eighth share the cohorts of others.
 
-use super::{ConstNew, Info, RawMutex, Token, clh::RawClh, mcs::RawMcs, ticket::RawTicket, ttas::RawTtas};
+use super::{
+    ConstNew, Info, RawMutex, Suspension, Token, clh::RawClh, mcs::RawMcs, ticket::RawTicket, ttas::RawTtas,
+};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -123,8 +126,9 @@ impl<G: ConstNew, L: Local + ConstNew, N: Name> ConstNew for Stacked<G, L, N> {
 pub struct Way(usize);
 
 impl Token for Way {
+    const HAS_FREE_BIT: bool = true;
     fn into_word(self) -> usize {
-        self.0 << 1 // BRAVO wants the lowest bit
+        self.0 << 1
     }
     unsafe fn from_word(word: usize) -> Self {
         Way(word >> 1)
@@ -168,6 +172,7 @@ where
         holder_bytes: G::INFO.holder_bytes + L::INFO.holder_bytes,
         fairness: N::FAIRNESS,
         blocking: G::INFO.blocking && L::INFO.blocking,
+        suspension: Suspension::Blocks,
         source: N::SOURCE,
     };
 

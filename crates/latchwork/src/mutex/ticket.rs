@@ -12,10 +12,11 @@
 //!
 //! State: `next` counts arrivals, `serving` counts releases; the lock is free when they are equal.
 //! Size: 8 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
 
 use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -77,6 +78,7 @@ unsafe impl<M: Machine, const BACKOFF: bool> RawMutex for RawTicket<M, BACKOFF> 
         holder_bytes: 0,
         fairness: "FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Mellor-Crummey and Scott 1991, section 2.2",
     };
 

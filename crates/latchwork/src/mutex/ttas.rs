@@ -8,10 +8,11 @@
 //!
 //! State: 0 free -> 1 held (compare-and-exchange) -> 0 (a store by the holder).
 //! Size: 4 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
+//! Suspension: tolerates; nobody waits for a certain waiter.
 //! Fairness: none; a waiter may be passed over for ever.
 
 use super::backoff::Backoff;
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -53,6 +54,7 @@ unsafe impl<M: Machine> RawMutex for RawTtas<M> {
         holder_bytes: 0,
         fairness: "none",
         blocking: false,
+        suspension: Suspension::Tolerates,
         source: "Anderson 1990, section 3",
     };
 

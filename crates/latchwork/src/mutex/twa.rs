@@ -12,12 +12,13 @@
 //! counts notifications; several waiters may share one, and look at `serving` once for nothing.
 //! Size: 8 bytes, none per waiter or holder; per process the waiting array. Atomics per uncontended
 //! pair: 2 (two additions).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
 //!
 //! Where it differs from the paper: places are 64 bytes apart, not 8, and successive tickets go to
 //! successive places.
 
-use super::{ConstNew, Info, RawMutex};
+use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Word, shared};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -87,6 +88,7 @@ unsafe impl<M: Machine> RawMutex for RawTwa<M> {
         holder_bytes: 0,
         fairness: "FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Dice and Kogan 2019 (TWA), listing 1",
     };
 

@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | where a reader publishes | [`Hashed`], and that with two probes ([`Twice`](table::Twice)) or a sector per NUMA node ([`Sector`](table::Sector)); [`Columns`](table::Columns), a row per processor; [`Owned`], a row per thread | [`Hashed`] | [`Owned`]: a fast read has no atomic read-modify-write |
 //! | when the lock is biased | [`Guard`], [`Bernoulli`](bias::Bernoulli), [`Adaptive`] | [`Guard`] | [`Adaptive`] |
-//! | how a writer revokes | [`Holding`] the underlying lock, or readers [`Passing`](revoke::Passing) meanwhile | [`Holding`] | [`Holding`] |
+//! | how a writer revokes | [`Holding`] the underlying lock, or readers [`Passing`] meanwhile | [`Holding`] | [`Passing`] |
 //! | how it waits for a reader | [`Spins`](revoke::Spins), [`Naps`](revoke::Naps) | | [`Naps`](revoke::Naps) |
 //! | statistics | [`Uncounted`], [`Counted`] | [`Uncounted`] | [`Uncounted`] |
 //!
@@ -40,12 +40,20 @@
 //! lock's; write likewise, one more if it revokes.
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
 //! revoking writer waits for the readers in their slots, which none can enter any more.
+//! Suspension: a writer that revokes [`Holding`] the underlying lock blocks the others if it is suspended. With
+//! [`Passing`] it blocks them for ten milliseconds or so (for ever only within a few instructions, those between the
+//! acquisition of the underlying lock and the change of the bias), and the lock is as the one below; it stays unbiased
+//! until that writer runs again. A reader that is
+//! suspended between filling its slot and looking at the bias is inside for that time.
 //! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
 //! that blocks as the underlying lock does, and for ever if the writer has that lock already and waits for
-//! this thread's slot.
+//! this thread's slot, which a writer that revokes [`Passing`] does not.
+//! Forgotten guards: the lock stays read-locked, and no other lock does. A lock that is dropped empties its slots;
+//! one that was forgotten too, or moved, leaves its address in them, and a lock that comes to be there stays
+//! unbiased. (Except one that was moved there when it was biased. Its writers wait for ever.)
 //! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
-use super::{ConstNew, Info, RawRwLock, Token};
+use super::{ConstNew, Info, RawRwLock, Suspension, Token};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -56,22 +64,35 @@ pub mod publish;
 pub mod revoke;
 pub mod table;
 
-use bias::{Adaptive, BIASED, FIRST, Guard, REVOKING, WARM_UP, When};
+use bias::{Adaptive, BIASED, FIRST, Guard, HELD, HELD_TICK, REVOKED, REVOKING, WARM_UP, WRITERS, When};
 use count::{Count, Counted, Event, Uncounted};
 use publish::{Owned, Publish};
-use revoke::{Await, Holding, Patience, Revoke};
+use revoke::{Await, Holding, Passing, Patience, Revoke};
 use table::Hashed;
 
+/// Nanoseconds for which a writer that revokes looks for readers with the underlying lock in its hands, if readers may
+/// pass: longer than looking at all of them takes, and no longer than the naps of a writer that waits for one.
+const HOLD: u64 = 1_000_000;
+/// Units of time after which others give that lock back in its stead. A preempted writer runs again within two or three
+/// quanta, unless there are very many threads.
+const HOLD_BOUND: u32 = 10;
+
 /// BRAVO with a row of slots per thread over `R`, biased when that has paid.
-pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive>;
+pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive, Passing>;
 
 /// BRAVO with a row of slots per processor over `R`.
 pub type Columns<M, R> = RawBravo<M, R, table::Columns>;
 
 /// BRAVO over the lock `R`. See the [module documentation](self).
 #[repr(C)]
-pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard, V = Holding, C = Uncounted>
-{
+pub struct RawBravo<
+    M: Machine,
+    R: RawRwLock<Machine = M>,
+    P: Publish<M> = Hashed,
+    W = Guard,
+    V = Holding,
+    C = Uncounted,
+> {
     lock: R,
     bias: M::U32,
     /// The policy's; see [`bias`].
@@ -79,14 +100,14 @@ pub struct RawBravo<M: Machine, R: RawRwLock<Machine = M>, P = Hashed, W = Guard
     parts: PhantomData<(P, W, V, C)>,
 }
 
-impl<R: ConstNew, P, W, V, C> RawBravo<Native, R, P, W, V, C> {
+impl<R: ConstNew, P: Publish<Native>, W, V, C> RawBravo<Native, R, P, W, V, C> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
         RawBravo { lock: R::NEW, bias: AtomicU32::new(0), memory: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
-impl<R: ConstNew, P, W, V, C> Default for RawBravo<Native, R, P, W, V, C> {
+impl<R: ConstNew, P: Publish<Native>, W, V, C> Default for RawBravo<Native, R, P, W, V, C> {
     fn default() -> Self {
         Self::new()
     }
@@ -97,6 +118,60 @@ impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, C: Count> ConstNew
 {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
+}
+
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> Drop for RawBravo<M, R, P, W, V, C> {
+    /// Empties the slots of readers that have been forgotten (`mem::forget` of a guard): they hold an address that
+    /// another lock may have next.
+    #[inline]
+    fn drop(&mut self) {
+        if self.may_have_slots() {
+            self.forget_readers();
+        }
+    }
+}
+
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, R, P, W, V, C> {
+    /// What a reader writes into its slot. Never 0.
+    #[inline]
+    fn address(&self) -> usize {
+        M::identity(core::ptr::from_ref(self).addr())
+    }
+
+    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
+    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
+    fn may_have_slots(&self) -> bool {
+        // Acquire: for who does not hold the lock, (A) of the bias.
+        let bias = self.bias.load(Acquire);
+        bias == BIASED || bias >= HELD
+    }
+
+    /// Whether a slot holds the lock's address.
+    fn is_in_a_slot(&self) -> bool {
+        // SAFETY: it only reads them.
+        !unsafe { P::all(self.address(), |_| false) }
+    }
+
+    /// Empties the slots that hold the lock's address, which is about to be another's.
+    #[cold]
+    #[inline(never)]
+    fn forget_readers(&mut self) {
+        // SAFETY: nobody else uses the lock, so that no slot is a reader's that will leave it.
+        unsafe {
+            P::all(self.address(), |slot| {
+                Self::leave(slot);
+                true
+            })
+        };
+    }
+
+    #[inline]
+    fn leave(slot: &M::Usize) {
+        // (C) pairs with the scan in `revoke`: the section happens before the writer's.
+        // (D) Release even when there was no section: a writer of *another* lock may read this
+        // store where it would have read that of the slot's previous user.
+        slot.store(0, Release);
+    }
 }
 
 /// How a reader got in.
@@ -141,18 +216,16 @@ impl<S, T: Copy> Clone for ReadToken<S, T> {
 impl<S, T: Copy> Copy for ReadToken<S, T> {}
 
 /// As a word: the slot's address with the lowest bit set, or the underlying token's word, whose
-/// lowest bit must be clear (queue nodes are aligned, and a token without content is 0).
+/// lowest bit is free.
 impl<S, T: Token> Token for ReadToken<S, T> {
+    const HAS_FREE_BIT: bool = false;
+
     #[inline]
     fn into_word(self) -> usize {
-        const { assert!(align_of::<S>() > 1) };
+        const { assert!(align_of::<S>() > 1 && T::HAS_FREE_BIT) };
         match self {
             ReadToken::Fast(Filled(slot)) => core::ptr::from_ref(slot).expose_provenance() | 1,
-            ReadToken::Slow(token) => {
-                let word = token.into_word();
-                debug_assert!(word & 1 == 0, "an underlying token uses the lowest bit");
-                word
-            }
+            ReadToken::Slow(token) => token.into_word(),
         }
     }
 
@@ -191,12 +264,6 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         self.bias.load(Relaxed) == BIASED
     }
 
-    /// What a reader writes into its slot. Never 0.
-    #[inline]
-    fn address(&self) -> usize {
-        M::identity(core::ptr::from_ref(self).addr())
-    }
-
     /// Listing 1, lines 12 to 22, of which `published` has done the first half.
     #[inline(always)]
     fn read_fast(&self, published: Option<&'static M::Usize>) -> Option<&'static M::Usize> {
@@ -222,14 +289,6 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) })
     }
 
-    #[inline]
-    fn leave(slot: &M::Usize) {
-        // (C) pairs with the scan in `revoke`: the section happens before the writer's.
-        // (D) Release even when there was no section: a writer of *another* lock may read this
-        // store where it would have read that of the slot's previous user.
-        slot.store(0, Release);
-    }
-
     /// With the underlying lock, unless there is another slot to be had.
     #[inline(never)]
     fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
@@ -237,7 +296,14 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
             return ReadToken::Fast(Filled(slot));
         }
         let biased = C::ON && self.is_biased();
-        let token = self.lock.read();
+        let token = if V::PASSING {
+            let Some(token) = self.lock.read_watching(None, &|| _ = self.end_hold()) else {
+                unreachable!("without a deadline")
+            };
+            token
+        } else {
+            self.lock.read()
+        };
         self.after_slow_read(biased);
         ReadToken::Slow(token)
     }
@@ -248,7 +314,10 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
             return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
-        let token = self.lock.try_read()?;
+        let token = match self.lock.try_read() {
+            None if self.end_hold() => self.lock.try_read(),
+            token => token,
+        }?;
         self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
@@ -266,40 +335,32 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
-    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
-    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
-    fn may_have_slots(&self) -> bool {
-        matches!(self.bias.load(Relaxed), BIASED | REVOKING)
-    }
-
-    /// Before the first bias: whether no slot holds the lock's address. Writers would wait for one that does as for a
+    /// Before the bias is set: whether no slot holds the lock's address. Writers would wait for one that does as for a
     /// reader, so the lock does without bias until it is gone.
     #[cold]
     fn is_unnamed(&self) -> bool {
         let me = self.address();
-        // SAFETY: the lock has never been biased, so that no reader of it has a slot.
+        // SAFETY: the lock is not biased, so that no reader of it has a slot.
         while let Some(slot) = unsafe { P::own(me) } {
             Self::leave(slot);
         }
-        // SAFETY: it only reads them.
-        unsafe { P::all(me, |_| false) }
+        !self.is_in_a_slot()
     }
 
     /// Takes the bias from `bias` one step on.
     #[cold]
     fn step(&self, bias: u32) {
-        let next = if bias == WARM_UP - 1 && !self.is_unnamed() {
-            0
-        } else if bias < WARM_UP {
+        let next = if bias < WARM_UP - 1 {
             bias + 1
-        } else if bias != BIASED && bias != REVOKING && self.may_return(bias) {
+        } else if bias == BIASED || bias >= HELD || bias > BIASED && !self.may_return(bias) {
+            return;
+        } else if !P::prepare() {
+            return;
+        } else if self.is_unnamed() {
             BIASED
         } else {
-            return;
+            0 // as many slow reads before the next look
         };
-        if next == BIASED && !P::prepare() {
-            return;
-        }
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that
         // we came after. If it fails, another reader has gone a step.
         let gone = self.bias.compare_exchange(bias, next, Release, Relaxed).is_ok();
@@ -317,72 +378,156 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         W::may_return::<M>(bias)
     }
 
-    /// Listing 1, lines 37 to 49. Returns whether no reader is in the table; that stays so if the caller
-    /// holds the underlying lock for writing.
+    /// Listing 1, lines 37 to 49, by a writer that holds the underlying lock: afterwards no reader is in the table, and
+    /// that stays so for as long as the writer holds the lock. `None`: there was one, and the lock is released.
     #[inline]
-    fn revoke(&self, patience: Patience) -> bool {
-        // Acquire: whoever revoked before us, early, has seen readers leave. Otherwise nobody writes the
-        // bias while we hold the lock, and unless it is on the table is empty.
-        match self.bias.load(if V::EARLY { Acquire } else { Relaxed }) {
-            BIASED | REVOKING => self.scan(patience),
-            _ => true,
+    fn revoke(&self, token: R::Write, patience: Patience) -> Option<R::Write> {
+        // Relaxed: unless it is on, or readers pass, the last writer has seen the table empty, or there was no
+        // bias since; the underlying lock orders us behind that writer.
+        let bias = self.bias.load(Relaxed);
+        if bias == BIASED || V::PASSING && bias >= REVOKING {
+            return self.revoke_slow(token, patience);
         }
-    }
-
-    /// The same before the caller takes the underlying lock, where that is the way.
-    #[inline]
-    fn revoke_early(&self, patience: Patience) -> bool {
-        !V::EARLY || self.revoke(patience)
+        Some(token)
     }
 
     #[cold]
     #[inline(never)]
-    fn scan(&self, patience: Patience) -> bool {
+    fn revoke_slow(&self, token: R::Write, patience: Patience) -> Option<R::Write> {
         let start = M::now(Clock::Monotonic);
-        // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
-        while let Err(bias) = self.bias.compare_exchange(BIASED, REVOKING, SeqCst, Acquire) {
-            if bias != REVOKING {
-                return true;
-            }
-            // Another writer revokes, one that does not hold the lock: the end of that is ours too.
-            if !V::Await::until::<M, _, _>(&self.bias, patience, |bias| bias != REVOKING) {
-                return false;
-            }
+        if V::PASSING {
+            return self.revoke_passing(token, patience, start);
         }
-        P::fence();
-        let me = self.address();
-        let leaves = |slot: &'static M::Usize| {
-            // (B) as above; (C) Acquire: pairs with `leave`.
-            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
-        };
-        // SAFETY: it only reads them.
-        let empty = unsafe { P::all(me, leaves) };
-        let bias = if empty {
-            let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
-            let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, REVOKING - 1);
-            self.memory.store(memory, Relaxed);
-            C::add::<M>(Event::Revocation, 1);
-            C::add::<M>(Event::Revoking, end.saturating_sub(start));
-            bias
-        } else {
-            BIASED
-        };
+        // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
+        self.bias.swap(REVOKING, SeqCst);
+        let empty = self.scan(patience);
+        let bias = if empty { self.revoked(start) } else { BIASED };
         // (A) Release matters when the bias is put back: fast readers come after the writers that
-        // we came after. And when we do not hold the lock: who finds it off comes after the readers
-        // that we saw leave.
+        // we came after.
         self.bias.store(bias, Release);
-        empty
-    }
-
-    /// Ends a write acquisition whose revocation did not succeed.
-    #[inline]
-    fn settle(&self, token: R::Write, empty: bool) -> Option<R::Write> {
         if empty {
             return Some(token);
         }
         // SAFETY: the token is from the caller's acquisition, which ends here.
         unsafe { self.lock.unlock_write(token) };
         None
+    }
+
+    /// The same for a writer that readers may pass. It looks for readers with the underlying lock in its hands at first,
+    /// and that is over soon: otherwise it gives the lock back, or another thread does (`end_hold`). Then it waits
+    /// for them without, as several writers may do at once. Any of them may be suspended: each looks through the table
+    /// itself.
+    fn revoke_passing(&self, token: R::Write, patience: Patience, start: u64) -> Option<R::Write> {
+        let mut empty = false;
+        let mut bias = self.bias.load(Relaxed);
+        if bias == BIASED && Self::HOLDS {
+            let held = HELD + (start >> HELD_TICK) as u32 % (REVOKING - HELD);
+            // (B) as in `revoke_slow`.
+            self.bias.swap(held, SeqCst);
+            empty = self.scan(patience.at_most(start + HOLD));
+            let next = match patience {
+                _ if empty => self.revoked(start),
+                Patience::None => BIASED,
+                _ => REVOKING + 1,
+            };
+            // (A) as in `revoke_slow`. It fails if another thread has given the lock back; then we are counted.
+            if self.bias.compare_exchange(held, next, Release, Relaxed).is_ok() {
+                if empty {
+                    return Some(token);
+                }
+                // SAFETY: the token is from the caller's acquisition; the caller gets another, or none.
+                unsafe { self.lock.unlock_write(token) };
+                if next == BIASED {
+                    return None;
+                }
+            }
+        } else {
+            loop {
+                let next = match bias {
+                    BIASED => REVOKING + 1,
+                    bias if bias < REVOKING || bias & REVOKED != 0 => return Some(token),
+                    bias => bias + 1,
+                };
+                // (B) as in `revoke_slow`. (The slots are read after this, by every writer.)
+                match self.bias.compare_exchange(bias, next, SeqCst, Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => bias = now,
+                }
+            }
+            // SAFETY: as above.
+            unsafe { self.lock.unlock_write(token) };
+        }
+        // As long as we are counted the bias does not return, so a table that was seen empty stays so.
+        let empty = empty || self.scan(patience);
+        let value = self.revoked(start);
+        let token = match patience {
+            _ if !empty => None,
+            Patience::Endless => self.lock.write_watching(None, &|| _ = self.end_hold()),
+            Patience::Until(deadline) => self.lock.write_watching(Some(deadline), &|| _ = self.end_hold()),
+            Patience::None => self.lock.try_write(),
+        };
+        let revoked = if token.is_some() { REVOKED } else { 0 };
+        let mut bias = self.bias.load(Relaxed);
+        loop {
+            let next = match (bias | revoked) - 1 {
+                next if next & WRITERS != 0 => next,
+                next if next & REVOKED != 0 => value,
+                // Nobody has written since: a writer that had would have left REVOKED.
+                _ => BIASED,
+            };
+            // (A) as above.
+            match self.bias.compare_exchange(bias, next, Release, Relaxed) {
+                Ok(_) => return token,
+                Err(now) => bias = now,
+            }
+        }
+    }
+
+    /// Whether a writer that readers may pass begins with the underlying lock in its hands: another thread must be able
+    /// to give that back, which needs a token without content.
+    const HOLDS: bool = size_of::<R::Write>() == 0;
+
+    /// Gives the underlying lock back in the stead of a writer that revokes and has been suspended with it. Whether it
+    /// did.
+    #[cold]
+    fn end_hold(&self) -> bool {
+        let bias = self.bias.load(Relaxed);
+        if !(V::PASSING && Self::HOLDS) || !(HELD..REVOKING).contains(&bias) {
+            return false;
+        }
+        let since = (M::now(Clock::Monotonic) >> HELD_TICK) as u32;
+        if since.wrapping_sub(bias - HELD) % (REVOKING - HELD) <= HOLD_BOUND
+            || self.bias.compare_exchange(bias, REVOKING + 1, Acquire, Relaxed).is_err()
+        {
+            return false;
+        }
+        // SAFETY: while the bias was HELD, the writer that set it held the lock and had not entered its section. The
+        // exchange makes the lock ours: that writer's own exchange fails. The token has no content, so that
+        // every word stands for it.
+        unsafe { self.lock.unlock_write(R::Write::from_word(0)) };
+        true
+    }
+
+    /// Waits for the readers in the table. Whether all have left.
+    fn scan(&self, patience: Patience) -> bool {
+        P::fence();
+        let me = self.address();
+        let leaves = |slot: &'static M::Usize| {
+            // (B) as in `revoke_slow`; (C) Acquire: pairs with `leave`.
+            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
+        };
+        // SAFETY: it only reads the slots.
+        unsafe { P::all(me, leaves) }
+    }
+
+    /// The policy's value of the bias after a revocation that began at `start` and ends now.
+    fn revoked(&self, start: u64) -> u32 {
+        let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
+        let bias = W::revoked::<M>(start, end, &mut memory).clamp(FIRST, HELD - 1);
+        self.memory.store(memory, Relaxed);
+        C::add::<M>(Event::Revocation, 1);
+        C::add::<M>(Event::Revoking, end.saturating_sub(start));
+        bias
     }
 }
 
@@ -432,6 +577,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         holder_bytes: R::INFO.holder_bytes,
         fairness: "as the lock below; a writer also waits for the readers in the table",
         blocking: R::INFO.blocking,
+        suspension: if V::PASSING { R::INFO.suspension } else { Suspension::Blocks },
         source: P::SOURCE,
     };
 
@@ -495,8 +641,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_remembered(&self) -> bool {
-        // SAFETY: it only reads them.
-        P::OWNED && self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
+        P::OWNED && self.may_have_slots() && self.is_in_a_slot()
     }
 
     unsafe fn remember_again(&self) {
@@ -510,7 +655,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
             return Some(ReadToken::Fast(Filled(slot)));
         }
         let biased = C::ON && self.is_biased();
-        let token = self.lock.read_until(deadline)?;
+        let token = self.lock.read_watching(Some(deadline), &|| _ = self.end_hold())?;
         self.after_slow_read(biased);
         Some(ReadToken::Slow(token))
     }
@@ -526,24 +671,28 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline]
     fn write(&self) -> Self::Write {
-        self.revoke_early(Patience::Endless);
-        let token = self.lock.write();
-        self.revoke(Patience::Endless);
+        let token = if V::PASSING {
+            self.lock.write_watching(None, &|| _ = self.end_hold())
+        } else {
+            Some(self.lock.write())
+        };
+        let token = token.and_then(|token| self.revoke(token, Patience::Endless));
+        let Some(token) = token else { unreachable!("without a deadline") };
         token
     }
 
     #[inline]
     fn try_write(&self) -> Option<Self::Write> {
-        let token = self.lock.try_write()?;
-        self.settle(token, self.revoke(Patience::None))
+        let token = match self.lock.try_write() {
+            None if self.end_hold() => self.lock.try_write(),
+            token => token,
+        }?;
+        self.revoke(token, Patience::None)
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
-        if !self.revoke_early(Patience::Until(deadline)) {
-            return None;
-        }
-        let token = self.lock.write_until(deadline)?;
-        self.settle(token, self.revoke(Patience::Until(deadline)))
+        let token = self.lock.write_watching(Some(deadline), &|| _ = self.end_hold())?;
+        self.revoke(token, Patience::Until(deadline))
     }
 
     #[inline]
@@ -553,8 +702,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_locked(&self) -> bool {
-        // SAFETY: it only reads them.
-        self.lock.is_locked() || self.may_have_slots() && !unsafe { P::all(self.address(), |_| false) }
+        self.lock.is_locked() || self.may_have_slots() && self.is_in_a_slot()
     }
 
     fn is_write_locked(&self) -> bool {

@@ -22,11 +22,12 @@
 //!
 //! Size: 1664 bytes, for up to 8 nodes (of more, some share); none per waiter or holder. Atomics per
 //! uncontended pair: read 2; write 2.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: writers pass readers until one has looked [`PATIENCE`] times; FIFO among the writers of a node.
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll.
 
-use super::{ConstNew, Index, Info, RawRwLock};
+use super::{ConstNew, Index, Info, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -228,6 +229,7 @@ unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
         holder_bytes: 0,
         fairness: "writers first, until a reader runs out of patience; up to 64 writers of a node in a row",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Calciu et al. 2013, C-RW-WP",
     };
 

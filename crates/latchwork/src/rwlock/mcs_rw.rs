@@ -28,12 +28,13 @@
 //!
 //! Size: 24 bytes; 64 per waiter and per holder. Atomics per uncontended pair: read 5 (queue 2, count 2, its
 //! own node 1), write 3 (queue 2, NEXT 1).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll, outside the queue, which nobody can leave.
 //! More than 2^31 - 1 simultaneous readers would break it.
 
-use super::{ConstNew, Info, RawRwLock};
+use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -210,6 +211,7 @@ unsafe impl<M: Machine> RawRwLock for RawMcsRw<M> {
         holder_bytes: 64,
         fairness: "FIFO; readers in a row enter together",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Mellor-Crummey and Scott, PPoPP 1991, section 3.1",
     };
 

@@ -5,7 +5,7 @@
 
 use crate::machine::{Deadline, Machine, Native};
 use crate::mutex::backoff;
-pub use crate::mutex::{Info, Token};
+pub use crate::mutex::{Info, Suspension, Token};
 
 pub mod bravo;
 pub mod cohort_rw;
@@ -29,11 +29,12 @@ mod tests;
 pub struct Index(pub(crate) u32);
 
 impl Token for Index {
+    const HAS_FREE_BIT: bool = true;
     fn into_word(self) -> usize {
-        self.0 as usize
+        (self.0 as usize) << 1
     }
     unsafe fn from_word(word: usize) -> Self {
-        Index(word as u32)
+        Index((word >> 1) as u32)
     }
 }
 
@@ -81,6 +82,16 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// Acquires for reading unless the deadline passes first. The default polls, outside any queue.
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
         backoff::poll::<Self::Machine, _>(deadline, || self.try_read())
+    }
+
+    /// [`read`](RawRwLock::read) or [`read_until`](RawRwLock::read_until). A lock whose waiters wake by themselves from
+    /// time to time calls `watch` then, for a caller that knows what may keep the lock from being released.
+    #[inline]
+    fn read_watching(&self, deadline: Option<Deadline>, _watch: &dyn Fn()) -> Option<Self::Read> {
+        match deadline {
+            Some(deadline) => self.read_until(deadline),
+            None => Some(self.read()),
+        }
     }
 
     /// Ends a read acquisition.
@@ -145,6 +156,15 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// Acquires for writing unless the deadline passes first. The default polls, outside any queue.
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
         backoff::poll::<Self::Machine, _>(deadline, || self.try_write())
+    }
+
+    /// The same for writing as [`read_watching`](RawRwLock::read_watching).
+    #[inline]
+    fn write_watching(&self, deadline: Option<Deadline>, _watch: &dyn Fn()) -> Option<Self::Write> {
+        match deadline {
+            Some(deadline) => self.write_until(deadline),
+            None => Some(self.write()),
+        }
     }
 
     /// Ends a write acquisition.

@@ -15,12 +15,13 @@
 //!
 //! Size: 2048 bytes; 64 per waiter; none per reading holder, 64 times [`SHARDS`] per writing one. Atomics per
 //! uncontended pair: read 2; write 5 times [`SHARDS`].
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: phase-fair at each lock; writers are FIFO.
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
 use super::pf_q::RawPfQ;
-use super::{ConstNew, Index, Info, RawRwLock};
+use super::{ConstNew, Index, Info, RawRwLock, Suspension};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -123,6 +124,7 @@ unsafe impl<M: Machine, const LOCKS: usize> RawRwLock for RawPerCpu<M, LOCKS> {
         holder_bytes: 0,
         fairness: "phase-fair at each lock of the array, writers are FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Linux brlock; Dice and Kogan 2019, section 5",
     };
 

@@ -36,13 +36,14 @@
 //! until the release, so it is from the machine's pool and is the token.
 //! Size: 24 bytes; 64 per waiter; none per reading holder, 64 per writing holder. Atomics per
 //! uncontended pair: read 2 (add, add); write 5 (queue 2, enter, leave, take the list).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: phase-fair; writers are FIFO among themselves.
 //! More than 2^30 - 1 simultaneous readers would break it.
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
 use super::pf_t::{PHASE, Readers, WRITER};
-use super::{ConstNew, Info, RawRwLock};
+use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::machine::{Machine, Native, QNode, Word};
 use crate::mutex::RawMutex;
 use crate::mutex::mcs::RawMcs;
@@ -158,6 +159,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
         holder_bytes: 0,
         fairness: "phase-fair: a reader waits for one writer at most, writers are FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Brandenburg and Anderson 2010, PF-Q",
     };
 

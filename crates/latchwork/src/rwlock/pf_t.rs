@@ -28,6 +28,7 @@
 //!
 //! Size: 16 bytes, none per waiter or holder. Atomics per uncontended pair: read 2 (add, add);
 //! write 3 (ticket, enter, leave: the paper's byte store to leave would mix access sizes).
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: phase-fair; writers are FIFO among themselves. Everybody spins on a shared word.
 //! More than 2^30 - 1 simultaneous readers would break it.
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
@@ -37,7 +38,7 @@
 //! may starve, a timed reader under a ceaseless stream of writers, a timed writer under overlapping
 //! readers.
 
-use super::{ConstNew, Info, RawRwLock};
+use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -217,6 +218,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
         holder_bytes: 0,
         fairness: "phase-fair: a reader waits for one writer at most, writers are FIFO",
         blocking: false,
+        suspension: Suspension::Blocks,
         source: "Brandenburg and Anderson 2010, PF-T",
     };
 

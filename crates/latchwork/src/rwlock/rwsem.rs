@@ -26,10 +26,11 @@
 //! - A lock that many readers hold is not closed to optimistic spinners for ever, but until they are gone.
 //!
 //! Size: 32 bytes; waiters as `shfl`, 64; none per holder. Atomics per uncontended pair: 2.
+//! Suspension: a waiter that is suspended blocks others.
 //! Fairness: writers pass everybody else for 4 ms at most, readers pass nobody.
 //! Re-entry: a reader that read-locks again while somebody waits deadlocks with that.
 
-use super::{ConstNew, Info, RawRwLock};
+use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use crate::mutex::RawMutex;
 use crate::mutex::shfl::RawShfl;
@@ -223,6 +224,7 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
         holder_bytes: 0,
         fairness: "writers steal for at most 4 ms; readers wait behind whoever waits",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Linux rwsem.c; Dice and Kogan 2019, section 4",
     };
 

@@ -107,6 +107,7 @@ impl<L: RawMutex> RawSeqLock<L> {
         holder_bytes: 0,
         fairness: "writers as their mutex, shfl; a reader makes 16 copies at most, then waits with the writers",
         blocking: L::INFO.blocking,
+        suspension: L::INFO.suspension,
         source: "Lameter 2005; Boehm 2012",
     };
 

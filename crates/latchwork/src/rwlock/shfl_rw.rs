@@ -17,7 +17,7 @@
 //!   mutex, waits at the word, and releases the mutex. Here the head of the queue does so directly:
 //!   one sleep per waiter instead of two (the mutex, then the word).
 //! - *A waiting writer shuts readers out for as long as it is awake*, which is for some microseconds
-//!   (DRAIN looks). Then it lets them in again and sleeps, until the last one leaves or the time of
+//!   (DRAIN looks, with CLAIMED). Then it lets them in again and sleeps, until the last one leaves or the time of
 //!   newcomers is up. With more threads than cores, shutting them out until a preempted reader runs
 //!   again costs most of the throughput.
 //! - *A waiting reader does not shut writers out at once*, nor a waiting writer other writers: newcomers
@@ -26,15 +26,22 @@
 //!   woken by a newcomer, and passed until it runs, but for no longer than `WAKE_BOUND`: shutting others out for
 //!   as long as a wakeup takes leaves the lock unused. No waiter is passed over for ever: one with `n` in front
 //!   of it waits for at most `n + 1` times (the longer bound, a wakeup and the sections inside).
-//! - *Readers in a row enter together.* A reader that enters from the queue counts those who sleep behind it in,
-//!   and wakes them all; they have the lock when they wake. On machines with several NUMA nodes readers are
+//! - *Readers in a row enter together.* A reader that enters from the queue invites the readers that sleep right behind
+//!   it: it wakes them all, and each enters by itself, past CLAIMED, unless a writer is inside by then; its node stays
+//!   behind. (A reader that was counted in before it runs would, if it is suspended, keep writers out for ever.)
+//!   On machines with several NUMA nodes readers are
 //!   moved up behind readers, whatever their node; writers behind writers of their node.
+//! - *Suspended waiters* are passed as in the mutex: a head to which the lock is left, by CLAIMED or because it has
+//!   waited for `WAKE_BOUND`, keeps the lock, once a thread has found it free, for `PROMISE_BOUND`. Then LAPSED lets
+//!   others in until the head runs again.
 //!
 //! | `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | WRITER (bit 0) | held for writing, or a writer looks for readers | the writer | `release_dec`; the writer, if there are readers |
 //! | CLAIMED (bit 1) | the head is next | the head | who enters from the queue |
 //! | WAKING (bit 2) | the head is being woken: mind the time | who wakes it, thieves keep it | the head |
+//! | OFFERED (bit 3) | the lock is free, and left to the head; `since` says from when on | newcomers, waiters | a writer that enters; LAPSED |
+//! | LAPSED (bit 4) | the head is suspended: anybody may enter | newcomers, waiters | the head |
 //! | PARKED (bit 31) | the head sleeps at `word`, wake it | the head | a writer that enters |
 //!
 //! | `readers` | meaning | set by | cleared by |
@@ -54,7 +61,11 @@
 //!
 //! Nodes are as in the mutex (`sleepers`); `group` also tells readers from writers.
 //!
-//! Size: 24 bytes; 64 per waiter, on its stack (timed: from the pool); none per
+//! Suspension: tolerates, but for a few instructions on each side. A reader that is suspended between its
+//! addition and its look at `word` is inside for that time: writers wait for it. A writer that is suspended between
+//! setting its bit and taking it back, because there are readers, counts as the holder.
+//!
+//! Size: 24 bytes; 64 per waiter, from the pool; none per
 //! holder. Atomics per uncontended pair: read 2, write 1.
 //! Fairness: bounded stealing both ways, as above; FIFO in the queue but for shuffling.
 //! Attempts: one that meets a reader or writer that is just about to turn back fails too.
@@ -62,10 +73,10 @@
 //! preloaded library counts a thread's read holdings and does not ask the lock again.)
 //! More than 2^30 - 1 simultaneous readers would break it.
 
-use super::{ConstNew, Info, RawRwLock};
+use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
 use crate::mutex::shuffle::{NumaPolicy, Policy, may_start};
-use crate::mutex::sleepers::{self, Alarms, Next, Outcome, PARKED, PARKED_TIMED, READY, Waited};
+use crate::mutex::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 
@@ -73,6 +84,8 @@ const FREE: u32 = 0;
 const WRITER: u32 = 1;
 const CLAIMED: u32 = 1 << 1;
 const WAKING: u32 = 1 << 2;
+const OFFERED: u32 = 1 << 3;
+const LAPSED: u32 = 1 << 4;
 const PARKED_HEAD: u32 = 1 << 31;
 
 const READER: u32 = 1;
@@ -102,11 +115,13 @@ const ARRIVAL_IDLE: (u32, u32) = (1, 5);
 const HEAD_IDLE: (u32, u32) = (4, 8);
 /// Looks at the readers inside while newcomers are shut out, before a writing head sleeps.
 const DRAIN: u32 = 512;
+/// Looks of a writer that has set its bit, for readers that are about to turn back.
+const TURNING: u32 = 16;
 /// Attempts to fall asleep while readers come and go, and spin hints between them.
 const SLEEPS: (u32, u32) = (16, 64);
-/// Sleeping readers that one who enters from the queue lets in: each costs it a wakeup, and a chain of wakeups, one
-/// by the other, takes as long as all of them need until they run.
-const ADMISSIONS: u32 = 16;
+/// Sleeping readers that a reader which enters from the queue invites: each costs it a wakeup, and a chain of wakeups,
+/// one by the other, takes as long as all of them need until they run.
+const INVITATIONS: u32 = 16;
 /// A sleep when the heavy fence was refused.
 const UNFENCED_SLEEP: u64 = 1_000_000;
 
@@ -184,7 +199,8 @@ impl<M: Machine> RawShflRw<M> {
     fn stay(&self, before: u32) -> bool {
         let word = self.word.load(SeqCst); // (A), (E)
         let asleep = word & (WAKING | PARKED_HEAD) != 0 || before >= MIND;
-        if word & (WRITER | CLAIMED) != 0 || asleep && self.has_waited() {
+        let promised = word & CLAIMED != 0 || asleep && self.has_waited();
+        if word & WRITER != 0 || promised && word & LAPSED == 0 {
             self.turn_back();
             return false;
         }
@@ -242,13 +258,18 @@ impl<M: Machine> RawShflRw<M> {
 
     /// A newcomer's attempt, past the head if there is one.
     fn steal(&self, side: Side) -> Steal {
-        let word = self.word.load(Relaxed);
+        let mut word = self.word.load(Relaxed);
         let readers = self.readers.load(Relaxed);
         let asleep = word & (WAKING | PARKED_HEAD) != 0 || readers >= MIND;
-        if asleep && self.has_waited() {
-            return Steal::Refused;
+        let waited = asleep && self.has_waited();
+        if (waited || word & CLAIMED != 0) && word & LAPSED == 0 {
+            let free = word & WRITER == 0 && readers & COUNT == 0;
+            if !(free && self.lapses(word)) {
+                return if waited { Steal::Refused } else { Steal::Held };
+            }
+            word = self.word.load(Relaxed);
         }
-        if word & (WRITER | CLAIMED) != 0 {
+        if word & WRITER != 0 {
             return Steal::Held;
         }
         let taken = match side {
@@ -256,7 +277,11 @@ impl<M: Machine> RawShflRw<M> {
             Side::Write if readers & COUNT != 0 => false,
             Side::Write => {
                 // If the head sleeps at the word, its waker has been, and nobody need do so again.
-                let hints = if asleep { WAKING } else { 0 };
+                let mut hints = if asleep { WAKING } else { 0 };
+                // LAPSED outlives its use if there is no head to clear it.
+                if word & LAPSED != 0 && !self.tail.load(Relaxed).is_null() {
+                    hints |= LAPSED;
+                }
                 // (A), (E) as above.
                 self.word.compare_exchange(word, hints | WRITER, SeqCst, Relaxed).is_ok()
                     && (self.look_for_readers() || self.take_back())
@@ -266,6 +291,30 @@ impl<M: Machine> RawShflRw<M> {
             self.count_steal();
         }
         if taken { Steal::Taken } else { Steal::Held }
+    }
+
+    /// Whether the head, to which the free lock is left, has not come for too long. `word` is what leaves it.
+    #[cold]
+    fn lapses(&self, word: u32) -> bool {
+        let next = if word & OFFERED == 0 {
+            self.since.store(moment::<M>(), Relaxed);
+            word | OFFERED
+        } else if elapsed::<M>(self.since.load(Relaxed)) > PROMISE_BOUND {
+            word & !(CLAIMED | OFFERED) | LAPSED
+        } else {
+            return false;
+        };
+        self.word.compare_exchange(word, next, Relaxed, Relaxed).is_ok() && next & LAPSED != 0
+    }
+
+    fn is_lapsed(&self) -> bool {
+        self.word.load(Relaxed) & LAPSED != 0
+    }
+
+    /// A queued waiter's attempt when it has slept for long, past a head that does not run.
+    fn rescue(&self, side: Side) -> bool {
+        (self.is_lapsed() || elapsed::<M>(self.since.load(Relaxed)) > PROMISE_BOUND)
+            && matches!(self.steal(side), Steal::Taken)
     }
 
     /// If another thief or a new head writes meanwhile, one of the writes is lost, and the head's turn
@@ -304,15 +353,39 @@ impl<M: Machine> RawShflRw<M> {
     fn try_slow(&self, side: Side) -> bool {
         // A hint may outlive its head, one that gave up: a free lock must not look held.
         matches!(self.steal(side), Steal::Taken)
-            || self.tail.load(Relaxed).is_null() && self.try_head(side, true, 1)
+            || self.tail.load(Relaxed).is_null() && self.try_head(side, true)
     }
 
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, side: Side) {
-        if !self.arrive(side) {
-            let node = QNode::<M>::new();
-            self.lock_queued(&node, side, None);
+        self.wait_for_lock(side, None, &|| ());
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_timed(&self, side: Side, deadline: Deadline) -> bool {
+        self.wait_for_lock(side, Some(deadline), &|| ())
+    }
+
+    /// Calls `watch` when a sleep has ended by itself.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
+        loop {
+            if self.arrive(side) {
+                return true;
+            }
+            if !self.is_lapsed() {
+                return self.lock_queued(side, deadline, watch);
+            }
+            let attempt = || {
+                watch();
+                self.is_lapsed().then(|| matches!(self.steal(side), Steal::Taken))
+            };
+            if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
+                return locked;
+            }
         }
     }
 
@@ -338,51 +411,46 @@ impl<M: Machine> RawShflRw<M> {
         false
     }
 
-    #[cold]
-    #[inline(never)]
-    fn lock_timed(&self, side: Side, deadline: Deadline) -> bool {
-        if self.arrive(side) {
-            return true;
-        }
-        sleepers::timed::<M>(|node| self.lock_queued(node, side, Some(deadline)))
-    }
-
     /// Queues, waits to be the head, and competes for the word.
-    fn lock_queued(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>) -> Outcome {
+    fn lock_queued(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
+        let node = sleepers::new_node::<M>();
         let now = moment::<M>();
         node.group.store(side.group::<M>(), Relaxed);
         node.since.store(now, Relaxed);
+        let mut locked = false;
         if sleepers::enqueue::<M>(&self.tail, node) {
             self.begin(now);
         } else {
-            // Thieves look at the clock themselves.
-            let alarms = Alarms { count: 0, after: 0, wakes: || true };
-            match sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, alarms) {
+            // Only readers are invited.
+            let enter = |invited| {
+                if invited {
+                    return self.enter();
+                }
+                watch();
+                self.rescue(side)
+            };
+            match sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, enter) {
                 Waited::Head => (),
-                Waited::Admitted => return Outcome::Locked,
-                Waited::Abandoned => return Outcome::Abandoned,
+                Waited::HeadWithLock => locked = true,
+                Waited::Locked => return true,
+                Waited::TimedOut => return false,
             }
         }
-        let locked = self.compete(node, side, deadline);
+        locked = locked || self.compete(node, side, deadline, watch);
         if locked && side == Side::Read {
-            // We are inside, so no writer is, nor comes in before these have left.
-            sleepers::admit::<M>(&self.tail, node, M::patience(ADMISSIONS), |waiter| {
-                let reads = waiter.group.load(Relaxed) == READING;
-                if reads {
-                    self.readers.fetch_add(READER, Relaxed);
-                }
-                reads
-            });
+            let reads = |waiter: &QNode<M>| waiter.group.load(Relaxed) == READING;
+            sleepers::invite::<M, NumaPolicy>(node, M::patience(INVITATIONS), reads);
         }
         self.leave(node, side, locked);
-        if locked { Outcome::Locked } else { Outcome::TimedOut }
+        locked
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
-    fn compete(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>) -> bool {
+    fn compete(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let mut claimed = false;
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
+        let mut intervals = Intervals::of_sleeps();
         if self.readers.load(Relaxed) >= MIND {
             self.readers.fetch_and(COUNT, Relaxed); // we do not sleep any more
         }
@@ -390,11 +458,14 @@ impl<M: Machine> RawShflRw<M> {
             if may_start::<M, NumaPolicy>(node) {
                 sleepers::walk::<M, NumaPolicy>(&self.tail, node, || self.is_open(side));
             }
-            if self.try_head(side, claimed, M::patience(DRAIN)) {
+            let drains = side == Side::Write && self.is_read();
+            let drained = drains && self.drain();
+            if self.try_head(side, claimed || drained) {
                 return true;
             }
-            if self.word.load(Relaxed) & WAKING != 0 {
-                self.word.fetch_and(!WAKING, Relaxed);
+            let past = WAKING | LAPSED | if drains && !claimed { CLAIMED } else { 0 };
+            if self.word.load(Relaxed) & past != 0 {
+                self.word.fetch_and(!past, Relaxed);
             }
             let read = side == Side::Write && self.is_read();
             M::pause(pause);
@@ -404,9 +475,9 @@ impl<M: Machine> RawShflRw<M> {
             }
             if deadline.is_some_and(|d| d.passed::<M>()) {
                 if claimed {
-                    self.word.fetch_and(!CLAIMED, Relaxed);
+                    self.word.fetch_and(!(CLAIMED | OFFERED), Relaxed);
                 }
-                return self.try_head(side, true, 1);
+                return self.try_head(side, true);
             }
             claimed = claimed || self.is_overdue();
             if claimed && self.word.load(Relaxed) & CLAIMED == 0 {
@@ -415,11 +486,13 @@ impl<M: Machine> RawShflRw<M> {
             }
             looks += 1;
             if read || looks >= M::patience(HEAD_LOOKS) {
+                let until = intervals.until::<M>(deadline);
                 if read {
-                    self.park_behind_readers(deadline);
+                    self.park_behind_readers(until);
                 } else {
-                    self.park_head(deadline);
+                    self.park_head(until);
                 }
+                watch();
                 looks = 0;
             }
         }
@@ -436,31 +509,39 @@ impl<M: Machine> RawShflRw<M> {
         self.word.load(Relaxed) & WRITER == 0 && self.readers.load(Relaxed) & COUNT != 0
     }
 
-    /// The head's attempt, or that of one who knows that there is no head: hints do not keep it out, and
+    /// Shuts newcomers out while the readers inside leave, for some microseconds; whether they did. By CLAIMED and not
+    /// by WRITER, which is no promise that lapses.
+    fn drain(&self) -> bool {
+        self.word.fetch_or(CLAIMED, Relaxed);
+        M::spin_for(&self.readers, Relaxed, DRAIN, |readers| readers & COUNT == 0).is_some()
+    }
+
+    /// The head's attempt, or that of a thread which has found the queue empty: hints do not keep it out, and
     /// it drops them. A writer takes a lock that is merely between two sections of another writer only
-    /// if it is its `turn`; if there are readers inside, it shuts others out for `looks` looks.
-    fn try_head(&self, side: Side, turn: bool, looks: u32) -> bool {
+    /// if it is its `turn`.
+    fn try_head(&self, side: Side, turn: bool) -> bool {
         match side {
             Side::Read => {
-                if self.word.load(Relaxed) & WRITER != 0 {
+                if !self.enter() {
                     return false;
                 }
-                self.readers.fetch_add(READER, SeqCst); // (E)
-                let word = self.word.load(SeqCst); // (A), (E)
-                if word & WRITER != 0 {
-                    self.turn_back();
-                    return false;
-                }
-                if word != FREE {
-                    // No writer is inside; one that is about to turn back does so atomically.
-                    self.word.fetch_and(WRITER, Relaxed);
+                if self.word.load(Relaxed) != FREE {
+                    let dropped = self.word.fetch_and(WRITER, Relaxed);
+                    if dropped & WRITER != 0 && dropped & PARKED_HEAD != 0 {
+                        // A writer that is about to turn back has set its bit, and a head that we do not know
+                        // of went to sleep behind it: let that head announce itself again. (Without the
+                        // bit, the writer that took it back has seen PARKED, and wakes.)
+                        wake_head::<M>(&raw const self.word);
+                    }
                 }
                 true
             }
             Side::Write => {
                 let word = self.word.load(Relaxed);
-                let read = self.readers.load(Relaxed) & COUNT != 0;
-                if word & WRITER != 0 || !(turn || read || self.is_idle(HEAD_IDLE)) {
+                if word & WRITER != 0
+                    || self.readers.load(Relaxed) & COUNT != 0
+                    || !(turn || self.is_idle(HEAD_IDLE))
+                {
                     return false;
                 }
                 // (A), (E)
@@ -468,10 +549,24 @@ impl<M: Machine> RawShflRw<M> {
                     return false;
                 }
                 // (B), (E)
-                M::spin_for(&self.readers, SeqCst, looks, |readers| readers & COUNT == 0).is_some()
+                M::spin_for(&self.readers, SeqCst, TURNING, |readers| readers & COUNT == 0).is_some()
                     || self.take_back()
             }
         }
+    }
+
+    /// A reader's attempt past all hints, for a waiter that is the head or has been invited.
+    fn enter(&self) -> bool {
+        if self.word.load(Relaxed) & WRITER != 0 {
+            return false;
+        }
+        self.readers.fetch_add(READER, SeqCst); // (E)
+        // (A), (E)
+        if self.word.load(SeqCst) & WRITER != 0 {
+            self.turn_back();
+            return false;
+        }
+        true
     }
 
     /// Whether the lock is unused, and not merely between two sections of a thread that has it in
@@ -519,7 +614,7 @@ impl<M: Machine> RawShflRw<M> {
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
-    fn leave(&self, node: &QNode<M>, side: Side, locked: bool) {
+    fn leave(&self, node: &'static QNode<M>, side: Side, locked: bool) {
         // (R) makes it visible to the next head.
         let begin = |next: &QNode<M>| self.begin(next.since.load(Relaxed));
         let Some(Next { status, before, group }) = sleepers::next_head(&self.tail, node, begin) else {
@@ -536,9 +631,7 @@ impl<M: Machine> RawShflRw<M> {
                 M::requeue(status, READY, &self.readers);
                 self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed);
             }
-            // The second is not moved: it may give up as the head too, and its node be another
-            // lock's by then.
-            PARKED | PARKED_TIMED => {
+            PARKED => {
                 self.word.fetch_or(WAKING, Relaxed);
                 M::wake(status, 1);
             }
@@ -583,6 +676,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
         holder_bytes: 0,
         fairness: "stealing for 0.2 ms per queue position, at most 10 ms until a sleeper runs; then FIFO",
         blocking: true,
+        suspension: Suspension::Tolerates,
         source: "Kashyap et al. 2019, section 4.2.3",
     };
 
@@ -618,6 +712,11 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     }
 
     #[inline]
+    fn read_watching(&self, deadline: Option<Deadline>, watch: &dyn Fn()) -> Option<()> {
+        (self.try_read_free() || self.wait_for_lock(Side::Read, deadline, watch)).then_some(())
+    }
+
+    #[inline]
     unsafe fn unlock_read(&self, (): ()) {
         // (B) the section happens before the writer that finds us gone, directly or through the
         // read-modify-writes of other readers.
@@ -638,6 +737,11 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
 
     fn write_until(&self, deadline: Deadline) -> Option<()> {
         (self.try_write_free() || self.lock_timed(Side::Write, deadline)).then_some(())
+    }
+
+    #[inline]
+    fn write_watching(&self, deadline: Option<Deadline>, watch: &dyn Fn()) -> Option<()> {
+        (self.try_write_free() || self.wait_for_lock(Side::Write, deadline, watch)).then_some(())
     }
 
     #[inline]

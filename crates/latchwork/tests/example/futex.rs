@@ -11,7 +11,7 @@
 //! Fairness: none; a waiter may be passed over for ever.
 
 use latchwork::machine::{Deadline, Machine, Native, Word};
-use latchwork::mutex::{ConstNew, Info, RawMutex};
+use latchwork::mutex::{ConstNew, Info, RawMutex, Suspension};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 const FREE: u32 = 0;
@@ -62,6 +62,7 @@ unsafe impl<M: Machine> RawMutex for RawFutex<M> {
         holder_bytes: 0,
         fairness: "none",
         blocking: true,
+        suspension: Suspension::Blocks,
         source: "Drepper 2011, section 6",
     };
 

@@ -760,6 +760,11 @@ unsafe impl Machine for Loom {
         2
     }
 
+    /// None: a lost wakeup must show.
+    fn safety_timeout(_nanos: u64) -> Option<Deadline> {
+        None
+    }
+
     fn acquire_node() -> &'static QNode<Self> {
         let state = shared_state();
         let free = state.free_nodes.borrow_mut()[thread_number()].pop();

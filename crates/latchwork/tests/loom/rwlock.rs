@@ -103,7 +103,7 @@ pub fn tries_write<R: RawRwLock>(shared: &Shared<R>) {
     }
 }
 
-fn reads_until<R: RawRwLock>(shared: &Shared<R>) {
+pub fn reads_until<R: RawRwLock>(shared: &Shared<R>) {
     if let Some(token) = shared.lock.read_until(DEADLINE) {
         shared.finish_read(token);
     }

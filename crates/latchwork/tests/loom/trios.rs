@@ -1,7 +1,10 @@
 //! Clients of the reader-writer locks in which an attempt, or a deadline, meets readers and a writer.
 
-use crate::machine::{Loom, Model};
-use crate::rwlock::{Shared, for_each_rwlock, is_bravo, tries_write, works_after, writes};
+use crate::machine::{Loom, Model, deep};
+use crate::rwlock::{
+    Shared, for_each_rwlock, is_bravo, reads, reads_until, tries_read, tries_write, warm, works_after,
+    writes, writes_until,
+};
 use latchwork::registry::{self, Visitor};
 use latchwork::rwlock::RawRwLock;
 
@@ -37,6 +40,62 @@ fn attempt_between_readers_and_writer() {
     for_each_rwlock!(R if !is_bravo::<R>() => few::<R>().check(
         Shared::<R>::new,
         &[tries_write, reads_with_a_guest, writes],
+        works_after
+    ));
+}
+
+/// At most 1 preemption; none where waiters also go to sleep, with an array of locks, and with counters per node.
+fn fewer<R: RawRwLock>() -> Model {
+    let large = R::INFO.blocking || ["percpu", "cohort-rw"].contains(&R::INFO.name);
+    Model::new(usize::from(!large))
+}
+
+/// An attempt to write with the readers in two threads, and an attempt to read beside a reader and a writer; as
+/// [`fewer`]. With BRAVO, an attempt to write among a reader in the table and a writer.
+#[test]
+fn attempt_among_three() {
+    for_each_rwlock!(R if !is_bravo::<R>() => fewer::<R>().check(
+        Shared::<R>::new,
+        &[tries_write, reads, reads, writes],
+        works_after
+    ));
+    for_each_rwlock!(R if !is_bravo::<R>() => fewer::<R>().check(
+        Shared::<R>::new,
+        &[tries_read, reads, writes],
+        works_after
+    ));
+    for_each_rwlock!(R if is_bravo::<R>() => fewer::<R>().check(
+        (Shared::<R>::new, warm::<R>),
+        &[tries_write, reads, writes],
+        works_after
+    ));
+}
+
+/// A deadline that may pass at any moment, for a thread that waits between a holder and another waiter, which must
+/// get the lock: a writer's between a writer and a reader, and between a reader and a writer; a reader's between
+/// writers. As [`fewer`], and with BRAVO without preemptions; the clock counts as a thread. (The last two not every
+/// day with BRAVO over a lock that has been tried itself, where waiters sleep.)
+#[test]
+fn deadline_between_holder_and_waiter() {
+    fn is_tried<R: RawRwLock>() -> bool {
+        !deep() && is_bravo::<R>() && R::INFO.blocking
+    }
+    fn model<R: RawRwLock>() -> Model {
+        if is_bravo::<R>() { Model::new(0) } else { fewer::<R>() }.with_clock()
+    }
+    for_each_rwlock!(R => model::<R>().check(
+        (Shared::<R>::new, warm::<R>),
+        &[writes, writes_until, reads],
+        works_after
+    ));
+    for_each_rwlock!(R if !is_tried::<R>() => model::<R>().check(
+        (Shared::<R>::new, warm::<R>),
+        &[reads, writes_until, writes],
+        works_after
+    ));
+    for_each_rwlock!(R if !is_tried::<R>() => model::<R>().check(
+        (Shared::<R>::new, warm::<R>),
+        &[writes, reads_until, writes],
         works_after
     ));
 }

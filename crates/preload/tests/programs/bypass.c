@@ -1,7 +1,8 @@
-/* glibc's own functions on mutexes that this library serves: what a library calls that was loaded with RTLD_DEEPBIND.
-   They must neither get a mutex that is held, nor disturb those who wait for it. */
+/* glibc's own functions on objects that this library serves: what a library calls that was loaded with RTLD_DEEPBIND.
+   They must neither get a mutex that is held, nor disturb those who wait for it, nor take units of a semaphore. */
 #include "check.h"
 #include <dlfcn.h>
+#include <semaphore.h>
 
 static int (*glibc_lock)(pthread_mutex_t *), (*glibc_trylock)(pthread_mutex_t *),
     (*glibc_unlock)(pthread_mutex_t *);
@@ -37,6 +38,24 @@ static void not_taken(pthread_mutex_t *m)
     OK(pthread_mutex_unlock(m));
 }
 
+static void semaphore(void *libc)
+{
+    int (*trywait)(sem_t *) = (int (*)(sem_t *))dlsym(libc, "sem_trywait");
+    int (*post)(sem_t *) = (int (*)(sem_t *))dlsym(libc, "sem_post");
+    sem_t s;
+    int value;
+    OK(sem_init(&s, 0, 1));
+    OK(sem_getvalue(&s, &value));
+    EQ(value, 1);
+    EQ(trywait(&s), OUR_MUTEX ? -1 : 0);
+    OK(post(&s));
+    OK(sem_getvalue(&s, &value));
+    EQ(value, 1);
+    OK(sem_trywait(&s));
+    EQ(sem_trywait(&s), -1);
+    OK(sem_destroy(&s));
+}
+
 int main(void)
 {
     void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
@@ -48,6 +67,7 @@ int main(void)
     CHECK(glibc_lock && glibc_trylock && glibc_unlock);
     CHECK(!OUR_MUTEX || glibc_lock != pthread_mutex_lock);
 
+    semaphore(libc);
     not_taken(&fixed);
     OK(pthread_mutex_init(&made, NULL));
     not_taken(&made);

@@ -106,6 +106,27 @@ static void destroy_errorcheck_while_waited(void)
     destroy_while_waited_with(&errorcheck);
 }
 
+/* The same where the condition variable is process-shared. */
+static void destroy_while_waited_shared(void)
+{
+    pthread_condattr_t attr;
+    OK(pthread_condattr_init(&attr));
+    OK(pthread_condattr_setpshared(&attr, PTHREAD_PROCESS_SHARED));
+    OK(pthread_cond_init(&condition, &attr));
+    pthread_t thread = start(waiter, &mutex);
+    await_waiters(&mutex, 1);
+    int busy = 1;
+    for (int i = 0; busy && i < 100; i++, sleep_ms(1)) /* the waiter looks again from time to time */
+        busy = pthread_mutex_destroy(&mutex) == EBUSY;
+    say("%s", busy ? "busy" : "destroyed");
+    SAY(pthread_mutex_lock(&mutex));
+    ready = 1;
+    SAY(pthread_cond_signal(&condition));
+    SAY(pthread_mutex_unlock(&mutex));
+    join(thread);
+    SAY(pthread_mutex_destroy(&mutex));
+}
+
 /* Waits that time out, are cancelled or fail count their mutex's users right. */
 static void destroy_after_waits(void)
 {
@@ -151,6 +172,7 @@ static const struct test tests[] = {
     { "destroy while waited", destroy_while_waited },
     { "destroy recursive while waited", destroy_recursive_while_waited },
     { "destroy error-checking while waited", destroy_errorcheck_while_waited },
+    { "destroy while waited, process-shared", destroy_while_waited_shared },
     { "destroy after waits", destroy_after_waits },
     { "destroy after fork", destroy_after_fork },
 };

@@ -230,6 +230,50 @@ static void released_by_others(void)
     say("%d are free", free);
 }
 
+/* What the thread that forks reads, it reads in the child, and in the child's child. */
+static int try_writes;
+static void *try_to_write(void *argument)
+{
+    (void)argument;
+    try_writes = 0;
+    for (int i = 0; i < SOME; i++)
+        try_writes += pthread_rwlock_trywrlock(&some[i]) == EBUSY;
+    return NULL;
+}
+static void held_over_forks(void)
+{
+    for (int i = 0; i < SOME; i++) {
+        for (int j = 0; j < (i % 4) * 30; j++) {
+            OK(pthread_rwlock_rdlock(&some[i]));
+            OK(pthread_rwlock_unlock(&some[i]));
+        }
+        OK(pthread_rwlock_rdlock(&some[i]));
+        if (i % 3 == 0)
+            OK(pthread_rwlock_rdlock(&some[i]));
+    }
+    for (int depth = 0; depth < 3; depth++) {
+        pid_t child = fork();
+        if (child) {
+            reap(child);
+            break;
+        }
+        if (depth == 1)
+            continue; /* without using any of them */
+        join(start(try_to_write, NULL));
+        int released = 0;
+        for (int i = depth; i < SOME; i += 3)
+            released += pthread_rwlock_unlock(&some[i]) == 0 && pthread_rwlock_rdlock(&some[i]) == 0;
+        say("depth %d: %d cannot be written, %d were released", depth, try_writes, released);
+    }
+    int released = 0, free = 0;
+    for (int i = 0; i < SOME; i++)
+        for (int j = 0; j <= (i % 3 == 0); j++)
+            released += pthread_rwlock_unlock(&some[i]) == 0;
+    for (int i = 0; i < SOME; i++)
+        free += pthread_rwlock_trywrlock(&some[i]) == 0;
+    say("%d released, %d are free", released, free);
+}
+
 static const struct test tests[] = {
     { "abandoned write lock", abandoned },
     { "own write lock", own_write_lock },
@@ -244,6 +288,7 @@ static const struct test tests[] = {
     { "child of a forgetful parent after many reads", forgetful_parent_biased },
     { "many locks held", many_held },
     { "released by others", released_by_others },
+    { "held over forks", held_over_forks },
 };
 
 int main(int arguments, char **argument)

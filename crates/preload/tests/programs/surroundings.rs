@@ -213,3 +213,70 @@ fn calls_before_the_environment_is_known() {
     let stats = String::from_utf8(setting.check(&program).stderr).unwrap();
     assert!(stats.contains(&format!("mutex ({}): ", default_mutex())), "{stats}");
 }
+
+/// Behind a sanitizer's runtime, which wants to come first, the library serves the program, and the sanitizer finds what
+/// there is and nothing else.
+#[test]
+fn sanitizers() {
+    for (sanitizer, runtime, finding) in
+        [("address", "libasan.so", "heap-use-after-free"), ("thread", "libtsan.so", "heap-use-after-free")]
+    {
+        let Some(found) = runtime_library(runtime) else {
+            assert!(env::var_os("CI").is_none(), "CI must have {runtime}");
+            eprintln!("SKIPPED: no {runtime}; it comes with gcc");
+            continue;
+        };
+        let option = format!("-fsanitize={sanitizer}");
+        let Some(program) = compile("sanitized.c", &format!("sanitized_{sanitizer}"), &[option.as_ref()])
+        else {
+            return;
+        };
+        for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+            let run = |mistake: bool| {
+                let mut preload = found.as_os_str().to_owned();
+                preload.push(":");
+                preload.push(library());
+                let mut command = Command::new(&program);
+                command.args(mistake.then_some("mistake")).env("LD_PRELOAD", preload);
+                command
+                    .env("LATCHWORK_MUTEX", mutex)
+                    .env("LATCHWORK_RWLOCK", rwlock)
+                    .env("LATCHWORK_STATS", "1");
+                let output = watch(command, &format!("{sanitizer} under {mutex} and {rwlock}"));
+                let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+                (output.status.success() && output.stdout == b"ok\n", stderr)
+            };
+            let (good, stderr) = run(false);
+            assert!(
+                good && !stderr.contains("Sanitizer"),
+                "{sanitizer} under {mutex} and {rwlock}: {stderr}"
+            );
+            let served = mutex == "glibc" || stderr.contains(&format!("mutex ({mutex}): "));
+            assert!(served, "{sanitizer}: {stderr}");
+            let (good, stderr) = run(true);
+            assert!(!good && stderr.contains(finding), "{sanitizer} under {mutex} and {rwlock}: {stderr}");
+        }
+    }
+}
+
+/// The file that a program is linked with, by the name under which it is loaded.
+fn runtime_library(name: &str) -> Option<PathBuf> {
+    let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    path.is_absolute().then(|| path.canonicalize().ok()).flatten()
+}
+
+/// A child leaves objects alone that lie in memory which it shares with its parent, under locks that lie in the object.
+#[test]
+fn private_objects_in_shared_memory() {
+    let Some(program) = compile("mapped.c", "mapped", &[]) else { return };
+    for (mutex, rwlock) in [
+        ("glibc", "glibc"),
+        ("shfl", "bravo-2d-shfl-rw"),
+        ("mcs", "pf-q"),
+        ("ttas", "rwsem"),
+        ("clh", "shfl-rw"),
+    ] {
+        Setting::new(mutex, rwlock).check(&program);
+    }
+}

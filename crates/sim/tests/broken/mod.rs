@@ -1,7 +1,7 @@
 //! Locks that are broken on purpose.
 
 use latchwork::machine::{Arith, Deadline, Machine, Word};
-use latchwork::mutex::{Info, RawMutex};
+use latchwork::mutex::{Info, RawMutex, Suspension};
 use latchwork::rwlock::RawRwLock;
 use latchwork_sim::{Sim, U32};
 use std::sync::atomic::Ordering::*;
@@ -14,6 +14,7 @@ const INFO: Info = Info {
     holder_bytes: 0,
     fairness: "none",
     blocking: false,
+    suspension: Suspension::Blocks,
     source: "none",
 };
 

@@ -16,7 +16,7 @@ use crate::scenario::{
     Scenario, Settings, abandonment, condition, copies, exclusion, manners, reuse, torture,
 };
 use crate::unit::Unit;
-use latchwork::mutex::{Info, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
+use latchwork::mutex::{Info, Suspension, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
 use latchwork::reclaim::{hazard::HazardDomain, rcu::RcuDomain};
 use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
 use seqlocks::{Broken, Mistake};
@@ -267,5 +267,6 @@ pub(crate) const INFO: Info = Info {
     holder_bytes: 0,
     fairness: "none",
     blocking: false,
+    suspension: Suspension::Blocks,
     source: "none",
 };

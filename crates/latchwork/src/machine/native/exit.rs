@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 static KEY: AtomicU32 = AtomicU32::new(0);
 const GIVEN_UP: u32 = u32::MAX;
 
-/// The last key whose value is inside of glibc's control block.
+/// The last key whose value glibc keeps inside of the thread's control block.
 const LAST_INSIDE: libc::pthread_key_t = 31;
 
 /// The functions of the uses, which get the thread's own things from its thread-local words.
@@ -47,7 +47,7 @@ impl Hook {
     /// Has the function called when the calling thread exits; `false` if that cannot be.
     pub(super) fn set(&self) -> bool {
         let Some(key) = key() else { return false };
-        // SAFETY: these take any number for a key.
+        // SAFETY: both functions take any number for a key.
         unsafe {
             let uses = libc::pthread_getspecific(key).addr() | 1 << self.0;
             if libc::pthread_setspecific(key, core::ptr::without_provenance(uses)) != 0 {
@@ -59,7 +59,7 @@ impl Hook {
         }
         // `give_up` came in between, and the number may be that of a key of the program's, which this thread, being
         // here, has not given a value yet.
-        // SAFETY: as above.
+        // SAFETY: the function takes any number for a key.
         unsafe { libc::pthread_setspecific(key, null_mut()) };
         false
     }

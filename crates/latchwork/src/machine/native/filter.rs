@@ -1,7 +1,7 @@
 //! Whether a filter of system calls (seccomp) that the process was started under lets it call `membarrier`.
 //!
-//! Some filters do not refuse a call but kill the process. So where there is a filter, a child asks first: it is a
-//! process of its own, and the filter kills that one. Containers have filters, most of which let `membarrier` pass.
+//! Some filters do not refuse a call but kill the process that makes it. So where there is a filter, a child process
+//! makes the call first. Containers have filters, most of which let `membarrier` pass.
 
 use super::fence::{MEMBARRIER_PRIVATE_EXPEDITED, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED};
 use super::thread::read_file;
@@ -22,7 +22,7 @@ fn is_absent() -> bool {
 
 fn child_survives() -> bool {
     // SAFETY: the child is a copy of this thread alone and makes system calls only, until it exits; `status` is valid.
-    // A child without an exit signal is nobody's who waits for children in the usual way. `errno` is restored: lock
+    // The child has no exit signal, so the program's own waits for children do not see it. `errno` is restored: lock
     // calls must not disturb it.
     unsafe {
         let errno = libc::__errno_location();

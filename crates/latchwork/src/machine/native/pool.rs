@@ -6,8 +6,8 @@
 //! Memory comes from `mmap`, a page of nodes at a time, and is never given back; nothing here
 //! allocates, so it may run inside an interposed lock call that `malloc` made.
 //!
-//! A thread that exits returns its list ([`Hook`]). A thread whose exit nobody notices keeps none that
-//! it releases.
+//! A thread that exits returns its list ([`Hook`]). Where the exit would not be noticed, a thread returns each node that
+//! it releases at once.
 
 use super::super::QNode;
 use super::Native;
@@ -35,19 +35,7 @@ static GLOBAL: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 
 #[cfg(target_arch = "x86_64")]
 mod tls {
-    //! In a shared library `thread_local!` is a call to `__tls_get_addr`; this is two
-    //! instructions (the initial-exec model, spelled out because stable Rust has no switch for it).
-    core::arch::global_asm!(
-        ".pushsection .tbss.__latchwork_node_cache,\"awT\",@nobits",
-        ".weak __latchwork_node_cache",
-        ".hidden __latchwork_node_cache",
-        ".type __latchwork_node_cache, @object",
-        ".size __latchwork_node_cache, 24",
-        ".balign 8",
-        "__latchwork_node_cache:",
-        ".zero 24",
-        ".popsection",
-    );
+    thread_local_bytes!("node_cache", 24);
 
     #[inline(always)]
     pub(super) fn cache() -> *mut super::Cache {
@@ -56,7 +44,7 @@ mod tls {
         // SAFETY: the symbol above is thread-local and defined in this link unit.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_node_cache@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("node_cache"), "@GOTTPOFF]"),
                 "add {0}, qword ptr fs:[0]",
                 out(reg) address,
                 options(nostack, pure, readonly),
@@ -111,9 +99,8 @@ pub(super) unsafe fn release(node: &'static Node) {
     let cache = tls::cache();
     // SAFETY: the cache is this thread's own, and the node is the caller's to give.
     unsafe {
-        if !(*cache).exit_hook && !set_exit_hook(cache) {
-            node.next.store(null_mut(), Ordering::Relaxed);
-            return give(node.as_ptr());
+        if !(*cache).exit_hook {
+            return release_first(cache, node);
         }
         node.next.store((*cache).head, Ordering::Relaxed);
         (*cache).head = node.as_ptr();
@@ -124,13 +111,20 @@ pub(super) unsafe fn release(node: &'static Node) {
     }
 }
 
+/// The release of a thread whose exit is not noticed yet. If it cannot be, the thread keeps nothing.
 #[cold]
-unsafe fn set_exit_hook(cache: *mut Cache) -> bool {
+#[inline(never)]
+unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
     init();
-    let set = Hook::NODES.set();
-    // SAFETY: the cache is this thread's own.
-    unsafe { (*cache).exit_hook = set };
-    set
+    // SAFETY: the cache is this thread's own, and the node is the caller's to give.
+    unsafe {
+        (*cache).exit_hook = Hook::NODES.set();
+        if (*cache).exit_hook {
+            return release(node);
+        }
+        node.next.store(null_mut(), Ordering::Relaxed);
+        give(node.as_ptr());
+    }
 }
 
 /// Takes every chain there is, keeps one page's worth and puts the rest back.

@@ -19,18 +19,7 @@ static CLOCKS: Clocks<Native> = Clocks::native();
 
 #[cfg(target_arch = "x86_64")]
 mod tls {
-    //! As in `pool`: the initial-exec model.
-    core::arch::global_asm!(
-        ".pushsection .tbss.__latchwork_record,\"awT\",@nobits",
-        ".weak __latchwork_record",
-        ".hidden __latchwork_record",
-        ".type __latchwork_record, @object",
-        ".size __latchwork_record, 8",
-        ".balign 8",
-        "__latchwork_record:",
-        ".zero 8",
-        ".popsection",
-    );
+    thread_local_bytes!("record", 8);
 
     /// The calling thread's record, or null.
     #[inline(always)]
@@ -39,7 +28,7 @@ mod tls {
         // SAFETY: the symbol above is thread-local and defined in this link unit.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_record@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("record"), "@GOTTPOFF]"),
                 "mov {0}, qword ptr fs:[{0}]",
                 out(reg) record,
                 options(nostack, readonly, preserves_flags),
@@ -53,7 +42,7 @@ mod tls {
         // SAFETY: as above.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_record@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("record"), "@GOTTPOFF]"),
                 "mov qword ptr fs:[{0}], {1}",
                 out(reg) _,
                 in(reg) record,

@@ -29,18 +29,7 @@ unsafe impl Entry for Row {
 
 #[cfg(target_arch = "x86_64")]
 mod tls {
-    //! As in `pool`: the initial-exec model.
-    core::arch::global_asm!(
-        ".pushsection .tbss.__latchwork_reader_row,\"awT\",@nobits",
-        ".weak __latchwork_reader_row",
-        ".hidden __latchwork_reader_row",
-        ".type __latchwork_reader_row, @object",
-        ".size __latchwork_reader_row, 8",
-        ".balign 8",
-        "__latchwork_reader_row:",
-        ".zero 8",
-        ".popsection",
-    );
+    thread_local_bytes!("reader_row", 8);
 
     /// The calling thread's row, or null.
     #[inline(always)]
@@ -49,7 +38,7 @@ mod tls {
         // SAFETY: the symbol above is thread-local and defined in this link unit.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_reader_row@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
                 "mov {0}, qword ptr fs:[{0}]",
                 out(reg) row,
                 options(nostack, readonly, preserves_flags),
@@ -63,7 +52,7 @@ mod tls {
         // SAFETY: as above.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_reader_row@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
                 "mov qword ptr fs:[{0}], {1}",
                 out(reg) _,
                 in(reg) row,

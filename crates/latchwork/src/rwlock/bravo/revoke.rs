@@ -1,13 +1,13 @@
 //! How a writer revokes the bias: who may come in meanwhile, and how it waits for the readers that it finds.
 
-use crate::machine::{Deadline, Machine, Offers, Word};
+use crate::machine::{Clock, Deadline, Machine, Offers, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Acquire;
 
 /// How a writer revokes.
 pub trait Revoke: Send + Sync + 'static {
-    /// Whether it does so before it takes the underlying lock, through which readers can then pass.
-    const EARLY: bool;
+    /// Whether it gives the underlying lock back meanwhile, so that readers can pass through that.
+    const PASSING: bool;
     /// How it waits for a reader.
     type Await: Await;
 }
@@ -18,19 +18,23 @@ pub trait Revoke: Send + Sync + 'static {
 pub struct Holding<A = Naps>(PhantomData<A>);
 
 impl<A: Await> Revoke for Holding<A> {
-    const EARLY: bool = false;
+    const PASSING: bool = false;
     type Await = A;
 }
 
-/// Before it takes the underlying lock, under the revocation mutex of section 7, so that readers that come
-/// meanwhile pass, through that lock. The mutex is a value of the bias, [`REVOKING`](super::bias): no byte more.
-/// Should the bias be back when the writer has the lock, it revokes once more. For readers that
-/// cannot wait as long as the longest section of another, which a writer has to.
+/// Holding the underlying lock for a millisecond at most, then without it, so that readers that come meanwhile pass
+/// through that lock. Section 7 of the paper has a revocation mutex for this. Here each of several writers looks through
+/// the slots by itself, so that none waits for one that does not run, and the bias counts them: it cannot return
+/// before the last one has the lock. For readers that cannot wait as long as the longest section of another, which a
+/// writer has to, and for locks that are to stay available when a writer is suspended.
+///
+/// (Without the millisecond, readers fill the underlying lock before the writer is back: in the simulator, with 18
+/// threads and 72 and a write in 10,000 reads, half and a sixth of the throughput.)
 #[derive(Debug)]
 pub struct Passing<A = Naps>(PhantomData<A>);
 
 impl<A: Await> Revoke for Passing<A> {
-    const EARLY: bool = true;
+    const PASSING: bool = true;
     type Await = A;
 }
 
@@ -46,6 +50,16 @@ pub enum Patience {
 }
 
 impl Patience {
+    /// The same, but not beyond `nanos` on the monotonic clock.
+    pub(super) fn at_most(self, nanos: u64) -> Self {
+        match self {
+            Patience::None => self,
+            Patience::Until(Deadline { clock: Clock::Monotonic, nanos: sooner }) if sooner < nanos => self,
+            // The time of the other clock may jump.
+            _ => Patience::Until(Deadline { clock: Clock::Monotonic, nanos }),
+        }
+    }
+
     /// Nanoseconds of it that are left.
     fn left<M: Machine>(self) -> u64 {
         match self {

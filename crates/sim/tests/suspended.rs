@@ -1,0 +1,238 @@
+//! One thread is suspended for ever, anywhere between its call of an operation and the return. All others, those in the
+//! queue included, must have the lock again and again, if the lock says that it tolerates this ([`Suspension`]).
+//!
+//! If the thread is suspended when the lock is its own already (it has taken the word, and its call has not returned),
+//! the others wait for ever by right. Such runs are counted, and there must be few of them.
+//!
+//! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=10000` tries more seeds.
+
+use latchwork::machine::Deadline;
+use latchwork::mutex::{Info, RawMutex, Suspension, mcs::RawMcs, ticket::RawTicket};
+use latchwork::registry::{Visitor, visit};
+use latchwork::rwlock::{RawRwLock, pf_q::RawPfQ};
+use latchwork_sim::{
+    Adversary, Error, Options, Profile, Sim, fail, never_suspend, now, run, suspend_in, thread, work,
+};
+use std::cell::Cell;
+
+fn seeds() -> u64 {
+    std::env::var("LATCHWORK_SIM_SEEDS").map_or(300, |n| n.parse().expect("a number of seeds"))
+}
+
+fn wanted(info: &Info) -> bool {
+    std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == info.name))
+}
+
+const THREADS: usize = 7;
+const ROUNDS: u64 = 30;
+/// The thread that is suspended comes as often, until it is.
+const ROUNDS_OF_VICTIM: u64 = 200;
+/// Nanoseconds that an acquisition takes if nobody else is there.
+const UNCONTENDED: u64 = 800;
+/// Nanoseconds. Far more than a suspended head keeps the lock (10 ms) and a waiter sleeps (128 ms).
+const LIMIT: u64 = 3_000_000_000;
+const MILLI: u64 = 1_000_000;
+
+/// Numbers that look random.
+fn mix(seed: u64, of: u64) -> u64 {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ of.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 29).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 32
+}
+
+/// How an acquisition is made.
+#[derive(Copy, Clone)]
+enum How {
+    Waits,
+    Tries,
+    Until(Deadline),
+}
+
+/// How a run ended.
+enum End {
+    /// All have finished.
+    Missed,
+    /// All but the suspended thread have finished.
+    Passed,
+    /// They have not; the lock was the suspended thread's.
+    Held,
+}
+
+/// Runs the client: `turn(random, how)` acquires the lock, calls the function that it is given, and then releases it
+/// after a section; `free` says that no thread that runs has the lock, and `locked` that it looks locked.
+fn client(
+    seed: u64,
+    turn: &dyn Fn(u64, How),
+    locked: &dyn Fn() -> bool,
+    holders: &Cell<i64>,
+) -> Result<End, Error> {
+    let (finished, survived) = (Cell::new(0), Cell::new(false));
+    let how = |random: u64| match random % 4 {
+        0 => How::Tries,
+        1 => How::Until(Deadline::after::<Sim>(1 << (8 + random / 4 % 18))),
+        _ => How::Waits,
+    };
+    let victim = || {
+        for round in 0..ROUNDS_OF_VICTIM {
+            let random = mix(seed, round);
+            work(random % 400);
+            // An acquisition without contention is over by then.
+            suspend_in(UNCONTENDED + (random >> 16) % (1 << (5 + (random >> 8) % 13)), None);
+            turn(random >> 40, how(random >> 32));
+        }
+        survived.set(true);
+    };
+    let other = || {
+        for round in 0..ROUNDS {
+            let random = mix(seed, (thread() as u64 + 1) << 32 | round);
+            turn(random >> 40, how(random >> 32));
+            work(random % 4 * 200);
+        }
+        finished.set(finished.get() + 1);
+    };
+    // Looks at the lock when the others have had time enough.
+    let held = Cell::new(false);
+    let watcher = || {
+        while now() < LIMIT / 2 {
+            if finished.get() == THREADS - 1 {
+                return;
+            }
+            work(MILLI);
+        }
+        held.set(locked() && holders.get() == 0);
+    };
+    let machine = ["2x2", "2x4", "1x2"][seed as usize % 3];
+    let adversary = (seed % 2 == 0).then(Adversary::default);
+    let options = Options { seed, suspends: true, limit_ns: LIMIT, adversary, ..Options::default() };
+    let bodies = (0..=THREADS)
+        .map(|i| match i {
+            0 => Box::new(victim) as Box<dyn FnOnce()>,
+            THREADS => Box::new(watcher),
+            _ => Box::new(other),
+        })
+        .collect();
+    match run(&Profile::find(machine)?, &options, bodies) {
+        Ok(_) if survived.get() => Ok(End::Missed),
+        Ok(_) if finished.get() == THREADS - 1 => Ok(End::Passed),
+        Ok(_) => Err(Error::Failed { at_ns: 0, message: "threads did not finish".into() }),
+        Err(Error::TimeLimit { .. }) if held.get() => Ok(End::Held),
+        Err(error) => Err(error),
+    }
+}
+
+fn mutex<L: RawMutex<Machine = Sim>>(seed: u64) -> Result<End, Error> {
+    let lock = L::new_in();
+    let holders = Cell::new(0);
+    let turn = |random: u64, how| {
+        let token = match how {
+            How::Waits => Some(lock.lock()),
+            How::Tries => lock.try_lock(),
+            How::Until(deadline) => lock.lock_until(deadline),
+        };
+        never_suspend();
+        let Some(token) = token else { return };
+        if holders.replace(1) != 0 {
+            fail("two holders at once");
+        }
+        work(if random % 16 == 0 { 20_000 } else { 60 });
+        holders.set(0);
+        // SAFETY: the token is from the acquisition just before.
+        unsafe { lock.unlock(token) };
+    };
+    client(seed, &turn, &|| lock.is_locked(), &holders)
+}
+
+fn rwlock<R: RawRwLock<Machine = Sim>>(seed: u64) -> Result<End, Error> {
+    let lock = R::new_in();
+    let (holders, writing) = (Cell::new(0), Cell::new(false));
+    let section = |random: u64| work(if random % 16 == 0 { 20_000 } else { 60 });
+    let turn = |random: u64, how| {
+        if random / 16 % 4 == 0 {
+            let token = match how {
+                How::Waits => Some(lock.write()),
+                How::Tries => lock.try_write(),
+                How::Until(deadline) => lock.write_until(deadline),
+            };
+            never_suspend();
+            let Some(token) = token else { return };
+            if writing.replace(true) || holders.get() > 0 {
+                fail("a writer beside another thread");
+            }
+            holders.set(1);
+            section(random);
+            holders.set(0);
+            writing.set(false);
+            // SAFETY: the token is from the acquisition just before.
+            unsafe { lock.unlock_write(token) };
+        } else {
+            let token = match how {
+                How::Waits => Some(lock.read()),
+                How::Tries => lock.try_read(),
+                How::Until(deadline) => lock.read_until(deadline),
+            };
+            never_suspend();
+            let Some(token) = token else { return };
+            if writing.get() {
+                fail("a reader beside a writer");
+            }
+            holders.set(holders.get() + 1);
+            section(random);
+            holders.set(holders.get() - 1);
+            // SAFETY: the token is from the acquisition just before.
+            unsafe { lock.unlock_read(token) };
+        }
+    };
+    client(seed, &turn, &|| lock.is_locked(), &holders)
+}
+
+/// In how many of the seeds' runs the thread was suspended, and in how many of these with the lock in its hands.
+fn all_seeds(run: impl Fn(u64) -> Result<End, Error>) -> Result<(u64, u64), String> {
+    let (mut suspended, mut held) = (0, 0);
+    for seed in 1..=seeds() {
+        let end = run(seed).map_err(|error| format!("seed {seed}: {error}"))?;
+        suspended += u64::from(!matches!(end, End::Missed));
+        held += u64::from(matches!(end, End::Held));
+    }
+    Ok((suspended, held))
+}
+
+struct Each;
+
+impl Each {
+    fn check(&self, info: &Info, run: impl Fn(u64) -> Result<End, Error>) {
+        if !wanted(info) || info.suspension == Suspension::Blocks {
+            return;
+        }
+        let (suspended, held) = all_seeds(run).unwrap_or_else(|error| panic!("{}: {error}", info.name));
+        let counts = format!("{}: {suspended} times suspended, {held} times with the lock", info.name);
+        println!("{counts}");
+        assert!(suspended * 2 > seeds() && held * 10 <= suspended, "{counts}");
+    }
+}
+
+impl Visitor<Sim> for Each {
+    fn mutex<L: RawMutex<Machine = Sim>>(&mut self) {
+        self.check(&L::INFO, mutex::<L>);
+    }
+    fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
+        self.check(&R::INFO, rwlock::<R>);
+    }
+}
+
+#[test]
+fn a_suspended_waiter_keeps_the_lock_from_nobody() {
+    visit(&mut Each);
+}
+
+/// Locks that hand over to a certain waiter, whether that runs or not.
+#[test]
+fn a_lock_that_blocks_is_caught() {
+    for (info, found) in [
+        (RawTicket::<Sim>::INFO, all_seeds(mutex::<RawTicket<Sim>>)),
+        (RawMcs::<Sim>::INFO, all_seeds(mutex::<RawMcs<Sim>>)),
+        (RawPfQ::<Sim>::INFO, all_seeds(rwlock::<RawPfQ<Sim>>)),
+    ] {
+        assert_eq!(info.suspension, Suspension::Blocks);
+        assert!(found.is_err_and(|error| error.contains("deadlock")), "{}", info.name);
+    }
+}
