@@ -68,6 +68,7 @@ mod access;
 mod body;
 mod error;
 mod events;
+pub mod explore;
 mod futex;
 mod lines;
 mod machine;

@@ -2,6 +2,7 @@
 //! failed.
 
 mod child;
+mod explore;
 mod parent;
 mod report;
 mod twins;
@@ -68,6 +69,10 @@ pub struct Options {
     /// Write everything here as JSON (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Explore so many schedules of each lock on a simulated machine instead, from number --seed (or 0) on: what fails
+    /// there fails again, and is shown step by step
+    #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
+    explore: Option<u64>,
     /// Torture locks that are broken on purpose instead, and fail if one is not caught
     #[arg(long, hide = true, conflicts_with_all = ["lock", "twin", "threads", "json"])]
     self_test: bool,
@@ -122,6 +127,9 @@ pub fn torture(options: &Options) -> Result<i32> {
     });
     if options.self_test {
         return twins::self_test(seed);
+    }
+    if let Some(schedules) = options.explore {
+        return explore::explore(&choose(&options.lock)?, options.seed.unwrap_or(0), schedules);
     }
     let plan = Plan {
         seconds: options.seconds,

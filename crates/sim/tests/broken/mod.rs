@@ -19,18 +19,18 @@ const INFO: Info = Info {
 };
 
 /// Looks, and then takes, in two steps.
-pub struct TestThenSet(U32);
+pub struct TestThenSet<M: Machine = Sim>(M::U32);
 
 // SAFETY: not safe at all; that is what the test is about. Nothing but plain counters relies on it.
-unsafe impl RawMutex for TestThenSet {
-    type Machine = Sim;
+unsafe impl<M: Machine> RawMutex for TestThenSet<M> {
+    type Machine = M;
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        TestThenSet(U32::new(0))
+        TestThenSet(M::U32::new(0))
     }
     fn lock(&self) {
-        Sim::spin_until(&self.0, Acquire, |word| word == 0);
+        M::spin_until(&self.0, Acquire, |word| word == 0);
         self.0.store(1, Relaxed);
     }
     fn try_lock(&self) -> Option<()> {
@@ -45,19 +45,19 @@ unsafe impl RawMutex for TestThenSet {
 }
 
 /// A futex mutex that wakes nobody.
-pub struct DropsWakes(U32);
+pub struct DropsWakes<M: Machine = Sim>(M::U32);
 
 // SAFETY: excludes; but waiters sleep for ever.
-unsafe impl RawMutex for DropsWakes {
-    type Machine = Sim;
+unsafe impl<M: Machine> RawMutex for DropsWakes<M> {
+    type Machine = M;
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        DropsWakes(U32::new(0))
+        DropsWakes(M::U32::new(0))
     }
     fn lock(&self) {
         while self.0.swap(1, Acquire) != 0 {
-            Sim::wait(&self.0, 1, None);
+            M::wait(&self.0, 1, None);
         }
     }
     fn try_lock(&self) -> Option<()> {
@@ -102,18 +102,18 @@ unsafe impl RawMutex for Despairs {
 
 /// A lock whose unlock is the decrement that is not atomic: right with the heavy fence between announcing
 /// oneself and looking again, wrong without.
-pub struct Parks<const FENCE: bool>(U32);
+pub struct Parks<const FENCE: bool, M: Machine = Sim>(M::U32);
 
 const LOCKED: u32 = 1;
 const PARKED: u32 = 1 << 31;
 
 // SAFETY: excludes; without the fence a waiter may sleep for ever.
-unsafe impl<const FENCE: bool> RawMutex for Parks<FENCE> {
-    type Machine = Sim;
+unsafe impl<const FENCE: bool, M: Machine> RawMutex for Parks<FENCE, M> {
+    type Machine = M;
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        Parks(U32::new(0))
+        Parks(M::U32::new(0))
     }
     fn lock(&self) {
         // Whoever has slept takes the lock with PARKED: others may still sleep.
@@ -123,21 +123,24 @@ unsafe impl<const FENCE: bool> RawMutex for Parks<FENCE> {
             if self.0.fetch_or(PARKED, Relaxed) & LOCKED == 0 {
                 continue;
             }
-            if FENCE {
-                assert!(Sim::heavy_fence());
+            if FENCE && !M::heavy_fence() {
+                M::pause(1); // without the fence it must not sleep
+                continue;
             }
             if self.0.load(Relaxed) == LOCKED | PARKED {
-                Sim::wait(&self.0, LOCKED | PARKED, None);
+                M::wait(&self.0, LOCKED | PARKED, None);
             }
         }
     }
     fn try_lock(&self) -> Option<()> {
-        self.0.compare_exchange(0, LOCKED, Acquire, Relaxed).ok().map(drop)
+        // PARKED may be left over.
+        let word = self.0.load(Relaxed) & PARKED;
+        self.0.compare_exchange(word, word | LOCKED, Acquire, Relaxed).ok().map(drop)
     }
     unsafe fn unlock(&self, (): ()) {
-        if Sim::release_dec(&self.0) {
-            self.0.fetch_and(!PARKED, Relaxed);
-            Sim::wake(&raw const self.0, u32::MAX);
+        let word = &raw const self.0;
+        if M::release_dec(&self.0) {
+            M::wake(word, u32::MAX);
         }
     }
     fn is_locked(&self) -> bool {
@@ -146,22 +149,22 @@ unsafe impl<const FENCE: bool> RawMutex for Parks<FENCE> {
 }
 
 /// A ticket lock whose every tenth unlock does not serve the next.
-pub struct ForgetsToGrant {
-    next: U32,
-    serving: U32,
+pub struct ForgetsToGrant<M: Machine = Sim> {
+    next: M::U32,
+    serving: M::U32,
 }
 
 // SAFETY: excludes; but waiters spin for ever.
-unsafe impl RawMutex for ForgetsToGrant {
-    type Machine = Sim;
+unsafe impl<M: Machine> RawMutex for ForgetsToGrant<M> {
+    type Machine = M;
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        ForgetsToGrant { next: U32::new(0), serving: U32::new(0) }
+        ForgetsToGrant { next: M::U32::new(0), serving: M::U32::new(0) }
     }
     fn lock(&self) {
         let ticket = self.next.fetch_add(1, Relaxed);
-        Sim::spin_until(&self.serving, Acquire, |serving| serving == ticket);
+        M::spin_until(&self.serving, Acquire, |serving| serving == ticket);
     }
     fn try_lock(&self) -> Option<()> {
         None
@@ -178,20 +181,20 @@ unsafe impl RawMutex for ForgetsToGrant {
 }
 
 /// A test-and-set lock that stays locked, with waiters that try, pause and never look at a clock.
-pub struct ForgetsToClear(U32);
+pub struct ForgetsToClear<M: Machine = Sim>(M::U32);
 
 // SAFETY: excludes all too well.
-unsafe impl RawMutex for ForgetsToClear {
-    type Machine = Sim;
+unsafe impl<M: Machine> RawMutex for ForgetsToClear<M> {
+    type Machine = M;
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        ForgetsToClear(U32::new(0))
+        ForgetsToClear(M::U32::new(0))
     }
     fn lock(&self) {
         while self.0.swap(1, Acquire) != 0 {
-            Sim::pause(8);
-            Sim::yield_now();
+            M::pause(8);
+            M::yield_now();
         }
     }
     fn try_lock(&self) -> Option<()> {
@@ -207,11 +210,11 @@ unsafe impl RawMutex for ForgetsToClear {
 }
 
 /// A ticket lock whose timed waiters leave without their turn being passed on.
-pub struct LeavesItsTicket(ForgetsToGrant);
+pub struct LeavesItsTicket<M: Machine = Sim>(ForgetsToGrant<M>);
 
 // SAFETY: excludes; but a waiter that gave up is served for ever.
-unsafe impl RawMutex for LeavesItsTicket {
-    type Machine = Sim;
+unsafe impl<M: Machine> RawMutex for LeavesItsTicket<M> {
+    type Machine = M;
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
@@ -225,7 +228,7 @@ unsafe impl RawMutex for LeavesItsTicket {
     }
     fn lock_until(&self, _: Deadline) -> Option<()> {
         let ticket = self.0.next.fetch_add(1, Relaxed);
-        Sim::spin_for(&self.0.serving, Acquire, 20, |serving| serving == ticket).map(drop)
+        M::spin_for(&self.0.serving, Acquire, 20, |serving| serving == ticket).map(drop)
     }
     unsafe fn unlock(&self, (): ()) {
         let serving = self.0.serving.load(Relaxed);
@@ -237,24 +240,24 @@ unsafe impl RawMutex for LeavesItsTicket {
 }
 
 /// Writers wait for the readers that they see, and then for no more.
-pub struct OverlooksReaders {
-    readers: U32,
-    writer: U32,
+pub struct OverlooksReaders<M: Machine = Sim> {
+    readers: M::U32,
+    writer: M::U32,
 }
 
 // SAFETY: not safe at all; nothing but plain counters relies on it.
-unsafe impl RawRwLock for OverlooksReaders {
-    type Machine = Sim;
+unsafe impl<M: Machine> RawRwLock for OverlooksReaders<M> {
+    type Machine = M;
     type Read = ();
     type Write = ();
     type Counted = Self;
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        OverlooksReaders { readers: U32::new(0), writer: U32::new(0) }
+        OverlooksReaders { readers: M::U32::new(0), writer: M::U32::new(0) }
     }
     fn read(&self) {
         // It should announce itself first, and look then.
-        Sim::spin_until(&self.writer, Acquire, |writer| writer == 0);
+        M::spin_until(&self.writer, Acquire, |writer| writer == 0);
         self.readers.fetch_add(1, Acquire);
     }
     fn try_read(&self) -> Option<()> {
@@ -265,9 +268,9 @@ unsafe impl RawRwLock for OverlooksReaders {
     }
     fn write(&self) {
         while self.writer.swap(1, Acquire) != 0 {
-            Sim::pause(4);
+            M::pause(4);
         }
-        Sim::spin_until(&self.readers, Acquire, |readers| readers == 0);
+        M::spin_until(&self.readers, Acquire, |readers| readers == 0);
     }
     fn try_write(&self) -> Option<()> {
         None
@@ -284,28 +287,28 @@ unsafe impl RawRwLock for OverlooksReaders {
 }
 
 /// Lets one side pass the other for ever.
-pub struct Prefers<const WRITERS: bool> {
+pub struct Prefers<const WRITERS: bool, M: Machine = Sim> {
     /// Readers inside, or a writer.
-    word: U32,
+    word: M::U32,
     /// Writers inside or waiting.
-    writers: U32,
+    writers: M::U32,
 }
 
 const WRITING: u32 = 1 << 31;
 
 // SAFETY: excludes; but one side may wait for ever.
-unsafe impl<const WRITERS: bool> RawRwLock for Prefers<WRITERS> {
-    type Machine = Sim;
+unsafe impl<const WRITERS: bool, M: Machine> RawRwLock for Prefers<WRITERS, M> {
+    type Machine = M;
     type Read = ();
     type Write = ();
     type Counted = Self;
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        Prefers { word: U32::new(0), writers: U32::new(0) }
+        Prefers { word: M::U32::new(0), writers: M::U32::new(0) }
     }
     fn read(&self) {
         while self.try_read().is_none() {
-            Sim::pause(4);
+            M::pause(4);
         }
     }
     fn try_read(&self) -> Option<()> {
@@ -324,7 +327,7 @@ unsafe impl<const WRITERS: bool> RawRwLock for Prefers<WRITERS> {
     fn write(&self) {
         self.writers.fetch_add(1, Relaxed);
         while self.word.compare_exchange(0, WRITING, Acquire, Relaxed).is_err() {
-            Sim::pause(4);
+            M::pause(4);
         }
     }
     fn try_write(&self) -> Option<()> {

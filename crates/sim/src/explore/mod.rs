@@ -1,0 +1,90 @@
+//! Exploring schedules.
+
+mod client;
+mod coverage;
+mod engine;
+mod machine;
+mod mutex;
+mod plan;
+mod reclamation;
+mod rwlock;
+mod search;
+mod semaphore;
+mod seqlock;
+mod subject;
+mod words;
+mod world;
+
+use engine::trace;
+use plan::Strategy;
+
+pub use machine::Explore;
+pub use search::{Failure, Outcome, Settings, Target, explore_all, targets};
+
+/// A seeded mistake: the machine breaks one promise, and the exploration has to notice what that does to the
+/// locks that rely on it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// None: the machine keeps all its promises.
+    None,
+    /// The heavy fence does nothing.
+    NoHeavyFence,
+    /// A full fence does nothing.
+    NoFullFence,
+    /// What a thread loads next after a light fence is 0.
+    NoSecondLook,
+    /// A thread's row of slots is linked when it is looked for with something in it.
+    LateRow,
+    /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
+    ExitEmptiesRow,
+    /// A scan of the threads' records does not see the newest.
+    SkipsReader,
+    /// A thread gets a record that does not say that it is taken.
+    UntakenRecord,
+    /// A thread does not look at those below it in its group of records.
+    BlindVoucher,
+    /// Other threads run between the load and the store of `release_dec`, also with a heavy fence.
+    TornDecrement,
+    /// `wake` wakes nobody.
+    DroppedWake,
+    /// `wait` does not compare the word.
+    SleepsUnseen,
+    /// A load of a slot for visible readers sees nobody.
+    BlindScan,
+    /// A node counts as free from the moment it is handed out.
+    NodeTooEarly,
+    /// Each thread has a waiting array of its own.
+    PrivateArray,
+    /// A relaxed store of a pointer is lost.
+    LostLink,
+    /// A pointer to the node that it is stored in is lost.
+    OpenRing,
+    /// A release store of 2 is lost.
+    LostSkip,
+    /// An exchange of null for null says that null was there.
+    SeenCleared,
+}
+
+impl Mistake {
+    /// All that can be made.
+    pub const ALL: [Mistake; 18] = [
+        Mistake::NoHeavyFence,
+        Mistake::NoFullFence,
+        Mistake::NoSecondLook,
+        Mistake::LateRow,
+        Mistake::ExitEmptiesRow,
+        Mistake::SkipsReader,
+        Mistake::UntakenRecord,
+        Mistake::BlindVoucher,
+        Mistake::TornDecrement,
+        Mistake::DroppedWake,
+        Mistake::SleepsUnseen,
+        Mistake::BlindScan,
+        Mistake::NodeTooEarly,
+        Mistake::PrivateArray,
+        Mistake::LostLink,
+        Mistake::OpenRing,
+        Mistake::LostSkip,
+        Mistake::SeenCleared,
+    ];
+}

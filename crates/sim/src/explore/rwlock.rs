@@ -1,0 +1,256 @@
+//! Reader-writer locks.
+
+use super::client::{Client, OPERATIONS as OPERATIONS_OF_THREAD, Operation, What, operations};
+use super::engine::Engine;
+use super::machine::Explore;
+use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, note, waiting};
+use super::world;
+use crate::rng::Rng;
+use latchwork::machine::Deadline;
+use latchwork::rwlock::RawRwLock;
+use std::cell::Cell;
+
+/// Reads after which BRAVO makes a lock one that is read in the table, and a few around that number.
+const WARM: [u8; 6] = [0, 0, 14, 15, 16, 17];
+
+pub(super) struct RwLock<R: RawRwLock<Machine = Explore>> {
+    place: *mut R,
+    readers: Cell<u32>,
+    writer: Cell<Option<usize>>,
+    /// Users that have not left the lock for good.
+    users: Cell<usize>,
+    destroyed: Cell<bool>,
+}
+
+const OPERATIONS: [What; 9] = [
+    What::Read,
+    What::Lock,
+    What::TryRead,
+    What::Try,
+    What::TimedRead,
+    What::Timed,
+    What::OwnRead,
+    What::Exit,
+    What::ReadExit,
+];
+
+impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
+    fn client(rng: &mut Rng) -> Client {
+        let mut client = Client::empty(rng);
+        let exits = if rng.below(8) == 0 { 0 } else { 2 };
+        client.cast(rng, &OPERATIONS[..OPERATIONS.len() - exits]);
+        client.warm = WARM[rng.below(WARM.len() as u64) as usize];
+        client.destroys = rng.below(8) == 0;
+        client.again = rng.below(2) == 0;
+        client.refused = rng.below(16) == 0;
+        client.forgotten = rng.below(16) == 0;
+        client
+    }
+
+    fn another(_: &Client, rng: &mut Rng) -> Option<What> {
+        Some(OPERATIONS[rng.below(OPERATIONS.len() as u64 - 2) as usize])
+    }
+
+    fn new(engine: &Engine, client: &Client) -> Self {
+        let place = engine.with(|s| s.world.arena()).cast::<R>();
+        engine.with(|s| s.world.label(place.addr(), size_of::<R>(), "lock"));
+        // SAFETY: the arena is large enough and aligned, and what was there before is over.
+        unsafe { place.write(R::new_in()) };
+        let this = RwLock {
+            place,
+            readers: Cell::new(0),
+            writer: Cell::new(None),
+            users: Cell::new(client.users()),
+            destroyed: Cell::new(false),
+        };
+        this.warm(client.warm);
+        if client.forgotten {
+            let _ = this.lock().read();
+            // SAFETY: nobody uses it any more: its only guard was forgotten.
+            unsafe {
+                place.drop_in_place();
+                place.write(R::new_in());
+            }
+            this.warm(client.warm);
+        }
+        this
+    }
+
+    fn run(&self, client: &Client, thread: usize) {
+        for (number, operation) in operations(client, thread) {
+            begin(number);
+            self.operate(operation);
+        }
+        if client.destroys && client.takes_part(thread) {
+            begin(OPERATIONS_OF_THREAD);
+            self.leave_for_good(client);
+        }
+    }
+
+    fn after(&self, client: &Client) {
+        if self.destroyed.get() {
+            return;
+        }
+        let lock = self.lock();
+        check(!lock.is_locked() && !lock.is_write_locked(), || "it looks locked when all is over".into());
+        let going = Going::begin(false);
+        match lock.try_read() {
+            Some(token) => self.reads(token, 0),
+            None => going.failed("an attempt to read, at the end,"),
+        }
+        match lock.try_write() {
+            Some(token) => self.writes(token, 0),
+            None => going.failed("an attempt to write, at the end,"),
+        }
+        going.end();
+        // SAFETY: nobody uses it any more.
+        unsafe { self.place.drop_in_place() };
+        let out = here().with(|s| s.world.nodes_out);
+        check(out == 0 || client.forgotten, || format!("{out} queue nodes were not given back"));
+    }
+}
+
+impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
+    fn lock(&self) -> &R {
+        // SAFETY: written in `new`; who uses it after its destruction is caught by its words.
+        unsafe { &*self.place }
+    }
+
+    fn warm(&self, reads: u8) {
+        for _ in 0..reads {
+            let token = self.lock().read();
+            // SAFETY: the token is from the acquisition just before.
+            unsafe { self.lock().unlock_read(token) };
+        }
+    }
+
+    fn operate(&self, Operation { what, hold }: Operation) {
+        if what == What::Exit {
+            note(|| "exits, and begins again as another thread".into());
+            return world::exit_thread();
+        }
+        note(|| format!("{what:?}"));
+        let lock = self.lock();
+        let going = Going::begin(false);
+        let deadline = || Deadline::after::<Explore>(TIMEOUTS[usize::from(hold) % 4]);
+        match what {
+            What::Read => self.reads(waiting(|| lock.read()), hold),
+            What::OwnRead => self.reads_own(waiting(|| lock.read()), hold),
+            What::ReadExit => {
+                let token = waiting(|| lock.read());
+                self.begin_read();
+                note(|| "exits, and another thread reads on".into());
+                world::exit_thread();
+                super::subject::hold(hold);
+                self.end_read();
+                // SAFETY: the token is from the acquisition above.
+                unsafe { lock.unlock_read(token) };
+            }
+            What::TryRead => match lock.try_read() {
+                Some(token) => self.reads(token, hold),
+                None => going.failed("an attempt to read"),
+            },
+            What::TimedRead => match waiting(|| lock.read_until(deadline())) {
+                Some(token) => self.reads(token, hold),
+                None => going.failed("a timed attempt to read"),
+            },
+            What::Try => match lock.try_write() {
+                Some(token) => self.writes(token, hold),
+                None => going.failed("an attempt to write"),
+            },
+            What::Timed => match waiting(|| lock.write_until(deadline())) {
+                Some(token) => self.writes(token, hold),
+                None => going.failed("a timed attempt to write"),
+            },
+            _ => self.writes(waiting(|| lock.write()), hold),
+        }
+        going.end();
+        note(|| format!("{what:?} is over"));
+    }
+
+    fn begin_read(&self) {
+        note(|| "is inside as a reader".into());
+        self.readers.set(self.readers.get() + 1);
+        if let Some(writer) = self.writer.get() {
+            here().fail(format!("thread {} reads beside thread {writer}, which writes", me()));
+        }
+    }
+
+    fn end_read(&self) {
+        if let Some(writer) = self.writer.get() {
+            here().fail(format!("thread {writer} writes beside thread {}, which reads", me()));
+        }
+        self.readers.set(self.readers.get() - 1);
+        note(|| "leaves as a reader".into());
+    }
+
+    fn reads(&self, token: R::Read, how: u8) {
+        self.begin_read();
+        hold(how);
+        self.end_read();
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.lock().unlock_read(token) };
+    }
+
+    fn reads_own(&self, token: R::Read, how: u8) {
+        self.begin_read();
+        hold(how);
+        self.end_read();
+        if R::remembers(&token) {
+            // SAFETY: the token is not used.
+            let ended = unsafe { self.lock().unlock_own() };
+            check(ended, || "the lock has forgotten a read that it was to remember".into());
+        } else {
+            // SAFETY: as above.
+            unsafe { self.lock().unlock_read(token) };
+        }
+    }
+
+    fn writes(&self, token: R::Write, how: u8) {
+        self.section(how);
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.lock().unlock_write(token) };
+    }
+
+    fn section(&self, how: u8) {
+        note(|| "is inside as a writer".into());
+        if let Some(other) = self.writer.replace(Some(me())) {
+            here().fail(format!("threads {other} and {} write at the same time", me()));
+        }
+        let readers = self.readers.get();
+        check(readers == 0, || format!("thread {} writes beside {readers} readers", me()));
+        hold(how);
+        let lock = self.lock();
+        check(lock.is_locked() && lock.is_write_locked(), || "it says that it is free, to its writer".into());
+        self.writer.set(None);
+        note(|| "leaves as a writer".into());
+    }
+
+    /// The thread's last use of the lock. The last one of all destroys it.
+    fn leave_for_good(&self, client: &Client) {
+        note(|| "uses the lock for the last time".into());
+        let going = Going::begin(false);
+        let token = waiting(|| self.lock().write());
+        self.section(0);
+        self.users.set(self.users.get() - 1);
+        let last = self.users.get() == 0;
+        // SAFETY: the token is from the acquisition just before.
+        unsafe { self.lock().unlock_write(token) };
+        going.end();
+        if last {
+            note(|| "destroys the lock".into());
+            // SAFETY: the sections of all others are over, so they must not touch the lock any more; its words
+            // tell if they do.
+            unsafe { self.place.drop_in_place() };
+            if client.again {
+                note(|| "makes a new lock in the same place".into());
+                // SAFETY: the place is free.
+                unsafe { self.place.write(R::new_in()) };
+                self.operate(Operation { what: What::Read, hold: 0 });
+                self.operate(Operation { what: What::Lock, hold: 0 });
+            } else {
+                self.destroyed.set(true);
+            }
+        }
+    }
+}

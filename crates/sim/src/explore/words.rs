@@ -1,0 +1,284 @@
+//! Words of the exploring machine.
+//!
+//! A word knows whether it is alive, so that a lock that touches memory whose owner has destroyed it is caught at
+//! the access. The value is an atomic only so that sharing a word between OS threads is no undefined behaviour:
+//! within an exploration one thread runs at a time.
+
+use super::engine::{Engine, inside};
+use super::{Mistake, trace};
+use latchwork::machine::{Arith, Word};
+use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+/// In the memory of a word that is alive. Anything else means that the memory is used for something else.
+const ALIVE: u32 = 0x5a11_e0b5;
+/// In the memory of a word that was dropped.
+const DEAD: u32 = 0xdead_beef;
+
+/// What a store buffer has to know of a word.
+#[derive(Copy, Clone)]
+pub(super) struct Place {
+    /// The value.
+    pub address: usize,
+    /// Bytes of the value.
+    size: u8,
+    alive: *const AtomicU32,
+}
+
+impl Place {
+    pub(super) const NOWHERE: Place = Place { address: 0, size: 0, alive: std::ptr::null() };
+
+    /// Whether the word is still there.
+    pub(super) fn is_alive(self) -> bool {
+        // SAFETY: the memory of a word stays mapped: it lies in the arena, on the stack of a coroutine or in a
+        // leaked allocation, all of which outlive the schedule.
+        unsafe { &*self.alive }.load(Relaxed) == ALIVE
+    }
+
+    /// The value in memory.
+    pub(super) fn value(self) -> u64 {
+        // SAFETY: as in `is_alive`; the word has this size.
+        unsafe {
+            match self.size {
+                1 => u64::from((*(self.address as *const AtomicU8)).load(Relaxed)),
+                4 => u64::from((*(self.address as *const AtomicU32)).load(Relaxed)),
+                _ => (*(self.address as *const AtomicU64)).load(Relaxed),
+            }
+        }
+    }
+
+    /// Replaces the value in memory.
+    pub(super) fn set(self, value: u64) {
+        debug_assert!(self.is_alive());
+        // SAFETY: as in `value`; the caller has seen that the word is alive.
+        unsafe {
+            match self.size {
+                1 => (*(self.address as *const AtomicU8)).store(value as u8, Relaxed),
+                4 => (*(self.address as *const AtomicU32)).store(value as u32, Relaxed),
+                _ => (*(self.address as *const AtomicU64)).store(value, Relaxed),
+            }
+        }
+    }
+}
+
+/// A value as the engine keeps it.
+trait Bits: Copy {
+    fn to_bits(self) -> u64;
+    fn from_bits(bits: u64) -> Self;
+}
+
+macro_rules! bits {
+    ($($t:ty),*) => {$(
+        impl Bits for $t {
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                self as u64
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                bits as $t
+            }
+        }
+    )*};
+}
+bits!(u8, u32, u64, usize);
+
+impl<T> Bits for *mut T {
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        self.expose_provenance() as u64
+    }
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Self {
+        std::ptr::with_exposed_provenance_mut(bits as usize)
+    }
+}
+
+/// The body of a read-modify-write: one step, with an empty store buffer.
+#[inline]
+fn replace(engine: &Engine, place: Place, name: &'static str, with: impl FnOnce(u64) -> u64) -> u64 {
+    engine.mark();
+    engine.touch(place, name);
+    let (old, new) = engine.with(|s| {
+        s.drain(s.running);
+        let old = place.value();
+        let new = with(old);
+        s.write(place, new);
+        (old, new)
+    });
+    trace!(engine, place, name, Some(old), Some(new));
+    old
+}
+
+macro_rules! word {
+    ($(#[$doc:meta])* $name:ident $(<$p:ident>)?, $atomic:ty, $t:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[repr(C)]
+        pub struct $name $(<$p: Send + Sync + 'static>)? {
+            value: $atomic,
+            alive: AtomicU32,
+        }
+
+        impl $(<$p: Send + Sync + 'static>)? $name $(<$p>)? {
+            #[inline(always)]
+            pub(super) fn place(&self) -> Place {
+                Place {
+                    address: (&raw const self.value).addr(),
+                    size: size_of::<$t>() as u8,
+                    alive: &raw const self.alive,
+                }
+            }
+
+            /// What a read-modify-write does outside of an exploration.
+            fn plainly(&self, with: impl FnOnce($t) -> $t) -> $t {
+                let old = self.value.load(Relaxed);
+                self.value.store(with(old), Relaxed);
+                old
+            }
+
+            #[inline]
+            fn replace(&self, name: &'static str, with: impl FnOnce($t) -> $t) -> $t {
+                let Some(engine) = inside() else { return self.plainly(with) };
+                let with = |old| with(Bits::from_bits(old)).to_bits();
+                Bits::from_bits(replace(engine, self.place(), name, with))
+            }
+        }
+
+        impl $(<$p: Send + Sync + 'static>)? Drop for $name $(<$p>)? {
+            fn drop(&mut self) {
+                if let Some(engine) = inside() {
+                    engine.with(|s| s.forget(self.place().address));
+                }
+                self.alive.store(DEAD, Relaxed);
+            }
+        }
+
+        impl $(<$p: Send + Sync + 'static>)? Word<$t> for $name $(<$p>)? {
+            #[inline]
+            fn new(value: $t) -> Self {
+                $name { value: <$atomic>::new(value), alive: AtomicU32::new(ALIVE) }
+            }
+
+            #[inline]
+            fn load(&self, _: Ordering) -> $t {
+                let Some(engine) = inside() else { return self.value.load(Relaxed) };
+                let place = self.place();
+                engine.point();
+                engine.touch(place, "load");
+                let value = engine.with(|s| s.load(place));
+                trace!(engine, place, "load", Some(value), None);
+                Bits::from_bits(value)
+            }
+
+            #[inline]
+            fn store(&self, value: $t, order: Ordering) {
+                let Some(engine) = inside() else { return self.value.store(value, Relaxed) };
+                let place = self.place();
+                let bits = value.to_bits();
+                if engine.with(|s| s.loses(place, bits, order)) {
+                    return;
+                }
+                if order == SeqCst {
+                    replace(engine, place, "store, sequentially consistent", |_| bits);
+                    return;
+                }
+                match order {
+                    Ordering::Relaxed => engine.point(),
+                    _ => engine.mark(),
+                }
+                engine.touch(place, "store");
+                let buffered = engine.with(|s| s.store(place, bits));
+                trace!(engine, place, if buffered { "store (buffered)" } else { "store" }, None, Some(bits));
+            }
+
+            #[inline]
+            fn swap(&self, value: $t, _: Ordering) -> $t {
+                self.replace("swap", |_| value)
+            }
+
+            #[inline]
+            fn compare_exchange(&self, current: $t, new: $t, _: Ordering, _: Ordering) -> Result<$t, $t> {
+                if let Some(engine) = inside()
+                    && size_of::<$t>() == 8
+                    && engine.with(|s| s.mistake) == Mistake::SeenCleared
+                    && current.to_bits() == 0
+                    && new.to_bits() == 0
+                {
+                    return Ok(current);
+                }
+                let old = self.replace("compare_exchange", |old| if old == current { new } else { old });
+                if old == current { Ok(old) } else { Err(old) }
+            }
+        }
+    };
+}
+
+macro_rules! arith {
+    ($name:ident, $t:ty) => {
+        impl Arith<$t> for $name {
+            #[inline]
+            fn fetch_add(&self, value: $t, _: Ordering) -> $t {
+                self.replace("fetch_add", |old| old.wrapping_add(value))
+            }
+            #[inline]
+            fn fetch_sub(&self, value: $t, _: Ordering) -> $t {
+                self.replace("fetch_sub", |old| old.wrapping_sub(value))
+            }
+            #[inline]
+            fn fetch_or(&self, value: $t, _: Ordering) -> $t {
+                self.replace("fetch_or", |old| old | value)
+            }
+            #[inline]
+            fn fetch_and(&self, value: $t, _: Ordering) -> $t {
+                self.replace("fetch_and", |old| old & value)
+            }
+        }
+    };
+}
+
+word!(
+    /// An 8-bit word.
+    U8, AtomicU8, u8
+);
+word!(
+    /// A 32-bit word.
+    U32, AtomicU32, u32
+);
+word!(
+    /// A 64-bit word.
+    U64, AtomicU64, u64
+);
+word!(
+    /// A pointer-sized word.
+    Usize, AtomicUsize, usize
+);
+word!(
+    /// A word that holds a pointer.
+    Ptr<T>, AtomicPtr<T>, *mut T
+);
+arith!(U32, u32);
+arith!(U64, u64);
+arith!(Usize, usize);
+
+impl U32 {
+    /// `Machine::release_dec`: a load and a store, with nothing between them but, by mistake, other threads.
+    /// The store waits in the buffer like any other, so what others write until it is out is lost.
+    #[inline]
+    pub(super) fn release_dec(&self) -> bool {
+        let Some(engine) = inside() else {
+            return (self.plainly(|old| old.wrapping_sub(1)).wrapping_sub(1) as i32) < 0;
+        };
+        let place = self.place();
+        engine.mark();
+        engine.touch(place, "release_dec");
+        let left = (engine.with(|s| s.load(place)) as u32).wrapping_sub(1);
+        if engine.with(|s| s.mistake) == Mistake::TornDecrement {
+            engine.point();
+        }
+        let buffered = engine.with(|s| s.store_late(place, u64::from(left)));
+        let name = if buffered { "release_dec (buffered)" } else { "release_dec" };
+        trace!(engine, place, name, None, Some(u64::from(left)));
+        (left as i32) < 0
+    }
+}
