@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Runs so many schedules of each of these, from number `first` on, and prints what came of it. Returns the exit
 /// status.
 pub fn explore(wanted: &[Wanted], first: u64, schedules: u64) -> Result<i32> {
-    let is_wanted = |target: &Target| wanted.iter().any(|one| (one.kind, one.name) == (target.kind, target.name));
+    let is_wanted =
+        |target: &Target| wanted.iter().any(|one| (one.kind, one.name) == (target.kind, target.name));
     let chosen: Vec<Target> = targets().into_iter().filter(is_wanted).collect();
     let failed = AtomicBool::new(false);
     explore_all(&chosen, &Settings::default(), first..first.saturating_add(schedules), |target, outcome| {

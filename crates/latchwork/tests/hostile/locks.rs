@@ -69,6 +69,7 @@ pub fn raw() {
     registry::for_each(|entry| {
         all += 1;
         assert_eq!(registry::find(entry.kind, entry.info.name).unwrap().bytes, entry.bytes);
+        assert!(!entry.info.suspension.name().is_empty());
     });
     assert!(all > 30 && registry::find(Kind::Mutex, "\0").is_none() && !Kind::SeqLock.name().is_empty());
     assert_eq!(mutex::deadline(Duration::MAX).nanos, u64::MAX);

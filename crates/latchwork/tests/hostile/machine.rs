@@ -43,6 +43,7 @@ pub fn native() {
         Native::numa_hops(from, to);
     }
     Native::note_node();
+    assert!(Native::safety_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
     let nodes: Vec<_> = (0..100).map(|_| Native::acquire_node()).collect();
     // Each is the caller's, whatever is written there, and is leaked.
     nodes.iter().for_each(|node| node.next.store(without_provenance_mut(NOWHERE), Relaxed));

@@ -84,7 +84,7 @@ const LISTED: &[(&str, &str)] = &[
         "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and after passed \
          left spin_until spin_for pause patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
-         thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find \
+         thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze",
     ),
     (
@@ -104,7 +104,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("map/strategies.rs", "table visit"),
     ("mutex/api.rs", "deadline"),
-    ("mutex/mod.rs", "into_word new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
+    ("mutex/mod.rs", "name into_word new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
     ("mutex/stacked.rs", "has_waiters cohort"),
     ("reclaim/cell.rs", "new get new_in read replace update"),
     (

@@ -112,6 +112,14 @@ fn reads_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     reads(shared);
 }
 
+/// A thread that exits with a reader, which a late destructor uses.
+fn keeps_its_reader<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let mut reader = shared.domain.reader();
+    exit_thread();
+    reader.offline(loom::thread::yield_now);
+    look(reader.enter().protect(0, &shared.root));
+}
+
 /// Removes it, if nobody else has.
 fn remove<D>(shared: &Shared<D>, new: *mut Object) -> *mut Object {
     shared.root.swap(new, AcqRel)
@@ -246,6 +254,7 @@ fn rcu() {
     check("rcu", Model::new(2), start, &[synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", Model::new(2), start, &[retires, reads_nested as fn(&Rcu)], clean);
     check("rcu", Model::new(2), start, &[replaces, reads_and_exits as fn(&Rcu)], clean);
+    check("rcu", Model::new(2), start, &[replaces, keeps_its_reader as fn(&Rcu)], clean);
     check("rcu", Model::new(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
     check("rcu", Model::new(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", Model::new(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
@@ -257,6 +266,7 @@ fn qsbr() {
     check("qsbr", Model::new(2), start, &[synchronizes, reads_twice as fn(&Qsbr)], clean);
     check("qsbr", Model::new(2), start, &[synchronizes, reads_and_rests as fn(&Qsbr)], clean);
     check("qsbr", Model::new(2), start, &[replaces, reads_and_exits as fn(&Qsbr)], clean);
+    check("qsbr", Model::new(1), start, &[replaces, keeps_its_reader as fn(&Qsbr)], clean);
     check("qsbr", Model::new(1), start, &[replaces, reads_twice, reads as fn(&Qsbr)], clean);
 }
 
@@ -288,6 +298,7 @@ fn hazard() {
     check("hazard", Model::new(2), start, &[retires, reads as fn(&Hazard)], clean);
     check("hazard", Model::new(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
     check("hazard", Model::new(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
+    check("hazard", Model::new(2), start, &[replaces, keeps_its_reader as fn(&Hazard)], clean);
     check("hazard", Model::new(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
 }
 
@@ -459,4 +470,7 @@ fn mistakes() {
     }
     fails("rcu", EarlyReturn, start, &[synchronizes, exits_inside as fn(&Rcu)]);
     fails("hazard", EarlyReturn, start, &[retires, exits_inside as fn(&Hazard)]);
+    fails("rcu", EarlyReturn, start, &[synchronizes, keeps_its_reader as fn(&Rcu)]);
+    fails("qsbr", EarlyReturn, start, &[synchronizes, keeps_its_reader as fn(&Qsbr)]);
+    fails("hazard", EarlyReturn, start, &[retires, keeps_its_reader as fn(&Hazard)]);
 }
