@@ -7,13 +7,14 @@ use latchwork_sim::explore::{Outcome, Settings, Target, explore_all, targets};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Runs so many schedules of each of these, from number `first` on, and prints what came of it. Returns the exit
-/// status.
-pub fn explore(wanted: &[Wanted], first: u64, schedules: u64) -> Result<i32> {
+/// status. `freeze`: a thread that waits is stopped for ever.
+pub fn explore(wanted: &[Wanted], first: u64, schedules: u64, freeze: bool) -> Result<i32> {
+    let settings = Settings { freeze, ..Settings::default() };
     let is_wanted =
         |target: &Target| wanted.iter().any(|one| (one.kind, one.name) == (target.kind, target.name));
     let chosen: Vec<Target> = targets().into_iter().filter(is_wanted).collect();
     let failed = AtomicBool::new(false);
-    explore_all(&chosen, &Settings::default(), first..first.saturating_add(schedules), |target, outcome| {
+    explore_all(&chosen, &settings, first..first.saturating_add(schedules), |target, outcome| {
         failed.fetch_or(outcome.failure.is_some(), Relaxed);
         println!("{}", line(target, outcome, first));
     });
@@ -49,6 +50,6 @@ mod tests {
     #[test]
     fn a_few_schedules() {
         let mcs = [Wanted { kind: "mutex", name: "mcs" }];
-        assert_eq!(explore(&mcs, 0, 500).unwrap(), 0);
+        assert_eq!(explore(&mcs, 0, 500, false).unwrap(), 0);
     }
 }

@@ -73,6 +73,9 @@ pub struct Options {
     /// there fails again, and is shown step by step
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
     explore: Option<u64>,
+    /// With --explore: one thread is stopped for ever where it waits; the lock must stay available
+    #[arg(long, requires = "explore")]
+    freeze: bool,
     /// Torture locks that are broken on purpose instead, and fail if one is not caught
     #[arg(long, hide = true, conflicts_with_all = ["lock", "twin", "threads", "json"])]
     self_test: bool,
@@ -129,7 +132,12 @@ pub fn torture(options: &Options) -> Result<i32> {
         return twins::self_test(seed);
     }
     if let Some(schedules) = options.explore {
-        return explore::explore(&choose(&options.lock)?, options.seed.unwrap_or(0), schedules);
+        return explore::explore(
+            &choose(&options.lock)?,
+            options.seed.unwrap_or(0),
+            schedules,
+            options.freeze,
+        );
     }
     let plan = Plan {
         seconds: options.seconds,

@@ -616,11 +616,11 @@ impl State {
                 self.time_out(thread);
             }
         }
+        // One that waits, and not one that has just been let in and does not know it yet.
         if let Some((thread, at)) = self.freeze
             && at <= self.step
             && self.threads[thread].waits
-            && thread != self.running
-            && self.threads[thread].status != Status::Done
+            && matches!(self.threads[thread].status, Status::Spins(_) | Status::Sleeps(_))
         {
             self.freeze_now(thread);
         }
@@ -814,7 +814,8 @@ impl State {
             // Buffers empty themselves sooner or later.
             (0..self.count).for_each(|thread| self.drain(thread));
         }
-        if self.runnable == 0 {
+        // (The deadline of a thread that was stopped lets nobody run.)
+        while self.runnable == 0 && self.timed != 0 {
             self.idle_expiry();
         }
         if self.runnable == 0 {
@@ -844,9 +845,8 @@ impl State {
         let thread = self.decide(Kind::Idle, earliest, |chance| {
             if chance.happens(chance.expires, 16) { pick(timed, chance) } else { earliest }
         });
-        if timed & (1 << thread) != 0 {
-            self.time_out(thread as usize);
-        }
+        let thread = if timed & (1 << thread) != 0 { thread } else { earliest };
+        self.time_out(thread as usize);
     }
 
     /// A sleeper's deadline passes.

@@ -272,7 +272,7 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
                 }
             };
             let chance = Chance::start(chain, length);
-            explorer.freeze.set(explorer.freezes.then(|| {
+            explorer.freeze.set((explorer.freezes && !client.market).then(|| {
                 let thread = rng.below(client.threads as u64) as usize;
                 (thread, rng.below(u64::from(length.0)) as u32)
             }));

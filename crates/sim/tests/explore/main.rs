@@ -145,7 +145,20 @@ fn mistakes_are_found() {
     }
 }
 
-/// A lock on which nothing depends is explored without a failure.
+/// With a waiter that is stopped for ever, locks without a queue stay available; in a queue all behind it wait.
+#[test]
+fn a_waiter_that_is_stopped_is_found() {
+    let settings = Settings { freeze: true, shrink: false, ..Settings::default() };
+    for name in ["tas", "ttas"] {
+        let failure = failure(&named(name), &settings);
+        assert!(failure.is_none(), "{name}: {failure:?}");
+    }
+    for name in ["mcs", "clh", "mcs-rw"] {
+        must_fail(&named(name), &settings, &["is stopped"]);
+    }
+}
+
+/// As many schedules as were asked for.
 #[test]
 fn an_outcome_counts() {
     let outcome: Outcome = named("tas").explore(&Settings::default(), 0..1000);
