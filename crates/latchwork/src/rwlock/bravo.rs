@@ -404,7 +404,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     #[cold]
     fn end_hold(&self) -> bool {
         let bias = self.bias.load(Relaxed);
-        if !(V::PASSING && Self::HOLDS) || !(HELD..REVOKING).contains(&bias) {
+        if !(V::PASSING && Self::HOLDS && (HELD..REVOKING).contains(&bias)) {
             return false;
         }
         let since = (M::now(Clock::Monotonic) >> HELD_TICK) as u32;
