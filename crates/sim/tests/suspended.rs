@@ -102,7 +102,7 @@ fn client(
         held.set(locked() && holders.get() == 0);
     };
     let machine = ["2x2", "2x4", "1x2"][seed as usize % 3];
-    let adversary = (seed % 2 == 0).then(Adversary::default);
+    let adversary = seed.is_multiple_of(2).then(Adversary::default);
     let options = Options { seed, suspends: true, limit_ns: LIMIT, adversary, ..Options::default() };
     let bodies = (0..=THREADS)
         .map(|i| match i {
@@ -134,7 +134,7 @@ fn mutex<L: RawMutex<Machine = Sim>>(seed: u64) -> Result<End, Error> {
         if holders.replace(1) != 0 {
             fail("two holders at once");
         }
-        work(if random % 16 == 0 { 20_000 } else { 60 });
+        work(if random.is_multiple_of(16) { 20_000 } else { 60 });
         holders.set(0);
         // SAFETY: the token is from the acquisition just before.
         unsafe { lock.unlock(token) };
@@ -145,9 +145,9 @@ fn mutex<L: RawMutex<Machine = Sim>>(seed: u64) -> Result<End, Error> {
 fn rwlock<R: RawRwLock<Machine = Sim>>(seed: u64) -> Result<End, Error> {
     let lock = R::new_in();
     let (holders, writing) = (Cell::new(0), Cell::new(false));
-    let section = |random: u64| work(if random % 16 == 0 { 20_000 } else { 60 });
+    let section = |random: u64| work(if random.is_multiple_of(16) { 20_000 } else { 60 });
     let turn = |random: u64, how| {
-        if random / 16 % 4 == 0 {
+        if (random / 16).is_multiple_of(4) {
             let token = match how {
                 How::Waits => Some(lock.write()),
                 How::Tries => lock.try_write(),
