@@ -209,8 +209,8 @@ impl Client {
         rng: &mut Rng,
         another: impl Fn(&Client, &mut Rng) -> Option<What>,
     ) {
-        for thread in 0..self.threads {
-            for at in usize::from(begun[thread])..usize::from(self.lengths[thread]) {
+        for (thread, begun) in begun.into_iter().enumerate().take(self.threads) {
+            for at in usize::from(begun)..usize::from(self.lengths[thread]) {
                 if rng.below(2) == 0
                     && let Some(what) = another(self, rng)
                 {

@@ -15,6 +15,12 @@ pub struct Explore;
 /// Processors, and NUMA nodes at most.
 const CPUS: u32 = 8;
 
+/// The value in memory of a word that a thread sleeps on.
+fn slept_on(word: *const U32) -> u32 {
+    // SAFETY: a sleeper is in the middle of a call on the word, so the word is there.
+    unsafe { &*word }.place().value() as u32
+}
+
 // SAFETY: words are those of x86-64 (sequentially consistent but for store buffers, which read-modify-writes and
 // the fences empty), which is more than C11 asks for; a heavy fence comes between two instructions of every thread,
 // and empties all buffers; thread numbers are distinct; nodes are never freed.
@@ -112,8 +118,7 @@ unsafe impl Machine for Explore {
         engine.mark();
         engine.with(|s| {
             s.drain(s.running);
-            // SAFETY: a sleeper is in the middle of a call on the word, so the word is there.
-            if s.sleeps_somebody(from.addr()) && unsafe { &*from }.place().value() == u64::from(expected) {
+            if s.sleeps_somebody(from.addr()) && slept_on(from) == expected {
                 s.requeue(from.addr(), to.place().address);
             }
         });

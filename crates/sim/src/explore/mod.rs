@@ -1,4 +1,18 @@
-//! Exploring schedules.
+//! Exploring schedules: the same lock source under many schedules of larger clients than loom can have.
+//!
+//! [`Explore`] implements [`Machine`](latchwork::machine::Machine) without costs: an access to a word is a step, at
+//! which another thread may take over. Memory is that of x86-64, with a store buffer for each thread. A [`Target`] is a
+//! lock with clients that are made by chance from its kind, and a shadow state that says what must hold.
+//!
+//! ```
+//! use latchwork::mutex::mcs::RawMcs;
+//! use latchwork_sim::explore::{Settings, Target};
+//!
+//! let outcome = Target::mutex::<RawMcs<_>>().explore(&Settings::default(), 0..1000);
+//! assert!(outcome.failure.is_none());
+//! ```
+//!
+//! `docs/exploring.md` describes the machine, the clients, and what they find and do not find.
 
 mod client;
 mod coverage;

@@ -1,0 +1,110 @@
+//! Sleeping and waking, as `futex(2)` does it; the lines of a trace; and the mistakes that concern single stores.
+
+use super::plan::{Chance, Kind};
+use super::*;
+use std::sync::atomic::Ordering;
+
+impl State {
+    /// Whether a futex wait returns for no reason.
+    pub(in crate::explore) fn is_spurious(&mut self) -> bool {
+        let decide =
+            |chance: &mut Chance| u32::from(chance.spurious > 0 && chance.happens(1, chance.spurious));
+        self.decide(Kind::Spurious, 0, decide) != 0
+    }
+
+    pub(super) fn sleep(&mut self, address: usize, deadline: Option<u64>) {
+        let me = self.running;
+        if address != 0 {
+            self.sleepers.push_back((address, me));
+        }
+        if deadline.is_some() {
+            let after = self.decide(Kind::Expire, 0, |chance| {
+                if chance.happens(chance.expires, 8) { 1 + chance.rng.below(60) as u32 } else { 0 }
+            });
+            self.threads[me].deadline = deadline;
+            self.threads[me].expires = self.step + if after == 0 { LONGEST } else { after };
+            self.timed |= 1 << me;
+        }
+    }
+
+    pub(in crate::explore) fn wake(&mut self, address: usize, count: u32) -> usize {
+        if self.mistake == Mistake::DroppedWake {
+            return 0;
+        }
+        let mut woken = 0;
+        while woken < count as usize {
+            let Some(at) = self.sleepers.iter().position(|(word, _)| *word == address) else { break };
+            let (_, thread) = self.sleepers.remove(at).expect("found there");
+            if self.trace.is_some() {
+                self.note(format!("(wakes thread {thread})"));
+            }
+            self.wake_thread(thread, Wait::Woken);
+            woken += 1;
+        }
+        woken
+    }
+
+    pub(in crate::explore) fn sleeps_somebody(&self, address: usize) -> bool {
+        self.sleepers.iter().any(|(word, _)| *word == address)
+    }
+
+    pub(in crate::explore) fn requeue(&mut self, from: usize, to: usize) {
+        if let Some(at) = self.sleepers.iter().position(|(word, _)| *word == from) {
+            let (_, thread) = self.sleepers.remove(at).expect("found there");
+            self.sleepers.push_back((to, thread));
+            if let Status::Sleeps(_) = self.threads[thread].status {
+                self.threads[thread].status = Status::Sleeps(to);
+            }
+            if self.trace.is_some() {
+                let (from, to) = (self.world.name(from), self.world.name(to));
+                self.note(format!("(thread {thread}, which slept on {from}, sleeps on {to} now)"));
+            }
+        }
+    }
+
+    /// The running thread begins or ends an operation that may wait.
+    pub(in crate::explore) fn set_waits(&mut self, waits: bool) {
+        self.threads[self.running].waits = waits;
+        if waits && self.freeze.is_some() {
+            self.plan();
+        }
+    }
+
+    /// Whether the machine loses this store, by mistake.
+    #[inline]
+    pub(in crate::explore) fn loses(&self, place: Place, value: u64, order: Ordering) -> bool {
+        match self.mistake {
+            Mistake::LostSkip => value == 2 && order == Ordering::Release,
+            Mistake::LostLink => order == Ordering::Relaxed && value != 0 && self.world.is_pointer(value),
+            Mistake::OpenRing => value as usize == place.address,
+            _ => false,
+        }
+    }
+
+    pub(in crate::explore) fn note(&mut self, text: String) {
+        let thread = self.running;
+        if let Some(trace) = &mut self.trace {
+            trace.push(Line { thread, text });
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(in crate::explore) fn trace_access(
+        &mut self,
+        place: Place,
+        name: &str,
+        old: Option<u64>,
+        new: Option<u64>,
+    ) {
+        let word = self.world.name(place.address);
+        let value = |value: u64| self.world.value(value);
+        let values = match (old, new) {
+            (Some(old), Some(new)) if old == new => format!("{}, unchanged", value(old)),
+            (Some(old), Some(new)) => format!("{} -> {}", value(old), value(new)),
+            (Some(only), None) | (None, Some(only)) => value(only),
+            (None, None) => String::new(),
+        };
+        self.note(format!("{name} {word}: {values}"));
+    }
+}
