@@ -167,7 +167,7 @@ pub(super) struct State {
     pub patience: u32,
     pub nodes: u32,
     /// Freeze the thread at this step or the next at which it waits.
-    freeze: Option<(usize, u32)>,
+    pub(super) freeze: Option<(usize, u32)>,
     pub frozen: bool,
     pub refused_fences: bool,
     /// The step after which chance has another seed.

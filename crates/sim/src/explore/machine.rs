@@ -235,6 +235,12 @@ unsafe impl Machine for Explore {
         world::reader_rows()
     }
 
+    /// Only where a thread may be stopped for ever: a sleep that ends by itself hides lost wakeups.
+    fn safety_timeout(nanos: u64) -> Option<Deadline> {
+        let freezes = inside().is_some_and(|engine| engine.with(|s| s.freeze.is_some()));
+        freezes.then(|| Deadline::after::<Self>(nanos))
+    }
+
     fn doze(nanos: u64) {
         if let Some(engine) = inside() {
             engine.point();

@@ -115,8 +115,9 @@ fn a_failure_can_be_repeated() {
 #[test]
 fn mistakes_are_found() {
     use Mistake::*;
-    let cases: [(Mistake, &[&str], &[&str]); 17] = [
-        (NoHeavyFence, &["shfl", "shfl-rw", "rwsem", "bravo-2d-shfl-rw", "seqlock"], &[STUCK]),
+    let cases: [(Mistake, &[&str], &[&str]); 18] = [
+        (NoHeavyFence, &["shfl", "shfl-rw", "rwsem", "seqlock"], &[STUCK]),
+        (NoHeavyFence, &["bravo-2d-shfl-rw"], &[STUCK, BESIDE]),
         (NoHeavyFence, &["rcu", "epoch", "hazard"], &[RECLAIMED, "was never reclaimed"]),
         (NoHeavyFence, &["counted"], &["twice", "was never reclaimed", RECLAIMED, STUCK, "no end"]),
         (NoFullFence, &["qsbr"], &[RECLAIMED]),
@@ -149,9 +150,11 @@ fn mistakes_are_found() {
 #[test]
 fn a_waiter_that_is_stopped_is_found() {
     let settings = Settings { freeze: true, shrink: false, ..Settings::default() };
-    for name in ["tas", "ttas"] {
-        let failure = failure(&named(name), &settings);
-        assert!(failure.is_none(), "{name}: {failure:?}");
+    for name in ["tas", "ttas", "shfl", "shfl-rw", "bravo-2d-shfl-rw"] {
+        let target = named(name);
+        if let Some(failure) = failure(&target, &Settings { shrink: true, ..settings }) {
+            panic!("{}", shown(&target, &failure));
+        }
     }
     for name in ["mcs", "clh", "mcs-rw"] {
         must_fail(&named(name), &settings, &["is stopped"]);
