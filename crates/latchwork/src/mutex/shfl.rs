@@ -441,9 +441,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // (Without thieves to bridge it, a wakeup is too long for the unlock to begin it.)
             PARKED if locked && P::STEALING != Stealing::Nobody => {
                 // It sleeps on, as a parked head, until our own unlock wakes it. In this order: the thread that
-                // drops the bit from the held word wakes, and must find the sleeper. (If that one has left
-                // meanwhile, after its deadline, and its node has another sleeper that is READY, we move
-                // that one, and our unlock wakes it.)
+                // drops the bit from the held word wakes, and must find the sleeper. (The next head may have left after
+                // its deadline, and its node may have a new owner that is READY and asleep. Then we move that
+                // owner, and our unlock wakes it.)
                 M::requeue(status, READY, &self.word);
                 self.word.fetch_or(PARKED_HEAD, Relaxed);
             }

@@ -40,10 +40,10 @@
 //! lock's; write likewise, one more if it revokes.
 //! Fairness and progress: those of the underlying lock among those who use it; in addition a
 //! revoking writer waits for the readers in their slots, which none can enter any more.
-//! Suspension: a writer that revokes [`Holding`] the underlying lock blocks the others if it is suspended. With
-//! [`Passing`] it blocks them for ten milliseconds or so (for ever only within a few instructions, those between the
-//! acquisition of the underlying lock and the change of the bias), and the lock is as the one below; it stays unbiased
-//! until that writer runs again. A reader that is
+//! Suspension: a writer that revokes [`Holding`] the underlying lock blocks the others if it is suspended. A writer
+//! that revokes [`Passing`] blocks them for ten milliseconds or so; then the lock is as the one below, and stays unbiased
+//! until that writer runs again. There are two exceptions of a few instructions. A writer that is suspended between the
+//! acquisition of the underlying lock and the change of the bias counts as the holder. A reader that is
 //! suspended between filling its slot and looking at the bias is inside for that time.
 //! Re-entry: a thread that reads again may have to use the underlying lock; with a writer waiting
 //! that blocks as the underlying lock does, and for ever if the writer has that lock already and waits for
@@ -452,7 +452,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
                     Err(now) => bias = now,
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: the token is from the caller's acquisition; the caller gets another, or none.
             unsafe { self.lock.unlock_write(token) };
         }
         // As long as we are counted the bias does not return, so a table that was seen empty stays so.
