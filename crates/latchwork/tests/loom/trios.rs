@@ -51,7 +51,8 @@ fn fewer<R: RawRwLock>() -> Model {
 }
 
 /// An attempt to write with the readers in two threads, and an attempt to read beside a reader and a writer; as
-/// [`fewer`]. With BRAVO, an attempt to write among a reader in the table and a writer.
+/// [`fewer`]. With BRAVO, an attempt to write among a reader in the table and a writer (not every day over a lock that
+/// has been tried itself, where waiters sleep).
 #[test]
 fn attempt_among_three() {
     for_each_rwlock!(R if !is_bravo::<R>() => fewer::<R>().check(
@@ -64,7 +65,7 @@ fn attempt_among_three() {
         &[tries_read, reads, writes],
         works_after
     ));
-    for_each_rwlock!(R if is_bravo::<R>() => fewer::<R>().check(
+    for_each_rwlock!(R if is_bravo::<R>() && (deep() || !R::INFO.blocking) => fewer::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[tries_write, reads, writes],
         works_after
