@@ -1,4 +1,4 @@
-//! The engine: threads, their store buffers, who sleeps, and who runs next.
+//! The engine: threads, their store buffers, the sleepers, and the choice of the thread that runs next.
 //!
 //! One thread runs at a time, as a coroutine on the OS thread that explores. It goes on from access to access, and
 //! at each of them (a *step*) another thread may take its place.
@@ -44,7 +44,7 @@ const STEP_NS: u64 = 20;
 /// Nanoseconds of the clock when a schedule begins.
 const START_NS: u64 = 1_000_000;
 
-/// Bytes at the beginning of the arena whose words coverage looks at: the locks, and not the data.
+/// Bytes at the beginning of the arena that coverage looks at: they hold the locks, and no data.
 pub(super) const COVERED: usize = 20 * 1024;
 
 /// Bytes of a coroutine's stack. Only what is touched takes memory.
@@ -189,14 +189,14 @@ std::thread_local! {
     static WORLD: Cell<*const Engine> = const { Cell::new(null()) };
 }
 
-/// The engine, for who runs as one of its threads.
+/// The engine, for code that runs as one of its threads.
 #[inline(always)]
 pub(super) fn inside<'a>() -> Option<&'a Engine> {
     // SAFETY: set by `drive` to an engine that lives until it has been set to null again.
     unsafe { INSIDE.get().as_ref() }
 }
 
-/// The engine of this OS thread, also for who prepares a schedule.
+/// The engine of this OS thread, also for code that prepares a schedule.
 pub(super) fn world<'a>() -> &'a Engine {
     // SAFETY: set by `Engine::enter` to an engine that lives until it has been set to null again.
     unsafe { WORLD.get().as_ref() }.expect("a lock over Explore is used outside of an exploration")
@@ -374,7 +374,7 @@ impl Engine {
         }
     }
 
-    /// The running thread has looked at a word in vain, and spins until it changes.
+    /// The running thread spins until a word changes that did not satisfy it.
     pub(super) fn spin(&self, address: usize) {
         self.block(Status::Spins(address));
     }

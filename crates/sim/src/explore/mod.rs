@@ -49,7 +49,7 @@ pub enum Mistake {
     NoSecondLook,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
-    /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
+    /// The slots of a thread that exits are emptied, though another thread may still end its reads.
     ExitEmptiesRow,
     /// A scan of the threads' records does not see the newest.
     SkipsReader,

@@ -190,7 +190,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
 
 impl<L: RawMutex<Machine = Explore>> Mutex<L> {
     fn lock(&self, which: usize) -> &L {
-        // SAFETY: written in `new`; who uses it after its destruction is caught by its words.
+        // SAFETY: written in `new`. A use after the destruction is caught at the lock's words.
         unsafe { &*self.places[which] }
     }
 
@@ -243,7 +243,7 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
         unsafe { self.lock(which).unlock(token) };
     }
 
-    /// The caller, or whoever it says it is, has the lock.
+    /// The running thread has the lock.
     fn enter(&self, which: usize) {
         note(|| "is inside".into());
         if let Some(other) = self.holders[which].replace(Some(me())) {
@@ -269,7 +269,7 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
         self.unlock(which, token);
     }
 
-    /// Ends the section of who has left its token, if somebody has.
+    /// Ends the section of the thread that has left its token, if there is one.
     fn relieve(&self) {
         if let Some(token) = self.passed.take() {
             self.leave(0);

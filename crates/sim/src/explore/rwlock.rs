@@ -112,7 +112,7 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
 
 impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
     fn lock(&self) -> &R {
-        // SAFETY: written in `new`; who uses it after its destruction is caught by its words.
+        // SAFETY: written in `new`. A use after the destruction is caught at the lock's words.
         unsafe { &*self.place }
     }
 

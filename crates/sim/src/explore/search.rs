@@ -12,7 +12,7 @@ use super::semaphore::Semaphore;
 use super::seqlock::SeqLock;
 use super::subject::Subject;
 use crate::rng::Rng;
-use latchwork::mutex::RawMutex;
+use latchwork::mutex::{Info, RawMutex, Suspension};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
@@ -22,6 +22,7 @@ use latchwork::reclaim::{GracePeriod, Reclaim};
 use latchwork::registry::{Visitor, visit};
 use latchwork::rwlock::RawRwLock;
 use latchwork::rwlock::seqlock::RawSeqLock;
+use latchwork::semaphore::Unit;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -54,7 +55,9 @@ pub struct Target {
     pub name: &'static str,
     /// `mutex`, `rwlock`, ...
     pub kind: &'static str,
-    explore: fn(&Settings, Range<u64>) -> Outcome,
+    /// Whether it promises to stay available with a waiter that is suspended for ever.
+    pub tolerates_suspension: bool,
+    explore: Run,
 }
 
 impl std::fmt::Debug for Target {
@@ -85,35 +88,46 @@ pub struct Failure {
     pub trace: String,
 }
 
+type Run = fn(&Settings, Range<u64>) -> Outcome;
+
 impl Target {
+    fn new(kind: &'static str, info: Info, explore: Run) -> Target {
+        let tolerates_suspension = info.suspension == Suspension::Tolerates;
+        Target { name: info.name, kind, tolerates_suspension, explore }
+    }
+
+    fn strategy(name: &'static str, explore: Run) -> Target {
+        Target { name, kind: "reclamation", tolerates_suspension: false, explore }
+    }
+
     /// A mutex, and condition variables over it.
     pub fn mutex<L: RawMutex<Machine = Explore>>() -> Target {
-        Target { name: L::INFO.name, kind: "mutex", explore: explore::<Mutex<L>> }
+        Target::new("mutex", L::INFO, explore::<Mutex<L>>)
     }
 
     /// A sequence lock whose writers' mutex is `L`.
     pub fn seqlock<L: RawMutex<Machine = Explore>>() -> Target {
-        Target { name: RawSeqLock::<L>::INFO.name, kind: "seqlock", explore: explore::<SeqLock<L>> }
+        Target::new("seqlock", RawSeqLock::<L>::INFO, explore::<SeqLock<L>>)
     }
 
     /// The semaphore.
     pub fn semaphore() -> Target {
-        Target { name: "semaphore", kind: "semaphore", explore: explore::<Semaphore> }
+        Target::new("semaphore", Unit::<Explore>::INFO, explore::<Semaphore>)
     }
 
     /// A reader-writer lock.
     pub fn rwlock<R: RawRwLock<Machine = Explore>>() -> Target {
-        Target { name: R::INFO.name, kind: "rwlock", explore: explore::<RwLock<R>> }
+        Target::new("rwlock", R::INFO, explore::<RwLock<R>>)
     }
 
     /// A strategy of reclamation that has grace periods.
     pub fn grace<D: GracePeriod<Machine = Explore>>() -> Target {
-        Target { name: D::INFO.name, kind: "reclamation", explore: explore::<Reclamation<D, Periods>> }
+        Target::strategy(D::INFO.name, explore::<Reclamation<D, Periods>>)
     }
 
     /// One that has none.
     pub fn reclaim<D: Reclaim<Machine = Explore>>() -> Target {
-        Target { name: D::INFO.name, kind: "reclamation", explore: explore::<Reclamation<D, Never>> }
+        Target::strategy(D::INFO.name, explore::<Reclamation<D, Never>>)
     }
 
     /// Runs the schedules with these numbers, until one fails.

@@ -29,7 +29,7 @@ fn gives(client: &Client) -> u32 {
     client.all().map(|operation| units(operation.what)).sum()
 }
 
-/// Units that takers may keep; and one more, if there are some who give theirs back.
+/// Units that takers may keep, and one more if some threads give theirs back.
 fn needs(client: &Client) -> u32 {
     let keeps = |what| matches!(what, What::Acquire | What::TimedAcquire | What::TryAcquire);
     let kept = client.all().filter(|operation| keeps(operation.what)).count() as u32;

@@ -90,7 +90,7 @@ pub(super) struct Going {
 }
 
 impl Going {
-    /// An operation begins. `held`: somebody has the lock without an operation.
+    /// An operation begins. `held`: a thread has the lock, and is in no operation.
     pub(super) fn begin(held: bool) -> Going {
         here().with(|s| {
             let alone = !held && s.going == 0 && s.no_stores_elsewhere();

@@ -1,7 +1,6 @@
 //! Words of the exploring machine.
 //!
-//! A word knows whether it is alive, so that a lock that touches memory whose owner has destroyed it is caught at
-//! the access. The value is an atomic only so that sharing a word between OS threads is no undefined behaviour:
+//! A word knows whether it is alive. So an access to the memory of a lock that was destroyed is caught. The value is an atomic only so that sharing a word between OS threads is no undefined behaviour:
 //! within an exploration one thread runs at a time.
 
 use super::engine::{Engine, inside};

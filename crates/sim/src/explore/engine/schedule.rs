@@ -1,4 +1,4 @@
-//! Who runs next: what is decided at each step, and what happens when a thread cannot go on.
+//! The choice of the thread that runs next, at each step and when a thread cannot go on.
 
 use super::plan::{self, At, Chance, Decision, Kind, Source};
 use super::*;
@@ -261,7 +261,7 @@ impl State {
         best
     }
 
-    /// Who goes on when the running thread cannot. Some thread can.
+    /// The thread that goes on when the running one cannot. Some thread can.
     pub(super) fn choose_next(&mut self) -> usize {
         let runnable = self.runnable;
         let default = runnable.trailing_zeros();
@@ -336,7 +336,7 @@ impl State {
         self.running != me || self.failure.is_some()
     }
 
-    /// Chooses who runs when the running thread cannot.
+    /// Chooses the thread that runs when the running one cannot.
     pub(super) fn go_on(&mut self) {
         if self.runnable == 0 && self.buffering != 0 {
             // Buffers empty themselves sooner or later.
