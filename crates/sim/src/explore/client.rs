@@ -94,6 +94,8 @@ pub(super) struct Client {
     pub market: bool,
     /// Reads before the threads start.
     pub warm: u8,
+    /// Before all else one thread waits in vain while another is inside.
+    pub used: bool,
     /// A guard was forgotten in a lock that was in this place before.
     pub forgotten: bool,
     /// What `Machine::patience` answers at most.
@@ -119,6 +121,7 @@ impl Client {
             again: false,
             market: false,
             warm: 0,
+            used: false,
             forgotten: false,
             // A power of two, as all that is asked for.
             patience: [1, 1, 2, 4][rng.below(4) as usize],
@@ -202,6 +205,22 @@ impl Client {
         }
     }
 
+    /// One thread waits, and the others only try, each once, in a lock that has been used before: hints that are left
+    /// there are for the attempts to drop, and must not be those of the one that waits.
+    pub(super) fn attempt_in_used(&mut self, rng: &mut Rng, waits: &[What], attempts: &[What]) {
+        self.used = true;
+        self.threads = [3, 3, 4][rng.below(3) as usize];
+        let waiter = rng.below(self.threads as u64) as usize;
+        let first = rng.below(attempts.len() as u64) as usize;
+        for thread in 0..self.threads {
+            let what = match thread {
+                _ if thread == waiter => waits[rng.below(waits.len() as u64) as usize],
+                _ => attempts[(first + thread - usize::from(thread > waiter)) % attempts.len()],
+            };
+            self.add(thread, what, rng.below(3) as u8);
+        }
+    }
+
     /// The same client up to operations that have begun, with others after them.
     pub(super) fn vary(
         &mut self,
@@ -251,6 +270,7 @@ impl Client {
         also(Client { destroys: false, again: false, ..*self });
         also(Client { again: false, ..*self });
         also(Client { warm: 0, ..*self });
+        also(Client { used: false, ..*self });
         also(Client { forgotten: false, ..*self });
         also(Client { refused: false, ..*self });
         also(Client { patience: 1, ..*self });
@@ -289,6 +309,7 @@ impl fmt::Display for Client {
             (*warm > 0, format!("{warm} reads before")),
             (self.destroys, "the last one destroys the lock".into()),
             (self.again, "and makes a new one".into()),
+            (self.used, "a thread waits in vain before".into()),
             (self.forgotten, "a guard was forgotten before".into()),
             (self.refused, "the heavy fence is refused".into()),
             (self.units > 0, format!("units {}", self.units)),

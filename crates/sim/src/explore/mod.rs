@@ -77,11 +77,13 @@ pub enum Mistake {
     LostSkip,
     /// An exchange of null for null says that null was there.
     SeenCleared,
+    /// A thread that erases all hints of a word that stays held, with the topmost one, wakes nobody at it.
+    ErasesHint,
 }
 
 impl Mistake {
     /// All that can be made.
-    pub const ALL: [Mistake; 18] = [
+    pub const ALL: [Mistake; 19] = [
         Mistake::NoHeavyFence,
         Mistake::NoFullFence,
         Mistake::NoSecondLook,
@@ -100,5 +102,6 @@ impl Mistake {
         Mistake::OpenRing,
         Mistake::LostSkip,
         Mistake::SeenCleared,
+        Mistake::ErasesHint,
     ];
 }

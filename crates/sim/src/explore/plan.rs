@@ -60,6 +60,9 @@ pub(super) enum Strategy {
     Walk(u32),
     /// The same, and the thread that had to stop stays behind for up to so many steps, while others do much.
     Stall(u32, u32),
+    /// Before steps that others can see every thread but one lets another go on, about once in so many steps. The one
+    /// goes on until it cannot: it does much while the others have stopped in the middle of something.
+    Hesitate(u32),
 }
 
 /// Steps at which a thread is preempted, at most, under [`Strategy::Priorities`] and [`Strategy::Points`].
@@ -94,6 +97,8 @@ pub(super) struct Chance {
     pub looks: u32,
     /// A pause lets the same thread go on with this chance, of 8.
     pub eager: u32,
+    /// The thread of this number, modulo how many there are, does not hesitate.
+    pub bold: u32,
     /// Threads change processors with this chance, of 8, when they ask.
     pub moves: u32,
 }
@@ -155,7 +160,8 @@ impl Chance {
     fn new(seed: u64, (steps, marks): (u32, u32), from: (u32, u32)) -> Chance {
         let mut rng = Rng::new(seed ^ 0x5eed_0000_0000_0000);
         let one_of = |rng: &mut Rng, choices: &[u32]| choices[rng.below(choices.len() as u64) as usize];
-        let strategy = match rng.below(8) {
+        let strategy = match rng.below(10) {
+            8.. => Strategy::Hesitate(one_of(&mut rng, &[1, 2, 3])),
             0 => Strategy::Priorities,
             1..=2 => Strategy::Shuffled,
             3 => Strategy::Points,
@@ -165,7 +171,7 @@ impl Chance {
                 Strategy::Stall(often, one_of(&mut rng, &[16, 64, 256]))
             }
         };
-        let only_marks = rng.below(2) == 0;
+        let only_marks = rng.below(2) == 0 || matches!(strategy, Strategy::Hesitate(_));
         let (length, first) = if only_marks { (marks, from.1) } else { (steps, from.0) };
         let left = 1 + rng.below(POINTS as u64) as usize;
         let mut points = [0; POINTS];
@@ -190,6 +196,7 @@ impl Chance {
             looks: one_of(&mut rng, &[0, 0, 2, 4]),
             eager: one_of(&mut rng, &[0, 2, 4, 6]),
             moves: one_of(&mut rng, &[0, 0, 0, 1]),
+            bold: rng.below(60) as u32,
             rng,
         }
     }
@@ -198,6 +205,12 @@ impl Chance {
     #[inline]
     pub(super) fn by_priority(&self) -> bool {
         matches!(self.strategy, Strategy::Priorities | Strategy::Shuffled)
+    }
+
+    /// Whether a thread, of so many, goes on until it cannot.
+    #[inline]
+    pub(super) fn is_bold(&self, thread: usize, count: usize) -> bool {
+        matches!(self.strategy, Strategy::Hesitate(_)) && thread == self.bold as usize % count
     }
 
     /// A schedule without preemptions, to see how long a client is.
@@ -220,6 +233,7 @@ impl Chance {
             looks: 0,
             eager: 0,
             moves: 0,
+            bold: 0,
         }
     }
 
@@ -233,7 +247,7 @@ impl Chance {
     pub(super) fn next_preemption(&mut self, step: u32) -> u32 {
         match self.strategy {
             Strategy::Straight => u32::MAX,
-            Strategy::Walk(one_in) | Strategy::Stall(one_in, _) => {
+            Strategy::Walk(one_in) | Strategy::Stall(one_in, _) | Strategy::Hesitate(one_in) => {
                 // Geometric, by inversion.
                 let gap = self.rng.exponential(u64::from(one_in)).min(1 << 20) as u32;
                 step + 1 + gap

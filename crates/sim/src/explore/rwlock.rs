@@ -1,14 +1,16 @@
 //! Reader-writer locks.
 
 use super::client::{Client, OPERATIONS as OPERATIONS_OF_THREAD, Operation, What, operations};
-use super::engine::Engine;
+use super::engine::{COVERED, Engine};
 use super::machine::Explore;
 use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, note, waiting};
+use super::words::U32;
 use super::world;
 use crate::rng::Rng;
-use latchwork::machine::Deadline;
+use latchwork::machine::{Arith, Deadline, Machine, Word};
 use latchwork::rwlock::RawRwLock;
 use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Reads after which BRAVO makes a lock one that is read in the table, and a few around that number.
 const WARM: [u8; 6] = [0, 0, 14, 15, 16, 17];
@@ -20,6 +22,8 @@ pub(super) struct RwLock<R: RawRwLock<Machine = Explore>> {
     /// Users that have not left the lock for good.
     users: Cell<usize>,
     destroyed: Cell<bool>,
+    /// How far [`use_before`](Self::use_before) is.
+    stage: *const U32,
 }
 
 const OPERATIONS: [What; 9] = [
@@ -34,9 +38,17 @@ const OPERATIONS: [What; 9] = [
     What::ReadExit,
 ];
 
+/// What one thread does in a lock that has been used before, and what the others do.
+const WAITS: [What; 3] = [What::Read, What::Lock, What::OwnRead];
+const ATTEMPTS: [What; 2] = [What::TryRead, What::Try];
+
 impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     fn client(rng: &mut Rng) -> Client {
         let mut client = Client::empty(rng);
+        if rng.below(4) == 0 {
+            client.attempt_in_used(rng, &WAITS, &ATTEMPTS);
+            return client;
+        }
         let exits = if rng.below(8) == 0 { 0 } else { 2 };
         client.cast(rng, &OPERATIONS[..OPERATIONS.len() - exits]);
         client.warm = WARM[rng.below(WARM.len() as u64) as usize];
@@ -56,8 +68,16 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
         engine.with(|s| s.world.label(place.addr(), size_of::<R>(), "lock"));
         // SAFETY: the arena is large enough and aligned, and what was there before is over.
         unsafe { place.write(R::new_in()) };
+        // SAFETY: within the arena, aligned, and behind the lock.
+        let stage = unsafe {
+            let stage = place.cast::<u8>().add(COVERED).cast::<U32>();
+            stage.write(U32::new(0));
+            stage
+        };
+        engine.with(|s| s.world.label(stage.addr(), size_of::<U32>(), "stage"));
         let this = RwLock {
             place,
+            stage,
             readers: Cell::new(0),
             writer: Cell::new(None),
             users: Cell::new(client.users()),
@@ -77,6 +97,9 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     }
 
     fn run(&self, client: &Client, thread: usize) {
+        if client.used {
+            self.use_before(thread);
+        }
         for (number, operation) in operations(client, thread) {
             begin(number);
             self.operate(operation);
@@ -114,6 +137,34 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
     fn lock(&self) -> &R {
         // SAFETY: written in `new`. A use after the destruction is caught at the lock's words.
         unsafe { &*self.place }
+    }
+
+    /// One thread has the lock, another one waits for it in vain, and the client begins after that: hints may be left.
+    /// (Nobody is stopped for ever here.)
+    fn use_before(&self, thread: usize) {
+        // SAFETY: written in `new`, and there for as long as the client runs.
+        let stage = unsafe { &*self.stage };
+        let come = |number| Explore::spin_until(stage, Relaxed, |now| now >= number);
+        match thread {
+            0 => {
+                let token = self.lock().write();
+                note(|| "is inside as a writer, before all else".into());
+                stage.fetch_add(1, Relaxed);
+                come(2);
+                // SAFETY: the token is from the acquisition above.
+                unsafe { self.lock().unlock_write(token) };
+                stage.fetch_add(1, Relaxed);
+            }
+            1 => {
+                come(1);
+                let token = self.lock().write_until(Deadline::after::<Explore>(TIMEOUTS[3]));
+                check(token.is_none(), || "two threads write at the same time".into());
+                note(|| "has waited in vain".into());
+                stage.fetch_add(1, Relaxed);
+            }
+            _ => (),
+        }
+        come(3);
     }
 
     fn warm(&self, reads: u8) {

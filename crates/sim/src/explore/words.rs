@@ -103,6 +103,9 @@ fn replace(engine: &Engine, place: Place, name: &'static str, with: impl FnOnce(
         let old = place.value();
         let new = with(old);
         s.write(place, new);
+        if s.mistake == Mistake::ErasesHint {
+            s.note_erased(place, old, new);
+        }
         (old, new)
     });
     trace!(engine, place, name, Some(old), Some(new));

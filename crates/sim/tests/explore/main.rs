@@ -101,6 +101,17 @@ fn the_attempt_of_mcs_rw_that_let_a_writer_in_is_found() {
     assert!(!failure.trace.contains("mistake of the explorer"), "{}", failure.trace);
 }
 
+/// An attempt of `shfl-rw` that erases the hint of a head which has gone to sleep: a reader and a writer that only try
+/// must each stop at the right step, in a lock where a hint is left, and the head must come after that.
+#[test]
+fn an_attempt_that_erases_a_hint_is_found() {
+    let target = named("shfl-rw");
+    let settings = Settings { mistake: Mistake::ErasesHint, ..Settings::default() };
+    let failure = target.explore(&settings, 0..60 * ENOUGH).failure.expect("not found");
+    assert!(failure.message.contains(STUCK), "{}", shown(&target, &failure));
+    assert!(!failure.trace.contains("mistake of the explorer"), "{}", failure.trace);
+}
+
 /// The same schedules again fail again, with the same trace.
 #[test]
 fn a_failure_can_be_repeated() {

@@ -13,6 +13,7 @@ impl State {
             (thread.operation, thread.steps) = (0, 0);
             thread.expires = u32::MAX;
             thread.deadline = None;
+            thread.erased = 0;
             thread.waits = false;
         }
         self.count = setup.threads;
@@ -171,6 +172,7 @@ impl State {
         let marks = self.marks;
         let runnable = self.runnable;
         let best = self.best();
+        let total = self.count;
         let to = {
             let lowest = &mut self.lowest;
             let threads = &mut self.threads;
@@ -185,6 +187,12 @@ impl State {
                     if due {
                         match chance.strategy {
                             Strategy::Straight => (),
+                            Strategy::Hesitate(_) => {
+                                let others = runnable & !(1 << me);
+                                if others != 0 && !chance.is_bold(me as usize, total) {
+                                    to = pick(others, chance);
+                                }
+                            }
                             Strategy::Priorities | Strategy::Shuffled => {
                                 if chance.left > 0 && chance.points[chance.left - 1] <= count {
                                     *lowest -= 1;
@@ -305,8 +313,11 @@ impl State {
         let above = others & !((2 << me) - 1);
         let cyclic = if above != 0 { above.trailing_zeros() } else { others.trailing_zeros() };
         let idle = self.idle;
-        if self.decide(Kind::Eager, 0, |chance| u32::from(idle < 64 && chance.happens(chance.eager, 8))) != 0
-        {
+        let count = self.count;
+        let eager = |chance: &mut Chance| {
+            u32::from(idle < 64 && (chance.is_bold(me, count) || chance.happens(chance.eager, 8)))
+        };
+        if self.decide(Kind::Eager, 0, eager) != 0 {
             return false;
         }
         self.lowest -= 1;
