@@ -310,18 +310,25 @@ pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
         Some((row, linked)) => (row, linked),
         None => {
             let (rows, left) = world().with(|s| (s.world.rows, s.world.left_rows.clone()));
-            // Others may run, and be faster, while this looks.
-            let empty = left.into_iter().find(|row| rows[*row].is_empty());
+            // Takes it before it looks: others may take it, read and leave it again meanwhile.
+            let take = |row: &usize| {
+                world().with(|s| {
+                    let at = s.world.left_rows.iter().position(|left| left == row);
+                    at.map(|at| s.world.left_rows.remove(at)).is_some()
+                })
+            };
+            let empty = left.into_iter().find(|row| {
+                let taken = take(row);
+                if taken && !rows[*row].is_empty() {
+                    world().with(|s| s.world.left_rows.push(*row));
+                    return false;
+                }
+                taken
+            });
             let own = world().with(|s| {
                 let w = &mut s.world;
-                let again = empty.and_then(|row| w.left_rows.iter().position(|left| *left == row));
-                let own = match again {
-                    Some(at) => (w.left_rows.remove(at), true),
-                    None => {
-                        w.rows_used += 1;
-                        (w.rows_used - 1, false)
-                    }
-                };
+                let own = empty.map_or((w.rows_used, false), |row| (row, true));
+                w.rows_used += usize::from(empty.is_none());
                 w.own_row[me] = Some(own);
                 own
             });
