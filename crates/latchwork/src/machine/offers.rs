@@ -7,9 +7,8 @@
 
 use super::Machine;
 
-/// Offers of the processor before the first nap. One costs about a microsecond if no other thread can run, so that
-/// together they take 10 ms: a queue whose waiters nap hands over slowly, and should not come to that merely because it
-/// is long.
+/// Offers of the processor before the first nap. An offer costs about a microsecond if no other thread can run, so all
+/// of them take 10 ms. A queue whose waiters nap hands over slowly; a long queue alone must not make its waiters nap.
 const OFFERS: u32 = 10_000;
 /// The shortest and the longest nap in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);

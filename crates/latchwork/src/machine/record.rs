@@ -99,8 +99,8 @@ pub struct Record<M: Machine> {
 
 /// A record that no other thread gets while this is there, even if its owner exits meanwhile.
 ///
-/// A thread gives its record back before the last of its thread-local destructors has run. Those may still have a
-/// reader, whose sections would be counted in the next owner's record.
+/// A thread gives its record back before the last of its thread-local destructors has run. Such a destructor may still
+/// have a reader. Without this type the reader's sections would be counted in a record that another thread has by then.
 pub(crate) struct Kept<M: Records> {
     record: &'static Record<M>,
     /// Not `Send`: only the owner writes to a record.

@@ -43,7 +43,7 @@ pub use api::{Api, Held, deadline};
 /// What an acquisition must remember until its release. Adapters that have no room for a typed
 /// token (pthread) keep it as one word.
 pub trait Token: Copy {
-    /// Whether the lowest bit of every token's word is 0, so that who wraps the token can put a tag there
+    /// Whether the lowest bit of every token's word is 0, so that a lock that wraps the token can put a tag there
     /// ([`bravo`](crate::rwlock::bravo) does).
     const HAS_FREE_BIT: bool;
     /// The token as a word.

@@ -13,13 +13,14 @@
 //! - *Bounded unfairness.* The lock can be stolen from a head for [`STEAL_BOUND`] microseconds; then
 //!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that was unparked but has not been
 //!   scheduled yet cannot do that. Other threads may barge past it for at most `WAKE_BOUND`; after that, a waiter
-//!   behind it sets NO_STEALING on the head's behalf. A waiter with `n` others in front of it
-//!   thus waits for at most `n + 1` times (the longer bound, the time until a woken thread runs, and a
-//!   holder's section), if woken threads run within `PROMISE_BOUND`.
+//!   behind it sets NO_STEALING on the head's behalf. If woken threads run within `PROMISE_BOUND`, a waiter with `n`
+//!   others in front of it thus waits for at most `n + 1` times the sum of three times: the longer bound, the time
+//!   until a woken thread runs, and a holder's section.
 //! - *Suspended waiters.* A waiter that is suspended for ever keeps the lock from nobody. NO_STEALING is a promise with
-//!   a time limit: a thread that finds the lock free, and its head's, sets OFFERED and notes the time. From
-//!   `PROMISE_BOUND` on the lock is anybody's (LAPSED), until the head runs again. Waiters in the queue look at the lock
-//!   at growing intervals and take it then; newcomers wait outside the queue. The header of `sleepers` has the rest.
+//!   a time limit. A thread that finds the lock free but promised to the head sets OFFERED and notes the time. After
+//!   `PROMISE_BOUND` the next such thread sets LAPSED: any thread may take the lock until the head runs again. Waiters
+//!   in the queue look at the lock at growing intervals and take it then; newcomers wait outside the queue. The header
+//!   of `sleepers` has the rest.
 //! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
 //!   the word (a futex requeue), so that it is the unlock that wakes it.
 //! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
@@ -186,7 +187,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         old & !LAPSED == FREE || self.restore(old)
     }
 
-    /// Whether the head, whose turn it is at the free lock, has left that unused for too long. `word` is what says so.
+    /// Whether the head has left the free lock, which `word` promises to it, unused for longer than `PROMISE_BOUND`.
     #[cold]
     fn lapses(&self, word: u32) -> bool {
         let next = if word & OFFERED == 0 {

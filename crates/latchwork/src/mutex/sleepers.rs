@@ -69,7 +69,7 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// Between the looks of a waiter that somebody wakes, unless a suspended thread keeps it from that.
+    /// Of a waiter in the queue. Another thread wakes it, unless that thread is suspended; then its sleep ends by itself.
     pub fn of_sleeps() -> Self {
         Intervals { next: SLEEPS.0, most: SLEEPS.1, factor: SLEEPS.2 }
     }
@@ -156,8 +156,8 @@ pub(crate) enum Waited {
     TimedOut,
 }
 
-/// Waits in the queue. A waiter that is invited, or whose sleep has ended by itself, asks `enter(invited)`, which takes
-/// the lock if that may be had past the head.
+/// Waits in the queue. A waiter that is invited, or whose sleep has ended by itself, calls `enter(invited)`. That takes
+/// the lock if the waiter may have it past the head.
 pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
     node: &'static QNode<M>,

@@ -138,17 +138,17 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
         M::identity(core::ptr::from_ref(self).addr())
     }
 
-    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address was filled by a reader
-    /// of another lock, which was at this address and was never released, or by a thread that looks at the bias now.
+    /// Whether there can be readers of this lock in slots. If not, a slot that holds its address has one of two owners:
+    /// a forgotten reader of another lock that was at this address before, or a thread that looks at the bias now.
     fn may_have_slots(&self) -> bool {
-        // Acquire: for who does not hold the lock, (A) of the bias.
+        // (A) Acquire: pairs with the store in `step`, for a caller that does not hold the lock.
         let bias = self.bias.load(Acquire);
         bias == BIASED || bias >= HELD
     }
 
     /// Whether a slot holds the lock's address.
     fn is_in_a_slot(&self) -> bool {
-        // SAFETY: it only reads them.
+        // SAFETY: the closure writes to no slot.
         !unsafe { P::all(self.address(), |_| false) }
     }
 

@@ -1,7 +1,7 @@
 //! Whether the processor is software that translates this process (user-mode emulation).
 //!
-//! There one instruction of the program is several of the processor that really runs it, and `membarrier`
-//! interrupts between those: the decrement that `fence` relies on is not whole. Emulators say who they are in
+//! An emulator turns one instruction of the program into several instructions of the real processor, and `membarrier`
+//! can interrupt between them. So the decrement that `fence` relies on is not indivisible. Emulators say who they are in
 //! CPUID. One that was told to hide that is not found: `qemu-x86_64 -cpu ...,tcg-cpuid=off`.
 
 /// What CPUID says of itself.
