@@ -3,8 +3,8 @@
 use crate::Wish;
 use crate::report::{Problem, Step};
 use crate::stack::Stack;
+use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::Native;
-use latchwork::mutex::{RawMutex, ttas::RawTtas};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 

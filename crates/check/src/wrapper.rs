@@ -1,10 +1,10 @@
 //! Any lock, checked.
 
 use crate::{Wish, acquired, acquiring, destroyed, releasing};
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::{Api, ConstNew, Info, RawMutex};
+use latchwork::locks::rwlock::{self, RawRwLock, shfl_rw::RawShflRw};
 use latchwork::machine::{Deadline, Native};
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::mutex::{Api, ConstNew, Info, RawMutex};
-use latchwork::rwlock::{self, RawRwLock, shfl_rw::RawShflRw};
 
 /// A lock that tells who holds it. See the [crate](crate)'s documentation.
 #[derive(Debug, Default)]

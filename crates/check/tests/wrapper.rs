@@ -2,9 +2,9 @@
 //!
 //! One test, because problems are counted for the whole process.
 
+use latchwork::locks::mutex::mcs::RawMcs;
+use latchwork::locks::mutex::{RawMutex, Token};
 use latchwork::machine::Native;
-use latchwork::mutex::mcs::RawMcs;
-use latchwork::mutex::{RawMutex, Token};
 use latchwork_check::{Checked, CheckedMutex, CheckedRwLock, problems};
 use std::thread;
 use std::time::Duration;

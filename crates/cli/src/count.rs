@@ -2,12 +2,12 @@
 //! holders occupy, counted by the simulator.
 
 use crate::failure::{Failure, Result};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::semaphore::Unit;
+use latchwork::locks::seqlock::RawSeqLock;
 use latchwork::machine::QNode;
-use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Kind, Visitor};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::seqlock::RawSeqLock;
-use latchwork::semaphore::Unit;
 use latchwork_sim::{Options, Placement, Profile, Sim, most_nodes, nodes, run, work};
 
 use std::cell::Cell;
@@ -194,7 +194,7 @@ fn simulate(profile: &Profile, threads: usize, pairs: u64, section: Section<'_>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork::mutex::Info;
+    use latchwork::locks::mutex::Info;
 
     /// What the locks say of themselves is what is counted.
     #[test]

@@ -6,11 +6,11 @@ use crate::names;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::semaphore::{Semaphore, Unit};
 use latchwork::machine::Native;
-use latchwork::mutex::RawMutex;
 use latchwork::reclaim;
 use latchwork::registry::{Entry, Kind};
-use latchwork::semaphore::{Semaphore, Unit};
 use serde::Serialize;
 
 /// Options of `latchwork list`.

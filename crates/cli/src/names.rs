@@ -1,8 +1,8 @@
 //! Lock names: what the user typed, checked against the registry before anything is started.
 
 use crate::failure::{Failure, Result};
+use latchwork::locks::seqlock::NOT_HELD;
 use latchwork::registry::{self, Entry, Kind};
-use latchwork::rwlock::seqlock::NOT_HELD;
 
 /// The name of "leave this kind of object to the C library", which is also the baseline.
 pub const GLIBC: &str = "glibc";

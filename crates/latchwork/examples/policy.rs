@@ -5,10 +5,10 @@
 //! Two interactive threads and six batch threads share a lock. The example prints how long each kind
 //! waited for it, under the default policy and under ours. `docs/policies.md` explains the rules.
 
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy, Stealing};
+use latchwork::locks::mutex::{Api, ConstNew};
 use latchwork::machine::{Machine, Native};
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::mutex::shuffle::{NumaPolicy, Policy, Stealing};
-use latchwork::mutex::{Api, ConstNew};
 use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};

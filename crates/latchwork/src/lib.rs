@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The types are aliases over [`lock_api`] 0.5, whose guards carry what an algorithm must remember
-//! from acquire to release. Each algorithm is one file under [`mutex`] or [`rwlock`], written once
+//! from acquire to release. Each algorithm is one file under [`locks::mutex`] or [`locks::rwlock`], written once
 //! over the [`machine::Machine`] trait, so that the code that runs in production is the code that
 //! the model checker and the simulator run. [`registry`] lists them all.
 //!
@@ -27,15 +27,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod condvar;
+pub mod locks;
 pub mod machine;
 pub mod map;
-pub mod mutex;
 pub mod reclaim;
 pub mod registry;
-pub mod rwlock;
-pub mod semaphore;
 
-mod aliases;
-pub use aliases::*;
-pub use semaphore::Semaphore;
+pub use locks::aliases::*;
+pub use locks::semaphore::Semaphore;

@@ -7,11 +7,11 @@
 //! A sequence lock, which readers cannot hold, appears everywhere but where a lock must be held by them: in the
 //! preloaded library, and in workloads whose readers do more than copy.
 
+use crate::locks::mutex::{Info, RawMutex};
+use crate::locks::rwlock::RawRwLock;
+use crate::locks::seqlock::RawSeqLock;
+use crate::locks::{mutex, rwlock};
 use crate::machine::{Machine, Native};
-use crate::mutex::{Info, RawMutex};
-use crate::rwlock::RawRwLock;
-use crate::rwlock::seqlock::RawSeqLock;
-use crate::{mutex, rwlock};
 
 /// Called with the type of each algorithm.
 pub trait Visitor<M: Machine> {

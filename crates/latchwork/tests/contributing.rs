@@ -5,8 +5,8 @@
 mod futex;
 
 use futex::RawFutex;
+use latchwork::locks::mutex::Api;
 use latchwork::machine::Native;
-use latchwork::mutex::Api;
 
 type FutexMutex<T> = lock_api::Mutex<Api<RawFutex<Native>>, T>;
 

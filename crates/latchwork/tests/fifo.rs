@@ -4,10 +4,10 @@
 //!
 //! Needs the right to use `SCHED_FIFO`; says so and passes without it.
 
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Deadline, Machine, Native, Word};
-use latchwork::mutex::RawMutex;
 use latchwork::registry::{Visitor, visit};
-use latchwork::rwlock::RawRwLock;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::thread;
 

@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::table::{Attr, REAL, TABLE, install};
 use crate::{fork, mutex, stats};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use latchwork::condvar::{RawCondvar, Ticket};
+use latchwork::locks::condvar::{RawCondvar, Ticket};
 use latchwork::machine::{Clock, Native, Wait};
 use libc::{c_int, c_void, timespec};
 

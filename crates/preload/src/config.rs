@@ -9,10 +9,10 @@ use crate::table::{pass, resolve};
 use crate::{check, cond, fork, holds, hot, keys, mutex, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
+use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
+use latchwork::locks::{mutex::RawMutex, rwlock::RawRwLock};
 use latchwork::machine::{Machine, Native};
 use latchwork::registry::{Visitor, visit};
-use latchwork::rwlock::seqlock::{NOT_HELD, RawSeqLock};
-use latchwork::{mutex::RawMutex, rwlock::RawRwLock};
 
 const UNSET: u8 = 0;
 const RUNNING: u8 = 1;

@@ -22,8 +22,8 @@ use crate::table::REAL;
 use crate::{holds, mapping, place, rwlock, stats};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::Native;
-use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
 /// The word of a normal object that needs nothing done: the current generation in the high half,
 /// and [`SEEN`] if statistics are on.

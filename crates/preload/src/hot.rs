@@ -10,12 +10,12 @@
 use crate::abi::{Mutex, RwLock};
 use crate::table::TABLE;
 use crate::{fork, mutex, rwlock};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::Rows;
+use latchwork::locks::rwlock::shfl_rw::RawShflRw;
 use latchwork::machine::Native;
-use latchwork::mutex::RawMutex;
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::Rows;
-use latchwork::rwlock::shfl_rw::RawShflRw;
 use libc::c_int;
 
 pub(crate) type Favourite = RawShfl<Native>;

@@ -11,8 +11,8 @@ use crate::abi::*;
 use crate::table::{Attr, REAL, Slot, install};
 use crate::{cancel, fork, identity, place, stats};
 use core::sync::atomic::Ordering::*;
+use latchwork::locks::mutex::{RawMutex, Token};
 use latchwork::machine::{Clock, Deadline, Native};
-use latchwork::mutex::{RawMutex, Token};
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 
 /// Serves the family with `L`.

@@ -8,8 +8,8 @@
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::Native;
-use latchwork::mutex::{RawMutex, ttas::RawTtas};
 
 /// Locks made at a time.
 const SLAB: usize = 64;

@@ -16,8 +16,8 @@
 //! and so all their writers do under this library: they never shut readers out, and may starve, like glibc's.
 
 use crate::cancel;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Clock, Deadline, Machine, Native};
-use latchwork::rwlock::RawRwLock;
 
 /// Nanoseconds for which a waiting writer shuts readers out, at first and at most. At first: several quanta of the
 /// scheduler, so that few writers need another turn. At most: what a reader can bear; with 64 readers for each processor

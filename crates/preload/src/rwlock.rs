@@ -21,9 +21,9 @@ use crate::abi::*;
 use crate::table::{Attr, REAL, install};
 use crate::{cancel, fork, holds, identity, place, preference, stats};
 use core::sync::atomic::{Ordering::*, fence};
+use latchwork::locks::mutex::Token;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Clock, Native};
-use latchwork::mutex::Token;
-use latchwork::rwlock::RawRwLock;
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 
 /// Serves the family with `R`.

@@ -6,8 +6,8 @@ use crate::abi::{clock, deadline};
 use crate::table::{REAL, install};
 use crate::{cancel, stats};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use latchwork::locks::semaphore::{RawSemaphore, Step};
 use latchwork::machine::{Clock, Native};
-use latchwork::semaphore::{RawSemaphore, Step};
 use libc::{EAGAIN, EINVAL, EOVERFLOW, c_int, c_void, timespec};
 
 /// `sem_t`. At offset 8 glibc says whether it is process-shared: with 0 or 128.

@@ -13,8 +13,8 @@
 use crate::table::{REAL, Spin, install};
 use crate::{cancel, stats};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::{Arith, Clock, Deadline, Machine, Native, QNode, Wait, Word};
-use latchwork::mutex::RawMutex;
 use latchwork::registry::{Visitor, visit};
 use libc::{EBUSY, c_int};
 
@@ -296,7 +296,7 @@ unsafe extern "C" fn trylock<L: RawMutex<Machine = Marked>, const STATS: bool>(s
 }
 
 unsafe extern "C" fn unlock<L: RawMutex<Machine = Marked>>(s: *mut Spin) -> c_int {
-    use latchwork::mutex::Token;
+    use latchwork::locks::mutex::Token;
     // SAFETY: the caller's lock, which it holds; a lock of 4 bytes without a queue has no token.
     unsafe {
         match raw::<L>(s) {

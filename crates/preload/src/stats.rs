@@ -7,8 +7,8 @@
 use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use latchwork::locks::rwlock::bravo::count::Counts;
 use latchwork::machine::{Machine, Native};
-use latchwork::rwlock::bravo::count::Counts;
 use libc::c_int;
 
 /// Families that are served.

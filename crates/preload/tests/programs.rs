@@ -4,7 +4,7 @@
 //! hold there, so that the tests say "as glibc does", not "as we do". Then under every registered
 //! mutex with glibc's rwlocks, and under every registered rwlock with `shfl`.
 
-use latchwork::mutex::Suspension;
+use latchwork::locks::mutex::Suspension;
 use latchwork::registry::{self, Kind};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p latchwork-sim --example handovers [MACHINE [THREADS]]
 
+use latchwork::locks::mutex::{RawMutex, mcs::RawMcs};
 use latchwork::machine::{Arith, Word};
-use latchwork::mutex::{RawMutex, mcs::RawMcs};
 use latchwork_sim::{Error, Options, Profile, Sim, U64, acquired, released, run, work};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

@@ -7,7 +7,7 @@
 //! trace, whose hash is in the [`Report`].
 //!
 //! ```
-//! use latchwork::mutex::{RawMutex, mcs::RawMcs};
+//! use latchwork::locks::mutex::{RawMutex, mcs::RawMcs};
 //! use latchwork_sim::{Options, Profile, Sim, run, work};
 //!
 //! let lock = RawMcs::<Sim>::new_in();

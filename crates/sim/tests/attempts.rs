@@ -5,9 +5,9 @@
 //! had found the queue empty dropped the hint of a head that had just gone to sleep behind the writer, which then took
 //! its bit back and woke nobody.)
 
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::shfl_rw::RawShflRw;
 use latchwork::machine::{Deadline, Machine};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::shfl_rw::RawShflRw;
 use latchwork_sim::{Error, Options, Profile, Sim, never_suspend, run, suspend_in};
 
 const MICRO: u64 = 1000;

@@ -3,12 +3,12 @@
 //!
 //! Each claim is also put to a lock that does not make it, which must fail it.
 
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::policies::{Account, Hops, Locally, Priority, RawOpportunity, Urgency};
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::shfl_spin::RawShflSpin;
+use latchwork::locks::mutex::shuffle::{NoPolicy, NumaPolicy, Policy, Stealing};
 use latchwork::machine::Machine;
-use latchwork::mutex::RawMutex;
-use latchwork::mutex::policies::{Account, Hops, Locally, Priority, RawOpportunity, Urgency};
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::mutex::shfl_spin::RawShflSpin;
-use latchwork::mutex::shuffle::{NoPolicy, NumaPolicy, Policy, Stealing};
 use latchwork_sim::{
     Options, Placement, Profile, Report, Sim, acquired, acquiring, now, released, run, thread, work,
 };

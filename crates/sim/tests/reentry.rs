@@ -4,9 +4,9 @@
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only.
 
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::Deadline;
 use latchwork::registry::{Visitor, visit};
-use latchwork::rwlock::RawRwLock;
 use latchwork_sim::{Error, Options, Profile, Sim, work};
 
 /// How the second acquisition is made.

@@ -10,14 +10,15 @@ mod checks;
 use checks::{
     Copied, Copy, Few, Outcome, Scene, mutex, nobody_starves, outnumbered, outpaced, rwlock, scenes, seqlock,
 };
+use latchwork::locks::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::RawBravo;
+use latchwork::locks::rwlock::bravo::table::{Sector, Table, Twice};
+use latchwork::locks::rwlock::{exclusive::Exclusive, pf_q::RawPfQ};
+use latchwork::locks::semaphore::Unit;
+use latchwork::locks::seqlock::RawSeqLock;
 use latchwork::machine::Word;
-use latchwork::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};
 use latchwork::registry::{Visitor, visit};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::RawBravo;
-use latchwork::rwlock::bravo::table::{Sector, Table, Twice};
-use latchwork::rwlock::{exclusive::Exclusive, pf_q::RawPfQ, seqlock::RawSeqLock};
-use latchwork::semaphore::Unit;
 use latchwork_sim::{Error, Sim};
 use std::sync::atomic::Ordering::Acquire;
 

@@ -6,10 +6,10 @@
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=10000` tries more seeds.
 
+use latchwork::locks::mutex::{Info, RawMutex, Suspension, mcs::RawMcs, ticket::RawTicket};
+use latchwork::locks::rwlock::{RawRwLock, pf_q::RawPfQ};
 use latchwork::machine::Deadline;
-use latchwork::mutex::{Info, RawMutex, Suspension, mcs::RawMcs, ticket::RawTicket};
 use latchwork::registry::{Visitor, visit};
-use latchwork::rwlock::{RawRwLock, pf_q::RawPfQ};
 use latchwork_sim::{
     Adversary, Error, Options, Profile, Sim, fail, never_suspend, now, run, suspend_in, thread, work,
 };

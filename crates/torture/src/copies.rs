@@ -6,9 +6,9 @@
 use crate::lock::words;
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
+use latchwork::locks::mutex::{Info, RawMutex};
+use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::Machine;
-use latchwork::mutex::{Info, RawMutex};
-use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 

@@ -454,8 +454,8 @@ fn same_row<const FLAW: u8>(row: &'static ReaderRow<Native>) -> &'static ReaderR
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork::mutex::RawMutex;
-    use latchwork::mutex::shfl::RawShfl;
+    use latchwork::locks::mutex::RawMutex;
+    use latchwork::locks::mutex::shfl::RawShfl;
 
     const _: () = assert!(size_of::<QNode<Jitter>>() == size_of::<QNode<Native>>());
     const _: () = assert!(size_of::<ReaderRow<Jitter>>() == size_of::<ReaderRow<Native>>());

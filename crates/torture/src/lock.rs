@@ -3,9 +3,9 @@
 //! Tokens cross it as words. That is how adapters without room for a typed token keep them, and it
 //! is what lets one thread release what another acquired.
 
+use latchwork::locks::mutex::{Info, RawMutex, Token as _};
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Deadline, Machine};
-use latchwork::mutex::{Info, RawMutex, Token as _};
-use latchwork::rwlock::RawRwLock;
 
 /// What an acquisition allows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use crate::lock::{Access, Lock, Token, Way, words};
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
-use latchwork::condvar::RawCondvar;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::{Deadline, Native, Wait};
 use std::cell::UnsafeCell;
 use std::sync::Arc;

@@ -10,11 +10,11 @@ use crate::random::Random;
 use crate::report::{Failed, Progress, Report};
 use crate::reuse::Reuse;
 use crate::run::{Bounds, Failure, Outcome, run};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::{Machine, Native};
-use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Kind, Visitor};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 

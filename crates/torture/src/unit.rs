@@ -2,8 +2,8 @@
 
 use crate::jitter::Jitter;
 use crate::scenario::{Scenario, of_mutex};
+pub use latchwork::locks::semaphore::Unit;
 use latchwork::machine::Native;
-pub use latchwork::semaphore::Unit;
 
 /// What is done to it, on both machines.
 pub fn scenarios() -> Vec<Scenario> {

@@ -10,8 +10,8 @@
 mod example;
 
 use example::RawFutex;
+use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::Native;
-use latchwork::mutex::RawMutex;
 use latchwork::registry;
 use latchwork_torture::jitter::Jitter;
 use latchwork_torture::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};
@@ -72,13 +72,13 @@ fn the_semaphore() {
 /// second probe, with sectors, and with readers that pass a revocation.
 #[test]
 fn compositions_of_bravo() {
+    use latchwork::locks::mutex::shfl::RawShfl;
+    use latchwork::locks::rwlock::bravo::bias::Guard;
+    use latchwork::locks::rwlock::bravo::publish::Owned;
+    use latchwork::locks::rwlock::bravo::revoke::Passing;
+    use latchwork::locks::rwlock::bravo::table::{Sector, Table, Twice};
+    use latchwork::locks::rwlock::{bravo::RawBravo, exclusive::Exclusive, pf_q::RawPfQ, shfl_rw::RawShflRw};
     use latchwork::machine::Machine;
-    use latchwork::mutex::shfl::RawShfl;
-    use latchwork::rwlock::bravo::bias::Guard;
-    use latchwork::rwlock::bravo::publish::Owned;
-    use latchwork::rwlock::bravo::revoke::Passing;
-    use latchwork::rwlock::bravo::table::{Sector, Table, Twice};
-    use latchwork::rwlock::{bravo::RawBravo, exclusive::Exclusive, pf_q::RawPfQ, shfl_rw::RawShflRw};
 
     fn of<M: Machine>() -> [(&'static str, Vec<Scenario>); 4] {
         [
@@ -96,9 +96,9 @@ fn compositions_of_bravo() {
 
 /// Policies: one that is moody, and those of the library that decide by what a thread is.
 mod policies {
+    use latchwork::locks::mutex::policies::{Account, Urgency};
+    use latchwork::locks::mutex::shuffle::Policy;
     use latchwork::machine::Machine;
-    use latchwork::mutex::policies::{Account, Urgency};
-    use latchwork::mutex::shuffle::Policy;
     use std::cell::Cell;
 
     thread_local! {
@@ -139,8 +139,8 @@ mod policies {
 
 #[test]
 fn shuffling_policies() {
-    use latchwork::mutex::policies::{Locally, Priority, RawOpportunity};
-    use latchwork::mutex::{shfl::RawShfl, shfl_spin::RawShflSpin};
+    use latchwork::locks::mutex::policies::{Locally, Priority, RawOpportunity};
+    use latchwork::locks::mutex::{shfl::RawShfl, shfl_spin::RawShflSpin};
     use policies::{ByAddress, Moody, Used};
     fn both<N: RawMutex, J: RawMutex>(name: &str) {
         let mut scenarios = of_mutex::<N>();

@@ -9,9 +9,9 @@ use crate::measure::Measured;
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Settings};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::seqlock::RawSeqLock;
 use latchwork::machine::{Machine, Word};
-use latchwork::mutex::RawMutex;
-use latchwork::rwlock::seqlock::RawSeqLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Words of machine `M`.

@@ -17,10 +17,10 @@
 //! | an indicator's `status`: readers inside, and in bit 31 whether a writer sleeps until there are none | readers of the socket; the writer |
 
 use crate::data::Line;
+use latchwork::locks::mutex::cst::RawCst;
+use latchwork::locks::mutex::{Info, RawMutex, Suspension};
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Arith, Machine, QNode, Word};
-use latchwork::mutex::cst::RawCst;
-use latchwork::mutex::{Info, RawMutex, Suspension};
-use latchwork::rwlock::RawRwLock;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::*;
 

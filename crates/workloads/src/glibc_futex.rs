@@ -7,8 +7,8 @@
 //! State: FREE -> HELD (a newcomer), FREE | HELD -> CONTENDED (who is about to sleep, or has slept),
 //! HELD | CONTENDED -> FREE (the holder; from CONTENDED it also wakes one sleeper).
 
+use latchwork::locks::mutex::{Info, RawMutex, Suspension};
 use latchwork::machine::{Deadline, Machine, Word};
-use latchwork::mutex::{Info, RawMutex, Suspension};
 use std::sync::atomic::Ordering::*;
 
 const FREE: u32 = 0;

@@ -3,9 +3,9 @@
 //! One trait for mutexes, reader-writer locks and the locks of other libraries, with guards, since
 //! some of those libraries have nothing else.
 
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::Machine;
-use latchwork::mutex::RawMutex;
-use latchwork::rwlock::RawRwLock;
 
 /// A lock with readers and writers; for a mutex, reading and writing are the same.
 pub trait Lock: Send + Sync + Sized + 'static {

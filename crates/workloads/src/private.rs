@@ -8,8 +8,8 @@
 
 use crate::data::Array;
 use crate::lock::Lock;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Clock, Machine, Word};
-use latchwork::rwlock::RawRwLock;
 use std::sync::atomic::Ordering::*;
 
 /// Elements of each table.

@@ -12,21 +12,21 @@ use crate::private::PrivateBravo;
 use crate::stage::Stage;
 use crate::tables::{self, TableWorkload};
 use crate::workload::{Info, Settings, Workload};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::policies::Locally;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::shfl_spin::RawShflSpin;
+use latchwork::locks::mutex::shuffle::{NoPolicy, Partial};
+use latchwork::locks::rwlock::bravo::RawBravo;
+use latchwork::locks::rwlock::bravo::table::{Sector, Twice};
+use latchwork::locks::rwlock::percpu::RawPerCpu;
+use latchwork::locks::rwlock::pf_q::RawPfQ;
+use latchwork::locks::rwlock::rwsem::RawRwSem;
+use latchwork::locks::rwlock::{self, RawRwLock, bravo};
+use latchwork::locks::semaphore::Unit;
+use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
 use latchwork::machine::Machine;
-use latchwork::mutex::RawMutex;
-use latchwork::mutex::policies::Locally;
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::mutex::shfl_spin::RawShflSpin;
-use latchwork::mutex::shuffle::{NoPolicy, Partial};
 use latchwork::registry;
-use latchwork::rwlock::bravo::RawBravo;
-use latchwork::rwlock::bravo::table::{Sector, Twice};
-use latchwork::rwlock::percpu::RawPerCpu;
-use latchwork::rwlock::pf_q::RawPfQ;
-use latchwork::rwlock::rwsem::RawRwSem;
-use latchwork::rwlock::seqlock::{NOT_HELD, RawSeqLock};
-use latchwork::rwlock::{self, RawRwLock, bravo};
-use latchwork::semaphore::Unit;
 
 /// Called with the type of each workload.
 pub trait Visitor {

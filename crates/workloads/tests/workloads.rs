@@ -1,11 +1,11 @@
 //! Every workload under real locks for a moment, and under broken ones, which its checks must catch.
 
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::tas::RawTas;
 use latchwork::machine::{Machine, Native};
 use latchwork::map::bucket_lock::{BucketLocked, Section, SectionWide};
 use latchwork::map::michael::Michael;
 use latchwork::map::{self, Table, locked};
-use latchwork::mutex::RawMutex;
-use latchwork::mutex::tas::RawTas;
 use latchwork::reclaim::{self, Guard, Reader, Reclaim, Retire};
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::lock::{Exclusive, Lock};

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 /// at one line per thread.
 pub const ROW_SLOTS: usize = 7;
 
-/// Counters in a row; see [`bravo::count`](crate::rwlock::bravo::count).
+/// Counters in a row; see [`bravo::count`](crate::locks::rwlock::bravo::count).
 pub const ROW_COUNTS: usize = 6;
 
 /// A thread's row (BRAVO-2D). Only its owner puts something into a slot, and only into one that is

@@ -16,10 +16,10 @@
 use super::deferred::{Handle, Store, look_between_marks, marked};
 use super::node::{Node, Place, Reclaimed, look, search};
 use super::{Info, Shape, Table, under};
+use crate::locks::backoff::Backoff;
+use crate::locks::mutex::RawMutex;
+use crate::locks::mutex::ttas::RawTtas;
 use crate::machine::{Machine, Word};
-use crate::mutex::RawMutex;
-use crate::mutex::backoff::Backoff;
-use crate::mutex::ttas::RawTtas;
 use crate::reclaim::{Guard, Reader, Reclaim};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};

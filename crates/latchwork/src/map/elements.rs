@@ -9,8 +9,8 @@
 //! At the end (`close`) returned ones are counted, and who reclaims the last of the others frees the memory (B).
 
 use super::array::Array;
+use crate::locks::mutex::RawMutex;
 use crate::machine::{Arith, Machine, Word};
-use crate::mutex::RawMutex;
 use crate::reclaim::{Header, Retire};
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -320,8 +320,8 @@ impl<L: RawMutex, T: Send + Sync + 'static> Drop for Return<L, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::mutex::shfl::RawShfl;
     use crate::machine::Native;
-    use crate::mutex::shfl::RawShfl;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     struct Bomb;

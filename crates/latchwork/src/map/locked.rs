@@ -2,7 +2,7 @@
 //!
 //! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, sections 2.1
 //! and 3.3: "globalrw" ([`Global`] over any reader-writer lock), "brlock" ([`Global`] over
-//! [`RawPerCpu`](crate::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
+//! [`RawPerCpu`](crate::locks::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
 //! ([`Ideal`]).
 //!
 //! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of
@@ -15,9 +15,9 @@
 use super::array::Array;
 use super::node::{Node, Place, Pool, Reclaimed, give_back, look, search};
 use super::{Info, Shape, Table, under};
+use crate::locks::mutex::RawMutex;
+use crate::locks::rwlock::RawRwLock;
 use crate::machine::{Machine, Word};
-use crate::mutex::RawMutex;
-use crate::rwlock::RawRwLock;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::null_mut;

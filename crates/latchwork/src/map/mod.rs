@@ -34,8 +34,8 @@ pub use node::Reclaimed;
 pub use rcu_map::{Iter, RcuMap, Reading, Ref};
 pub use strategies::{Visitor, visit};
 
+use crate::locks::mutex::RawMutex;
 use crate::machine::Machine;
-use crate::mutex::RawMutex;
 
 #[cfg(test)]
 mod tests;

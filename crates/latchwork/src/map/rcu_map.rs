@@ -3,8 +3,8 @@
 extern crate std;
 
 use super::growing::{Change, Growing, Node};
+use crate::locks::mutex::shfl::RawShfl;
 use crate::machine::Native;
-use crate::mutex::shfl::RawShfl;
 use crate::reclaim::rcu::{self, RcuGuard};
 use core::borrow::Borrow;
 use core::fmt;

@@ -4,8 +4,9 @@ use super::bucket_lock::{BucketLocked, PerReference, Readers, Reference, Section
 use super::michael::Michael;
 use super::type_stable::TypeStable;
 use super::{Table, locked};
+use crate::locks::mutex::RawMutex;
+use crate::locks::rwlock::RawRwLock;
 use crate::machine::{Machine, Records};
-use crate::mutex::RawMutex;
 use crate::reclaim::Reclaim;
 use crate::reclaim::counted::CountedDomain;
 use crate::reclaim::epoch::EpochDomain;
@@ -13,7 +14,6 @@ use crate::reclaim::hazard::HazardDomain;
 use crate::reclaim::qsbr::QsbrDomain;
 use crate::reclaim::rcu::RcuDomain;
 use crate::registry;
-use crate::rwlock::RawRwLock;
 
 // SAFETY: it says so.
 unsafe impl<M: Records> SectionWide for RcuDomain<M> {

@@ -17,9 +17,9 @@
 use super::array::Array;
 use super::node::{Node, Place, Pool, Reclaimed, give_back, search};
 use super::{Info, Shape, Table, under};
+use crate::locks::mutex::RawMutex;
+use crate::locks::mutex::ttas::RawTtas;
 use crate::machine::{Machine, Word};
-use crate::mutex::RawMutex;
-use crate::mutex::ttas::RawTtas;
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

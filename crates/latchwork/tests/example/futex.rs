@@ -10,8 +10,8 @@
 //! Size: 4 bytes, none per waiter or holder. Atomics per uncontended pair: 2.
 //! Fairness: none; a waiter may be passed over for ever.
 
+use latchwork::locks::mutex::{ConstNew, Info, RawMutex, Suspension};
 use latchwork::machine::{Deadline, Machine, Native, Word};
-use latchwork::mutex::{ConstNew, Info, RawMutex, Suspension};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 const FREE: u32 = 0;

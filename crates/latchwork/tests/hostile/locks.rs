@@ -116,7 +116,7 @@ pub fn bravo() {
     use publish::Publish;
     use revoke::Await;
     use table::Slots;
-    type Lock = RawBravo<Native, latchwork::rwlock::pf_t::RawPfT<Native>>;
+    type Lock = RawBravo<Native, latchwork::locks::rwlock::pf_t::RawPfT<Native>>;
     let lock = Lock::new_biased_in();
     assert!(lock.is_biased());
     _ = bravo::Filled::new(&0u64);

@@ -8,7 +8,14 @@
 //! uninitialised or invalid without the program depending on them, and pointers without provenance. It would not run
 //! the inline assembly and the system calls of the native machine.
 
-use latchwork::condvar::RawCondvar;
+use latchwork::locks::condvar::RawCondvar;
+use latchwork::locks::mutex;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::stacked::{Local, Name};
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::{self, bias, count, publish, revoke, table};
+use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::record::{Clocks, Hazards};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
@@ -16,9 +23,6 @@ use latchwork::map::growing::{Change, Growing};
 use latchwork::map::locked::{Ideal, Locked};
 use latchwork::map::michael::Michael;
 use latchwork::map::{RcuMap, Shape, Table, Visitor as TableVisitor, visit as visit_tables};
-use latchwork::mutex::RawMutex;
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::mutex::stacked::{Local, Name};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::domain::Domain;
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
@@ -28,10 +32,7 @@ use latchwork::reclaim::qsbr::{Qsbr, QsbrDomain};
 use latchwork::reclaim::rcu::{General, RcuDomain, global};
 use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Pace, Rcu, Reader, Reclaim, Retire, Stall};
 use latchwork::registry::{self, Kind, Visitor};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::{self, bias, count, publish, revoke, table};
-use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
-use latchwork::{Condvar, RwLock, Semaphore, ShflMutex, mutex};
+use latchwork::{Condvar, RwLock, Semaphore, ShflMutex};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::mem::forget;

@@ -5,17 +5,17 @@ use crate::machine::{Loom, Mistake, Model, exit_thread, fails};
 use crate::rwlock::{
     Shared, for_each_rwlock, free_after, has_rows, reads, tries_read, warm, works_after, writes, writes_until,
 };
+use latchwork::locks::mutex::{Info, ttas::RawTtas};
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::bias::Guard;
+use latchwork::locks::rwlock::bravo::publish::Owned;
+use latchwork::locks::rwlock::bravo::revoke::{Passing, Spins};
+use latchwork::locks::rwlock::bravo::table::{Hashed, Sector, Table, Twice};
+use latchwork::locks::rwlock::bravo::{Columns, Filled, RawBravo, ReadToken, Rows};
+use latchwork::locks::rwlock::exclusive::Exclusive;
+use latchwork::locks::rwlock::pf_t::RawPfT;
 use latchwork::machine::{Machine, Word};
-use latchwork::mutex::{Info, ttas::RawTtas};
 use latchwork::registry::{self, Visitor};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::bias::Guard;
-use latchwork::rwlock::bravo::publish::Owned;
-use latchwork::rwlock::bravo::revoke::{Passing, Spins};
-use latchwork::rwlock::bravo::table::{Hashed, Sector, Table, Twice};
-use latchwork::rwlock::bravo::{Columns, Filled, RawBravo, ReadToken, Rows};
-use latchwork::rwlock::exclusive::Exclusive;
-use latchwork::rwlock::pf_t::RawPfT;
 use std::sync::atomic::Ordering::*;
 
 /// BRAVO made of other parts, most of which are not in the registry: slots in other places, a writer that

@@ -2,9 +2,9 @@
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
 use crate::mutex::{bounded, for_each_mutex};
-use latchwork::condvar::RawCondvar;
+use latchwork::locks::condvar::RawCondvar;
+use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::{Deadline, Wait};
-use latchwork::mutex::RawMutex;
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;

@@ -4,12 +4,12 @@
 //! through loom's `UnsafeCell`: who reads either too late is found out.
 
 use crate::machine::{Loom, Mistake, Model};
+use latchwork::locks::mutex::tas::RawTas;
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
 use latchwork::map::growing::{Change, Growing};
 use latchwork::map::michael::Michael;
 use latchwork::map::type_stable::TypeStable;
 use latchwork::map::{Shape, Table};
-use latchwork::mutex::tas::RawTas;
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::rcu::RcuDomain;

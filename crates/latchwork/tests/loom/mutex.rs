@@ -1,14 +1,14 @@
 //! Clients of the mutexes.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, thread_number};
+use latchwork::locks::mutex::mcs::RawMcs;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::shfl_spin::RawShflSpin;
+use latchwork::locks::mutex::shuffle::{Policy, Stealing};
+use latchwork::locks::mutex::stacked::{Local, Stacked};
+use latchwork::locks::mutex::ticket::RawTicket;
+use latchwork::locks::mutex::{Info, RawMutex};
 use latchwork::machine::Machine;
-use latchwork::mutex::mcs::RawMcs;
-use latchwork::mutex::shfl::RawShfl;
-use latchwork::mutex::shfl_spin::RawShflSpin;
-use latchwork::mutex::shuffle::{Policy, Stealing};
-use latchwork::mutex::stacked::{Local, Stacked};
-use latchwork::mutex::ticket::RawTicket;
-use latchwork::mutex::{Info, RawMutex};
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;

@@ -1,10 +1,10 @@
 //! Clients of the reader-writer locks.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::Rows;
+use latchwork::locks::rwlock::pf_t::RawPfT;
 use latchwork::registry::{self, Visitor};
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::bravo::Rows;
-use latchwork::rwlock::pf_t::RawPfT;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::mem::ManuallyDrop;

@@ -1,7 +1,7 @@
 //! Clients of the semaphore.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model};
-use latchwork::semaphore::RawSemaphore;
+use latchwork::locks::semaphore::RawSemaphore;
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 

@@ -1,9 +1,9 @@
 //! Clients of the sequence lock.
 
 use crate::machine::{Loom, Mistake, Model};
-use latchwork::mutex::{RawMutex, ttas::RawTtas};
+use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
+use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::registry::{self, Visitor};
-use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
 
 type Pair<L> = SeqLock<L, 2>;
 

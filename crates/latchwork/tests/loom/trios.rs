@@ -5,8 +5,8 @@ use crate::rwlock::{
     Shared, for_each_rwlock, is_bravo, reads, reads_until, tries_read, tries_write, warm, works_after,
     writes, writes_until,
 };
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::registry::{self, Visitor};
-use latchwork::rwlock::RawRwLock;
 
 /// Turns that a long section gives to the others.
 const PATIENCE_OF_READER: u32 = 3;

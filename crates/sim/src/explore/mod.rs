@@ -5,7 +5,7 @@
 //! lock with clients that are made by chance from its kind, and a shadow state that says what must hold.
 //!
 //! ```
-//! use latchwork::mutex::mcs::RawMcs;
+//! use latchwork::locks::mutex::mcs::RawMcs;
 //! use latchwork_sim::explore::{Settings, Target};
 //!
 //! let outcome = Target::mutex::<RawMcs<_>>().explore(&Settings::default(), 0..1000);

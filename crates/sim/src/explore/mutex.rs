@@ -6,9 +6,9 @@ use super::machine::Explore;
 use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, note, waiting};
 use super::words::Usize;
 use crate::rng::Rng;
-use latchwork::condvar::RawCondvar;
+use latchwork::locks::condvar::RawCondvar;
+use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::{Deadline, Wait, Word};
-use latchwork::mutex::RawMutex;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -7,8 +7,8 @@ use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, not
 use super::words::U32;
 use super::world;
 use crate::rng::Rng;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Arith, Deadline, Machine, Word};
-use latchwork::rwlock::RawRwLock;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 

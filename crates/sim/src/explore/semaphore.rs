@@ -5,8 +5,8 @@ use super::engine::Engine;
 use super::machine::Explore;
 use super::subject::{Going, Subject, TIMEOUTS, begin, check, hold, note, waiting};
 use crate::rng::Rng;
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::Deadline;
-use latchwork::semaphore::RawSemaphore;
 use std::cell::Cell;
 
 pub(super) struct Semaphore {

@@ -6,9 +6,9 @@ use super::machine::Explore;
 use super::subject::{Going, Subject, begin, check, here, hold, note, waiting};
 use super::words::Usize;
 use crate::rng::Rng;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::seqlock::RawSeqLock;
 use latchwork::machine::Word;
-use latchwork::mutex::RawMutex;
-use latchwork::rwlock::seqlock::RawSeqLock;
 use std::cell::Cell;
 
 const WORDS: usize = 3;

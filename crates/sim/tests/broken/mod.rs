@@ -1,8 +1,8 @@
 //! Locks that are broken on purpose.
 
+use latchwork::locks::mutex::{Info, RawMutex, Suspension};
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Arith, Deadline, Machine, Word};
-use latchwork::mutex::{Info, RawMutex, Suspension};
-use latchwork::rwlock::RawRwLock;
 use latchwork_sim::{Sim, U32};
 use std::sync::atomic::Ordering::*;
 

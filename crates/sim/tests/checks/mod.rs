@@ -1,9 +1,9 @@
 //! What every lock is put through.
 
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::{Arith, Clock, Deadline, Machine, Word};
-use latchwork::mutex::RawMutex;
-use latchwork::rwlock::RawRwLock;
-use latchwork::rwlock::seqlock::{RawSeqLock, SeqLock};
 use latchwork_sim::{
     Adversary, Error, Options, Profile, Report, Sim, U64, acquired, acquiring, fail, released, run, thread,
     work,

@@ -1,9 +1,9 @@
 //! `mcs-rw` as it once was: an attempt to write that loses to readers leaves like a writer, and so lets the writer
 //! behind it in beside them. See the library's `rwlock::mcs_rw` for the algorithm.
 
+use latchwork::locks::mutex::Suspension;
+use latchwork::locks::rwlock::{Info, RawRwLock};
 use latchwork::machine::{Arith, Machine, QNode, Word};
-use latchwork::mutex::Suspension;
-use latchwork::rwlock::{Info, RawRwLock};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::*;
 

@@ -1,8 +1,8 @@
 //! Runs as a whole: what they report, and how they end.
 
 use super::*;
+use latchwork::locks::mutex::{RawMutex, mcs::RawMcs, shfl::RawShfl};
 use latchwork::machine::Machine;
-use latchwork::mutex::{RawMutex, mcs::RawMcs, shfl::RawShfl};
 use latchwork_sim::{Error, Home, Sim, U32, acquired, acquiring, fail, released};
 
 /// A closed loop over one lock.

@@ -16,9 +16,9 @@ use crate::scenario::{
     Scenario, Settings, abandonment, condition, copies, exclusion, manners, reuse, torture,
 };
 use crate::unit::Unit;
-use latchwork::mutex::{Info, Suspension, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
+use latchwork::locks::mutex::{Info, Suspension, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
+use latchwork::locks::rwlock::{bravo::RawBravo, pf_t::RawPfT};
 use latchwork::reclaim::{hazard::HazardDomain, rcu::RcuDomain};
-use latchwork::rwlock::{bravo::RawBravo, pf_t::RawPfT};
 use seqlocks::{Broken, Mistake};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};

@@ -2,9 +2,9 @@
 
 use super::INFO;
 use crate::jitter::Jitter;
+use latchwork::locks::mutex::{Info, RawMutex, ticket::RawTicket};
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::{Arith, Deadline, Machine, Native, QNode, Word};
-use latchwork::mutex::{Info, RawMutex, ticket::RawTicket};
-use latchwork::semaphore::RawSemaphore;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 

@@ -2,9 +2,9 @@
 
 use super::INFO;
 use crate::jitter::Jitter;
+use latchwork::locks::mutex::Info;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Arith, Machine, Word};
-use latchwork::mutex::Info;
-use latchwork::rwlock::RawRwLock;
 use std::sync::atomic::Ordering::*;
 
 type M = Jitter;

@@ -2,8 +2,8 @@
 
 use super::INFO;
 use crate::copies::{Copied, Copy, WORDS};
+use latchwork::locks::mutex::{Info, RawMutex, ttas::RawTtas};
 use latchwork::machine::{Machine, Word};
-use latchwork::mutex::{Info, RawMutex, ttas::RawTtas};
 use std::sync::atomic::Ordering::*;
 
 /// What is wrong.

@@ -1,19 +1,19 @@
 //! The table of fixed size, under each strategy.
 
 use crate::{Point, Subject};
+use latchwork::locks::mutex::ttas::RawTtas;
+use latchwork::locks::rwlock::pf_q::RawPfQ;
 use latchwork::machine::Native;
 use latchwork::map::Table;
 use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
 use latchwork::map::locked::{Global, Ideal, Locked, PerBucket};
 use latchwork::map::michael::Michael;
 use latchwork::map::type_stable::TypeStable;
-use latchwork::mutex::ttas::RawTtas;
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
-use latchwork::rwlock::pf_q::RawPfQ;
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::native::{Options, Threads};
 #[cfg(feature = "urcu")]

@@ -19,7 +19,7 @@ use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
-use latchwork::condvar::RawCondvar;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::{Machine, Word};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -16,8 +16,8 @@
 //! Like a mutex, a semaphore may be destroyed by whoever has acquired what the last release gave: a
 //! release does not touch it after that.
 
+use crate::locks::mutex::{Info, RawMutex, Suspension};
 use crate::machine::{Deadline, Machine, Native, Word};
-use crate::mutex::{Info, RawMutex, Suspension};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::time::Duration;
 
@@ -86,7 +86,7 @@ impl RawSemaphore<Native> {
 
     /// Takes a unit unless `timeout` passes first.
     pub fn acquire_for(&self, timeout: Duration) -> bool {
-        self.acquire_until(crate::mutex::deadline(timeout))
+        self.acquire_until(crate::locks::mutex::deadline(timeout))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reader-writer ShflLock, blocking.
 //!
 //! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section
-//! 4.2.3; the queue is that of the blocking mutex, [`shfl`](crate::mutex::shfl).
+//! 4.2.3; the queue is that of the blocking mutex, [`shfl`](crate::locks::mutex::shfl).
 //!
 //! Two words, one that says whether there is a writer and one that counts readers, and behind them
 //! one queue of readers and writers that spin briefly and then sleep. Who finds the words open to it
@@ -74,9 +74,9 @@
 //! More than 2^30 - 1 simultaneous readers would break it.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::mutex::shuffle::{NumaPolicy, Policy, may_start};
+use crate::locks::mutex::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
-use crate::mutex::shuffle::{NumaPolicy, Policy, may_start};
-use crate::mutex::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 

@@ -47,7 +47,7 @@ pub unsafe trait Slots: Send + Sync + 'static {
 /// Mix32 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
 /// with the constants of its implementation in Java 8.
 #[inline]
-pub(in crate::rwlock) fn mix32(z: u64) -> u32 {
+pub(in crate::locks::rwlock) fn mix32(z: u64) -> u32 {
     let z = (z ^ (z >> 33)).wrapping_mul(0x62a9_d9ed_7997_05f5);
     ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
 }

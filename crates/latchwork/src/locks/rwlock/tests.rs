@@ -197,7 +197,7 @@ fn every_rwlock() {
 /// BRAVO over a mutex, which is not registered.
 #[test]
 fn over_a_mutex() {
-    type Lock = bravo::RawBravo<Native, exclusive::Exclusive<crate::mutex::shfl::RawShfl<Native>>>;
+    type Lock = bravo::RawBravo<Native, exclusive::Exclusive<crate::locks::mutex::shfl::RawShfl<Native>>>;
     assert_eq!(Lock::INFO.name, "bravo-shfl");
     zeroes::<Lock>();
     timed::<Lock>();

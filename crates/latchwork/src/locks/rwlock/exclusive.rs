@@ -14,8 +14,8 @@
 //! Re-entry: a thread that reads again deadlocks with itself, unless it gets a slot.
 
 use super::{Info, RawRwLock};
+use crate::locks::mutex::{self, RawMutex};
 use crate::machine::{Deadline, Machine, Native, Word};
-use crate::mutex::{self, RawMutex};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// A mutex that readers take as well. See the [module documentation](self).

@@ -4,11 +4,11 @@ use super::count::Counts;
 use super::revoke::{Passing, Spins};
 use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
 use super::*;
+use crate::locks::rwlock::Index;
+use crate::locks::rwlock::percpu::RawPerCpu;
+use crate::locks::rwlock::shfl_rw::RawShflRw;
 use crate::machine::ROW_SLOTS;
 use crate::machine::shared;
-use crate::rwlock::Index;
-use crate::rwlock::percpu::RawPerCpu;
-use crate::rwlock::shfl_rw::RawShflRw;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 type Lock = RawBravo<Native, RawPfT<Native>>;

@@ -36,8 +36,8 @@
 //! Fairness: the kernel wakes the longest sleeper (of the highest priority); the mutex decides who
 //! goes on.
 
+use crate::locks::mutex::{self, ConstNew, Held};
 use crate::machine::{Arith, Deadline, Machine, Native, Wait, Word};
-use crate::mutex::{self, ConstNew, Held};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::time::Duration;
@@ -297,7 +297,7 @@ unsafe impl<L: ConstNew> lock_api::RawCondvarTimed for Api<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutex::RawMutex;
+    use crate::locks::mutex::RawMutex;
     use crate::registry::{Visitor, visit};
     use core::cell::UnsafeCell;
     use std::boxed::Box;
@@ -420,7 +420,7 @@ mod tests {
     /// condition then must not keep the other from being woken.
     #[test]
     fn timeouts_do_not_swallow_notifications() {
-        use crate::mutex::ttas::RawTtas;
+        use crate::locks::mutex::ttas::RawTtas;
         const ITEMS: u32 = 1000;
         let market = &Market::<RawTtas<Native>>::new();
         thread::scope(|scope| {

@@ -3,9 +3,9 @@
 //! Every lock implements [`RawRwLock`], generic over its machine; [`Api`] fits any of them to
 //! [`lock_api`].
 
+use super::backoff;
+pub use super::{Info, Suspension, Token};
 use crate::machine::{Deadline, Machine, Native};
-use crate::mutex::backoff;
-pub use crate::mutex::{Info, Suspension, Token};
 
 pub mod bravo;
 pub mod cohort_rw;
@@ -15,7 +15,6 @@ pub mod percpu;
 pub mod pf_q;
 pub mod pf_t;
 pub mod rwsem;
-pub mod seqlock;
 pub mod shfl_rw;
 
 mod api;

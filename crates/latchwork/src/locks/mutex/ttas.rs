@@ -11,8 +11,8 @@
 //! Suspension: tolerates; nobody waits for a certain waiter.
 //! Fairness: none; a waiter may be passed over for ever.
 
-use super::backoff::Backoff;
 use super::{ConstNew, Info, RawMutex, Suspension};
+use crate::locks::backoff::Backoff;
 use crate::machine::{Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 

@@ -7,7 +7,7 @@
 //! A counter is odd while somebody writes. A reader notes an even value, copies the data, and looks whether
 //! the counter still has that value. So this is no lock for readers: they cannot hold it, only copy what it
 //! protects, which is a few words; and it is neither a [`RawMutex`] nor a
-//! [`RawRwLock`](crate::rwlock::RawRwLock), whose readers hold them. In the registry it is a kind of its own.
+//! [`RawRwLock`](crate::locks::rwlock::RawRwLock), whose readers hold them. In the registry it is a kind of its own.
 //!
 //! State: `sequence`: even -> odd (a writer begins to store) -> even (it is done). Writers exclude each other by a
 //! mutex, and so does a reader after [`ATTEMPTS`] copies in vain.
@@ -16,8 +16,8 @@
 //! Limit: a reader that is held up within a copy while a multiple of 2^31 writes go by takes its copy for
 //! one of one moment, as Linux's does.
 
+use crate::locks::mutex::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, Word};
-use crate::mutex::{ConstNew, Info, RawMutex};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// Copies of a reader before it waits for its turn among the writers.
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_reader_waits_for_a_writer_that_does_not_run() {
         use super::*;
-        use crate::mutex::shfl::RawShfl;
+        use crate::locks::mutex::shfl::RawShfl;
         let pair = SeqLock::<RawShfl<Native>, 2>::new([1, 1]);
         let writing = pair.lock.write();
         assert_eq!(pair.read(), [1, 1], "it has not stored anything yet");

@@ -1,5 +1,5 @@
 //! The queue of the blocking ShflLocks, [`shfl`](super::shfl) and
-//! [`shfl_rw`](crate::rwlock::shfl_rw): waiters spin briefly and then sleep, one of them shuffles, and any of them may
+//! [`shfl_rw`](crate::locks::rwlock::shfl_rw): waiters spin briefly and then sleep, one of them shuffles, and any of them may
 //! leave its node behind. The head of the queue competes for the lock, each lock in its own way.
 //!
 //! | node | meaning | next |

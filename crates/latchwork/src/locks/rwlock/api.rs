@@ -1,8 +1,8 @@
 //! Any [`RawRwLock`](super::RawRwLock) behind [`lock_api`].
 
 use super::ConstNew;
+use crate::locks::mutex::{Held, deadline};
 use crate::machine::Deadline;
-use crate::mutex::{Held, deadline};
 use core::time::Duration;
 
 /// Fits a raw reader-writer lock to [`lock_api::RawRwLock`].

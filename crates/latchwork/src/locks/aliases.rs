@@ -1,8 +1,8 @@
 //! The names that users of the crate type.
 
+use super::mutex::{self, Api};
+use super::rwlock;
 use crate::machine::Native;
-use crate::mutex::{self, Api};
-use crate::rwlock;
 
 /// Mutex over [`tas`](mutex::tas).
 pub type TasMutex<T> = lock_api::Mutex<Api<mutex::tas::RawTas<Native>>, T>;
@@ -77,9 +77,9 @@ pub type ShflRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::shfl_rw::RawShflRw
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`shfl_rw`](rwlock::shfl_rw).
 pub type BravoShflRwLock<T> =
     lock_api::RwLock<rwlock::Api<rwlock::bravo::RawBravo<Native, rwlock::shfl_rw::RawShflRw<Native>>>, T>;
-/// A few words that are copied, not locked, to be read: [`seqlock`](rwlock::seqlock), with
+/// A few words that are copied, not locked, to be read: [`seqlock`](super::seqlock), with
 /// [`shfl`](mutex::shfl) for writers.
-pub type SeqLock<const WORDS: usize> = rwlock::seqlock::SeqLock<mutex::shfl::RawShfl<Native>, WORDS>;
+pub type SeqLock<const WORDS: usize> = super::seqlock::SeqLock<mutex::shfl::RawShfl<Native>, WORDS>;
 /// Reader-writer lock over [`mcs_rw`](rwlock::mcs_rw).
 pub type McsRwLock<T> = lock_api::RwLock<rwlock::Api<rwlock::mcs_rw::RawMcsRw<Native>>, T>;
 /// Reader-writer lock over [`percpu`](rwlock::percpu).
@@ -138,7 +138,7 @@ pub type BravoRwLock<T> =
 ///     assert_eq!(jobs.pop(), Some(1));
 /// });
 /// ```
-pub type Condvar<L = mutex::shfl::RawShfl<Native>> = lock_api::Condvar<crate::condvar::Api<L>>;
+pub type Condvar<L = mutex::shfl::RawShfl<Native>> = lock_api::Condvar<super::condvar::Api<L>>;
 /// Condition variable for [`TasMutex`].
 pub type TasCondvar = Condvar<mutex::tas::RawTas<Native>>;
 /// Condition variable for [`TtasMutex`].

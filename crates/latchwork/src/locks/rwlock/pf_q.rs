@@ -44,9 +44,9 @@
 
 use super::pf_t::{PHASE, Readers, WRITER};
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::mutex::RawMutex;
+use crate::locks::mutex::mcs::RawMcs;
 use crate::machine::{Machine, Native, QNode, Word};
-use crate::mutex::RawMutex;
-use crate::mutex::mcs::RawMcs;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 

@@ -19,7 +19,7 @@
 //! not say so yet. The kernel's readers all did, one cache line for nothing.
 //!
 //! Where it differs from the kernel:
-//! - *The queue is a lock.* Its list of waiters under a spin lock is here the blocking [`shfl`](crate::mutex::shfl):
+//! - *The queue is a lock.* Its list of waiters under a spin lock is here the blocking [`shfl`](crate::locks::mutex::shfl):
 //!   who holds that is the head, and sleeps at the word. So readers enter one after the other, not all at
 //!   once, and a release need not touch a list: it wakes an address.
 //! - Whether the owner is running is not to be known here, so the spin is bounded.
@@ -31,9 +31,9 @@
 //! Re-entry: a reader that read-locks again while somebody waits deadlocks with that.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::mutex::RawMutex;
+use crate::locks::mutex::shfl::RawShfl;
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
-use crate::mutex::RawMutex;
-use crate::mutex::shfl::RawShfl;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, Ordering::*};
 
 const WRITER: u32 = 1;
