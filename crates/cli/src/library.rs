@@ -1,7 +1,7 @@
 //! Where the preload library is: the command carries it, and puts it where the dynamic linker can
 //! load it.
 
-use crate::failure::{Failure, Result};
+use latchwork_console::failure::{Failure, Result};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Write};

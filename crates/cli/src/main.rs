@@ -7,23 +7,16 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
-mod bench;
-mod calibrate;
 mod compare;
-mod count;
 mod demo;
-mod failure;
 mod library;
 mod list;
-mod names;
-mod output;
 mod program;
-mod reproduce;
 mod run;
-mod simulate;
-mod torture;
 
 use clap::{Parser, Subcommand};
+use latchwork_console::help::flowing;
+use latchwork_console::names;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +24,6 @@ Examples:
   latchwork compare -- ./server --bench      which lock serves this program best?
   latchwork run -- ./server                  run it under the recommended locks
   latchwork list                             every lock there is
-  latchwork bench rwbench                    locks against each other in a paper's workload
-  latchwork torture                          is every lock right, on this machine?
 
 No rebuild is needed: a preloaded library takes over the program's pthread calls. The C library's own
 locks, the baseline of every comparison, are called glibc.";
@@ -56,27 +47,9 @@ enum Command {
     /// Measure a program under several locks, and say which one serves it best
     #[command(after_help = flowing(compare::HELP))]
     Compare(compare::Options),
-    /// Measure a workload on this machine, under several locks
-    #[command(after_help = flowing(bench::HELP))]
-    Bench(bench::Options),
-    /// Measure a workload on a machine that you do not have, under several locks
-    #[command(after_help = flowing(simulate::HELP))]
-    Simulate(simulate::Options),
-    /// Print the papers' claims beside what this library does on their machines, simulated
-    #[command(after_help = flowing(reproduce::HELP))]
-    Reproduce(reproduce::Options),
-    /// Do to locks what a bad day in production does, and say which of them fail
-    #[command(after_help = flowing(torture::HELP))]
-    Torture(torture::Options),
-    /// Measure what this machine's cache lines and system calls cost, for the simulator
-    #[command(after_help = flowing(calibrate::HELP))]
-    Calibrate(calibrate::Options),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
-    /// The process in which `torture` tortures one lock
-    #[command(hide = true)]
-    TortureOne(torture::One),
 }
 
 fn run_help() -> String {
@@ -98,35 +71,11 @@ Examples:
     )
 }
 
-/// Joins the lines of each paragraph, for clap to break where the terminal ends: lines that are as wide as the source
-/// would be broken once more. Lines that are indented stay as they are.
-fn flowing(text: &str) -> String {
-    let mut flowing = String::new();
-    let mut within = false;
-    for line in text.lines() {
-        let alone = line.is_empty() || line.starts_with(' ');
-        flowing += match (flowing.is_empty(), within && !alone) {
-            (true, _) => "",
-            (_, true) => " ",
-            (_, false) => "\n",
-        };
-        flowing += line;
-        within = !alone;
-    }
-    flowing
-}
-
 fn command() -> i32 {
     let result = match Cli::parse().command {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
         Command::Compare(options) => compare::compare(&options),
-        Command::Bench(options) => bench::bench(&options),
-        Command::Simulate(options) => simulate::simulate(&options),
-        Command::Reproduce(options) => reproduce::reproduce(&options),
-        Command::Torture(options) => torture::torture(&options),
-        Command::TortureOne(options) => torture::one(&options).map(|()| 0),
-        Command::Calibrate(options) => calibrate::calibrate(&options),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {
@@ -148,11 +97,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn paragraphs_flow_and_examples_stand() {
-        assert_eq!(
-            flowing("Some\nwords.\n\nExamples:\n  one\n  two\nMore."),
-            "Some words.\n\nExamples:\n  one\n  two\nMore."
-        );
+    fn examples_fit() {
         // clap would break an example that is wider than it may be.
         for command in Cli::command().get_subcommands() {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();

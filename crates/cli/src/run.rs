@@ -1,11 +1,12 @@
 //! `latchwork run`: becomes the program, with the preload library in it.
 
-use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
-use crate::names::{self, Choice, GLIBC};
+use crate::library;
 use crate::program::{self, Obstacle};
-use crate::{library, output};
 use clap::Args;
 use latchwork::registry::Kind;
+use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use latchwork_console::names::{self, Choice, GLIBC};
+use latchwork_console::output;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub const MAX_CPUS: usize = 512;
 /// Threads at most.
 pub const MAX_THREADS: usize = 1024;
-/// The profile that `latchwork calibrate` writes.
+/// The profile that `latchwork-lab calibrate` writes.
 pub const THIS_MACHINE: &str = "this-machine";
 
 const BUILT_IN: &[&str] = &[
@@ -215,7 +215,7 @@ pub struct Profile {
 
 impl Profile {
     /// The profile that `machine` names: one of [`names`](Profile::names), `this-machine` (what
-    /// `latchwork calibrate` has written), a shorthand such as `8x24` or `2x18x2` (sockets x cores
+    /// `latchwork-lab calibrate` has written), a shorthand such as `8x24` or `2x18x2` (sockets x cores
     /// x hardware threads, with the costs of `profiles/generic.toml`), or a TOML file.
     pub fn find(machine: &str) -> Result<Profile, Error> {
         if let Some(profile) = built_in().find(|profile| profile.name.eq_ignore_ascii_case(machine)) {
@@ -226,7 +226,7 @@ impl Profile {
                 .ok_or_else(|| Error::Usage("neither XDG_CONFIG_HOME nor HOME is set".into()))?;
             if !path.exists() {
                 return Err(Error::Usage(
-                    "this machine is not known yet: run `latchwork calibrate` first".into(),
+                    "this machine is not known yet: run `latchwork-lab calibrate` first".into(),
                 ));
             }
             return Self::load(&path);
@@ -405,7 +405,7 @@ fn built_in() -> impl Iterator<Item = Profile> {
     BUILT_IN.iter().map(|text| Profile::parse(text, "built-in profile").expect("a test parses them all"))
 }
 
-/// Where `latchwork calibrate` puts this machine's profile.
+/// Where `latchwork-lab calibrate` puts this machine's profile.
 pub fn this_machine_path() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;

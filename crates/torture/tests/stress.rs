@@ -4,7 +4,7 @@
 //!
 //! Each lock runs for about a second, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
 //! lock only (or several, separated by commas). A lock that stands still is named on stderr, and the
-//! process ends. `latchwork torture` does the same at length.
+//! process ends. `latchwork-lab torture` does the same at length.
 
 #[path = "../../latchwork/tests/example/futex.rs"]
 mod example;

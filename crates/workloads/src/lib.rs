@@ -1,25 +1,21 @@
 //! Workloads to compare locks with: those of the papers, each written once, generic over the lock
 //! and over the machine that it runs on.
 //!
-//! `latchwork bench` runs them on threads of this machine ([`native`]), `latchwork simulate` on a
+//! `latchwork-lab bench` runs them on threads of this machine ([`native`]), `latchwork-lab simulate` on a
 //! simulated one: both are a [`stage::Stage`]. A workload is a type with parameters
 //! ([`workload::Workload`]), one file under [`load`], one line in the [`registry`]. Each checks at its
 //! end that its data are what they must be: a fast lock that loses an update is no lock.
-//!
-//! [`kv`] is something else: the program that `latchwork compare` measures when it is given none.
 
 pub mod copies;
 pub mod cst_rw;
 pub mod data;
 mod glibc_futex;
-pub mod kv;
 pub mod load;
 pub mod lock;
 pub mod measure;
 pub mod native;
 pub mod peers;
 pub mod private;
-mod pthread;
 pub mod registry;
 pub mod stage;
 pub mod tables;

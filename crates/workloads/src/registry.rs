@@ -1,6 +1,6 @@
 //! Every workload, and every lock that it can run with, by name.
 //!
-//! One line in [`visit`] makes a workload appear in `latchwork bench` and `latchwork simulate`.
+//! One line in [`visit`] makes a workload appear in `latchwork-lab bench` and `latchwork-lab simulate`.
 
 use crate::copies::{Copies, CopyWorkload, Sequence};
 use crate::cst_rw::CstRw;

@@ -79,7 +79,7 @@ impl Topology {
             (Home::Local, _) => self.nodes[0].0,
             (Home::Remote, _) if self.nodes.len() < 2 => {
                 return Err("home=remote needs two NUMA nodes, and this machine has one; \
-                            `latchwork simulate` has machines with more"
+                            `latchwork-lab simulate` has machines with more"
                     .into());
             }
             (Home::Remote, Placement::Free) => {

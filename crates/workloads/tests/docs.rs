@@ -8,7 +8,7 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Workloads
 
-What `latchwork bench` runs on this machine and `latchwork simulate` on a simulated one. Each is written
+What `latchwork-lab bench` runs on this machine and `latchwork-lab simulate` on a simulated one. Each is written
 once, over any lock and any machine (`crates/workloads/src/load`, one file each, whose header says what
 was taken from the paper and what differs). All that threads share under a lock are words of the machine,
 so that the simulator sees and charges every access; a unit of work is computation without memory.

@@ -1,10 +1,10 @@
 //! The locks under comparison, and what their runs gave.
 
 use super::child::Cost;
-use super::stats::{Better, Verdict};
-use crate::failure::Result;
-use crate::names::{self, Choice, GLIBC};
 use latchwork::registry::{self, Kind};
+use latchwork_console::failure::Result;
+use latchwork_console::names::{self, Choice, GLIBC};
+use latchwork_console::stats::{Better, Verdict};
 use std::time::Duration;
 
 /// One lock or pair of locks.

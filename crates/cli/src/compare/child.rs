@@ -1,7 +1,7 @@
 //! One run of the program: started, waited for, measured, and ended with everything it started.
 
 use super::leftovers::{self, Daemon};
-use super::signals::Signals;
+use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Error;

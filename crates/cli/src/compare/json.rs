@@ -1,11 +1,11 @@
 //! The comparison as a JSON file: every number of every run.
 
 use super::candidates::{Candidate, Measure};
-use super::machine::Machine;
-use super::stats::{self, Better, Verdict};
 use super::{Plan, Results};
-use crate::failure::Result;
-use crate::output;
+use latchwork_console::failure::Result;
+use latchwork_console::machine::Machine;
+use latchwork_console::output;
+use latchwork_console::stats::{self, Better, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;

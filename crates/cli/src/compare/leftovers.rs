@@ -4,7 +4,7 @@
 //! process children of `latchwork compare`, also those that have left the program's process group, as servers do that
 //! go into the background.
 
-use super::signals::Signals;
+use latchwork_console::signals::Signals;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

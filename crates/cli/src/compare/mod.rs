@@ -5,24 +5,22 @@ mod candidates;
 mod child;
 mod json;
 mod leftovers;
-pub mod machine;
 mod report;
-pub mod signals;
-pub mod stats;
 
-use crate::failure::{Failure, Result};
 use crate::program::{self, Obstacle};
 use crate::run;
-use crate::{demo, library, output};
+use crate::{demo, library};
 use candidates::{Candidate, Failed, Measured};
 use child::{End, Launch};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::{Clock, Machine};
+use latchwork_console::signals::Signals;
+use latchwork_console::stats::{self, Better, order};
+use latchwork_console::{machine, output};
 use leftovers::Daemon;
-use machine::{Clock, Machine};
 use regex::{Regex, RegexBuilder};
-use signals::Signals;
-use stats::Better;
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
@@ -320,17 +318,6 @@ fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
     Ok(results)
 }
 
-/// The order of a round: each starts with another candidate, and two in four run backwards, so that
-/// nobody always follows the same one.
-pub fn order(round: usize, count: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    order.rotate_left(round % count);
-    if round / 2 % 2 == 1 {
-        order.reverse();
-    }
-    order
-}
-
 fn timeout(glibc: &Candidate) -> Option<Duration> {
     (!glibc.slowest.is_zero()).then(|| (glibc.slowest * TIMEOUT_FACTOR).max(TIMEOUT_LEAST))
 }
@@ -409,17 +396,6 @@ fn warn(warnings: &mut Vec<String>, text: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_round_runs_all_and_starts_with_another() {
-        for round in 0..6 {
-            let mut sorted = order(round, 3);
-            sorted.sort();
-            assert_eq!(sorted, [0, 1, 2]);
-        }
-        assert_eq!([0, 1, 2].map(|round| order(round, 3)), [[0, 1, 2], [1, 2, 0], [1, 0, 2]]);
-        assert_eq!([0, 1, 2, 3].map(|round| order(round, 2)), [[0, 1], [1, 0], [1, 0], [0, 1]]);
-    }
 
     #[test]
     fn the_last_match_of_the_metric_counts() {

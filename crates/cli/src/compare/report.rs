@@ -1,10 +1,10 @@
 //! The comparison as a table and a few sentences.
 
 use super::candidates::{self, Candidate, Failed, Measure};
-use super::stats::{self, Better, Verdict};
 use super::{Plan, Results};
-use crate::names::GLIBC;
 use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::names::GLIBC;
+use latchwork_console::stats::{self, Better, Verdict};
 use std::fmt::Write as _;
 
 impl Plan {

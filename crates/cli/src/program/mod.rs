@@ -3,8 +3,8 @@
 pub mod elf;
 mod linker;
 
-use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use crate::library::mount_flags;
+use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};

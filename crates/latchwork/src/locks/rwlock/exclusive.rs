@@ -6,7 +6,7 @@
 //! Readers take the mutex as writers do. Alone that is of no use; as BRAVO's underlying lock it gives
 //! readers that share, by the table, for the price of a mutex. But a reader that does not get a slot of
 //! the table excludes other readers: a program in which one reader waits for another must not use it. So it
-//! is not in the registry, all of whose locks can stand in for `pthread_rwlock_t`. (`latchwork bench` and `simulate`,
+//! is not in the registry, all of whose locks can stand in for `pthread_rwlock_t`. (`latchwork-lab bench` and `simulate`,
 //! the tests of the simulator, those on real threads and loom know it without: `bravo-shfl`.)
 //!
 //! State: the mutex, and whether its holder writes, which is only to be looked at.

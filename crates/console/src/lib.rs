@@ -1,0 +1,10 @@
+//! What the commands `latchwork` and `latchwork-lab` share: errors with their exit status, lock names, files that
+//! results are written to, signals, statistics of a few runs, and what this machine is.
+
+pub mod failure;
+pub mod help;
+pub mod machine;
+pub mod names;
+pub mod output;
+pub mod signals;
+pub mod stats;

@@ -1,0 +1,137 @@
+//! `latchwork-lab bench instructions`: what synchronization costs, in plain instructions.
+//!
+//! Two tables of McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005: Table 2,
+//! measured on this machine, and Table 7, counted in the simulator.
+
+mod cost;
+mod operations;
+
+use super::options::Common;
+use comfy_table::{CellAlignment, Table, presets};
+use cost::Cost;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::Machine;
+use latchwork_console::output;
+use latchwork_console::signals::Signals;
+use operations::Operations;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What the user types where a workload's name stands otherwise.
+pub const NAME: &str = "instructions";
+
+/// Rounds unless the user says.
+const ROUNDS: u32 = 21;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    latchwork: &'static str,
+    command: &'static str,
+    machine: &'a Machine,
+    rounds: u32,
+    /// Table 2.
+    costs: &'a [Cost],
+    /// Table 7.
+    operations: &'a [Operations],
+}
+
+/// Measures, prints, and returns the exit status.
+pub fn run(common: &Common) -> Result<i32> {
+    let unwanted = [
+        ("--locks", !common.locks.is_empty()),
+        ("--threads", common.threads.is_some()),
+        ("--set", !common.set.is_empty()),
+        ("--plot", common.plot.is_some()),
+    ];
+    if let Some((option, _)) = unwanted.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!("{option} is for workloads; {NAME} has --runs and --json only")));
+    }
+    if let Some(path) = &common.json {
+        output::check("--json", path)?;
+    }
+    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let machine = Machine::here();
+    let rounds = common.runs.unwrap_or(ROUNDS);
+    let (costs, interrupted) = cost::measure(rounds, &signals);
+    drop(signals);
+    if let Some(signal) = interrupted {
+        return Ok(128 + signal);
+    }
+    let operations = operations::count()?;
+    let document = || {
+        let document = Document {
+            latchwork: env!("CARGO_PKG_VERSION"),
+            command: "bench instructions",
+            machine: &machine,
+            rounds,
+            costs: &costs,
+            operations: &operations,
+        };
+        serde_json::to_string_pretty(&document).expect("plain data") + "\n"
+    };
+    match common.json.as_deref() {
+        Some(path) if path == Path::new("-") => print!("{}", document()),
+        path => {
+            print!("{}", text(&machine, rounds, &costs, &operations));
+            if let Some(path) = path {
+                output::write("--json", path, &document())?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations]) -> String {
+    let mut text = format!(
+        "What synchronization costs (McKenney, Hart and Walpole 2005, Table 2)\n{}\n\n",
+        machine.line()
+    );
+    let mut table = new_table(&["operation", "instructions", "ns", "+-", "POWER4", "Xeon"]);
+    for cost in costs {
+        let paper = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
+        table.add_row([
+            cost.name.to_owned(),
+            cost.instructions.map_or("-".into(), |value| format!("{value:.1}")),
+            cost.ns.map_or("-".into(), |value| format!("{value:.2}")),
+            cost.spread.map_or(String::new(), |spread| format!("{:.0}%", spread * 100.0)),
+            paper(cost.power4),
+            paper(cost.xeon),
+        ]);
+    }
+    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
+    writeln!(
+        text,
+        "instructions: in units of the first line. ns: median of {rounds} rounds; +-: distance of the quartiles.\n\
+         POWER4, Xeon: what the paper has for 1.45 GHz and 3.06 GHz, where it has the operation. -: not on this\n\
+         machine.\n"
+    )
+    .expect("a String");
+    writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n")
+        .expect("a String");
+    let mut table =
+        new_table(&["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
+    for one in operations {
+        let mut row = vec![one.strategy.to_owned()];
+        for counts in [&one.lookup, &one.update] {
+            row.extend([counts.accesses, counts.atomics, counts.misses].map(|value| format!("{value:.2}")));
+        }
+        table.add_row(row);
+    }
+    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
+    text += "The first three columns are of lookups alone, the others what an update has more; on 8 CPUs, of a table\n\
+             that fits the caches. accesses: words read and written, those of the chain included, which `ideal`\n\
+             has too. misses: a cache line came from elsewhere. Fences are none in all of them: the asymmetric\n\
+             ones are free for readers, and reclaimers pay (membarrier).\n";
+    text
+}
+
+fn new_table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(heads);
+    for column in 1..heads.len() {
+        table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

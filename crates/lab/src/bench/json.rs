@@ -1,0 +1,140 @@
+//! The results as a JSON document: every number of every run.
+
+use super::plan::Plan;
+use super::results::{Point, Results};
+use latchwork_console::stats;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    latchwork: &'static str,
+    command: &'a str,
+    workload: &'a str,
+    source: &'a str,
+    operation: &'a str,
+    /// Of `bench`: this machine. Of `simulate`: the profile's name.
+    machine: &'a serde_json::Value,
+    /// How it was run.
+    options: &'a serde_json::Value,
+    runs: u32,
+    seed: u64,
+    interrupted: bool,
+    took_s: f64,
+    points: Vec<OnePoint<'a>>,
+}
+
+#[derive(Serialize)]
+struct OnePoint<'a> {
+    lock: &'a str,
+    kind: &'static str,
+    threads: usize,
+    settings: BTreeMap<&'static str, &'a str>,
+    failure: Option<&'a str>,
+    ops_per_s: Option<Summary>,
+    fairness: Option<f64>,
+    wait_ns: Option<Waits>,
+    extra: BTreeMap<&'static str, f64>,
+    runs: Vec<OneRun<'a>>,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    median: f64,
+    min: f64,
+    max: f64,
+    /// Distance of the quartiles, relative to the median.
+    spread: f64,
+}
+
+#[derive(Serialize)]
+struct Waits {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+#[derive(Serialize)]
+struct OneRun<'a> {
+    ops_per_s: f64,
+    operations: u64,
+    measured_ns: u64,
+    fairness: f64,
+    wait_ns: Waits,
+    per_thread: &'a [u64],
+    extra: BTreeMap<&'static str, f64>,
+}
+
+/// What differs between `bench` and `simulate`.
+pub struct About<'a> {
+    /// Which of them.
+    pub command: &'a str,
+    /// What was measured on.
+    pub machine: serde_json::Value,
+    /// How.
+    pub options: serde_json::Value,
+}
+
+/// The document.
+pub fn text(plan: &Plan, results: &Results, about: &About) -> String {
+    let document = Document {
+        latchwork: env!("CARGO_PKG_VERSION"),
+        command: about.command,
+        workload: plan.workload.name,
+        source: plan.workload.source,
+        operation: plan.workload.operation,
+        machine: &about.machine,
+        options: &about.options,
+        runs: plan.runs,
+        seed: plan.seed,
+        interrupted: results.interrupted.is_some(),
+        took_s: results.took,
+        points: results.points.iter().map(|one| point(plan, one)).collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&document).expect("plain data");
+    text.push('\n');
+    text
+}
+
+fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
+    let lock = &plan.locks[point.place.lock];
+    let rates = point.rates();
+    let some = !rates.is_empty();
+    let extras = point.runs.iter().flat_map(|run| &run.extra);
+    OnePoint {
+        lock: lock.name,
+        kind: lock.kind.name(),
+        threads: plan.threads[point.place.threads],
+        settings: plan.settings[point.place.settings].iter().map(|(name, text, _)| (name, text)).collect(),
+        failure: point.failure.as_deref(),
+        ops_per_s: some.then(|| Summary {
+            median: stats::median(&rates),
+            min: stats::quantile(&rates, 0.0),
+            max: stats::quantile(&rates, 1.0),
+            spread: stats::spread(&rates),
+        }),
+        fairness: point.median(|run| run.fairness),
+        wait_ns: some.then(|| {
+            let median = |figure: fn(&super::results::Run) -> f64| point.median(figure).unwrap_or_default();
+            Waits {
+                p50: median(|run| run.wait_p50),
+                p99: median(|run| run.wait_p99),
+                max: median(|run| run.wait_max),
+            }
+        }),
+        extra: extras.filter_map(|(name, _)| Some((*name, point.extra(name)?))).collect(),
+        runs: point
+            .runs
+            .iter()
+            .map(|run| OneRun {
+                ops_per_s: run.rate,
+                operations: run.operations,
+                measured_ns: run.measured_ns,
+                fairness: run.fairness,
+                wait_ns: Waits { p50: run.wait_p50, p99: run.wait_p99, max: run.wait_max },
+                per_thread: &run.per_thread,
+                extra: run.extra.iter().copied().collect(),
+            })
+            .collect(),
+    }
+}

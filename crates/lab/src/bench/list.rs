@@ -1,0 +1,62 @@
+//! `--list`: every workload, or everything about one.
+
+use super::plan;
+use comfy_table::{ContentArrangement, Table, presets};
+use console::Term;
+use latchwork_console::failure::Result;
+use latchwork_workloads::registry::{self, Candidate};
+use std::fmt::Write as _;
+
+/// The text for `--list`, with or without a workload's name.
+pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> {
+    match workload {
+        None => Ok(all()),
+        Some(name) => one(name, candidates),
+    }
+}
+
+fn all() -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    // Without a terminal, one line per workload, however long: that is what grep wants.
+    table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
+    table.set_header(["name", "locks", "summary", "source"]);
+    for info in registry::all() {
+        table.add_row([info.name, &info.locks.to_string(), info.summary, info.source]);
+    }
+    format!(
+        "{}\n\nlocks: which kind of lock it is for. Everything about one: latchwork-lab bench NAME --list\n\
+         For short: {}.\n\
+         latchwork-lab bench instructions: no workload, but what single operations cost.\n",
+        table.trim_fmt(),
+        registry::SHORT
+            .iter()
+            .map(|(short, name)| format!("{short} for {name}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    )
+}
+
+fn one(name: &str, candidates: &[Candidate]) -> Result<String> {
+    let info = plan::workload(name)?;
+    let mut text = format!("{}: {}\n", info.name, info.summary);
+    writeln!(text, "  shows:     {}", info.shows).expect("a String");
+    writeln!(text, "  operation: {}", info.operation).expect("a String");
+    writeln!(text, "  source:    {}", info.source).expect("a String");
+    let names: Vec<_> = plan::fitting(&info, candidates).iter().map(|lock| lock.name).collect();
+    writeln!(text, "  locks:     {}", names.join(", ")).expect("a String");
+    if info.parameters.is_empty() {
+        return Ok(text + "  It has no parameters.\n");
+    }
+    text += "  parameters (--set NAME=VALUE):\n";
+    for parameter in info.parameters {
+        writeln!(
+            text,
+            "    {} [{}]: {}; {}",
+            parameter.name, parameter.default, parameter.help, parameter.values
+        )
+        .expect("a String");
+    }
+    Ok(text)
+}

@@ -1,0 +1,254 @@
+//! `latchwork-lab bench`: measures a workload on this machine, under several locks in turn.
+
+pub mod instructions;
+pub mod json;
+pub mod list;
+pub mod options;
+pub mod plan;
+pub mod plot;
+pub mod report;
+pub mod results;
+mod shares;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use json::About;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::{self, Machine};
+use latchwork_console::output;
+use latchwork_console::signals::Signals;
+use latchwork_console::stats::order;
+use latchwork_workloads::native::{self, Threads};
+use latchwork_workloads::registry::Point;
+use latchwork_workloads::workload::Settings;
+use latchwork_workloads::{peers, topology};
+use options::Common;
+use plan::{Limits, Plan};
+use results::{Results, Run};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// After the options in `latchwork-lab bench --help`.
+pub const HELP: &str = "\
+Every lock has its turn at each point before any has a second one, and each round begins with another
+lock: what disturbs the machine for a while disturbs all alike. Threads start spread out and warm up
+for a fifth of the time (--warm-up) before anything counts. The workloads check themselves: a lock that
+loses an update is reported as failed.
+
+One acquisition in up to 256 is timed (all, where they are rarer than one in 5 us), so that looking at
+the clock does not change what is measured; `max` is the longest of those.
+
+Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, when what was measured until
+then is printed.
+
+Examples:
+  latchwork-lab bench --list                            the workloads
+  latchwork-lab bench hash-table --list                 one of them, with its parameters
+  latchwork-lab bench counter
+  latchwork-lab bench snapshot --set writes=0,1%,10%    readers that copy: a sequence lock; others
+  latchwork-lab bench hashtable --set updates=0,1%,50%  locks against RCU and hazard pointers
+  latchwork-lab bench hashtable --locks rcu-map,papaya  whole maps
+  latchwork-lab bench instructions                      what synchronization costs on this machine
+  latchwork-lab bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
+  latchwork-lab bench counter --locks all --threads 1..64 --set hold=5us --cut 0.1 --markdown locks.md
+  latchwork-lab bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";
+
+/// Locks that are compared unless the user names some.
+const HANDFUL: &[&str] = &[
+    "glibc",
+    "parking_lot",
+    "shfl",
+    "mcs",
+    "ttas",
+    "glibc-rw",
+    "parking_lot-rw",
+    "pf-q",
+    "bravo-pf-q",
+    "shfl-rw",
+];
+
+/// More threads than this for each CPU measure the scheduler only.
+const MOST_PER_CPU: usize = 64;
+
+/// Options of `latchwork-lab bench`.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// How long each measurement counts
+    #[arg(long, value_name = "SECS", default_value = "0.4", value_parser = options::seconds, allow_negative_numbers = true)]
+    seconds: Duration,
+    /// How long it runs before that [default: a fifth of that]
+    #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
+    warm_up: Option<Duration>,
+    /// Where threads run
+    #[arg(long, value_enum, default_value_t)]
+    placement: Placement,
+    /// Measure a lock once only where it did less than this share of the best in the first round
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
+    cut: Option<f64>,
+}
+
+fn share(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("a share of the best, from 0 to below 1, such as 0.1".into()),
+    }
+}
+
+/// Where threads run.
+#[derive(Copy, Clone, Default, Debug, ValueEnum)]
+enum Placement {
+    /// Where the scheduler puts them
+    #[default]
+    Free,
+    /// Bound to one NUMA node's CPUs after the other's
+    FirstFill,
+    /// Bound to one CPU of each NUMA node in turn
+    RoundRobin,
+}
+
+impl Placement {
+    fn native(self) -> topology::Placement {
+        match self {
+            Placement::Free => topology::Placement::Free,
+            Placement::FirstFill => topology::Placement::FirstFill,
+            Placement::RoundRobin => topology::Placement::RoundRobin,
+        }
+    }
+}
+
+/// Measures, prints, and returns the exit status.
+pub fn bench(options: &Options) -> Result<i32> {
+    let common = &options.common;
+    if common.workload.as_deref() == Some(instructions::NAME) && !common.list {
+        return instructions::run(common);
+    }
+    let candidates = peers::candidates();
+    if common.list {
+        print!("{}", list::text(common.workload.as_deref(), &candidates)?);
+        return Ok(0);
+    }
+    let cpus = machine::cpus();
+    let limits = Limits {
+        candidates: &candidates,
+        handful: HANDFUL,
+        cpus,
+        most_threads: MOST_PER_CPU * cpus.max(16),
+        name: "this machine",
+        runs: 3,
+    };
+    let plan = Plan::new(common, &limits)?;
+    let far = |settings: &Settings| settings.iter().any(|(name, text, _)| (name, text) == ("home", "remote"));
+    if plan.settings.iter().any(far) && topology::Topology::here().nodes() < 2 {
+        return Err(Failure::usage(
+            "home=remote needs two NUMA nodes, and this machine has one: see latchwork-lab simulate",
+        ));
+    }
+    let machine = Machine::here();
+    let results = measure(&plan, options)?;
+
+    let header = format!("{}; {} s each", machine.line(), options.seconds.as_secs_f64());
+    let about = About {
+        command: "bench",
+        machine: serde_json::to_value(&machine).expect("plain data"),
+        options: serde_json::json!({
+            "seconds": options.seconds.as_secs_f64(),
+            "warm_up_s": warm_up(options).as_secs_f64(),
+            "placement": format!("{:?}", options.placement),
+            "cut": options.cut,
+        }),
+    };
+    finish(&plan, &results, common, &header, &machine.line(), &about)
+}
+
+fn warm_up(options: &Options) -> Duration {
+    options.warm_up.unwrap_or(options.seconds / 5)
+}
+
+/// Prints and writes what was asked for; the exit status.
+pub fn finish(
+    plan: &Plan,
+    results: &Results,
+    common: &Common,
+    header: &str,
+    machine: &str,
+    about: &About,
+) -> Result<i32> {
+    let to_stdout = common.json.as_deref() == Some(Path::new("-"));
+    if to_stdout {
+        print!("{}", json::text(plan, results, about));
+    } else {
+        print!("{}", report::text(plan, results, header));
+    }
+    if let Some(path) = &common.markdown {
+        output::write("--markdown", path, &shares::page(plan, results, header))?;
+    }
+    if let Some(path) = common.json.as_deref().filter(|_| !to_stdout) {
+        output::write("--json", path, &json::text(plan, results, about))?;
+    }
+    if let Some(path) = &common.plot {
+        plot::write(path, plan, results, machine)?;
+    }
+    Ok(results.interrupted.map_or(i32::from(results.failed()), |signal| 128 + signal))
+}
+
+/// A progress bar for so many measurements.
+pub fn progress(measurements: usize) -> ProgressBar {
+    let template = "{wide_msg} {bar:30} {pos}/{len}, {eta} left";
+    ProgressBar::new(measurements as u64)
+        .with_style(ProgressStyle::with_template(template).expect("a valid template"))
+}
+
+fn measure(plan: &Plan, options: &Options) -> Result<Results> {
+    let mut results = Results { cut: options.cut, ..Results::new(plan) };
+    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let bar = progress(plan.measurements());
+    let start = Instant::now();
+    let locks = plan.locks.len();
+    'rounds: for round in 0..plan.runs {
+        for first in (0..results.points.len()).step_by(locks.max(1)) {
+            if round == 1 {
+                results.cut(first..first + locks);
+            }
+            for lock in order(round as usize, locks) {
+                if let Some(signal) = signals.take() {
+                    results.interrupted = Some(signal);
+                    break 'rounds;
+                }
+                if results.points[first + lock].cut {
+                    bar.inc(1);
+                    continue;
+                }
+                let place = results.points[first + lock].place;
+                let (name, kind) = (plan.locks[lock].name, plan.locks[lock].kind);
+                let threads = plan.threads[place.threads];
+                bar.set_message(format!("{name}, {threads} threads"));
+                bar.tick();
+                let stage = Threads::new(
+                    native::Options {
+                        measured: options.seconds,
+                        warm_up: warm_up(options),
+                        placement: options.placement.native(),
+                        seed: plan.seed.wrapping_add(u64::from(round)),
+                    },
+                    stuck,
+                );
+                let settings = &plan.settings[place.settings];
+                let point = Point { workload: plan.workload.name, settings, threads };
+                let result = peers::run(&point, &stage, name, kind);
+                results.file(first + lock, result.map(Run::from));
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    results.took = start.elapsed().as_secs_f64();
+    Ok(results)
+}
+
+/// Threads that wait for a lock for ever cannot be ended by anything less.
+pub fn stuck(why: &str) -> ! {
+    eprintln!("\nlatchwork-lab: the lock that was being measured is stuck: {why}");
+    std::process::exit(1)
+}

@@ -1,0 +1,170 @@
+//! The results as a table and a few sentences.
+
+use super::plan::Plan;
+use super::results::{Place, Point, Results, varied};
+use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::stats;
+use std::fmt::Write as _;
+
+/// All of it. `header` says what it was measured on.
+pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
+    let mut text = String::new();
+    if results.interrupted.is_some() {
+        text += "Interrupted; what was measured until then:\n";
+    }
+    let workload = &plan.workload;
+    writeln!(text, "{}: {}\n{header}\n", workload.name, workload.summary).expect("a String");
+    writeln!(text, "{}\n", table(plan, results).trim_fmt()).expect("a String");
+    writeln!(
+        text,
+        "op: {}. Medians of {} run{}; +-: distance of the quartiles. fair: share of the better half of the\n\
+         threads (0.5 is fair). Waits for the lock: median, 99 of 100, longest.",
+        workload.operation,
+        plan.runs,
+        if plan.runs == 1 { "" } else { "s" },
+    )
+    .expect("a String");
+    for point in results.points.iter().filter(|point| point.failure.is_some()) {
+        let why = point.failure.as_deref().unwrap_or_default();
+        let lock = plan.locks[point.place.lock].name;
+        let threads = plan.threads[point.place.threads];
+        writeln!(text, "\n{lock} FAILED with {threads} threads: {why}").expect("a String");
+    }
+    text += "\n";
+    text += &conclusion(plan, results);
+    text
+}
+
+fn table(plan: &Plan, results: &Results) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let extras = results.extras();
+    // A column for the settings, if there is more than one.
+    let several = plan.settings.len() > 1;
+    let mut heads = vec!["threads", "lock", "op/s", "+-", "fair", "p50", "p99", "max"];
+    heads.extend(&extras);
+    if several {
+        heads.insert(0, "settings");
+    }
+    for settings in 0..plan.settings.len() {
+        for (index, threads) in plan.threads.iter().enumerate() {
+            for (lock, candidate) in plan.locks.iter().enumerate() {
+                let point = results.at(Place { settings, threads: index, lock });
+                let mut row = Vec::new();
+                if several {
+                    // On every line: that is what grep wants.
+                    row.push(varied(plan, settings));
+                }
+                row.push(threads.to_string());
+                row.push(candidate.name.to_owned());
+                row.extend(figures(point, &extras));
+                table.add_row(row);
+            }
+        }
+    }
+    let words = if several { [0, 2] } else { [1, 1] };
+    for column in (0..heads.len()).filter(|column| !words.contains(column)) {
+        table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
+    }
+    table.set_header(heads);
+    table
+}
+
+fn figures(point: &Point, extras: &[&'static str]) -> Vec<String> {
+    if point.runs.is_empty() {
+        return vec![if point.failure.is_some() { "FAILED" } else { "-" }.to_owned()];
+    }
+    let shown = |value: Option<f64>, show: fn(f64) -> String| value.map(show).unwrap_or_default();
+    let mut figures = vec![
+        shown(point.rate(), rate),
+        if point.runs.len() > 1 {
+            format!("{:.0}%", stats::spread(&point.rates()) * 100.0)
+        } else {
+            String::new()
+        },
+        shown(point.median(|run| run.fairness), |fairness| format!("{fairness:.2}")),
+        shown(point.median(|run| run.wait_p50), time),
+        shown(point.median(|run| run.wait_p99), time),
+        shown(point.median(|run| run.wait_max), time),
+    ];
+    figures.extend(extras.iter().map(|name| shown(point.extra(name), plain)));
+    figures
+}
+
+/// Operations a second, in three or four digits.
+pub fn rate(rate: f64) -> String {
+    match rate {
+        rate if rate >= 1e8 => format!("{:.0} M", rate / 1e6),
+        rate if rate >= 1e6 => format!("{:.2} M", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.1} k", rate / 1e3),
+        rate => format!("{rate:.1}"),
+    }
+}
+
+/// Nanoseconds with a unit.
+pub fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 1e9 => format!("{:.1} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.1} ms", ns / 1e6),
+        ns if ns >= 1e4 => format!("{:.0} us", ns / 1e3),
+        ns if ns >= 1e3 => format!("{:.1} us", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+}
+
+fn plain(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e4 => rate(value),
+        size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// The order of the locks where there are most threads, for each of the settings.
+fn conclusion(plan: &Plan, results: &Results) -> String {
+    let mut text = String::new();
+    let last = plan.threads.len() - 1;
+    for settings in 0..plan.settings.len() {
+        let rate = |lock| results.at(Place { settings, threads: last, lock }).rate();
+        let mut order: Vec<(usize, f64)> =
+            (0..plan.locks.len()).filter_map(|lock| Some((lock, rate(lock)?))).collect();
+        if order.len() < 2 {
+            continue;
+        }
+        order.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let best = order[0].1;
+        let name = |lock: usize| plan.locks[lock].name;
+        let others: Vec<String> = order[1..]
+            .iter()
+            .map(|(lock, rate)| format!("{} {:.2}", name(*lock), rate / best.max(f64::MIN_POSITIVE)))
+            .collect();
+        let varied = varied(plan, settings);
+        let with = if varied.is_empty() { String::new() } else { format!(" and {varied}") };
+        writeln!(
+            text,
+            "With {} threads{with}: {} is the fastest; as a share of it: {}.",
+            plan.threads[last],
+            name(order[0].0),
+            others.join(", ")
+        )
+        .expect("a String");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(rate(123.0), "123.0");
+        assert_eq!(rate(45_678.0), "45.7 k");
+        assert_eq!(rate(12_345_678.0), "12.35 M");
+        assert_eq!(time(950.0), "950 ns");
+        assert_eq!(time(1_500.0), "1.5 us");
+        assert_eq!(time(2_500_000.0), "2.5 ms");
+        assert_eq!(plain(8.0), "8");
+        assert_eq!(plain(0.254), "0.25");
+    }
+}

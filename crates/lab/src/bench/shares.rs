@@ -1,0 +1,147 @@
+//! The results as a page of Markdown: each lock's share of the best at each point, and where the default
+//! lock is behind.
+
+use super::plan::Plan;
+use super::report;
+use super::results::{Place, Point, Results, varied};
+use latchwork_console::names;
+use latchwork_console::stats;
+use std::fmt::Write as _;
+
+/// A share of the best below this is called behind.
+const NEAR: f64 = 0.95;
+
+/// The page. `header` says what was measured on.
+pub fn page(plan: &Plan, results: &Results, header: &str) -> String {
+    let mut page = format!("# {}\n\n", plan.workload.name);
+    if results.interrupted.is_some() {
+        page += "Interrupted; this is what was measured until then.\n\n";
+    }
+    writeln!(
+        page,
+        "{}: {}. {header}; medians of {} rounds. In the tables: operations a second as a share of the best\n\
+         lock's at the point (the column).",
+        plan.workload.name, plan.workload.summary, plan.runs
+    )
+    .expect("a String");
+    if let Some(cut) = results.cut {
+        writeln!(
+            page,
+            "`*`: in the first round it did less than {cut} of the best, and was not measured again."
+        )
+        .expect("a String");
+    }
+    for settings in 0..plan.settings.len() {
+        table(&mut page, plan, results, settings);
+    }
+    let choice = names::default_choice();
+    let is_default = |name: &str| name != names::GLIBC && (name == choice.mutex || name == choice.rwlock);
+    for (lock, candidate) in plan.locks.iter().enumerate().filter(|(_, lock)| is_default(lock.name)) {
+        behind(&mut page, plan, results, lock, candidate.name);
+    }
+    page
+}
+
+/// The points of all locks at one thread count.
+fn column<'a>(plan: &Plan, results: &'a Results, settings: usize, threads: usize) -> Vec<&'a Point> {
+    (0..plan.locks.len()).map(|lock| results.at(Place { settings, threads, lock })).collect()
+}
+
+/// The fastest of a column that did anything.
+fn best<'a>(column: &[&'a Point]) -> Option<(&'a Point, f64)> {
+    let rates = column.iter().filter_map(|point| Some((*point, point.rate()?)));
+    rates.filter(|(_, rate)| *rate > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn table(page: &mut String, plan: &Plan, results: &Results, settings: usize) {
+    let varied = varied(plan, settings);
+    writeln!(page, "\n## {}\n", if varied.is_empty() { "All locks" } else { &varied }).expect("a String");
+    let columns: Vec<_> =
+        (0..plan.threads.len()).map(|threads| column(plan, results, settings, threads)).collect();
+    let bests: Vec<_> = columns.iter().map(|column| best(column)).collect();
+    let mut row = |name: &str, cells: Vec<String>| {
+        writeln!(page, "| {name} | {} |", cells.join(" | ")).expect("a String");
+    };
+    row("threads", plan.threads.iter().map(usize::to_string).collect());
+    row("---", vec!["---:".to_owned(); columns.len()]);
+    let rate = |best: &Option<(&Point, f64)>| best.map_or("-".into(), |(_, rate)| report::rate(rate));
+    row("op/s of the best", bests.iter().map(rate).collect());
+    for (lock, candidate) in plan.locks.iter().enumerate() {
+        let cell = |(column, best): (&Vec<&Point>, &Option<(&Point, f64)>)| share(column[lock], *best, plan);
+        row(candidate.name, columns.iter().zip(&bests).map(cell).collect());
+    }
+}
+
+fn share(point: &Point, best: Option<(&Point, f64)>, plan: &Plan) -> String {
+    if point.failure.is_some() {
+        return "FAILED".into();
+    }
+    let (Some(rate), Some((fastest, best))) = (point.rate(), best) else { return "-".into() };
+    let once = if plan.runs > 1 && point.runs.len() == 1 { "*" } else { "" };
+    let share = rate / best;
+    match share {
+        _ if fastest.place == point.place => "**1.00**".into(),
+        0.0005.. => format!("{share:.*}{once}", if share < 0.01 { 3 } else { 2 }),
+        _ => format!("0{once}"),
+    }
+}
+
+/// Where `lock` is behind, and by whom; its fairness and longest wait beside the winner's, for a lock that
+/// lets a thread starve is fast.
+fn behind(page: &mut String, plan: &Plan, results: &Results, lock: usize, name: &str) {
+    let mut rows = String::new();
+    let (mut points, mut far) = (0, 0);
+    for settings in 0..plan.settings.len() {
+        for threads in 0..plan.threads.len() {
+            let column = column(plan, results, settings, threads);
+            let (Some(rate), Some((fastest, best))) = (column[lock].rate(), best(&column)) else { continue };
+            points += 1;
+            if rate >= best * NEAR {
+                continue;
+            }
+            far += 1;
+            let rounds = column[lock].runs.iter().zip(&fastest.runs);
+            let shares: Vec<f64> = rounds.map(|(own, other)| own.rate / other.rate.max(1e-9)).collect();
+            let range = match shares.len() {
+                0 | 1 => String::new(),
+                _ => {
+                    format!("{:.2} .. {:.2}", stats::quantile(&shares, 0.0), stats::quantile(&shares, 1.0))
+                }
+            };
+            let fair = |point: &Point| {
+                point.median(|run| run.fairness).map_or("-".into(), |share| format!("{share:.2}"))
+            };
+            let longest =
+                |point: &Point| report::time(point.runs.iter().map(|run| run.wait_max).fold(0.0, f64::max));
+            writeln!(
+                rows,
+                "| {} | {} | {} | {:.2} | {range} | {} / {} | {} / {} |",
+                varied(plan, settings),
+                plan.threads[threads],
+                plan.locks[fastest.place.lock].name,
+                rate / best,
+                fair(column[lock]),
+                fair(fastest),
+                longest(column[lock]),
+                longest(fastest),
+            )
+            .expect("a String");
+        }
+    }
+    let tolerance = (1.0 - NEAR) * 100.0;
+    writeln!(
+        page,
+        "\n## Where {name} is more than {tolerance:.0}% behind the best\n\n{far} of {points} points."
+    )
+    .expect("a String");
+    if far > 0 {
+        writeln!(
+            page,
+            "\nRounds: its share of the best lock's, round by round. Fairness (0.5 is fair) and the longest\n\
+             wait of all rounds: of {name} / of the best.\n\n\
+             | settings | threads | best | share | rounds | fairness | longest wait |\n\
+             |---|---:|---|---:|---|---|---|\n{rows}"
+        )
+        .expect("a String");
+    }
+}

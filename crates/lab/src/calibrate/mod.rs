@@ -1,0 +1,419 @@
+//! `latchwork-lab calibrate`: what this machine's cache lines, instructions and system calls cost, as a
+//! profile for the simulator.
+//!
+//! What cannot be measured here (on one CPU, the transfer of a line; anywhere, how invalidations
+//! overlap) is taken from the generic profile, and its source says so.
+
+mod kernel;
+pub mod memory;
+pub mod places;
+mod sample;
+pub mod steady;
+pub mod threads;
+
+use crate::bench::progress;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::Machine;
+use latchwork_console::output;
+use latchwork_console::signals::Signals;
+use latchwork_sim::{Number, Profile, THIS_MACHINE, this_machine_path};
+use places::{Distance, Places};
+use sample::{Sample, round};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What `--help` ends with.
+pub const HELP: &str = "\
+Takes about 5 seconds. Other programs that run meanwhile disturb it: the quartiles show how much.
+
+Examples:
+  latchwork-lab calibrate                    then: latchwork-lab simulate WORKLOAD --machine this-machine
+  latchwork-lab calibrate -o quiet.toml      then: latchwork-lab simulate WORKLOAD --machine ./quiet.toml
+  latchwork-lab calibrate -o - | less        only look
+  taskset -c 0 latchwork-lab calibrate -o -  of one CPU";
+
+/// Options of `latchwork-lab calibrate`.
+#[derive(Args)]
+pub struct Options {
+    /// Write the profile there; - is standard output [default: this-machine.toml in
+    /// ~/.config/latchwork, which the simulator knows as `this-machine`]
+    #[arg(short, long, value_name = "FILE.toml")]
+    output: Option<PathBuf>,
+    /// Write every number with its quartiles to FILE (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// One number of the profile.
+#[derive(Serialize)]
+struct Line {
+    name: &'static str,
+    value: f64,
+    measured: bool,
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<Sample>,
+}
+
+/// Interrupts that must have been seen for a number.
+const FEWEST: usize = 20;
+
+/// The measurements, one after the other.
+struct Calibration {
+    places: Places,
+    profile: Profile,
+    samples: Vec<(&'static str, Sample)>,
+}
+
+type Step = fn(&mut Calibration);
+
+const STEPS: [(&str, Step); 8] = [
+    ("instructions", Calibration::instructions),
+    ("memory", Calibration::memory),
+    ("cache lines", Calibration::transfers),
+    ("scans", Calibration::scans),
+    ("system calls", Calibration::calls),
+    ("wake-ups", Calibration::wakes),
+    ("the scheduler", Calibration::scheduler),
+    ("interrupts", Calibration::interrupts),
+];
+
+/// Measures and writes; the exit status.
+pub fn calibrate(options: &Options) -> Result<i32> {
+    let to_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+    if to_stdout(&options.output) && to_stdout(&options.json) {
+        return Err(Failure::usage("--output - and --json - both want standard output"));
+    }
+    let path = match &options.output {
+        Some(path) => path.clone(),
+        None => default_path()?,
+    };
+    output::check("--output", &path)?;
+    if let Some(path) = &options.json {
+        output::check("--json", path)?;
+    }
+    let machine = Machine::here();
+    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let mut calibration = Calibration::new(&machine)?;
+    let bar = progress(STEPS.len());
+    for (what, step) in STEPS {
+        bar.set_message(format!("measuring {what}"));
+        bar.tick();
+        step(&mut calibration);
+        if let Some(signal) = signals.take() {
+            bar.finish_and_clear();
+            return Ok(128 + signal); // nothing has been written
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let text = format!(
+        "# Measured by latchwork-lab calibrate. Values are nanoseconds unless they are shares or factors.\n{}",
+        calibration.profile.to_toml()
+    );
+    // Whoever reads it must be able to: a profile that the simulator refuses is our mistake.
+    Profile::parse(&text, "the measured profile").map_err(|error| Failure::new(error.to_string()))?;
+    let lines = calibration.lines();
+    if to_stdout(&options.output) {
+        print!("{text}");
+    } else {
+        write(&path, &text)?;
+    }
+    let json = || serde_json::to_string_pretty(&lines).expect("plain data") + "\n";
+    match &options.json {
+        Some(path) if path == Path::new("-") => print!("{}", json()),
+        Some(path) => output::write("--json", path, &json())?,
+        None => (),
+    }
+    if !to_stdout(&options.output) && !to_stdout(&options.json) {
+        print!("{}", table(&lines, &machine));
+        let name = if options.output.is_some() { path.display().to_string() } else { THIS_MACHINE.into() };
+        println!("\nWritten to {}.", path.display());
+        println!("Simulate it: latchwork-lab simulate WORKLOAD --machine {name}");
+    }
+    if machine.load_average > 0.5 * machine.cpus as f64 {
+        eprintln!(
+            "latchwork-lab: the machine was busy (load average {}): the numbers may be too large",
+            machine.load_average
+        );
+    }
+    Ok(0)
+}
+
+/// Calibrations until the machine stays the same during one.
+const ATTEMPTS: usize = 4;
+
+/// This machine's profile, measured now and not written anywhere, and what tells whether it is still the
+/// same. `tick` hears what is being measured.
+pub fn profile(mut tick: impl FnMut(&str)) -> Result<(Profile, steady::Probe)> {
+    for attempt in 1.. {
+        let probe = steady::Probe::new();
+        let mut calibration = Calibration::new(&Machine::here())?;
+        for (what, step) in STEPS {
+            tick(what);
+            step(&mut calibration);
+        }
+        if probe.same() || attempt == ATTEMPTS {
+            return Ok((calibration.profile, probe));
+        }
+    }
+    unreachable!("there is a last attempt")
+}
+
+fn default_path() -> Result<PathBuf> {
+    let path = this_machine_path().ok_or_else(|| {
+        Failure::usage("neither XDG_CONFIG_HOME nor HOME is set: say where to write with --output FILE.toml")
+    })?;
+    let directory = path.parent().expect("it is in a directory");
+    std::fs::create_dir_all(directory).map_err(|error| {
+        Failure::usage(format!("cannot make {}: {error}; use --output", directory.display()))
+    })?;
+    Ok(path)
+}
+
+/// Writes beside the file first: one that is there already stays whole.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    output::write("--output", &beside, text)?;
+    std::fs::rename(&beside, path).map_err(|error| {
+        let _ = std::fs::remove_file(&beside);
+        Failure::new(format!("--output {}: {error}", path.display()))
+    })
+}
+
+fn table(lines: &[Line], machine: &Machine) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "value", "quartiles", "source"]);
+    for line in lines {
+        let quartiles = line.sample.as_ref().map_or(String::new(), |sample| {
+            format!("{} .. {}", round(sample.quartiles.0), round(sample.quartiles.1))
+        });
+        let source = line.source.split(';').next().unwrap_or_default().to_owned();
+        table.add_row([line.name.to_owned(), line.value.to_string(), quartiles, source]);
+    }
+    table.column_mut(1).expect("four columns").set_cell_alignment(CellAlignment::Right);
+    format!("{}\n\n{}\n", machine.line(), table.trim_fmt())
+}
+
+impl Calibration {
+    fn new(machine: &Machine) -> Result<Self> {
+        let places = Places::here();
+        let shape = places.shape();
+        // Its numbers are what remains where nothing can be measured.
+        let mut profile = Profile::find("1x1").map_err(|error| Failure::new(error.to_string()))?;
+        profile.name = THIS_MACHINE.into();
+        profile.summary = machine.line();
+        if shape.sockets == 1 {
+            (profile.lines.hop, profile.lines.hop_modified, profile.lines.dram_remote) = (None, None, None);
+        }
+        if shape.clusters > 1 {
+            profile.lines.socket = Some(profile.lines.cluster.clone());
+            profile.lines.socket_modified = Some(profile.lines.cluster_modified.clone());
+        }
+        (profile.lines.two_hops, profile.lines.two_hops_modified) = (None, None);
+        profile.topology = shape;
+        let mut calibration = Calibration { places, profile, samples: Vec::new() };
+        calibration.adopt();
+        Ok(calibration)
+    }
+
+    /// Marks everything as an estimate from the generic profile.
+    fn adopt(&mut self) {
+        let text = self.profile.to_toml();
+        let text = text.replace("source = \"estimate: ", "source = \"");
+        let text = text.replace("source = \"", "source = \"estimate: not measured here; generic: ");
+        self.profile = Profile::parse(&text, THIS_MACHINE).expect("only sources have changed");
+    }
+
+    /// The CPU that measures.
+    fn cpu(&self) -> usize {
+        self.places.cpus[0].id
+    }
+
+    /// Another CPU, on another core if there is one.
+    fn other(&self) -> Option<usize> {
+        Some(self.places.nearest()?.1)
+    }
+
+    /// A measured number.
+    fn number(&mut self, name: &'static str, sample: Sample, what: &str) -> Number {
+        let number = Number { value: round(sample.median), source: sample.source(what) };
+        self.samples.push((name, sample));
+        number
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let line = |(name, number): (&'static str, &Number)| Line {
+            name,
+            value: number.value,
+            measured: number.source.starts_with("measured"),
+            source: number.source.clone(),
+            sample: self.samples.iter().find(|(of, _)| *of == name).map(|(_, sample)| sample.clone()),
+        };
+        self.profile.numbers().into_iter().map(line).collect()
+    }
+
+    fn instructions(&mut self) {
+        let cpu = self.cpu();
+        self.profile.lines.hit =
+            self.number("lines.hit", memory::hit(cpu), "a load that hits, in a pointer chase");
+        self.profile.lines.store =
+            self.number("lines.store", memory::store(cpu), "a store, in a row of them");
+        self.profile.lines.atomic =
+            self.number("lines.atomic", memory::atomic(cpu), "an atomic addition to an owned line");
+        self.profile.processor.pause = self.number("processor.pause", memory::pause(cpu), "a spin hint");
+        self.profile.processor.clock = self.number("processor.clock", memory::clock(cpu), "clock_gettime");
+        self.profile.lines.scan =
+            self.number("lines.scan", memory::scan(cpu), "a load that hits, in a row from line to line");
+        match self.places.pairs(Distance::Sibling, 1).first() {
+            Some((one, other)) => {
+                let sample = memory::smt_slowdown(*one, *other);
+                self.profile.processor.smt_slowdown =
+                    self.number("processor.smt_slowdown", sample, "a multiplication beside a busy sibling");
+            }
+            None => {
+                self.profile.processor.smt_slowdown =
+                    Number { value: 1.0, source: "measured: no core has two hardware threads".into() };
+            }
+        }
+    }
+
+    fn memory(&mut self) {
+        let cpu = self.cpu();
+        if let Some(values) = memory::memory(cpu, cpu) {
+            self.profile.lines.dram_local =
+                self.number("lines.dram_local", Sample::of(&values), "a load of a flushed line");
+        }
+        let values: Vec<f64> = self
+            .places
+            .pairs(Distance::Remote, 4)
+            .into_iter()
+            .filter_map(|(home, cpu)| memory::memory(home, cpu))
+            .flatten()
+            .collect();
+        if !values.is_empty() {
+            self.profile.lines.dram_remote = Some(self.number(
+                "lines.dram_remote",
+                Sample::of(&values),
+                "a load of a flushed remote line",
+            ));
+        }
+    }
+
+    /// The transfer at one distance, over a few pairs and both directions.
+    fn transfer(&self, distance: Distance, modified: bool) -> Option<Sample> {
+        let pairs = self.places.pairs(distance, 4).into_iter().flat_map(|(a, b)| [(a, b), (b, a)]);
+        let values: Vec<f64> =
+            pairs.filter_map(|(from, to)| memory::transfer(from, to, modified)).flatten().collect();
+        (!values.is_empty()).then(|| Sample::of(&values))
+    }
+
+    fn transfers(&mut self) {
+        let clean = "a load of a line that another CPU has read";
+        let modified = "a load of a line that another CPU has written";
+        if let Some(sample) = self.transfer(Distance::Sibling, true) {
+            self.profile.lines.sibling = self.number("lines.sibling", sample, modified);
+        }
+        if let Some(sample) = self.transfer(Distance::Cluster, true) {
+            self.profile.lines.cluster_modified = self.number("lines.cluster_modified", sample, modified);
+        }
+        if let Some(sample) = self.transfer(Distance::Cluster, false) {
+            self.profile.lines.cluster = self.number("lines.cluster", sample, clean);
+        }
+        if let Some(sample) = self.transfer(Distance::Socket, true) {
+            self.profile.lines.socket_modified = Some(self.number("lines.socket_modified", sample, modified));
+        }
+        if let Some(sample) = self.transfer(Distance::Socket, false) {
+            self.profile.lines.socket = Some(self.number("lines.socket", sample, clean));
+        }
+        if let Some(sample) = self.transfer(Distance::Remote, true) {
+            self.profile.lines.hop_modified = Some(self.number("lines.hop_modified", sample, modified));
+        }
+        if let Some(sample) = self.transfer(Distance::Remote, false) {
+            self.profile.lines.hop = Some(self.number("lines.hop", sample, clean));
+        }
+    }
+
+    /// How many transfers a scan has under way at once.
+    fn scans(&mut self) {
+        let lines = &self.profile.lines;
+        let within = (Distance::Cluster, Some(&lines.cluster_modified));
+        let beyond = (Distance::Remote, lines.hop_modified.as_ref());
+        let measured = [within, beyond].into_iter().find_map(|(distance, transfer)| {
+            Some((*self.places.pairs(distance, 1).first()?, transfer?.value))
+        });
+        let Some(((from, to), transfer)) = measured else { return };
+        let load = lines.scan.value;
+        // At best one line costs as much as one load; at worst its whole transfer.
+        let share = |time: &f64| (transfer / time.max(load)).max(1.0);
+        let values: Vec<f64> = memory::scan_line(from, to, load).iter().map(share).collect();
+        let what = "transfer of a line that another CPU has written, over the time of each in a row of them";
+        self.profile.lines.scan_misses = self.number("lines.scan_misses", Sample::of(&values), what);
+    }
+
+    fn calls(&mut self) {
+        let sample = kernel::syscall(self.cpu());
+        self.profile.kernel.syscall = self.number("kernel.syscall", sample, "getppid");
+    }
+
+    fn wakes(&mut self) {
+        let (cpu, other) = (self.cpu(), self.other());
+        let wake = kernel::wake(cpu, other.unwrap_or(cpu));
+        let syscall = self.profile.kernel.syscall.value;
+        let less = |sample: Sample, by: f64| Sample {
+            median: (sample.median - by).max(0.0),
+            quartiles: ((sample.quartiles.0 - by).max(0.0), (sample.quartiles.1 - by).max(0.0)),
+            ..sample
+        };
+        self.profile.kernel.wake = self.number(
+            "kernel.wake",
+            less(wake.call, syscall),
+            "FUTEX_WAKE of one sleeper, less an empty system call",
+        );
+        let latency = match other {
+            Some(_) => "from its return to the sleeper's, on another CPU that was idle for 200 microseconds",
+            None => "from its return to the sleeper's, on the same CPU (the only one)",
+        };
+        self.profile.kernel.wakeup = self.number("kernel.wakeup", wake.latency, latency);
+        let hand_over = less(kernel::hand_over(cpu), 2.0 * syscall);
+        self.profile.kernel.context_switch = self.number(
+            "kernel.context_switch",
+            hand_over,
+            "two threads on a CPU that wake each other by futex, less two empty system calls",
+        );
+    }
+
+    fn scheduler(&mut self) {
+        if let Some(sample) = kernel::quantum(self.cpu()) {
+            let sample = Sample { median: sample.median.max(1000.0), ..sample };
+            self.profile.kernel.quantum =
+                self.number("kernel.quantum", sample, "gaps in the time of two busy threads on a CPU");
+        }
+    }
+
+    fn interrupts(&mut self) {
+        let cpu = self.cpu();
+        let Some(alone) = kernel::membarrier(cpu, None) else { return };
+        let alone = Sample::of(&alone);
+        let base = alone.median;
+        self.profile.kernel.membarrier =
+            self.number("kernel.membarrier", alone, "membarrier while no other thread runs");
+        let Some(other) = self.other() else { return };
+        let Some(values) = kernel::membarrier(cpu, Some(other)) else { return };
+        // On a busy machine the other thread is off its CPU now and then, and not interrupted.
+        let interrupts: Vec<f64> =
+            values.into_iter().filter(|time| *time > 1.5 * base).map(|time| time - base).collect();
+        if interrupts.len() >= FEWEST {
+            self.profile.kernel.interrupt = self.number(
+                "kernel.interrupt",
+                Sample::of(&interrupts),
+                "membarrier while one other thread runs, less the same alone",
+            );
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The claims: one entry each, with the rule by which it is judged.
+
+mod bravo;
+mod bueso;
+mod mckenney;
+mod mckenney_here;
+mod shfllock;
+mod simulator;
+
+use super::experiment::{Experiment, On};
+use super::rule::{At, Bound, Check, Figure, Value};
+use latchwork_sim::Placement;
+use serde::Serialize;
+
+pub use simulator::SIMULATOR;
+
+/// Where a claim is made.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Paper {
+    /// Dice and Kogan.
+    Bravo,
+    /// Kashyap and others.
+    ShflLock,
+    /// Bueso.
+    Bueso,
+    /// McKenney, on a simulated machine.
+    McKenney,
+    /// McKenney, on this machine.
+    McKenneyHere,
+    /// Not a paper: what the others stand on.
+    Simulator,
+}
+
+impl Paper {
+    /// All of them, in the order of the report.
+    pub const ALL: [Paper; 6] =
+        [Paper::Bravo, Paper::ShflLock, Paper::Bueso, Paper::McKenney, Paper::McKenneyHere, Paper::Simulator];
+
+    /// What `--only` calls all its claims.
+    pub fn id(self) -> &'static str {
+        match self {
+            Paper::Bravo => "bravo",
+            Paper::ShflLock => "shfllock",
+            Paper::Bueso => "bueso",
+            Paper::McKenney => "mckenney",
+            Paper::McKenneyHere => "mckenney-here",
+            Paper::Simulator => SIMULATOR,
+        }
+    }
+
+    /// Whether `--only` takes its claims for this: `mckenney` covers `mckenney-here`.
+    pub fn is_of(self, id: &str) -> bool {
+        let rest = self.id().strip_prefix(id);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+
+    /// In a citation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::Bravo => "BRAVO",
+            Paper::ShflLock => "ShflLock",
+            Paper::Bueso => "Bueso",
+            Paper::McKenney | Paper::McKenneyHere => "McKenney",
+            Paper::Simulator => "this project",
+        }
+    }
+
+    /// As a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Paper::Bravo => "Dice and Kogan: BRAVO, Biased Locking for Reader-Writer Locks (USENIX ATC 2019)",
+            Paper::ShflLock => {
+                "Kashyap, Calciu, Cheng, Min and Kim: Scalable and Practical Locking with Shuffling (SOSP 2019)"
+            }
+            Paper::Bueso => {
+                "Bueso: Scalability Techniques for Practical Synchronization Primitives (ACM Queue 2014)"
+            }
+            Paper::McKenney => "McKenney: Practical Concerns for Scalable Synchronization (2005)",
+            Paper::McKenneyHere => {
+                "McKenney: Practical Concerns for Scalable Synchronization (2005), on this machine"
+            }
+            Paper::Simulator => "The simulator against this machine",
+        }
+    }
+
+    /// What the claims of this paper are run with, in place of what the paper had.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Paper::Bravo => {
+                "The paper's machines are simulated: X5-2 for section 5, X5-4 for section 6. Its threads are not \
+                 bound, so they are spread over the sockets here, as Linux does it (placement round-robin). The \
+                 paper's BA is pf-q, Cohort-RW cohort-rw, Per-CPU percpu with a lock for each CPU. Stock is rwsem, \
+                 written after the kernel's source, and BRAVO in section 6 is BRAVO over that."
+            }
+            Paper::ShflLock => {
+                "The paper's machine is simulated: 8 sockets of 24 cores, threads pinned to one socket after the \
+                 other. ShflLock-NB is shfl-spin, ShflLock-B is shfl, ShflLock-RW is shfl-rw. Of the kernel's \
+                 locks (Stock), qspinlock is written after its source, hybrid after the mutex and rwsem after the \
+                 rwsem; Pthread is glibc's mutex, written after its source too; Cohort is c-bo-mcs and cohort-rw. \
+                 Micro-benchmarks of the kernel are replaced by a lock with the same pattern, as said."
+            }
+            Paper::Bueso => {
+                "The paper's machines had 15 cores per socket: 8x15 is simulated, with the costs that shorthands \
+                 have. The spin lock of Linux 3.0 was a ticket lock. Rates are per CPU, as in the paper."
+            }
+            Paper::McKenney => {
+                "The paper's machine is simulated: 8 CPUs, 1.45 GHz POWER4, with the costs of its Table 2, whose instruction is 0.24 ns. RCU-L and \
+                 RCU-NBS are qsbr-l and qsbr-nbs; HPBR-L and HPBR-NBS are hpbr-l-fence and hpbr-nbs-fence, whose \
+                 readers issue a full fence for each element and have slots of their own, as the paper's did. globalrw is pf-q, brlock percpu, \
+                 spinbkt ttas. An operation computes for 42 ns beside the table, and a large table is one that no CPU has seen much of: simulated caches have no bound."
+            }
+            Paper::McKenneyHere => {
+                "Nothing is simulated: the same tables, measured with 1 and 2 threads. In each round each lock has three \
+                 turns of 50 ms, which make the table anew, and the median of them counts. The large table has 262144 chains, 18 MiB of heads and elements; the small one, \
+                 of 32, fits the first-level cache. Operations compute nothing beside the table. What the paper says of 8 CPUs \
+                 is not asked here; what it shows as a curve is asked at 2."
+            }
+            Paper::Simulator => {
+                "What the claims above are worth depends on whether the simulator orders locks as a machine does. \
+                 This machine's own costs are measured (as `latchwork-lab calibrate` does), then every lock is both \
+                 measured and simulated."
+            }
+        }
+    }
+}
+
+/// A claim of a paper.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// For `--only`.
+    pub id: &'static str,
+    /// Where it is made.
+    pub paper: Paper,
+    /// Section and figure.
+    pub place: &'static str,
+    /// The sentence or number.
+    pub says: &'static str,
+    /// The paper's number, or the word that stands for one.
+    pub number: &'static str,
+    /// What has to come out, all of it.
+    pub checks: Vec<Check>,
+    /// What we believe is the reason, where it does not hold.
+    pub doubt: &'static str,
+}
+
+impl Claim {
+    fn new(
+        id: &'static str,
+        paper: Paper,
+        place: &'static str,
+        says: &'static str,
+        checks: Vec<Check>,
+    ) -> Self {
+        Claim { id, paper, place, says, number: "", checks, doubt: "" }
+    }
+
+    fn number(mut self, number: &'static str) -> Self {
+        self.number = number;
+        self
+    }
+
+    fn because(mut self, doubt: &'static str) -> Self {
+        self.doubt = doubt;
+        self
+    }
+
+    /// What it is tested on: the names of simulated machines, and `here`.
+    pub fn on(&self) -> Vec<&'static str> {
+        let (used, mut names) = (self.experiments(), Vec::new());
+        if self.paper == Paper::Simulator {
+            names.push(On::Here.name());
+        }
+        for experiment in experiments().iter().filter(|experiment| used.contains(&experiment.id)) {
+            if !names.contains(&experiment.on.name()) {
+                names.push(experiment.on.name());
+            }
+        }
+        names
+    }
+
+    /// The experiments that it looks at.
+    pub fn experiments(&self) -> Vec<&'static str> {
+        let mut ids: Vec<&'static str> = Vec::new();
+        for figure in self.checks.iter().flat_map(|check| check.value.figures()) {
+            if let Some(at) = figure.at()
+                && !ids.contains(&at.experiment)
+            {
+                ids.push(at.experiment);
+            }
+        }
+        ids
+    }
+}
+
+/// All claims, in the order of the papers.
+pub fn all() -> Vec<Claim> {
+    [
+        bravo::claims(),
+        shfllock::claims(),
+        bueso::claims(),
+        mckenney::claims(),
+        mckenney_here::claims(),
+        simulator::claims(),
+    ]
+    .concat()
+}
+
+/// All experiments.
+pub fn experiments() -> Vec<Experiment> {
+    [
+        bravo::experiments(),
+        shfllock::experiments(),
+        bueso::experiments(),
+        mckenney::experiments(),
+        mckenney_here::experiments(),
+    ]
+    .concat()
+}
+
+// What the tables are written in.
+
+fn experiment(
+    id: &'static str,
+    machine: &'static str,
+    workload: &'static str,
+    locks: &'static [&'static str],
+    threads: &'static str,
+) -> Experiment {
+    Experiment {
+        id,
+        workload,
+        on: On::Simulated(machine),
+        locks,
+        threads,
+        set: &[],
+        placement: Placement::FirstFill,
+        micros: None,
+    }
+}
+
+fn at(experiment: &'static str, lock: &'static str, threads: usize) -> At {
+    At { experiment, lock, threads, set: String::new() }
+}
+
+fn with(experiment: &'static str, lock: &'static str, threads: usize, set: &str) -> At {
+    At { experiment, lock, threads, set: set.into() }
+}
+
+fn check(value: Value, bound: Bound) -> Check {
+    Check { value, bound }
+}
+
+fn ratio(above: At, below: At, bound: Bound) -> Check {
+    check(Value::Ratio(Figure::Rate(above), Figure::Rate(below)), bound)
+}
+
+fn of(figure: Figure, bound: Bound) -> Check {
+    check(Value::Of(figure), bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::experiment::{Effort, Ready};
+    use super::super::judge::Verdict;
+    use super::super::runner;
+    use super::*;
+    use crate::bench::results::Results;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_claim_has_an_id_a_citation_and_a_sentence() {
+        let mut seen = HashSet::new();
+        for claim in all() {
+            assert!(seen.insert(claim.id), "{} twice", claim.id);
+            assert!(Paper::ALL.iter().all(|paper| paper.id() != claim.id || claim.paper == Paper::Simulator));
+            assert!(!claim.place.is_empty() && !claim.says.is_empty(), "{}", claim.id);
+            assert!(!claim.checks.is_empty(), "{} has no rule", claim.id);
+        }
+    }
+
+    /// Looks every figure up in results that are made up, so that a rule which names a lock, a thread
+    /// count or a parameter that its experiment does not have is found without running anything.
+    #[test]
+    fn every_rule_finds_its_points() {
+        let effort = Effort { runs: 1, seconds: None, seed: 1 };
+        let ready: Vec<Ready> =
+            experiments().iter().map(|experiment| Ready::find(experiment, &effort).unwrap()).collect();
+        let results: Vec<Results> = ready.iter().map(|ready| Results::new(&ready.plan)).collect();
+        for claim in all() {
+            for figure in claim.checks.iter().flat_map(|check| check.value.figures()) {
+                match runner::figure(&ready, &results, Some(1.0), figure, 0) {
+                    Ok(_) => assert!(figure.at().is_none(), "{}: {figure:?}", claim.id),
+                    // The points are there, and have no runs.
+                    Err(why) => {
+                        let here = why.contains("it needs") && claim.on() == [On::Here.name()];
+                        assert!(here || why.contains("interrupted"), "{}: {why}", claim.id);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_experiment_is_used() {
+        let used: HashSet<_> = all().iter().flat_map(Claim::experiments).collect();
+        for experiment in experiments() {
+            assert!(used.contains(experiment.id), "{}", experiment.id);
+        }
+    }
+
+    /// With the same number for every figure most claims are wrong; whoever wrote a rule that such a
+    /// world meets has to have meant "the same".
+    #[test]
+    fn a_world_in_which_all_locks_are_alike_breaks_most_claims() {
+        let alike = |_: &Figure, _: usize| Ok(1.0);
+        let verdict = |claim: &Claim| super::super::judge::judge(&claim.checks, 2, &alike).verdict;
+        let rules = all();
+        let broken = rules.iter().filter(|claim| verdict(claim) == Verdict::DoesNotHold).count();
+        assert!(broken * 2 > rules.len(), "{broken} of {}", rules.len());
+    }
+}

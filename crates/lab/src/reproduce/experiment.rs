@@ -1,0 +1,158 @@
+//! Experiments: a workload on a simulated machine, or on this one, under several locks. Several claims may
+//! look at one.
+
+use super::native;
+use crate::bench::options::Common;
+use crate::bench::plan::{Limits, Plan};
+use crate::simulate::{self, How};
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine;
+use latchwork_sim::{MAX_THREADS, Placement, Profile};
+use latchwork_workloads::peers;
+use std::time::Duration;
+
+/// What an experiment runs on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A simulated machine, as `simulate --machine` takes it.
+    Simulated(&'static str),
+    /// This machine.
+    Here,
+}
+
+impl On {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Simulated(machine) => machine,
+            On::Here => "here",
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// As claims name it.
+    pub id: &'static str,
+    /// The workload.
+    pub workload: &'static str,
+    /// The machine.
+    pub on: On,
+    /// The locks.
+    pub locks: &'static [&'static str],
+    /// As `simulate --threads` takes it.
+    pub threads: &'static str,
+    /// As `simulate --set` takes it.
+    pub set: &'static [&'static str],
+    /// Where threads run, if it is simulated.
+    pub placement: Placement,
+    /// Simulated microseconds, if not the workload's own.
+    pub micros: Option<u64>,
+}
+
+impl Experiment {
+    /// The command that shows the same.
+    pub fn command(&self) -> String {
+        let command = match self.on {
+            On::Simulated(machine) => format!("simulate {} --machine {machine}", self.workload),
+            On::Here => format!("bench {} --seconds {}", self.workload, native::MEASURED.as_secs_f64()),
+        };
+        let (locks, threads) = (self.locks.join(","), self.threads);
+        let mut text = format!("latchwork-lab {command} --locks {locks} --threads {threads}");
+        if self.placement == Placement::RoundRobin {
+            text += " --placement round-robin";
+        }
+        for set in self.set {
+            text += &format!(" --set {set}");
+        }
+        text
+    }
+}
+
+/// How often, how long, with which seed.
+#[derive(Copy, Clone, Debug)]
+pub struct Effort {
+    /// Runs of each point, each with a seed of its own; on this machine, one in each round.
+    pub runs: u32,
+    /// Simulated time of each run, if not the experiment's own.
+    pub seconds: Option<Duration>,
+    /// The first seed.
+    pub seed: u64,
+}
+
+/// An experiment that can be run.
+pub struct Ready {
+    /// What it is.
+    pub experiment: Experiment,
+    /// Its points.
+    pub plan: Plan,
+    /// How each is simulated; None on this machine.
+    pub how: Option<How>,
+}
+
+impl Ready {
+    /// Of an experiment on a machine with this profile.
+    pub fn new(experiment: &Experiment, profile: Profile, effort: &Effort) -> Result<Self> {
+        let limits = Limits {
+            candidates: &simulate::candidates(),
+            handful: &[],
+            cpus: profile.cpus(),
+            most_threads: MAX_THREADS - 1,
+            name: &profile.name,
+            runs: effort.runs,
+        };
+        let plan = plan(experiment, &limits, effort)?;
+        let own = Duration::from_micros(experiment.micros.unwrap_or(plan.workload.simulated_us));
+        let measured = effort.seconds.unwrap_or(own);
+        let options = latchwork_sim::Options { placement: experiment.placement, ..Default::default() };
+        let how = How {
+            options,
+            measured_ns: simulate::nanos(measured),
+            warm_up_ns: simulate::nanos(measured / 4),
+            profile,
+        };
+        Ok(Ready { experiment: experiment.clone(), plan, how: Some(how) })
+    }
+
+    /// Of an experiment on this machine. It may have too few processors: then there are points without runs.
+    fn here(experiment: &Experiment, effort: &Effort) -> Result<Self> {
+        let limits = Limits {
+            candidates: &peers::candidates(),
+            handful: &[],
+            cpus: machine::cpus(),
+            most_threads: usize::MAX,
+            name: "this machine",
+            runs: effort.runs,
+        };
+        Ok(Ready { experiment: experiment.clone(), plan: plan(experiment, &limits, effort)?, how: None })
+    }
+
+    /// On the machine that it names.
+    pub fn find(experiment: &Experiment, effort: &Effort) -> Result<Self> {
+        let On::Simulated(name) = experiment.on else { return Self::here(experiment, effort) };
+        let profile = Profile::find(name).map_err(|error| Failure::usage(error.to_string()))?;
+        Self::new(experiment, profile, effort)
+    }
+
+    /// For how long operations count.
+    pub fn measured_ns(&self) -> u64 {
+        self.how.as_ref().map_or_else(|| simulate::nanos(native::MEASURED), |how| how.measured_ns)
+    }
+}
+
+fn plan(experiment: &Experiment, limits: &Limits, effort: &Effort) -> Result<Plan> {
+    let common = Common {
+        workload: Some(experiment.workload.into()),
+        list: false,
+        locks: experiment.locks.iter().map(|lock| (*lock).to_owned()).collect(),
+        threads: Some(experiment.threads.into()),
+        set: experiment.set.iter().map(|set| (*set).to_owned()).collect(),
+        runs: Some(effort.runs),
+        seed: effort.seed,
+        json: None,
+        markdown: None,
+        plot: None,
+    };
+    Plan::new(&common, limits)
+}

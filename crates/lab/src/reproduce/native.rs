@@ -1,0 +1,188 @@
+//! Measures the points of a plan on this machine. Locks take turns, so that what disturbs the machine for a while
+//! disturbs all alike.
+
+use super::experiment::Ready;
+use crate::bench;
+use crate::bench::plan::Plan;
+use crate::bench::results::{Place, Results, Run};
+use crate::calibrate::steady::Probe;
+use indicatif::ProgressBar;
+use latchwork_console::machine::{self, Clock};
+use latchwork_console::signals::Signals;
+use latchwork_console::stats::{self, order};
+use latchwork_workloads::native::{Options, Threads};
+use latchwork_workloads::{peers, registry, topology};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Of each measurement ...
+pub const MEASURED: Duration = Duration::from_millis(50);
+/// ... with more threads than CPUs: then it is quanta that decide, of milliseconds, and it takes many to
+/// tell a lock from its luck.
+const MEASURED_IN_TURNS: Duration = Duration::from_millis(250);
+/// Before that.
+const WARM_UP: Duration = Duration::from_millis(10);
+/// Turns of all locks in a round of an experiment. Each makes its table anew, and where its pages happen to lie is a
+/// matter of a tenth in a large one.
+const TURNS: u32 = 3;
+/// Measurements of the same locks until the machine stays the same during one.
+const ATTEMPTS: usize = 4;
+
+/// What the machine was like while experiments were measured on it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Conditions {
+    /// How long a load of a line took that the other CPU had, before each turn of all locks, in nanoseconds.
+    pub transfer_ns: Vec<f64>,
+    /// Turns of all locks during which that changed.
+    pub unsteady: usize,
+    /// The share of the CPUs that other programs had during each.
+    pub others: Vec<f64>,
+}
+
+impl Conditions {
+    /// A run of each lock: of as many as there are turns, that with the median rate.
+    fn measure(
+        &mut self,
+        plan: &Plan,
+        place: Place,
+        round: u32,
+        signals: &Signals,
+        bar: &ProgressBar,
+    ) -> Result<Vec<(usize, Outcome)>, i32> {
+        let mut outcomes: Vec<Vec<Outcome>> = plan.locks.iter().map(|_| Vec::new()).collect();
+        for turn in 0..TURNS {
+            let (probe, clock, own) = (Probe::new(), Clock::now(), own_seconds());
+            let (runs, steady) = measure_steadily(plan, place, round * TURNS + turn, &probe, signals, bar)?;
+            self.transfer_ns.push(probe.nanos());
+            self.unsteady += usize::from(!steady);
+            self.others.push(clock.others_share(Clock::now(), own_seconds() - own));
+            runs.into_iter().for_each(|(lock, outcome)| outcomes[lock].push(outcome));
+        }
+        let median = |outcomes: Vec<Outcome>| {
+            let mut runs = outcomes.into_iter().collect::<Result<Vec<Run>, _>>()?;
+            runs.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+            Ok(runs.swap_remove(runs.len() / 2))
+        };
+        Ok(outcomes.into_iter().map(median).enumerate().collect())
+    }
+
+    /// For the reader, if anything was measured.
+    pub fn sentence(&self) -> Option<String> {
+        if self.transfer_ns.is_empty() {
+            return None;
+        }
+        let least = self.transfer_ns.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.transfer_ns.iter().copied().fold(0.0, f64::max);
+        let busiest = self.others.iter().copied().fold(0.0, f64::max);
+        let others = format!(
+            "Other programs had {:.0}% of its CPUs (median over the turns of all locks), at most {:.0}%.",
+            100.0 * stats::median(&self.others),
+            100.0 * busiest
+        );
+        if most == 0.0 {
+            return Some(others); // there is one CPU
+        }
+        Some(format!(
+            "{others} A cache line took {least:.0} to {most:.0} ns from one CPU to the other; in {} of {} turns that changed.",
+            self.unsteady,
+            self.transfer_ns.len()
+        ))
+    }
+}
+
+/// Measures all points of those experiments that run on this machine, one round after the other, and files the
+/// results, which are in the order of the experiments. Returns the signal that ended it.
+pub fn run(
+    experiments: &[Ready],
+    results: &mut [Results],
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> (Conditions, Option<i32>) {
+    let mut conditions = Conditions::default();
+    let rounds = experiments.iter().map(|ready| ready.plan.runs).max().unwrap_or(0);
+    for round in 0..rounds {
+        let here = experiments.iter().zip(&mut *results).filter(|(ready, _)| ready.how.is_none());
+        for (ready, results) in here {
+            let locks = ready.plan.locks.len();
+            for first in (0..results.points.len()).step_by(locks.max(1)) {
+                let place = results.points[first].place;
+                if ready.plan.threads[place.threads] <= machine::cpus() {
+                    match conditions.measure(&ready.plan, place, round, signals, bar) {
+                        Ok(runs) => {
+                            runs.into_iter().for_each(|(lock, run)| results.file(first + lock, run));
+                        }
+                        Err(signal) => return (conditions, Some(signal)),
+                    }
+                }
+                bar.inc(locks as u64);
+            }
+        }
+    }
+    (conditions, None)
+}
+
+/// What this process has used of the CPUs.
+fn own_seconds() -> f64 {
+    // SAFETY: plain old data.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: it is there to be written to; nothing else can fail.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// A run of a point, or why there is none.
+pub type Outcome = Result<Run, String>;
+
+/// Measures each lock once, again if the machine is another afterwards, and says whether it was the same in
+/// the end; `Err` if a signal came.
+pub fn measure_steadily(
+    plan: &Plan,
+    place: Place,
+    round: u32,
+    probe: &Probe,
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> Result<(Vec<(usize, Outcome)>, bool), i32> {
+    let mut attempts = 0;
+    loop {
+        let runs = measure_locks(plan, place, round, signals, bar)?;
+        attempts += 1;
+        let steady = probe.same();
+        if steady || attempts == ATTEMPTS {
+            return Ok((runs, steady));
+        }
+    }
+}
+
+/// Measures each lock once, in each round another one first; `Err` if a signal came.
+fn measure_locks(
+    plan: &Plan,
+    place: Place,
+    round: u32,
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> Result<Vec<(usize, Outcome)>, i32> {
+    let threads = plan.threads[place.threads];
+    let mut runs = Vec::new();
+    for lock in order(round as usize, plan.locks.len()) {
+        if let Some(signal) = signals.take() {
+            return Err(signal);
+        }
+        let candidate = plan.locks[lock];
+        bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
+        bar.tick();
+        let options = Options {
+            measured: if threads > machine::cpus() { MEASURED_IN_TURNS } else { MEASURED },
+            warm_up: WARM_UP,
+            placement: topology::Placement::Free,
+            seed: plan.seed.wrapping_add(u64::from(round)),
+        };
+        let stage = Threads::new(options, bench::stuck);
+        let settings = &plan.settings[place.settings];
+        let point = registry::Point { workload: plan.workload.name, settings, threads };
+        let result = peers::run(&point, &stage, candidate.name, candidate.kind);
+        runs.push((lock, result.map(Run::from)));
+    }
+    Ok(runs)
+}

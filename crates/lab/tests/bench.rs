@@ -1,0 +1,209 @@
+//! `latchwork-lab bench`.
+
+mod common;
+
+use common::{output, scratch, stderr, stdout};
+use latchwork_workloads::workload::Locks;
+
+/// As short as can be.
+fn bench(arguments: &[&str]) -> std::process::Output {
+    let short = ["--seconds", "0.01", "--runs", "2"];
+    output(&[&["bench"], arguments, &short[..]].concat())
+}
+
+#[test]
+fn the_table_has_a_line_for_every_lock_and_thread_count() {
+    let output = bench(&["counter", "--locks", "mcs,shfl,glibc,std,parking_lot", "--threads", "1,2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for lock in ["mcs", "shfl", "glibc", "std", "parking_lot"] {
+        // With or without the number of threads in front of it, and never in the sentences below.
+        let named =
+            |line: &&str| line.split_whitespace().take(2).any(|word| word == lock) && line.contains('%');
+        let lines = text.lines().filter(named);
+        assert_eq!(lines.count(), 2, "{lock} in\n{text}");
+    }
+    assert!(text.contains("With 2 threads: "), "{text}");
+}
+
+#[test]
+fn json_and_plot_hold_every_point() {
+    let folder = scratch("bench-files");
+    let (json, plot) = (folder.join("out.json"), folder.join("out.svg"));
+    let files = ["--json", json.to_str().unwrap(), "--plot", plot.to_str().unwrap()];
+    let what = ["rwbench", "--locks", "pf-q,bravo-pf-q", "--threads", "1,2", "--set", "writes=1/2,1/1000"];
+    let output = bench(&[&what[..], &files].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 8);
+    for point in points {
+        assert_eq!(point["runs"].as_array().unwrap().len(), 2);
+        assert!(point["failure"].is_null());
+        // On a busy machine, a spinning thread may not get to do anything in so short a time.
+        assert!(point["ops_per_s"]["median"].as_f64().unwrap() >= 0.0);
+        assert!((0.5..=1.0).contains(&point["fairness"].as_f64().unwrap()));
+        assert_eq!(
+            point["runs"][0]["per_thread"].as_array().unwrap().len() as u64,
+            point["threads"].as_u64().unwrap()
+        );
+    }
+    assert!(points.iter().any(|point| point["ops_per_s"]["median"].as_f64().unwrap() > 0.0));
+    assert_eq!(points[7]["settings"]["writes"], "1/1000");
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("bravo-pf-q") && svg.contains("writes=1/1000"));
+}
+
+#[test]
+fn markdown_has_shares_and_says_where_the_default_is_behind() {
+    let folder = scratch("bench-markdown");
+    let (json, page) = (folder.join("out.json"), folder.join("out.md"));
+    let files = ["--json", json.to_str().unwrap(), "--markdown", page.to_str().unwrap()];
+    let what = ["counter", "--locks", "shfl,mcs,glibc", "--threads", "1,2,6", "--set", "hold=0ns,2us"];
+    let output = bench(&[&what[..], &files, &["--cut", "0.99"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = std::fs::read_to_string(&page).unwrap();
+    for line in
+        ["## hold=0ns", "## hold=2us", "| threads | 1 | 2 | 6 |", "## Where shfl is more than 5% behind"]
+    {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let points = document["points"].as_array().unwrap();
+    // At each point the best of the first round is measured again, and whoever was far from it is not.
+    for point in points.chunks(3) {
+        let first = |lock: usize| point[lock]["runs"][0]["ops_per_s"].as_f64().unwrap();
+        let best = (0..3).map(first).fold(0.0, f64::max);
+        for lock in 0..3 {
+            let again = point[lock]["runs"].as_array().unwrap().len() == 2;
+            assert_eq!(again, first(lock) >= best * 0.99, "{point:#?}");
+        }
+        // Its median is the best's, or it is not called so.
+        let rate = |lock: usize| point[lock]["ops_per_s"]["median"].as_f64().unwrap();
+        let best = (0..3).map(rate).fold(0.0, f64::max);
+        let listed = format!(
+            "| hold={} | {} |",
+            point[0]["settings"]["hold"].as_str().unwrap(),
+            point[0]["threads"].as_u64().unwrap()
+        );
+        assert_eq!(page.contains(&listed), rate(0) < best * 0.95, "{listed} in\n{page}");
+    }
+    let refused = bench(&["counter", "--cut", "1.5"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn json_on_stdout_takes_the_table_s_place() {
+    let output = bench(&["alternator", "--locks", "pf-t", "--threads", "1", "--json", "-"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["workload"], "alternator");
+    assert_eq!(document["command"], "bench");
+}
+
+#[test]
+fn every_workload_can_be_listed_and_run() {
+    let text = stdout(&output(&["bench", "--list"]));
+    for info in latchwork_workloads::registry::all() {
+        assert!(
+            text.lines().any(|line| line.contains(info.name) && line.contains(info.source)),
+            "{}",
+            info.name
+        );
+        let detail = stdout(&output(&["bench", info.name, "--list"]));
+        assert!(info.parameters.iter().all(|parameter| detail.contains(parameter.help)), "{detail}");
+        let lock = if info.locks.allows(false) || info.locks == Locks::Table { "shfl" } else { "pf-t" };
+        let run = bench(&[info.name, "--locks", lock, "--threads", "2"]);
+        assert!(run.status.success(), "{}: {}", info.name, stderr(&run));
+    }
+}
+
+#[test]
+fn bad_input_is_one_line_and_status_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["bench", "cuonter"], "did you mean counter?"),
+        (&["bench", "counter", "--locks", "mcz"], "did you mean mcs?"),
+        (&["bench", "counter", "--locks", "pf-q"], "pf-q is a reader-writer lock"),
+        (&["bench", "counter", "--threads", "0"], "at least one"),
+        (&["bench", "counter", "--threads", "1..1000000"], "too many"),
+        (&["bench", "counter", "--threads", "many"], "not a number"),
+        (&["bench", "rwbench", "--set", "write=1/2"], "did you mean writes?"),
+        (&["bench", "rwbench", "--set", "writes=3"], "a fraction"),
+        (&["bench", "counter", "--json", "/no/such/folder/x"], "--json"),
+        (&["bench", "counter", "--plot", "/"], "is a directory"),
+    ];
+    for (arguments, words) in cases {
+        let output = output(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = stderr(&output);
+        assert!(text.contains(words) && text.trim_end().lines().count() == 1, "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty());
+    }
+    for arguments in
+        [&["bench"][..], &["bench", "counter", "--seconds", "0"], &["bench", "counter", "--runs", "0"]]
+    {
+        assert_eq!(output(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_library_s_name_stands_for_the_kind_that_is_needed() {
+    let run = bench(&["alternator", "--locks", "glibc,parking_lot", "--threads", "1"]);
+    assert!(stdout(&run).contains("glibc-rw") && stdout(&run).contains("parking_lot-rw"));
+}
+
+/// Sends Ctrl-C's signal once the command has begun to measure, and returns what it then does.
+fn interrupt(arguments: &[&str]) -> std::process::Output {
+    let child = common::latchwork()
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    // SAFETY: our own child, which is not reaped before the wait below.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn ctrl_c_prints_what_there_is() {
+    let native =
+        ["bench", "counter", "--locks", "shfl", "--threads", "1", "--runs", "1000", "--seconds", "0.1"];
+    let simulated =
+        ["simulate", "counter", "--machine", "2x2", "--locks", "mcs", "--threads", "2", "--runs", "1000"];
+    for arguments in [&native[..], &simulated] {
+        let output = interrupt(arguments);
+        assert_eq!(output.status.code(), Some(130), "{arguments:?}");
+        assert!(stdout(&output).starts_with("Interrupted"), "{}", stdout(&output));
+    }
+}
+
+#[test]
+fn instructions_are_told_in_units_of_the_first() {
+    let output = output(&["bench", "instructions", "--runs", "2", "--json", "-"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let costs = document["costs"].as_array().unwrap();
+    assert_eq!(costs[0]["instructions"], 1.0);
+    let rest = costs.iter().find(|cost| cost["name"] == "atomic increment").unwrap();
+    let ratio = rest["ns"].as_f64().unwrap() / costs[0]["ns"].as_f64().unwrap();
+    assert!((rest["instructions"].as_f64().unwrap() - ratio).abs() < 1e-6 * ratio.max(1.0));
+    assert_eq!(rest["power4"], 183.1);
+    // What the paper's Table 7 says: RCU's readers need no atomics and no lines of others, locks need both.
+    let lookup = |name: &str, figure: &str| {
+        let operations = document["operations"].as_array().unwrap();
+        let of = operations.iter().find(|one| one["strategy"] == name).unwrap();
+        of["lookup"][figure].as_f64().unwrap()
+    };
+    // (Each thread makes itself known once, with an atomic instruction.)
+    assert!(lookup("qsbr-l", "atomics") < 1e-3 && lookup("hpbr-nbs", "atomics") < 1e-3);
+    assert!(lookup("pf-q", "atomics") >= 1.9 && lookup("ttas", "atomics") >= 1.0);
+    assert!(lookup("qsbr-l", "misses") < 0.1 && lookup("pf-q", "misses") > 0.5);
+}
+
+#[test]
+fn instructions_take_no_options_of_workloads() {
+    let output = output(&["bench", "instructions", "--threads", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--threads is for workloads"), "{}", stderr(&output));
+}

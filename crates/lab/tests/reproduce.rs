@@ -1,0 +1,186 @@
+//! `latchwork-lab reproduce`.
+
+mod common;
+
+use common::{output, scratch, stderr, stdout};
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+
+/// A claim that takes little to test, in a debug build too.
+const CHEAP: &str = "shfl-table1-atomics";
+
+#[test]
+fn a_claim_is_tested_from_its_rule_to_the_report() {
+    let scratch = scratch("reproduce");
+    let report = scratch.join("report");
+    let json = scratch.join("claims.json");
+    let page = scratch.join("claims.md");
+    let paths = [&report, &json, &page].map(|path| path.to_str().unwrap());
+    let options = ["--seconds", "0.0002", "--runs", "2", "--report", paths[0], "--json", paths[1]];
+    let run = output(&[&["reproduce", "--only", CHEAP][..], &options, &["--markdown", paths[2]]].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let text = stdout(&run);
+    let rule = text.find("rule: atomic instructions per operation of tas in 0.99 .. 1.01").expect("the rule");
+    let verdict = text.find(" holds ").expect("the verdict");
+    assert!(rule < verdict, "the rule is printed before the run\n{text}");
+    assert!(text.contains("1 of 1 claims hold"), "{text}");
+
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(document["claims"].as_array().unwrap().len(), 1);
+    let claim = &document["claims"][0];
+    assert_eq!((&claim["id"], &claim["verdict"]), (&CHEAP.into(), &"holds".into()));
+    // What table 1 says of tas, mcs, and both forms of ShflLock.
+    let ours: Vec<f64> =
+        claim["checks"].as_array().unwrap().iter().map(|check| check["ours"].as_f64().unwrap()).collect();
+    assert_eq!(ours, [1.0, 2.0, 1.0, 1.0]);
+    assert_eq!(document["experiments"][0]["points"].as_array().unwrap().len(), 8);
+
+    let html = std::fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(html.contains("<svg") && html.contains("id=\"uncontended\""), "the plot is in the page");
+    for outside in ["src=", "href=\"http", "url(", "@import"] {
+        assert!(!html.contains(outside), "the page needs {outside}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(CHEAP) && page.contains("**holds**"), "{page}");
+}
+
+#[test]
+fn a_claim_that_does_not_hold_is_shown_as_that_and_with_a_reason() {
+    let run = output(&["reproduce", "--only", "shfl-table1-bytes"]);
+    assert_eq!(run.status.code(), Some(0), "a claim is not an error of the program");
+    let text = stdout(&run);
+    let row = text.lines().find(|line| line.contains(" does not hold ")).expect("the verdict");
+    assert!(row.contains("16") && row.len() > 100, "our bytes, and why: {row}");
+    assert!(text.contains("0 of 1 claims hold, 1 do not"), "{text}");
+}
+
+#[test]
+fn the_list_has_every_rule_and_runs_nothing() {
+    let list = stdout(&output(&["reproduce", "--list"]));
+    for part in [CHEAP, "bravo-rwbench-f", "bueso-mcs", "section 6.3, figure 11a"] {
+        assert!(list.contains(part), "{part}");
+    }
+    let one = stdout(&output(&["reproduce", "--list", "--only", "bueso-mcs"]));
+    assert!(one.contains("rule: mcs / ticket >= 1.7 with 120 threads, home=local"), "{one}");
+    assert!(one.contains("on: 8x15\n"), "where it is tested: {one}");
+    assert!(list.contains("on: here\n") && list.contains("on: power4\n"));
+    assert!(!one.contains("bravo-rwbench"), "{one}");
+}
+
+#[test]
+fn wrong_arguments_get_one_line_and_2() {
+    let unknown = output(&["reproduce", "--only", "bravo-alternatr"]);
+    let message = stderr(&unknown);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains("did you mean bravo-alternator?"), "{message}");
+    assert!(message.contains("bueso-mcs"), "all ids are named: {message}");
+
+    let scratch = scratch("reproduce-refused");
+    let file = scratch.join("file");
+    std::fs::write(&file, "not a directory").unwrap();
+    let below = file.join("report");
+    for (option, path) in [("--report", &file), ("--report", &below), ("--json", &scratch)] {
+        let refused = output(&["reproduce", "--only", CHEAP, option, path.to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(2), "{option} {path:?}");
+        let message = stderr(&refused);
+        assert!(message.lines().count() == 1 && message.contains(option), "{message}");
+        assert!(refused.stdout.is_empty(), "nothing is run");
+    }
+}
+
+/// Looks at the small table only, which takes seconds in a debug build too.
+const HERE: &str = "mckenney-here-hazard-fences";
+
+#[test]
+fn what_two_cpus_can_show_is_measured_here_and_shown_as_that() {
+    let scratch = scratch("reproduce-here");
+    let (report, json, page) =
+        (scratch.join("report"), scratch.join("claims.json"), scratch.join("claims.md"));
+    let paths = [&report, &json, &page].map(|path| path.to_str().unwrap());
+    let options = ["--runs", "1", "--report", paths[0], "--json", paths[1], "--markdown", paths[2]];
+    let run = output(&[&["reproduce", "--only", HERE][..], &options].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let text = stdout(&run);
+    let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");
+    assert!(row.contains(" here ") && text.contains("Here is "), "{text}");
+
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let (claim, experiment) = (&document["claims"][0], &document["experiments"][0]);
+    let verdict = claim["verdict"].as_str().unwrap();
+    assert!(["holds", "does not hold", "not shown"].contains(&verdict), "{verdict}");
+    assert_eq!(claim["on"], serde_json::json!(["here"]));
+    assert_eq!((&experiment["machine"], &experiment["simulated"]), (&"here".into(), &false.into()));
+    let points = experiment["points"].as_array().unwrap();
+    assert_eq!(points.len(), 20, "ten locks, one thread and two");
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    for point in points {
+        let runs = usize::from(point["threads"].as_u64().unwrap() <= cpus);
+        assert_eq!(point["ops_per_s"].as_array().unwrap().len(), runs, "{point}");
+    }
+    let turns = document["here"]["transfer_ns"].as_array().unwrap().len();
+    assert_eq!(turns, 3 * cpus.min(2) as usize, "three for each number of threads");
+
+    let html = std::fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(html.contains("id=\"here-small\"") && html.contains("latchwork-lab bench hashtable-strategies"));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(&format!("| {HERE} | here |")) && page.contains("Here is "), "{page}");
+}
+
+#[test]
+fn one_cpu_cannot_show_what_takes_two() {
+    // SAFETY: plain old data.
+    let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as large as it says.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
+    // SAFETY: the set is a plain array of bits, and the numbers are within it.
+    let one = unsafe {
+        let first = (0..1024).find(|cpu| libc::CPU_ISSET(*cpu, &all)).unwrap();
+        libc::CPU_ZERO(&mut all);
+        libc::CPU_SET(first, &mut all);
+        all
+    };
+    // SAFETY: as large as it says.
+    let bind = move || match unsafe { libc::sched_setaffinity(0, size_of_val(&one), &raw const one) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    let mut command = common::latchwork();
+    // SAFETY: it makes a system call and nothing else.
+    unsafe { command.pre_exec(bind) };
+    let run = command.args(["reproduce", "--runs", "1", "--only", HERE]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let text = stdout(&run);
+    let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");
+    assert!(row.contains("not shown") && row.contains("it needs 2 CPUs, and this machine has 1"), "{row}");
+}
+
+/// What is printed if Ctrl-C comes early.
+fn interrupted(claims: &str) -> String {
+    let child = common::latchwork()
+        .args(["reproduce", "--only", claims, "--runs", "100"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    // SAFETY: our own child, which is not reaped before the wait below.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let text = stdout(&output);
+    assert!(text.contains("Interrupted"), "{text}");
+    text
+}
+
+#[test]
+fn ctrl_c_prints_what_there_is() {
+    let text = interrupted("bravo");
+    // Bytes of a lock need no run.
+    let row = |id: &str| text.lines().rfind(|line| line.trim_start().starts_with(id)).unwrap().to_owned();
+    assert!(row("bravo-bytes-pf-t").contains(" holds "), "{text}");
+    assert!(row("bravo-rwbench-f").contains("not shown"), "{text}");
+    // Measured, not simulated.
+    let here = interrupted("mckenney-here");
+    assert!(here.lines().rfind(|line| line.contains("mckenney-here-memory")).unwrap().contains("not shown"));
+}
