@@ -23,7 +23,7 @@
 //!   paper keeps the pointer to the last one in the first one's node.
 //! - Without its section 6 (under light contention, mostly no search), which only saves time.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};

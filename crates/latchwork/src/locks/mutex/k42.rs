@@ -16,7 +16,7 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO among those that are in the queue; an arrival's exchange may fail again and again.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{null_mut, without_provenance_mut};

@@ -12,7 +12,7 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Clock, Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
