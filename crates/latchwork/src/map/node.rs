@@ -6,7 +6,7 @@
 //! C library's allocator out of what is compared.
 
 use super::array::Array;
-use crate::ShflMutex;
+use crate::locks::ShflMutex;
 use crate::machine::{Machine, Word};
 use crate::reclaim::{Header, Retire};
 use alloc::vec::Vec;
