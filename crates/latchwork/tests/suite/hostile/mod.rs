@@ -216,7 +216,7 @@ fn run(before: &[&str], subject: &str) -> (Option<i32>, String) {
     let mut words = before.iter().map(|word| word.to_string()).chain([exe.to_str().unwrap().to_string()]);
     let output = Command::new(words.next().unwrap())
         .args(words)
-        .args(["--exact", "subject", "--ignored", "--test-threads=1", "--nocapture"])
+        .args(["--exact", "hostile::subject", "--ignored", "--test-threads=1", "--nocapture"])
         .env(SUBJECT, subject)
         .env("RUST_BACKTRACE", "0")
         .output();
@@ -253,7 +253,7 @@ fn nothing_undefined_is_seen_by_memcheck() {
 #[test]
 fn every_safe_function_is_listed() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile");
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/hostile");
     let files = std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path());
     let here: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let mut missing = Vec::new();
@@ -278,7 +278,7 @@ fn every_safe_function_is_listed() {
         }
     }
     assert!(seen > 200, "{seen} functions: the sources were not read");
-    assert!(missing.is_empty(), "neither called nor excused in tests/hostile: {missing:#?}");
+    assert!(missing.is_empty(), "neither called nor excused in tests/suite/hostile: {missing:#?}");
     for (file, _) in
         LISTED.iter().map(|(file, _)| (file, ())).chain(EXCUSED.iter().map(|(file, _)| (file, ())))
     {
