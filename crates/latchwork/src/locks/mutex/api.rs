@@ -1,6 +1,6 @@
 //! Any [`RawMutex`](super::RawMutex) behind [`lock_api`].
 
-use super::ConstNew;
+use super::{ConstNew, Fair};
 use lock_api::GuardNoSend;
 
 /// Fits a raw mutex to [`lock_api::RawMutex`].
@@ -53,5 +53,13 @@ unsafe impl<L: ConstNew> lock_api::RawMutex for Api<L> {
 
     fn is_locked(&self) -> bool {
         self.0.is_locked()
+    }
+}
+
+// SAFETY: `Fair::unlock_fair` releases as `RawMutex::unlock` does.
+unsafe impl<L: ConstNew + Fair> lock_api::RawMutexFair for Api<L> {
+    unsafe fn unlock_fair(&self, guard: Self::Guard) {
+        // SAFETY: the guard's token is from the acquisition it stands for.
+        unsafe { self.0.unlock_fair(guard.token) }
     }
 }

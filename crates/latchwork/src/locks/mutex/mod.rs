@@ -120,6 +120,24 @@ pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
     fn is_locked(&self) -> bool;
 }
 
+/// A lock whose holder can hand it over to the waiter that is first in the queue.
+pub trait Fair: RawMutex {
+    /// Releases, and keeps every other thread from taking the lock before the first waiter in the queue does. Without
+    /// a waiter in the queue, this is [`unlock`](RawMutex::unlock). A waiter that gives up, or is suspended, loses its
+    /// precedence.
+    ///
+    /// The default is for locks that are first come, first served.
+    ///
+    /// # Safety
+    ///
+    /// `token` came from the acquisition that this ends.
+    #[inline]
+    unsafe fn unlock_fair(&self, token: Self::Token) {
+        // SAFETY: the caller's token came from the acquisition that this ends.
+        unsafe { self.unlock(token) }
+    }
+}
+
 /// A lock that can be made in a constant, on the native machine.
 pub trait ConstNew: RawMutex<Machine = Native> {
     /// An unlocked lock.
