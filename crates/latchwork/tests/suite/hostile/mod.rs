@@ -104,7 +104,8 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("locks/mod.rs", "name into_word"),
     ("locks/mutex/mod.rs", "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
-    ("locks/mutex/stacked.rs", "has_waiters cohort"),
+    ("locks/mutex/local.rs", "has_waiters"),
+    ("locks/mutex/stacked.rs", "cohort"),
     ("reclaim/cell.rs", "new get new_in read replace update"),
     (
         "reclaim/domain.rs",
