@@ -46,7 +46,7 @@ enum Command {
     Run(run::Options),
     /// Measure a program under several locks, and say which one serves it best
     #[command(after_help = flowing(compare::HELP))]
-    Compare(compare::Options),
+    Compare(Box<compare::Options>),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
@@ -75,7 +75,7 @@ fn command() -> i32 {
     let result = match Cli::parse().command {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
-        Command::Compare(options) => compare::compare(&options),
+        Command::Compare(options) => compare::compare(*options),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {

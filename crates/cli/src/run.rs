@@ -13,6 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
+/// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
+/// that this process was given.
+pub const VARIABLES: [&str; 4] =
+    ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS", "LATCHWORK_CHECK"];
+
 /// Options of `latchwork run`.
 #[derive(Args)]
 pub struct Options {

@@ -1,8 +1,6 @@
 //! `latchwork run`: the program must not notice that it was started by somebody else.
 
-mod common;
-
-use common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use latchwork::registry::{self, Kind};
 use std::fs;
 use std::io::Write;
