@@ -32,6 +32,7 @@ pub mod ttas;
 pub mod twa;
 
 mod api;
+mod local;
 mod newcomer;
 mod osq;
 mod queue;

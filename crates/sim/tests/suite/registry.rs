@@ -4,10 +4,8 @@
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=100` tries more seeds.
 
-mod broken;
-mod checks;
-
-use checks::{
+use crate::broken;
+use crate::checks::{
     Copied, Copy, Few, Outcome, Scene, mutex, nobody_starves, outnumbered, outpaced, rwlock, scenes, seqlock,
 };
 use latchwork::locks::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};

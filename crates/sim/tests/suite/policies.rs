@@ -1,5 +1,5 @@
 //! Shuffling policies do what they claim, on simulated machines; the numbers are those of
-//! `docs/policies.md` (`cargo test -p latchwork-sim --test policies -- --nocapture` prints them).
+//! `docs/policies.md` (`cargo test -p latchwork-sim --test suite policies -- --nocapture` prints them).
 //!
 //! Each claim is also put to a lock that does not make it, which must fail it.
 

@@ -144,7 +144,7 @@ fn memcheck(subject: &str) -> (Option<i32>, String) {
         .args(["--leak-check=full", "--errors-for-leak-kinds=definite", "--fair-sched=yes"])
         .arg(format!("--error-exitcode={CAUGHT}"))
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "subject", "--ignored", "--test-threads=1"])
+        .args(["--exact", "memcheck::subject", "--ignored", "--test-threads=1"])
         .env(SUBJECT, subject)
         .env("RUST_BACKTRACE", "0")
         .output();

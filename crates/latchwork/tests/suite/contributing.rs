@@ -1,7 +1,7 @@
 //! The example lock of `CONTRIBUTING.md`: that the page shows the file which the suites test, and
 //! that it works behind `lock_api` like the library's own.
 
-#[path = "example/futex.rs"]
+#[path = "../example/futex.rs"]
 mod futex;
 
 use futex::RawFutex;
@@ -12,8 +12,8 @@ type FutexMutex<T> = lock_api::Mutex<Api<RawFutex<Native>>, T>;
 
 #[test]
 fn the_page_shows_the_tested_file() {
-    let page = include_str!("../../../CONTRIBUTING.md");
-    let file = include_str!("example/futex.rs");
+    let page = include_str!("../../../../CONTRIBUTING.md");
+    let file = include_str!("../example/futex.rs");
     assert!(
         page.contains(&format!("```rust\n{file}```\n")),
         "copy crates/latchwork/tests/example/futex.rs into CONTRIBUTING.md, or the other way round"

@@ -3,11 +3,9 @@
 //! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas). `LATCHWORK_EXPLORE=10000000` runs so
 //! many schedules of each; 200 000 if it is not set.
 
-#[path = "../broken/mod.rs"]
-#[allow(dead_code)]
-mod broken;
 mod mcs_rw_before;
 
+use crate::broken;
 use latchwork_sim::explore::{Explore, Failure, Mistake, Outcome, Settings, Target, explore_all, targets};
 use std::sync::Mutex;
 
