@@ -10,6 +10,7 @@
 
 mod machine;
 mod records;
+mod report;
 mod stacks;
 mod words;
 
@@ -26,6 +27,7 @@ mod trios;
 #[path = "../example/futex.rs"]
 mod example;
 
+<<<<<<< HEAD
 /// Runs a client of one lock, unless `LATCHWORK_LOCK` names others. Prints on stderr the lock, what came of the client,
 /// and the processor time that it took.
 fn report<R: std::fmt::Display>(lock: &str, client: impl FnOnce() -> R) {
@@ -59,3 +61,6 @@ fn own_time() -> std::time::Duration {
     assert_eq!(result, 0, "Linux has this clock");
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+=======
+use report::report;
+>>>>>>> main
