@@ -92,6 +92,7 @@ const LISTED: &[(&str, &str)] = &[
         "machine/native/mod.rs",
         "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences has_asymmetric_fences",
     ),
+    ("machine/native/tls.rs", "reader_row_offset"),
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
     ("machine/row.rs", "as_ptr link is_empty all_rows"),
