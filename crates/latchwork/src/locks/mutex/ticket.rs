@@ -15,7 +15,7 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
