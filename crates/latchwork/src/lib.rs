@@ -81,3 +81,8 @@ pub use sync::*;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../COMING-FROM.md")]
 pub mod coming_from {}
+
+/// The examples of the README are tests as well.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

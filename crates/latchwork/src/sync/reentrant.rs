@@ -22,7 +22,7 @@ use core::num::NonZeroUsize;
 /// assert_eq!(outer.get(), 1);
 /// ```
 ///
-/// **What it costs.** A [`Mutex`](crate::Mutex), 24 bytes more, and a look at the thread's number for each lock and unlock.
+/// **What it costs.** A [`Mutex`](crate::Mutex), 16 bytes more, and a look at the thread's number for each lock and unlock.
 ///
 /// **Panics.** If a thread locks it `usize::MAX` times without unlocking.
 ///

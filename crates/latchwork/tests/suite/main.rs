@@ -5,6 +5,7 @@
 //! `forgotten` stops reclamation in the process for good, and `grace` counts the grace periods of the process. `loom`
 //! stands apart because it can take minutes: `cargo test -p latchwork --test loom` runs it alone.
 
+mod alone;
 mod contributing;
 mod face;
 mod fifo;
