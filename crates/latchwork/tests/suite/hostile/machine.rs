@@ -46,7 +46,7 @@ pub fn native() {
     assert!(Native::safety_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
     let nodes: Vec<_> = (0..100).map(|_| Native::acquire_node()).collect();
     // Each is the caller's, whatever is written there, and is leaked.
-    nodes.iter().for_each(|node| node.next.store(without_provenance_mut(NOWHERE), Relaxed));
+    nodes.iter().for_each(|node| node.links[0].store(without_provenance_mut(NOWHERE), Relaxed));
     let all: Vec<AtomicUsize> = (0..67).map(AtomicUsize::new).collect();
     for length in 0..all.len() {
         assert_eq!(Native::find(&all[..length], length), None);

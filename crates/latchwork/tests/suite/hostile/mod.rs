@@ -8,6 +8,7 @@
 //! uninitialised or invalid without the program depending on them, and pointers without provenance. It would not run
 //! the inline assembly and the system calls of the native machine.
 
+use latchwork::locks::CondvarOver;
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex;
 use latchwork::locks::mutex::RawMutex;
@@ -15,14 +16,13 @@ use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::stacked::{Local, Name};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::{self, bias, count, publish, revoke, table};
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::record::{Clocks, Hazards};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
-use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
+use latchwork::map::RcuMap;
+use latchwork::map::array::Array;
 use latchwork::map::growing::{Change, Growing};
-use latchwork::map::locked::{Ideal, Locked};
-use latchwork::map::michael::Michael;
-use latchwork::map::{RcuMap, Shape, Table, Visitor as TableVisitor, visit as visit_tables};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::domain::Domain;
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
@@ -32,7 +32,7 @@ use latchwork::reclaim::qsbr::{Qsbr, QsbrDomain};
 use latchwork::reclaim::rcu::{General, RcuDomain, global};
 use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Pace, Rcu, Reader, Reclaim, Retire, Stall};
 use latchwork::registry::{self, Kind, Visitor};
-use latchwork::{Condvar, RwLock, Semaphore, ShflMutex};
+use latchwork::{Condvar, Mutex, RwLock, Semaphore};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::mem::forget;
@@ -40,7 +40,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::ptr::{null, without_provenance, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod locks;
 mod machine;
@@ -72,7 +72,7 @@ fn deadlines() -> [Deadline; 3] {
 /// What is called below, by the file where it is.
 const LISTED: &[(&str, &str)] = &[
     (
-        "condvar.rs",
+        "locks/condvar.rs",
         "value new_in wait prepare word is_notified block finish abandon notify_one notify_all \
          has_waiters wait_until_quiet",
     ),
@@ -95,18 +95,16 @@ const LISTED: &[(&str, &str)] = &[
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
     ("machine/row.rs", "as_ptr link is_empty all_rows"),
+    ("map/array.rs", "new into_first pointer"),
     ("map/growing.rs", "new enter iter count capacity throttle find set remove fit"),
-    ("map/locked.rs", "new bucket read write"),
-    ("map/mod.rs", "new join get insert remove quiescent waiting each"),
     (
         "map/rcu_map.rs",
         "key get contains_key iter with_capacity with_capacity_and_hasher len is_empty capacity \
          read insert get_or_insert_with update remove retain clear reserve shrink_to_fit",
     ),
-    ("map/strategies.rs", "table visit"),
-    ("mutex/api.rs", "deadline"),
-    ("mutex/mod.rs", "name into_word new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
-    ("mutex/stacked.rs", "has_waiters cohort"),
+    ("locks/mod.rs", "name into_word"),
+    ("locks/mutex/mod.rs", "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
+    ("locks/mutex/stacked.rs", "has_waiters cohort"),
     ("reclaim/cell.rs", "new get new_in read replace update"),
     (
         "reclaim/domain.rs",
@@ -123,38 +121,39 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("reclaim/rcu.rs", "global enter"),
     ("registry.rs", "mutex rwlock seqlock visit name for_each find"),
-    ("rwlock/bravo.rs", "new new_biased_in is_biased"),
-    ("rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
-    ("rwlock/bravo/count.rs", "add of_process"),
-    ("rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
-    ("rwlock/bravo/revoke.rs", "until"),
-    ("rwlock/bravo/table.rs", "first second column"),
+    ("locks/rwlock/bravo.rs", "new new_biased_in is_biased"),
+    ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
+    ("locks/rwlock/bravo/count.rs", "add of_process"),
+    ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
+    ("locks/rwlock/bravo/revoke.rs", "until"),
+    ("locks/rwlock/bravo/table.rs", "first second column"),
     (
-        "rwlock/mod.rs",
+        "locks/rwlock/mod.rs",
         "new_in read try_read try_read_weak read_until remembers reads_own is_remembered write \
          try_write write_until is_locked is_write_locked",
     ),
-    ("rwlock/seqlock.rs", "new new_in read try_read write load store"),
+    ("locks/seqlock.rs", "new new_in read try_read write load store"),
     (
-        "semaphore.rs",
-        "new acquire_for new_in value acquire try_acquire acquire_until step word forsake release \
-         release_many",
+        "locks/semaphore.rs",
+        "new new_in value acquire try_acquire acquire_until step word forsake release release_many",
+    ),
+    (
+        "sync/semaphore.rs",
+        "new acquire try_acquire try_acquire_for try_acquire_until release release_many available",
     ),
 ];
 
 /// Files with nothing that can be called from outside, or with nothing that can be given anything.
 const EXCUSED: &[(&str, &str)] = &[
+    ("locks/timed.rs", "within the crate"),
     ("machine/shared.rs", "within the crate"),
-    ("map/array.rs", "a private module"),
-    ("map/deferred.rs", "a private module"),
     ("map/elements.rs", "a private module"),
     ("map/lines.rs", "a private module"),
-    ("map/node.rs", "a private module, of which an error alone is re-exported"),
-    ("mutex/newcomer.rs", "a private module"),
-    ("mutex/sleepers.rs", "within the crate"),
-    ("mutex/shfl.rs", "a function of a private type"),
-    ("mutex/policies.rs", "traits that are implemented, not called"),
-    ("mutex/shuffle.rs", "traits that are implemented, not called"),
+    ("locks/mutex/newcomer.rs", "a private module"),
+    ("locks/mutex/sleepers.rs", "within the crate"),
+    ("locks/mutex/shfl.rs", "a function of a private type"),
+    ("locks/mutex/policies.rs", "traits that are implemented, not called"),
+    ("locks/mutex/shuffle.rs", "traits that are implemented, not called"),
 ];
 
 const CASES: &[(&str, fn())] = &[
@@ -169,7 +168,7 @@ const CASES: &[(&str, fn())] = &[
     ("keys", maps::keys),
     ("drops", maps::drops),
     ("growing", maps::growing),
-    ("tables", maps::tables),
+    ("arrays", maps::arrays),
     // What is forgotten is never reclaimed again, so these come last.
     ("forgotten guards", reclaim::forgotten),
     ("forgotten guards of maps", maps::forgotten),

@@ -1,14 +1,13 @@
 //! What the tables with deferred reclamation share: buckets, the pool, and the domain that removed elements
 //! are retired to.
 
-use super::Shape;
-use super::array::Array;
-use super::node::{Node, Pool, Reclaimed, Step, step};
-use crate::machine::{Machine, Word};
-use crate::reclaim::{Guard, GuardOf, Limit, Reader, Reclaim};
-use alloc::boxed::Box;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use super::node::{Node, Pool};
+use super::table::Shape;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use latchwork::reclaim::{GuardOf, Limit, Reader, Reclaim};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Elements that a domain has not looked at, for each thread and each of its lists.
 const SLACK: usize = 256;
@@ -126,59 +125,4 @@ impl<D: Reclaim, B> Store<D, B> {
         // SAFETY: the chains consist of nodes of the pool, which is dropped with the table.
         unsafe { super::node::each::<D::Machine>(self.heads.iter(), &mut each) };
     }
-}
-
-/// Looks `key` up in a chain whose links carry marks, one protected element after the other. `None`: an element on
-/// the way is being removed. Whether the one that is looked for is, is asked with `ask`.
-///
-/// # Safety
-///
-/// The chain is a table's: its links lead to nodes, which are marked when they are removed, and retired only then, in
-/// a domain that the guard covers.
-#[inline(always)]
-pub unsafe fn look_between_marks<M: Machine>(
-    guard: &impl Guard<Machine = M>,
-    head: &M::Ptr<Node<M>>,
-    key: u64,
-    mask: u64,
-    ask: bool,
-) -> Result<Option<Option<u64>>, Reclaimed> {
-    let (mut link, mut slot) = (head, 0);
-    loop {
-        // Pairs with those who insert and remove: what `link` is in was in the chain, and so is what it leads to.
-        let node = guard.protect(slot, link);
-        if is_marked(node) {
-            return Ok(None);
-        }
-        // SAFETY: protected by a guard that covers the domain. The link carried no mark after that, so the node was in
-        // the chain.
-        let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Some(None)) };
-        if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
-            // One that has been removed may still be in the chain.
-            if ask && hit && is_marked(fields.next.load(Acquire)) {
-                return Ok(None);
-            }
-            return Ok(Some(hit.then(|| fields.value.load(Relaxed))));
-        }
-        // The other slot still protects the element that `link` is in.
-        (link, slot) = (&fields.next, slot ^ 1);
-    }
-}
-
-/// A link with the lowest bit set: the node that it is in has been removed.
-#[inline(always)]
-pub fn marked<T>(link: *mut T) -> *mut T {
-    link.map_addr(|address| address | 1)
-}
-
-/// Whether it is set.
-#[inline(always)]
-pub fn is_marked<T>(link: *mut T) -> bool {
-    link.addr() & 1 != 0
-}
-
-/// Without it.
-#[inline(always)]
-pub fn unmarked<T>(link: *mut T) -> *mut T {
-    link.map_addr(|address| address & !1)
 }

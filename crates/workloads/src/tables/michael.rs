@@ -19,14 +19,14 @@
 //! one per update, that of the exchange which changes the chain.
 //! Progress: lock-free.
 
-use super::bucket_lock::Readers;
-use super::deferred::{Handle, Store, is_marked, look_between_marks, marked, unmarked};
-use super::node::{Node, Reclaimed, Step, give_back, step};
-use super::{Info, Shape, Table};
-use crate::machine::{Machine, Word};
-use crate::reclaim::{Guard, Reader, Reclaim};
-use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use super::node::{Node, Step, give_back, step};
+use super::readers::{Readers, is_marked, look_between_marks, marked, unmarked};
+use super::store::{Handle, Store};
+use super::table::{Info, Reclaimed, Shape, Table};
+use latchwork::machine::{Machine, Word};
+use latchwork::reclaim::{Guard, Reader, Reclaim};
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The table. See the [module documentation](self).
 pub struct Michael<D: Reclaim, R> {

@@ -5,15 +5,14 @@
 //! free, and whoever meets a node of another bucket in a chain says so ([`Reclaimed`]). It also keeps the
 //! C library's allocator out of what is compared.
 
-use super::array::Array;
-use crate::ShflMutex;
-use crate::machine::{Machine, Word};
-use crate::reclaim::{Header, Retire};
-use alloc::vec::Vec;
-use core::cell::UnsafeCell;
-use core::fmt;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
+use super::table::Reclaimed;
+use latchwork::locks::ShflMutex;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use latchwork::reclaim::{Header, Retire};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
 
 /// An element, alone in its cache line: as large tables have it, where each is a miss of its own.
 #[repr(C, align(64))]
@@ -47,18 +46,6 @@ unsafe impl<M: Machine> Retire for Node<M> {
     }
 }
 
-/// A node that is free, or was reused, has been met in a chain: the strategy reclaims too early.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Reclaimed;
-
-impl fmt::Display for Reclaimed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a reader met an element of another chain: it was reclaimed while somebody read it")
-    }
-}
-
-impl core::error::Error for Reclaimed {}
-
 /// Lists of free nodes.
 const LISTS: usize = 32;
 
@@ -77,22 +64,22 @@ unsafe impl<M: Machine> Send for Free<M> {}
 /// of the comparison. `order` is that of these stores: relaxed, where nobody can meet a node that is free.
 pub struct Pool<M: Machine> {
     nodes: Array<Node<M>>,
-    free: [Free<M>; LISTS],
+    free: Array<Free<M>>,
 }
 
 impl<M: Machine> Pool<M> {
     /// `count` free nodes. Boxed, because they know its address.
-    pub fn new(count: usize) -> alloc::boxed::Box<Self> {
+    pub fn new(count: usize) -> Box<Self> {
         let node = |_| Node {
             header: UnsafeCell::new(Header::new()),
             next: Word::new(null_mut()),
             key: Word::new(0),
             value: Word::new(0),
-            pool: core::ptr::null(),
+            pool: std::ptr::null(),
             list: AtomicUsize::new(0),
         };
-        let free = core::array::from_fn(|_| Free(ShflMutex::new(Vec::new())));
-        let mut pool = alloc::boxed::Box::new(Pool { nodes: Array::new(count, node), free });
+        let free = Array::new(LISTS, |_| Free(ShflMutex::new(Vec::new())));
+        let pool = Box::new(Pool { nodes: Array::new(count, node), free });
         let address: *const Self = &raw const *pool;
         for at in 0..count {
             let node = pool.nodes.pointer(at);
@@ -100,7 +87,7 @@ impl<M: Machine> Pool<M> {
             unsafe { (*node).pool = address };
         }
         // The last first, so that nodes are taken in the order of their addresses.
-        *pool.free[0].0.get_mut() = (0..count).rev().map(|at| pool.nodes.pointer(at)).collect();
+        *pool.free[0].0.lock() = (0..count).rev().map(|at| pool.nodes.pointer(at)).collect();
         pool
     }
 
@@ -239,7 +226,7 @@ pub unsafe fn each<'a, M: Machine>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Native;
+    use latchwork::machine::Native;
 
     #[test]
     fn a_node_goes_back_to_the_list_it_was_taken_for_and_is_of_no_bucket_meanwhile() {

@@ -2,7 +2,7 @@
 //!
 //! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, sections 2.1
 //! and 3.3: "globalrw" ([`Global`] over any reader-writer lock), "brlock" ([`Global`] over
-//! [`RawPerCpu`](crate::locks::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
+//! [`RawPerCpu`](latchwork::locks::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
 //! ([`Ideal`]).
 //!
 //! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of
@@ -12,16 +12,16 @@
 //! States of an element: free -> in a chain -> free, the last two steps under the lock, held for writing.
 //! Orderings: the locks' own; links and keys need none.
 
-use super::array::Array;
-use super::node::{Node, Place, Pool, Reclaimed, give_back, look, search};
-use super::{Info, Shape, Table, under};
-use crate::locks::mutex::RawMutex;
-use crate::locks::rwlock::RawRwLock;
-use crate::machine::{Machine, Word};
-use alloc::boxed::Box;
-use core::marker::PhantomData;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::Relaxed;
+use super::node::{Node, Place, Pool, give_back, look, search};
+use super::table::{Info, Reclaimed, Shape, Table};
+use crate::lock::{Exclusive, Lock, Shared};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Who keeps whom out of a bucket.
 ///
@@ -48,7 +48,7 @@ pub unsafe trait Guard: Send + Sync + 'static {
 const SOURCE: &str = "McKenney, Hart and Walpole 2005, section 3.3";
 
 /// One reader-writer lock for all.
-pub struct Global<R>(R);
+pub struct Global<R>(Shared<R>);
 
 // SAFETY: the lock's own promise.
 unsafe impl<R: RawRwLock> Guard for Global<R> {
@@ -63,24 +63,18 @@ unsafe impl<R: RawRwLock> Guard for Global<R> {
     };
 
     fn new() -> Self {
-        Global(R::new_in())
+        Global(Shared::new())
     }
     fn bucket() {}
     #[inline(always)]
     fn read<T>(&self, (): &(), section: impl FnOnce() -> T) -> T {
-        let token = self.0.read();
-        let result = section();
-        // SAFETY: the token is from just above.
-        unsafe { self.0.unlock_read(token) };
-        result
+        let _held = self.0.read();
+        section()
     }
     #[inline(always)]
     fn write<T>(&self, (): &(), section: impl FnOnce() -> T) -> T {
-        let token = self.0.write();
-        let result = section();
-        // SAFETY: the token is from just above.
-        unsafe { self.0.unlock_write(token) };
-        result
+        let _held = self.0.write();
+        section()
     }
 }
 
@@ -90,7 +84,7 @@ pub struct PerBucket<L>(PhantomData<L>);
 // SAFETY: the lock's own promise; the bucket is always the one that is read or changed.
 unsafe impl<L: RawMutex> Guard for PerBucket<L> {
     type Machine = L::Machine;
-    type Bucket = L;
+    type Bucket = Exclusive<L>;
     const INFO: Info = Info {
         name: L::INFO.name,
         summary: "a mutex in each bucket",
@@ -102,16 +96,17 @@ unsafe impl<L: RawMutex> Guard for PerBucket<L> {
     fn new() -> Self {
         PerBucket(PhantomData)
     }
-    fn bucket() -> L {
-        L::new_in()
+    fn bucket() -> Exclusive<L> {
+        Exclusive::new()
     }
     #[inline(always)]
-    fn read<T>(&self, bucket: &L, section: impl FnOnce() -> T) -> T {
+    fn read<T>(&self, bucket: &Exclusive<L>, section: impl FnOnce() -> T) -> T {
         self.write(bucket, section)
     }
     #[inline(always)]
-    fn write<T>(&self, bucket: &L, section: impl FnOnce() -> T) -> T {
-        under(bucket, section)
+    fn write<T>(&self, bucket: &Exclusive<L>, section: impl FnOnce() -> T) -> T {
+        let _held = bucket.write();
+        section()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Workloads over ways to synchronize a table, where the others are over locks.
 
+use super::kinds::{self, Visitor};
+use super::table::{self, Table};
 use crate::copies::CopyWorkload;
 use crate::measure::Measured;
 use crate::native::Threads;
@@ -8,7 +10,6 @@ use crate::registry::{self, Candidate, Kind, List, Origin, Point, locks};
 use crate::stage::Stage;
 use crate::workload::{Info, Settings, Workload};
 use latchwork::machine::{Machine, Records};
-use latchwork::map::{self, Table};
 
 /// A workload over tables, with its parameters set.
 pub trait TableWorkload: Sized + Sync {
@@ -27,9 +28,9 @@ pub trait TableWorkload: Sized + Sync {
 }
 
 /// Of tables, those that are not called as a lock is.
-impl<M: Machine> map::Visitor<M> for List {
+impl<M: Machine> Visitor<M> for List {
     fn table<T: Table<Machine = M>>(&mut self) {
-        let map::Info { name, blocking, .. } = T::INFO;
+        let table::Info { name, blocking, .. } = T::INFO;
         if self.0.iter().all(|lock| lock.name != name) {
             self.0.push(Candidate { name, kind: Kind::Strategy, blocking, origin: Origin::Latchwork });
         }
@@ -40,7 +41,7 @@ impl<M: Machine> map::Visitor<M> for List {
 pub fn strategies<M: Records>() -> Vec<Candidate> {
     let mut list = List::default();
     locks::<M>(&mut list);
-    map::visit::<M>(&mut list);
+    kinds::visit::<M>(&mut list);
     list.0.retain(|candidate| candidate.kind == Kind::Strategy);
     list.0
 }
@@ -54,7 +55,7 @@ struct ByName<'a, W, S> {
     result: Option<Result<Measured, String>>,
 }
 
-impl<W: TableWorkload, S: Stage> map::Visitor<S::Machine> for ByName<'_, W, S> {
+impl<W: TableWorkload, S: Stage> Visitor<S::Machine> for ByName<'_, W, S> {
     fn table<T: Table<Machine = S::Machine>>(&mut self) {
         if T::INFO.name == self.name {
             self.result = Some(self.workload.run::<S, T>(self.stage, self.threads));
@@ -81,7 +82,7 @@ pub(crate) fn run_named<W: TableWorkload, S: Stage>(
     stage: &S,
     name: &str,
 ) -> Result<Measured, String> {
-    run::<W, S>(point, stage, name, |find| map::visit(find))
+    run::<W, S>(point, stage, name, |find| kinds::visit(find))
         .unwrap_or_else(|| Err(format!("there is no table called {name}")))
 }
 

@@ -14,21 +14,20 @@
 //! Atomics: an update, those of the bucket's lock; a lookup none. Nothing waits to be reclaimed.
 //! Progress: a lookup is repeated by each removal from its bucket, so that there is no bound.
 
-use super::array::Array;
-use super::node::{Node, Place, Pool, Reclaimed, give_back, search};
-use super::{Info, Shape, Table, under};
-use crate::locks::mutex::RawMutex;
-use crate::locks::mutex::ttas::RawTtas;
-use crate::machine::{Machine, Word};
-use alloc::boxed::Box;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::node::{Node, Place, Pool, give_back, search};
+use super::table::{Info, Reclaimed, Shape, Table};
+use crate::lock::{Exclusive, Lock};
+use latchwork::locks::mutex::ttas::RawTtas;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 struct Bucket<M: Machine> {
     head: M::Ptr<Node<M>>,
     /// How many have been removed. (It would take 4 billion during one lookup to be taken for the same.)
     removals: M::U32,
-    lock: RawTtas<M>,
+    lock: Exclusive<RawTtas<M>>,
 }
 
 /// The table. See the [module documentation](self).
@@ -98,7 +97,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
     fn new(shape: &Shape) -> Self {
         assert!(shape.buckets.is_power_of_two(), "the number of buckets is a power of two");
         let bucket =
-            |_| Bucket { head: Word::new(null_mut()), removals: Word::new(0), lock: RawTtas::new_in() };
+            |_| Bucket { head: Word::new(null_mut()), removals: Word::new(0), lock: Exclusive::new() };
         // Each thread holds one more while it inserts.
         let pool = Pool::new(shape.elements + shape.threads.max(1));
         TypeStable { buckets: Array::new(shape.buckets, bucket), pool }
@@ -121,38 +120,37 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
         let (bucket, mask) = self.bucket(key);
         // (B): readers may still be here.
         let node = self.pool.take(*list, key, value, Release).expect("no more elements than the shape says");
-        under(&bucket.lock, || {
-            // SAFETY: links lead to nodes of the pool, and are never marked.
-            let place = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
-            let Place { link, node: next, hit } = place;
-            if hit {
-                // SAFETY: taken above, and shown to nobody.
-                unsafe { give_back(node, Release) };
-            } else {
-                // (B), as the other stores into an element that is used again. SAFETY: as above.
-                unsafe { &*node }.next.store(next, Release);
-                // Readers see its fields.
-                link.store(node, Release);
-            }
-            Ok(!hit)
-        })
+        let _held = bucket.lock.write();
+        // SAFETY: links lead to nodes of the pool, and are never marked.
+        let place = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+        let Place { link, node: next, hit } = place;
+        if hit {
+            // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
+            unsafe { give_back(node, Release) };
+        } else {
+            // (B), as the other stores into an element that is used again.
+            // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
+            unsafe { &*node }.next.store(next, Release);
+            // Readers see its fields.
+            link.store(node, Release);
+        }
+        Ok(!hit)
     }
 
     fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
-        under(&bucket.lock, || {
-            // SAFETY: as in `insert`.
-            let Place { link, node, hit } = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
-            if hit {
-                // SAFETY: it is in the chain, and only who has the lock removes.
-                link.store(unsafe { &*node }.next.load(Relaxed), Release);
-                // (A)
-                bucket.removals.store(bucket.removals.load(Relaxed).wrapping_add(1), Release);
-                // SAFETY: it came from our pool, and has just left the chain; readers see that it has.
-                unsafe { give_back(node, Release) };
-            }
-            Ok(hit)
-        })
+        let _held = bucket.lock.write();
+        // SAFETY: links lead to nodes of the pool, and are never marked.
+        let Place { link, node, hit } = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+        if hit {
+            // SAFETY: the node is in the chain, and only the holder of the bucket's lock removes nodes from it.
+            link.store(unsafe { &*node }.next.load(Relaxed), Release);
+            // (A) pairs with the readers' loads of the count.
+            bucket.removals.store(bucket.removals.load(Relaxed).wrapping_add(1), Release);
+            // SAFETY: the node came from this pool, and has just left the chain; readers see the new count.
+            unsafe { give_back(node, Release) };
+        }
+        Ok(hit)
     }
 
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
