@@ -5,8 +5,9 @@ use super::metric::{Metric, expression_of};
 use super::server::{Ready, Server};
 use super::verdict::{self, Better};
 use crate::program::{self, Obstacle};
-use crate::{demo, library, run};
-use clap::Args;
+use crate::run::{self, Programs};
+use crate::{demo, library};
+use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::{machine, output};
 use std::env;
@@ -27,6 +28,8 @@ pub struct Options {
     /// Reader-writer locks to try, or `all`
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub rwlock: Vec<String>,
+    #[command(flatten)]
+    programs: Programs,
     /// Measured runs of each lock [default: so many that a verdict stands if one run disagrees: 12 for five locks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10000))]
     runs: Option<u32>,
@@ -94,7 +97,7 @@ skipped. With --server, the output is that of the load. Without this option, run
     #[arg(long, value_name = "CMD", help_heading = "Servers", requires = "server")]
     load: Option<String>,
     /// The program and its arguments; without it, the built-in key-value store
-    #[arg(value_name = "PROG", trailing_var_arg = true)]
+    #[arg(value_name = "PROG", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -140,6 +143,8 @@ pub struct Plan {
     pub any_status: bool,
     pub settle: Duration,
     pub hooks: Hooks,
+    /// Which of the programs that are started get the locks.
+    pub programs: Programs,
     /// The preload library.
     pub library: PathBuf,
     /// The runtime of the sanitizer that the program is built with.
@@ -180,6 +185,7 @@ impl Plan {
             any_status: options.ignore_failure,
             settle: options.settle,
             hooks: options.hooks,
+            programs: options.programs,
             library,
             sanitizer,
         })

@@ -184,7 +184,8 @@ impl Measuring<'_> {
         let environment = if choice.is_glibc() {
             Vec::new()
         } else {
-            run::environment(choice, &plan.library, plan.sanitizer.as_deref())
+            let locks = run::environment(choice, &plan.library, plan.sanitizer.as_deref());
+            locks.into_iter().chain(plan.programs.environment()).collect()
         };
         let timeout = plan.timeout.or_else(|| timeout(&self.results.candidates[0]));
         let (end, daemons) = match &plan.subject {

@@ -6,6 +6,7 @@ mod common;
 
 mod compare;
 mod daemons;
+mod documents;
 mod embedded;
 mod list;
 mod obstacles;
