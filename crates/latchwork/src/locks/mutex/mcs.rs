@@ -13,7 +13,7 @@
 //! Fairness: FIFO.
 
 use super::local::Local;
-use super::{ConstNew, Info, RawMutex, Suspension, queue};
+use super::{ConstNew, Fair, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -131,6 +131,8 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
         !self.tail.load(Relaxed).is_null()
     }
 }
+
+impl<M: Machine> Fair for RawMcs<M> {}
 
 impl<M: Machine> Local for RawMcs<M> {
     fn has_waiters(&self, token: Self::Token) -> bool {

@@ -17,60 +17,10 @@ static RECORDS: Roll<Own> = Roll::new();
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOCKS: Clocks<Native> = Clocks::native();
 
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    thread_local_bytes!("record", 8);
-
+crate::thread_local_word!(
     /// The calling thread's record, or null.
-    #[inline(always)]
-    pub(super) fn get() -> *mut super::Own {
-        let record: *mut super::Own;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("record"), "@GOTTPOFF]"),
-                "mov {0}, qword ptr fs:[{0}]",
-                out(reg) record,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        record
-    }
-
-    #[inline]
-    pub(super) fn set(record: *mut super::Own) {
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("record"), "@GOTTPOFF]"),
-                "mov qword ptr fs:[{0}], {1}",
-                out(reg) _,
-                in(reg) record,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    extern crate std;
-    use core::cell::Cell;
-
-    std::thread_local! {
-        static RECORD: Cell<*mut super::Own> = const { Cell::new(core::ptr::null_mut()) };
-    }
-
-    #[inline]
-    pub(super) fn get() -> *mut super::Own {
-        RECORD.with(Cell::get)
-    }
-
-    #[inline]
-    pub(super) fn set(record: *mut super::Own) {
-        RECORD.with(|cell| cell.set(record));
-    }
-}
+    Local: *mut Own = "record"
+);
 
 // SAFETY: zero bytes are idle, and only an owner begins to read.
 unsafe impl Entry for Own {
@@ -87,7 +37,7 @@ unsafe impl Entry for Own {
 unsafe impl Records for Native {
     #[inline(always)]
     unsafe fn record() -> &'static Own {
-        let record = tls::get();
+        let record = Local::get();
         if record.is_null() {
             return take();
         }
@@ -168,7 +118,7 @@ fn take() -> &'static Own {
     found.online.store(0, Relaxed);
     // SAFETY: no arguments, no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
-    tls::set(found.as_ptr());
+    Local::set(found.as_ptr());
     Hook::RECORDS.set();
     found
 }
@@ -176,8 +126,8 @@ fn take() -> &'static Own {
 /// Runs when a thread exits; again, if later destructors read.
 fn thread_exit() {
     // SAFETY: null, or a record, which is never unmapped.
-    let record = unsafe { tls::get().as_ref() };
-    tls::set(null_mut());
+    let record = unsafe { Local::get().as_ref() };
+    Local::set(null_mut());
     if let Some(record) = record {
         RECORDS.give_back(record);
     }
@@ -188,11 +138,11 @@ extern "C" fn after_fork() {
     let generation = GENERATION.load(Relaxed);
     GENERATION.store((generation + 1) % (1 << 30), Relaxed);
     // SAFETY: null, or a record, which is never unmapped.
-    if let Some(mine) = unsafe { tls::get().as_ref() } {
+    if let Some(mine) = unsafe { Local::get().as_ref() } {
         // SAFETY: no arguments, no memory.
         mine.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     }
-    RECORDS.forget_others(tls::get(), Record::reset);
+    RECORDS.forget_others(Local::get(), Record::reset);
 }
 
 #[cfg(test)]

@@ -72,7 +72,6 @@ pub fn raw() {
         assert!(!entry.info.suspension.name().is_empty());
     });
     assert!(all > 30 && registry::find(Kind::Mutex, "\0").is_none() && !Kind::SeqLock.name().is_empty());
-    assert_eq!(mutex::deadline(Duration::MAX).nanos, u64::MAX);
     struct Far;
     impl Name for Far {
         fn cohort<M: Machine>() -> usize {
@@ -92,7 +91,7 @@ pub fn raw() {
 
 pub fn guards() {
     // Guards that are forgotten leave locks held; what they protect is dropped with the lock.
-    let lock = ShflMutex::new(vec![1]);
+    let lock = Mutex::new(vec![1]);
     forget(lock.lock());
     assert!(lock.try_lock_for(Duration::ZERO).is_none());
     let mut moved = Box::new(lock);
@@ -103,8 +102,8 @@ pub fn guards() {
     forget(lock.read());
     assert!(lock.try_write_for(Duration::ZERO).is_none() && *lock.read() == "read");
     drop(lock);
-    let condvar = Condvar::<RawShfl<Native>>::new();
-    let lock = ShflMutex::new(());
+    let condvar = Condvar::new();
+    let lock = Mutex::new(());
     assert!(condvar.wait_for(&mut lock.lock(), Duration::ZERO).timed_out());
     condvar.notify_one();
 }
@@ -174,7 +173,12 @@ pub fn waiting() {
     one.abandon(ticket);
     one.notify_one();
     let semaphore = Semaphore::new(0);
-    assert!(!semaphore.acquire_for(Duration::ZERO) && !semaphore.try_acquire());
+    assert!(!semaphore.try_acquire_for(Duration::ZERO) && !semaphore.try_acquire());
+    assert!(!semaphore.try_acquire_until(Instant::now()) && semaphore.available() == 0);
+    assert!(semaphore.release_many(2).is_ok() && semaphore.release_many(u32::MAX).is_err());
+    assert!(semaphore.release().is_ok() && semaphore.try_acquire_for(Duration::MAX));
+    semaphore.acquire();
+    let semaphore = RawSemaphore::<Native>::new(0);
     for deadline in deadlines() {
         assert!(!semaphore.acquire_until(deadline));
     }
@@ -185,7 +189,7 @@ pub fn waiting() {
     semaphore.acquire();
     semaphore.word().store(u32::MAX, Relaxed);
     assert!(semaphore.value() > 0 && semaphore.release().is_err());
-    refused(|| _ = Semaphore::new_in(u32::MAX));
+    refused(|| _ = RawSemaphore::<Native>::new_in(u32::MAX));
     let words = SeqLock::<RawShfl<Native>, 0>::new([]);
     assert!(words.read().is_empty() && words.try_read().is_some());
     words.write(|_| ());
@@ -211,7 +215,7 @@ impl Name for Moody {
 pub fn panics_in_a_wait() {
     type Lock = mutex::stacked::Stacked<mutex::tas::RawTas<Native>, mutex::mcs::RawMcs<Native>, Moody>;
     let lock = lock_api::Mutex::<mutex::Api<Lock>, u32>::new(0);
-    let condvar = Condvar::<Lock>::new();
+    let condvar = CondvarOver::<Lock>::new();
     let mut guard = lock.lock();
     MOOD.store(1, Relaxed);
     refused(|| _ = condvar.wait_for(&mut guard, Duration::ZERO));

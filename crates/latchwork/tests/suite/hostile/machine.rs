@@ -10,6 +10,8 @@ pub fn native() {
     assert_eq!((light, light), (Native::has_light_fences(), Native::has_asymmetric_fences()));
     Native::set_exit(|| ());
     std::thread::spawn(Native::notice_exit).join().unwrap();
+    #[cfg(target_arch = "x86_64")]
+    assert_ne!(latchwork::machine::native::tls::reader_row_offset(), 0);
     // Addresses where nothing is: they are only used as such.
     let (word, nowhere) = (AtomicU32::new(7), without_provenance(NOWHERE));
     // Memcheck takes what the kernel refuses for an error.
