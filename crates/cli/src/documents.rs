@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub const COMPLETIONS_HELP: &str = "\
 Examples:
   latchwork completions bash > ~/.local/share/bash-completion/completions/latchwork
-  latchwork completions zsh > ~/.zfunc/_latchwork        with fpath=(~/.zfunc $fpath) before compinit
+  latchwork completions zsh > ~/.zfunc/_latchwork        if ~/.zfunc is in $fpath
   latchwork completions fish > ~/.config/fish/completions/latchwork.fish";
 
 /// After the options in `latchwork man --help`.

@@ -2,7 +2,7 @@
 
 use super::header::{Header, Retire};
 use super::rcu::{RcuDomain, RcuGuard, global};
-use super::{GracePeriod, Guard, GuardOf, Reader};
+use super::strategy::{GracePeriod, Guard, GuardOf, Reader, Reclaim};
 use crate::machine::{Machine, Native, Word};
 use alloc::boxed::Box;
 use core::fmt;
@@ -26,7 +26,7 @@ impl<T> Version<T> {
     }
 }
 
-type Link<T, D> = <<D as super::Reclaim>::Machine as Machine>::Ptr<Version<T>>;
+type Link<T, D> = <<D as Reclaim>::Machine as Machine>::Ptr<Version<T>>;
 
 /// A value that many read and few replace (read, copy, update). Reading is a load in a section of the
 /// reader's; who replaces the value retires the old one, which is dropped when no reader has it any more,
