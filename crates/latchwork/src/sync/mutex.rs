@@ -55,8 +55,16 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
 /// The value of a [`Mutex`], from [`lock`](lock_api::Mutex::lock). The mutex is unlocked when the guard is dropped.
 ///
-/// The guard stays in the thread that locked. Other threads may share it if they may share the value (it is `Sync` where
-/// `T: Sync`).
+/// The guard stays in the thread that locked. Other threads may use it through a reference if they may use the value so
+/// (it is `Sync` where `T: Sync`).
+///
+/// ```compile_fail,E0277
+/// use latchwork::Mutex;
+///
+/// static LOCK: Mutex<u32> = Mutex::new(0);
+/// let guard = LOCK.lock();
+/// std::thread::spawn(move || drop(guard));
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 /// A part of the value of a [`Mutex`], from [`MutexGuard::map`](lock_api::MutexGuard::map).

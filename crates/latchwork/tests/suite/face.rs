@@ -8,6 +8,7 @@ use latchwork::machine::Native;
 use latchwork::registry::{self, Entry, Kind};
 use latchwork::{Condvar, Mutex, ReentrantMutex, RwLock, Semaphore, SeqLock, lock_api};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// Compiles if a type can be shared by threads.
 fn shared<T: Sync>(_: &T) {}
@@ -135,6 +136,19 @@ fn every_type_of_the_root_has_the_usual_traits() {
     shared(&guards);
     assert_eq!(*guards.0 + *guards.1, 14);
     assert!(format!("{:?}", Semaphore::new(3)).contains("available: 3"));
+}
+
+/// The features that lock_api has too.
+#[test]
+fn locks_are_serialized_as_their_value_and_guards_can_own_them() {
+    assert_eq!(serde_json::to_string(&(Mutex::from(7), RwLock::from([8]))).unwrap(), "[7,[8]]");
+    assert_eq!(*serde_json::from_str::<RwLock<u32>>("7").unwrap().read(), 7);
+    let lock = Arc::new(Mutex::new(7));
+    let guard: latchwork::ArcMutexGuard<u32> = lock.lock_arc();
+    shared(&guard);
+    assert!(lock.is_locked());
+    drop(lock);
+    assert_eq!(*guard, 7);
 }
 
 /// The tables in the docs of the root's types: a row begins with its title.
