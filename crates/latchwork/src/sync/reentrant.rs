@@ -26,8 +26,7 @@ use core::num::NonZeroUsize;
 ///
 /// **Panics.** If a thread locks it `usize::MAX` times without unlocking.
 ///
-/// **Poisoning, on fork, in a signal handler.** As [`Mutex`](crate::Mutex). A handler can lock it again if the
-/// interrupted thread holds it, but not if that thread is about to lock it or has just begun to unlock it: do not lock.
+/// **Poisoning, on fork, in a signal handler.** As [`Mutex`](crate::Mutex).
 pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, ThreadId, T>;
 
 /// What [`ReentrantMutex::lock`](lock_api::ReentrantMutex::lock) returns.

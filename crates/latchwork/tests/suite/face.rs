@@ -108,6 +108,9 @@ fn every_alias_has_the_usual_traits() {
         Kind::RwLock => rwlocks += 1,
         Kind::SeqLock => (),
     });
+    let readme = include_str!("../../README.md");
+    let both = mutexes + rwlocks - 1;
+    assert!(readme.contains(&format!("`all-locks`, {both} of them")), "README.md: there are {both}");
     let count = |suffix: &str| seen.iter().filter(|name| name.ends_with(suffix)).count();
     assert_eq!((count("Mutex"), count("RwLock"), count("Condvar")), (mutexes, rwlocks, mutexes));
 }
