@@ -1,10 +1,12 @@
 //! What a thread says about itself to those who reclaim memory: [`Record`].
 
-use super::{Group, Machine, Word, shared};
-use crate::reclaim::{SLOTS, Stall};
+use super::{Group, Machine, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Hazard pointers of one guard, and so the objects that one guard can protect at the same time under every strategy.
+pub const SLOTS: usize = 4;
 
 /// Groups of hazard pointers in one block: with the link to the next block, and what else a record holds, they
 /// fill two cache lines.
@@ -23,6 +25,15 @@ pub const NESTING: u64 = FENCED - 1;
 
 /// The bits of a reader's word that say when its section began.
 pub const TIME: u64 = !(STEP - 1);
+
+/// A grace period that does not end.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The thread that is in the way: the number by which the operating system knows it.
+    pub thread: u32,
+    /// For how long the grace period has been open.
+    pub nanos: u64,
+}
 
 /// A machine on which memory can be reclaimed: every thread has a [`Record`].
 ///
@@ -50,7 +61,7 @@ pub unsafe trait Records: Machine {
 
     /// The group that a record is in, and which one of it.
     fn place(record: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {
-        let mut groups = shared::records::<Self>().into_iter().flat_map(Group::groups);
+        let mut groups = groups::<Self>().into_iter().flat_map(Group::groups);
         groups.find_map(|group| Some((group, group.index_of(record)?)))
     }
 
@@ -71,6 +82,27 @@ pub unsafe trait Records: Machine {
     fn report_stall(stall: Stall) {
         let _ = stall;
     }
+}
+
+/// The calling thread's record.
+#[inline(always)]
+pub(crate) fn own<M: Records>() -> &'static Record<M> {
+    // SAFETY: within this library, `reclaim` alone writes to records, as the strategy does that a word is for.
+    unsafe { M::record() }
+}
+
+/// The newest group of records.
+#[inline(always)]
+pub(crate) fn groups<M: Records>() -> Option<&'static Group<M, Record<M>>> {
+    // SAFETY: within this library, `reclaim` alone writes to records, as the strategy does that a word is for.
+    unsafe { M::records() }
+}
+
+/// The time that readers stamp their sections with.
+#[inline(always)]
+pub(crate) fn clocks<M: Records>() -> &'static Clocks<M> {
+    // SAFETY: within this library, `reclaim` alone lets time advance, one step for each grace period or epoch.
+    unsafe { M::clocks() }
 }
 
 /// A thread's record. Its owner alone writes to it, others look; except for `left`, which is the machine's.
@@ -111,7 +143,7 @@ impl<M: Records> Kept<M> {
     /// The calling thread's record.
     #[inline]
     pub(crate) fn new() -> Self {
-        let record = shared::record::<M>();
+        let record = own::<M>();
         let keepers =
             record.keepers.load(Relaxed).checked_add(1).expect("4 billion readers: they are leaked");
         record.keepers.store(keepers, Relaxed);

@@ -5,26 +5,7 @@
 //! `grace`, `epoch`, `hazard` and `section` describe; `bravo` alone writes to slots, and each waiter of `twa` and
 //! `qspinlock` to places in the waiting array.
 
-use super::record::Clocks;
-use super::{Group, Machine, QNode, ReaderRow, Record, Records};
-
-#[inline(always)]
-pub(crate) fn record<M: Records>() -> &'static Record<M> {
-    // SAFETY: for callers within this library; see above.
-    unsafe { M::record() }
-}
-
-#[inline(always)]
-pub(crate) fn records<M: Records>() -> Option<&'static Group<M, Record<M>>> {
-    // SAFETY: for callers within this library; see above.
-    unsafe { M::records() }
-}
-
-#[inline(always)]
-pub(crate) fn clocks<M: Records>() -> &'static Clocks<M> {
-    // SAFETY: for callers within this library; see above.
-    unsafe { M::clocks() }
-}
+use super::{Machine, QNode, ReaderRow};
 
 #[inline(always)]
 pub(crate) fn visible_readers<M: Machine>() -> &'static [M::Usize] {

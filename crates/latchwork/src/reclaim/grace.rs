@@ -23,48 +23,39 @@
 //! Size: 80 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence
 //! (QSBR: a full one).
 
-use super::domain::Domain;
 use super::gate::Gate;
-use super::pace::Rest;
+use super::pace::{Pace, Rest};
 use super::tree;
 use super::watch::Watch;
-use super::{Info, Pace, Reader, Stall};
-use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Deadline, Group, Machine, Word, shared};
+use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall, TIME};
+use crate::machine::{Arith, Deadline, Group, Machine, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
-/// A kind of RCU, or epochs: how its readers say that they read, and how one waits for them.
+/// How the readers of a kind of RCU, or of epochs, say that they read: which word of a thread's record they stamp, and
+/// with which time.
 ///
 /// # Safety
 ///
-/// - Sections of its [`Reader`](Flavour::Reader) are stamped, in [`word`](Flavour::word) of the thread's record, with
-///   [`clock`](Flavour::clock), and a fence that pairs with that of its [`Periods`](Flavour::Periods).
-/// - [`FULL_FENCES`](Flavour::FULL_FENCES), [`TREE`](Flavour::TREE) and [`reached`](Flavour::reached) are true of these
+/// - Sections are stamped, in [`word`](Stamps::word) of the thread's record, with [`clock`](Stamps::clock), and followed
+///   by a fence that pairs with that of the [`Periods`] which wait for them.
+/// - [`FULL_FENCES`](Stamps::FULL_FENCES), [`TREE`](Stamps::TREE) and [`reached`](Stamps::reached) are true of these
 ///   readers.
-pub unsafe trait Flavour: Send + Sync + Sized + 'static {
-    /// Its description.
-    const INFO: Info;
-    /// Whether its readers issue full fences, so that who waits needs no heavy one.
+pub unsafe trait Stamps: Send + Sync + Sized + 'static {
+    /// Whether the readers issue full fences, so that a thread that waits for them needs no heavy one.
     const FULL_FENCES: bool = false;
-    /// Whether its readers vouch for each other.
+    /// Whether the readers vouch for each other ([`tree`]).
     const TREE: bool = false;
-    /// How one waits.
-    type Periods<M: Records>: Periods;
-    /// See [`Reclaim::reader`](super::Reclaim::reader).
-    type Reader<'d, M: Records>: Reader<Machine = M>;
     /// Which word of a thread's record says when its section began.
     fn word<M: Machine>(record: &Record<M>) -> &M::U64;
-    /// The time that it is stamped with.
+    /// The time that the word is stamped with.
     fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64;
-    /// The time that all of them are known to have reached, where grace periods are [`Grace`].
+    /// The time that all readers are known to have reached, where grace periods are [`Grace`].
     fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
         let _ = clocks;
         None
     }
-    /// The calling thread as one that reads.
-    fn reader<M: Records>(domain: &Domain<M, Self>) -> Self::Reader<'_, M>;
 }
 
 /// A way to wait until all sections that run now are over.
@@ -126,7 +117,7 @@ fn reached(word: u64, target: u64) -> bool {
 
 // SAFETY: a grace period that ends was opened after its tickets were given out, and has seen each thread outside of
 // sections, or in one that began later (`look`).
-unsafe impl<M: Records, F: Flavour> Periods for Grace<M, F> {
+unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
     fn new() -> Self {
         Grace {
             tickets: M::U64::new(0),
@@ -194,7 +185,7 @@ unsafe impl<M: Records, F: Flavour> Periods for Grace<M, F> {
     }
 }
 
-impl<M: Records, F: Flavour> Grace<M, F> {
+impl<M: Records, F: Stamps> Grace<M, F> {
     /// Takes one grace period to its end, or leaves it to others when the deadline has passed.
     fn lead(&self, deadline: Option<Deadline>) {
         let mut rest = Rest::new();
@@ -226,7 +217,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Ok(());
             }
             // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
-            let target = F::clock(shared::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
+            let target = F::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
             // (C) pairs with the light fence in `enter`, or the full one of QSBR: a section that we do not see
             // begins after it.
             if F::FULL_FENCES {
@@ -235,7 +226,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
                 return Err(Obstacle::Fence);
             }
             self.open.begin();
-            self.at.store(shared::records::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
+            self.at.store(record::groups::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
             self.obstacle.store(null_mut(), Relaxed);
             self.covers.store(covers, Relaxed);
             self.target.store(target, Relaxed);
@@ -257,7 +248,7 @@ impl<M: Records, F: Flavour> Grace<M, F> {
 
     /// Looks at everybody who has not been seen to have reached `target`. Under the gate.
     fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
-        let known = F::reached(shared::clocks::<M>());
+        let known = F::reached(record::clocks::<M>());
         // (F) another leader advanced time further, and fenced, after this one: whoever it has seen outside, or
         // in a section that began later than its advance, is in none that this one waits for.
         let before = known.map_or(0, |known| known.load(Acquire));

@@ -9,12 +9,12 @@
 //! Atomics per section: none. A reader that stays in its section holds up all reclamation: garbage is
 //! bounded by [`Limit`](super::Limit) as far as retirers are outside of sections, and unbounded otherwise.
 
-use super::Info;
-use super::domain::Domain;
-use super::grace::{Flavour, Grace};
+use super::domain::{Domain, Flavour};
+use super::grace::{Grace, Stamps};
 use super::section::{SectionGuard, SectionReader};
-use crate::machine::record::{Clocks, Record, Records};
-use crate::machine::{Machine, Native, shared};
+use super::strategy::Info;
+use crate::machine::record::{self, Clocks, Record, Records};
+use crate::machine::{Machine, Native};
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -23,19 +23,8 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 #[derive(Copy, Clone, Debug)]
 pub struct General;
 
-// SAFETY: sections are stamped with the time (`SectionGuard`), and `Grace` looks at all stamps.
-unsafe impl Flavour for General {
-    const INFO: Info = Info {
-        name: "rcu",
-        summary: "general-purpose RCU: readers stamp sections, a light fence each",
-        reader: "a stamp on the section, with plain instructions",
-        atomics: 0,
-        bound: "the limit, for who retires outside of sections",
-        source: "Desnoyers et al. 2012, section 3.4",
-    };
-    type Periods<M: Records> = Grace<M, Self>;
-    type Reader<'d, M: Records> = SectionReader<'d, M, Self>;
-
+// SAFETY: `SectionGuard` stamps `section` with `grace`, and issues the light fence after that.
+unsafe impl Stamps for General {
     #[inline(always)]
     fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
         &record.section
@@ -49,6 +38,20 @@ unsafe impl Flavour for General {
     fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
         Some(&clocks.reached[0])
     }
+}
+
+// SAFETY: sections are stamped with the time (`SectionGuard`), and `Grace` looks at all stamps.
+unsafe impl Flavour for General {
+    const INFO: Info = Info {
+        name: "rcu",
+        summary: "general-purpose RCU: readers stamp sections, a light fence each",
+        reader: "a stamp on the section, with plain instructions",
+        atomics: 0,
+        bound: "the limit, for who retires outside of sections",
+        source: "Desnoyers et al. 2012, section 3.4",
+    };
+    type Periods<M: Records> = Grace<M, Self>;
+    type Reader<'d, M: Records> = SectionReader<'d, M, Self>;
 
     fn reader<M: Records>(domain: &Domain<M, Self>) -> SectionReader<'_, M, Self> {
         SectionReader::new(domain)
@@ -85,6 +88,6 @@ impl<M: Records> RcuDomain<M> {
     /// A section of the calling thread.
     #[inline(always)]
     pub fn enter(&self) -> RcuGuard<'_, M> {
-        SectionGuard::new(shared::record::<M>())
+        SectionGuard::new(record::own::<M>())
     }
 }

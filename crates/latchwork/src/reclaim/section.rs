@@ -1,10 +1,9 @@
 //! The reading side of strategies in which a thread stamps its sections with the time: RCU and epochs.
 
-use super::domain::Domain;
-use super::grace::Flavour;
-use super::{Guard, Reader};
-use crate::machine::record::{FENCED, Kept, NESTING, Record, Records};
-use crate::machine::{Machine, Word, shared};
+use super::domain::{Domain, Flavour};
+use super::strategy::{Guard, Reader};
+use crate::machine::record::{self, FENCED, Kept, NESTING, Record, Records};
+use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -82,7 +81,7 @@ impl<'d, M: Records, F: Flavour> SectionReader<'d, M, F> {
 impl<M: Records, F: Flavour> SectionGuard<'_, M, F> {
     #[inline(always)]
     pub(super) fn new(record: &'static Record<M>) -> Self {
-        enter::<M>(F::word(record), F::clock(shared::clocks::<M>()));
+        enter::<M>(F::word(record), F::clock(record::clocks::<M>()));
         SectionGuard { record, reader: PhantomData }
     }
 }
@@ -120,7 +119,7 @@ impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
     #[inline(always)]
     fn try_enter(&self) -> Option<SectionGuard<'_, M, F>> {
         let record = self.record.get();
-        let entered = try_enter::<M>(F::word(record), F::clock(shared::clocks::<M>()));
+        let entered = try_enter::<M>(F::word(record), F::clock(record::clocks::<M>()));
         entered.then(|| SectionGuard { record, reader: PhantomData })
     }
 

@@ -6,7 +6,10 @@
 //! stands apart because it can take minutes: `cargo test -p latchwork --test loom` runs it alone.
 
 mod contributing;
+mod face;
 mod fifo;
 mod hostile;
 mod memcheck;
+// mod parking_lot_program;
+mod platform;
 mod symbols;

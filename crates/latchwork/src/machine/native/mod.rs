@@ -100,12 +100,6 @@ impl Native {
         }
         rows::after_fork();
     }
-
-    /// Whether the cheap side of the asymmetric fences is in use (the kernel has `membarrier` and
-    /// [`init`](Native::init) has run).
-    pub fn has_asymmetric_fences() -> bool {
-        fence::is_light()
-    }
 }
 
 /// Marks the branch that it is called in as the one to be laid out elsewhere.

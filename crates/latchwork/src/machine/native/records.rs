@@ -1,11 +1,10 @@
 //! The threads' records for reclamation, a [`Roll`]. A thread that exits in a section leaves its record
 //! behind. The child of a fork keeps the record of the thread that forked, and empties the others.
 
-use super::super::record::{Clocks, FENCED, Record, Records};
+use super::super::record::{Clocks, FENCED, Record, Records, Stall};
 use super::exit::Hook;
 use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
-use crate::reclaim::Stall;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -148,7 +147,7 @@ extern "C" fn after_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::shared;
+    use crate::machine::record;
     use std::collections::HashSet;
     use std::vec::Vec;
 
@@ -159,8 +158,8 @@ mod tests {
             let barrier = &std::sync::Barrier::new(8);
             let records: HashSet<usize> = std::thread::scope(|scope| {
                 let body = || {
-                    let record = shared::record::<Native>();
-                    assert!(core::ptr::eq(record, shared::record::<Native>()) && record.is_idle());
+                    let record = record::own::<Native>();
+                    assert!(core::ptr::eq(record, record::own::<Native>()) && record.is_idle());
                     barrier.wait();
                     record.as_ptr().addr()
                 };
@@ -177,14 +176,14 @@ mod tests {
     #[test]
     fn a_record_in_use_outlives_its_thread() {
         let left = std::thread::spawn(|| {
-            let record = shared::record::<Native>();
+            let record = record::own::<Native>();
             record.section.store(1, Release);
             record
         })
         .join()
         .unwrap();
         for _ in 0..50 {
-            std::thread::spawn(move || assert!(!core::ptr::eq(left, shared::record::<Native>())))
+            std::thread::spawn(move || assert!(!core::ptr::eq(left, record::own::<Native>())))
                 .join()
                 .unwrap();
         }
@@ -196,20 +195,20 @@ mod tests {
         let (inside, left) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
         let status = std::thread::scope(|scope| {
             scope.spawn(|| {
-                shared::record::<Native>().section.store(1, Release);
+                record::own::<Native>().section.store(1, Release);
                 inside.wait();
                 left.wait();
-                shared::record::<Native>().section.store(0, Release);
+                record::own::<Native>().section.store(0, Release);
             });
             inside.wait();
-            let (mine, generation) = (shared::record::<Native>(), Native::generation());
+            let (mine, generation) = (record::own::<Native>(), Native::generation());
             mine.online.store(1, Relaxed);
             // SAFETY: the child only looks at words and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, shared::record::<Native>());
+                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, record::own::<Native>());
                 let mut others =
-                    shared::records::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
+                    record::groups::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
                 let ok = kept && others.all(Record::is_idle);
                 let ok = ok && Native::generation() != generation;
                 // SAFETY: ends the child.

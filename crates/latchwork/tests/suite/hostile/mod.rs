@@ -24,9 +24,9 @@ use latchwork::map::RcuMap;
 use latchwork::map::array::Array;
 use latchwork::map::growing::{Change, Growing};
 use latchwork::reclaim::counted::CountedDomain;
-use latchwork::reclaim::domain::Domain;
+use latchwork::reclaim::domain::{Domain, Flavour};
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
-use latchwork::reclaim::grace::{Flavour, Grace, Periods};
+use latchwork::reclaim::grace::{Grace, Periods};
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::{Qsbr, QsbrDomain};
 use latchwork::reclaim::rcu::{General, RcuDomain, global};
@@ -88,10 +88,7 @@ const LISTED: &[(&str, &str)] = &[
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze",
     ),
-    (
-        "machine/native/mod.rs",
-        "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences has_asymmetric_fences",
-    ),
+    ("machine/native/mod.rs", "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences"),
     ("machine/native/tls.rs", "reader_row_offset"),
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
@@ -110,14 +107,14 @@ const LISTED: &[(&str, &str)] = &[
     ("reclaim/cell.rs", "new get new_in read replace update"),
     (
         "reclaim/domain.rs",
-        "new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
+        "reader new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
          set_throttle_nanos set_limit throttle collect barrier serve garbage",
     ),
     ("reclaim/epoch.rs", "enter"),
-    ("reclaim/grace.rs", "word clock reached reader new start is_over poll wait stall set_patience"),
+    ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience"),
     ("reclaim/hazard.rs", "clear bound"),
     (
-        "reclaim/mod.rs",
+        "reclaim/strategy.rs",
         "new_in reader covers throttle set_limit collect barrier garbage synchronize enter \
          try_enter quiescent offline protect",
     ),
