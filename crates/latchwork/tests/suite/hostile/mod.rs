@@ -82,8 +82,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "machine/mod.rs",
-        "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and after passed \
-         left spin_until spin_for pause patience yield_now wait wake requeue light_fence \
+        "spin_until spin_for pause patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze",
@@ -93,6 +92,8 @@ const LISTED: &[(&str, &str)] = &[
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
     ("machine/row.rs", "as_ptr link is_empty all_rows"),
+    ("machine/time.rs", "after passed left"),
+    ("machine/word.rs", "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and"),
     ("map/array.rs", "new into_first pointer"),
     ("map/growing.rs", "new enter iter count capacity throttle find set remove fit"),
     (
