@@ -53,7 +53,9 @@
 //! unbiased. (Except one that was moved there when it was biased. Its writers wait for ever.)
 //! Fork: a child finds the other threads' slots as they were; [`Native::forget_readers`].
 
-use super::{ConstNew, Info, RawRwLock, Suspension, Token};
+use super::{
+    ConstNew, Info, RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Suspension, Timeout, Token,
+};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -67,7 +69,7 @@ pub mod table;
 use bias::{Adaptive, BIASED, FIRST, Guard, HELD, HELD_TICK, REVOKED, REVOKING, WARM_UP, WRITERS, When};
 use count::{Count, Counted, Event, Uncounted};
 use publish::{Owned, Publish};
-use revoke::{Await, Holding, Passing, Patience, Revoke};
+use revoke::{Await, Holding, Passing, Revoke};
 use table::Hashed;
 
 /// Nanoseconds for which a writer that revokes looks for readers with the underlying lock in its hands, if readers may
@@ -144,6 +146,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
         // (A) Acquire: pairs with the store in `step`, for a caller that does not hold the lock.
         let bias = self.bias.load(Acquire);
         bias == BIASED || bias >= HELD
+    }
+
+    /// Whether there can be readers in slots that no writer has waited for.
+    fn hides_readers(&self) -> bool {
+        let bias = self.bias.load(Acquire); // (A) as above
+        bias == BIASED || bias >= HELD && !(bias >= REVOKING && bias & REVOKED != 0)
     }
 
     /// Whether a slot holds the lock's address.
@@ -379,26 +387,26 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// Listing 1, lines 37 to 49, by a writer that holds the underlying lock: afterwards no reader is in the table, and
     /// that stays so for as long as the writer holds the lock. `None`: there was one, and the lock is released.
     #[inline]
-    fn revoke(&self, token: R::Write, patience: Patience) -> Option<R::Write> {
+    fn revoke(&self, token: R::Write, timeout: Timeout) -> Option<R::Write> {
         // Relaxed: unless it is on, or readers pass, the last writer has seen the table empty, or there was no
         // bias since; the underlying lock orders us behind that writer.
         let bias = self.bias.load(Relaxed);
         if bias == BIASED || V::PASSING && bias >= REVOKING {
-            return self.revoke_slow(token, patience);
+            return self.revoke_slow(token, timeout);
         }
         Some(token)
     }
 
     #[cold]
     #[inline(never)]
-    fn revoke_slow(&self, token: R::Write, patience: Patience) -> Option<R::Write> {
+    fn revoke_slow(&self, token: R::Write, timeout: Timeout) -> Option<R::Write> {
         let start = M::now(Clock::Monotonic);
         if V::PASSING {
-            return self.revoke_passing(token, patience, start);
+            return self.revoke_passing(token, timeout, start);
         }
         // (B) Dekker pair with `read_fast`: the bias is written before the slots are read.
         self.bias.swap(REVOKING, SeqCst);
-        let empty = self.scan(patience);
+        let empty = self.scan(timeout);
         let bias = if empty { self.revoked(start) } else { BIASED };
         // (A) Release matters when the bias is put back: fast readers come after the writers that
         // we came after.
@@ -415,17 +423,16 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// and that is over soon: otherwise it gives the lock back, or another thread does (`end_hold`). Then it waits
     /// for them without, as several writers may do at once. Any of them may be suspended: each looks through the table
     /// itself.
-    fn revoke_passing(&self, token: R::Write, patience: Patience, start: u64) -> Option<R::Write> {
+    fn revoke_passing(&self, token: R::Write, timeout: Timeout, start: u64) -> Option<R::Write> {
         let mut empty = false;
-        let mut bias = self.bias.load(Relaxed);
-        if bias == BIASED && Self::HOLDS {
+        if self.bias.load(Relaxed) == BIASED && Self::HOLDS {
             let held = HELD + (start >> HELD_TICK) as u32 % (REVOKING - HELD);
             // (B) as in `revoke_slow`.
             self.bias.swap(held, SeqCst);
-            empty = self.scan(patience.at_most(start + HOLD));
-            let next = match patience {
+            empty = self.scan(timeout.at_most(start + HOLD));
+            let next = match timeout {
                 _ if empty => self.revoked(start),
-                Patience::None => BIASED,
+                Timeout::Immediate => BIASED,
                 _ => REVOKING + 1,
             };
             // (A) as in `revoke_slow`. It fails if another thread has given the lock back; then we are counted.
@@ -440,42 +447,58 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
                 }
             }
         } else {
-            loop {
-                let next = match bias {
-                    BIASED => REVOKING + 1,
-                    bias if bias < REVOKING || bias & REVOKED != 0 => return Some(token),
-                    bias => bias + 1,
-                };
-                // (B) as in `revoke_slow`. (The slots are read after this, by every writer.)
-                match self.bias.compare_exchange(bias, next, SeqCst, Relaxed) {
-                    Ok(_) => break,
-                    Err(now) => bias = now,
-                }
+            if !self.count_in() {
+                return Some(token);
             }
             // SAFETY: the token is from the caller's acquisition; the caller gets another, or none.
             unsafe { self.lock.unlock_write(token) };
         }
         // As long as we are counted the bias does not return, so a table that was seen empty stays so.
-        let empty = empty || self.scan(patience);
+        let empty = empty || self.scan(timeout);
         let value = self.revoked(start);
-        let token = match patience {
+        let token = match timeout {
             _ if !empty => None,
-            Patience::Endless => self.lock.write_watching(None, &|| _ = self.end_hold()),
-            Patience::Until(deadline) => self.lock.write_watching(Some(deadline), &|| _ = self.end_hold()),
-            Patience::None => self.lock.try_write(),
+            Timeout::Never => self.lock.write_watching(None, &|| _ = self.end_hold()),
+            Timeout::At(deadline) => self.lock.write_watching(Some(deadline), &|| _ = self.end_hold()),
+            Timeout::Immediate => self.lock.try_write(),
         };
-        let revoked = if token.is_some() { REVOKED } else { 0 };
+        self.count_out(token.is_some(), value);
+        token
+    }
+
+    /// Counts the caller among the threads that wait for the readers in their slots, unless there can be none. It holds the
+    /// underlying lock for writing or as its upgradable reader.
+    fn count_in(&self) -> bool {
         let mut bias = self.bias.load(Relaxed);
         loop {
-            let next = match (bias | revoked) - 1 {
+            let next = match bias {
+                BIASED => REVOKING + 1,
+                bias if bias < REVOKING || bias & REVOKED != 0 => return false,
+                bias => bias + 1,
+            };
+            // (B) as in `revoke_slow`. (The slots are read after this, by every writer.)
+            match self.bias.compare_exchange(bias, next, SeqCst, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => bias = now,
+            }
+        }
+    }
+
+    /// Ends that. `revoked`: the caller has seen that there are none, and holds the underlying lock for writing. Then the
+    /// bias becomes a policy's value, that of the last such thread to count itself out.
+    fn count_out(&self, revoked: bool, value: u32) {
+        let seen = if revoked { REVOKED } else { 0 };
+        let mut bias = self.bias.load(Relaxed);
+        loop {
+            let next = match (bias | seen) - 1 {
                 next if next & WRITERS != 0 => next,
                 next if next & REVOKED != 0 => value,
                 // Nobody has written since: a writer that had would have left REVOKED.
                 _ => BIASED,
             };
-            // (A) as above.
+            // (A) as in `revoke_slow`.
             match self.bias.compare_exchange(bias, next, Release, Relaxed) {
-                Ok(_) => return token,
+                Ok(_) => return,
                 Err(now) => bias = now,
             }
         }
@@ -507,12 +530,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     }
 
     /// Waits for the readers in the table. Whether all have left.
-    fn scan(&self, patience: Patience) -> bool {
+    fn scan(&self, timeout: Timeout) -> bool {
         P::fence();
         let me = self.address();
         let leaves = |slot: &'static M::Usize| {
             // (B) as in `revoke_slow`; (C) Acquire: pairs with `leave`.
-            V::Await::until::<M, _, _>(slot, patience, |reader| reader != me)
+            V::Await::until::<M, _, _>(slot, timeout, |reader| reader != me)
         };
         // SAFETY: it only reads the slots.
         unsafe { P::all(me, leaves) }
@@ -674,7 +697,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         } else {
             Some(self.lock.write())
         };
-        let token = token.and_then(|token| self.revoke(token, Patience::Endless));
+        let token = token.and_then(|token| self.revoke(token, Timeout::Never));
         let Some(token) = token else { unreachable!("without a deadline") };
         token
     }
@@ -685,12 +708,12 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
             None if self.end_hold() => self.lock.try_write(),
             token => token,
         }?;
-        self.revoke(token, Patience::None)
+        self.revoke(token, Timeout::Immediate)
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
         let token = self.lock.write_watching(Some(deadline), &|| _ = self.end_hold())?;
-        self.revoke(token, Patience::Until(deadline))
+        self.revoke(token, Timeout::At(deadline))
     }
 
     #[inline]
@@ -705,6 +728,204 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     fn is_write_locked(&self) -> bool {
         self.lock.is_write_locked()
+    }
+}
+
+// SAFETY: a writer has revoked the bias, so all readers are in the underlying lock, and a downgraded writer is one of them.
+unsafe impl<M, R, P, W, V, C> RawDowngrade for RawBravo<M, R, P, W, V, C>
+where
+    M: Machine,
+    R: RawDowngrade<Machine = M>,
+    P: Publish<M>,
+    W: When,
+    V: Revoke,
+    C: Count,
+{
+    #[inline]
+    unsafe fn downgrade(&self, token: Self::Write) -> Self::Read {
+        // SAFETY: the token is the underlying acquisition's.
+        ReadToken::Slow(unsafe { self.lock.downgrade(token) })
+    }
+}
+
+// SAFETY: the underlying lock keeps other writers and upgradable readers out. An upgrade holds it for writing when there
+// is no reader in a slot: it has revoked the bias, and stayed counted, until it held the lock.
+unsafe impl<M, R, P, W, V, C> RawUpgrade for RawBravo<M, R, P, W, V, C>
+where
+    M: Machine,
+    R: RawUpgrade<Machine = M>,
+    P: Publish<M>,
+    W: When,
+    V: Revoke,
+    C: Count,
+{
+    type Upgradable = R::Upgradable;
+
+    fn upgradable_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Upgradable> {
+        let watch = || {
+            self.end_hold();
+            watch();
+        };
+        match self.lock.upgradable_within(timeout, &watch) {
+            None if matches!(timeout, Timeout::Immediate) && self.end_hold() => self.lock.try_upgradable(),
+            token => token,
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self, token: Self::Upgradable) {
+        // SAFETY: the token is the underlying acquisition's.
+        unsafe { self.lock.unlock_upgradable(token) }
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable_fair(&self, token: Self::Upgradable) {
+        // SAFETY: the token is the underlying acquisition's.
+        unsafe { self.lock.unlock_upgradable_fair(token) }
+    }
+
+    /// The bias is revoked while the underlying lock is upgradable, so that readers pass: one of those that the upgrade
+    /// waits for may read again. Then the underlying lock is upgraded. Only a reader of the underlying lock may set the
+    /// bias, so it cannot return after that, but it may have before.
+    unsafe fn upgrade_within(
+        &self,
+        mut token: Self::Upgradable,
+        timeout: Timeout,
+    ) -> Result<Self::Write, Self::Upgradable> {
+        loop {
+            let start = M::now(Clock::Monotonic);
+            let counted = self.count_in();
+            if counted && !self.scan(timeout) {
+                self.count_out(false, self.revoked(start));
+                return Err(token);
+            }
+            // SAFETY: the token is the underlying acquisition's.
+            match unsafe { self.lock.upgrade_within(token, timeout) } {
+                Ok(write) if counted => {
+                    self.count_out(true, self.revoked(start));
+                    return Ok(write);
+                }
+                Ok(write) if !self.hides_readers() => return Ok(write),
+                // SAFETY: the token is the underlying acquisition's.
+                Ok(write) => token = unsafe { self.lock.downgrade_to_upgradable(write) },
+                Err(token) => {
+                    if counted {
+                        self.count_out(false, self.revoked(start));
+                    }
+                    return Err(token);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn downgrade_upgradable(&self, token: Self::Upgradable) -> Self::Read {
+        // SAFETY: the token is the underlying acquisition's.
+        ReadToken::Slow(unsafe { self.lock.downgrade_upgradable(token) })
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self, token: Self::Write) -> Self::Upgradable {
+        // SAFETY: the token is the underlying acquisition's.
+        unsafe { self.lock.downgrade_to_upgradable(token) }
+    }
+}
+
+// SAFETY: a recursive reader reads through a slot, or through the underlying lock. A writer that waits for readers in their
+// slots has given that lock back, or will within a bounded time, and the caller does not queue meanwhile.
+unsafe impl<M, R, P, W, A, C> RawRecursive for RawBravo<M, R, P, W, Passing<A>, C>
+where
+    M: Machine,
+    R: RawRecursive<Machine = M>,
+    P: Publish<M>,
+    W: When,
+    A: Await,
+    C: Count,
+{
+    #[inline]
+    fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Read> {
+        match self.read_first() {
+            Some(slot) => Some(ReadToken::Fast(Filled(slot))),
+            None => self.read_recursive_slow(timeout, watch),
+        }
+    }
+}
+
+impl<M, R, P, W, A, C> RawBravo<M, R, P, W, Passing<A>, C>
+where
+    M: Machine,
+    R: RawRecursive<Machine = M>,
+    P: Publish<M>,
+    W: When,
+    A: Await,
+    C: Count,
+{
+    #[inline(never)]
+    fn read_recursive_slow(
+        &self,
+        timeout: Timeout,
+        watch: &dyn Fn(),
+    ) -> Option<ReadToken<M::Usize, R::Read>> {
+        loop {
+            if let Some(slot) = self.read_elsewhere() {
+                return Some(ReadToken::Fast(Filled(slot)));
+            }
+            let biased = C::ON && self.is_biased();
+            // With a reader in a slot, perhaps the caller itself, the caller must not queue behind a writer.
+            let timeout_below = if self.hides_readers() { Timeout::Immediate } else { timeout };
+            let watch_below = || {
+                self.end_hold();
+                watch();
+            };
+            if let Some(token) = self.lock.read_recursive_within(timeout_below, &watch_below) {
+                self.after_slow_read(biased);
+                return Some(ReadToken::Slow(token));
+            }
+            if matches!(timeout_below, Timeout::Immediate) && !matches!(timeout, Timeout::Immediate) {
+                // The writer that holds the underlying lock changes the bias soon: in a millisecond if it waits for readers.
+                let bias = self.bias.load(Relaxed);
+                watch_below();
+                A::until::<M, _, _>(&self.bias, timeout.at_most(M::now(Clock::Monotonic) + HOLD), |now| {
+                    now != bias
+                });
+                if !timeout.passed::<M>() {
+                    continue;
+                }
+            }
+            let ended = self.end_hold();
+            return ended.then(|| self.lock.try_read_recursive()).flatten().map(ReadToken::Slow);
+        }
+    }
+}
+
+// SAFETY: the functions end the acquisitions as those of `RawRwLock` do.
+unsafe impl<M, R, P, W, V, C> RawFair for RawBravo<M, R, P, W, V, C>
+where
+    M: Machine,
+    R: RawFair<Machine = M>,
+    P: Publish<M>,
+    W: When,
+    V: Revoke,
+    C: Count,
+{
+    #[inline]
+    fn is_awaited(&self) -> bool {
+        self.bias.load(Relaxed) >= HELD || self.lock.is_awaited()
+    }
+
+    #[inline]
+    unsafe fn unlock_read_fair(&self, token: Self::Read) {
+        match token {
+            ReadToken::Fast(Filled(slot)) => Self::leave(slot),
+            // SAFETY: the token is the underlying acquisition's.
+            ReadToken::Slow(token) => unsafe { self.lock.unlock_read_fair(token) },
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock_write_fair(&self, token: Self::Write) {
+        // SAFETY: the token is the underlying acquisition's.
+        unsafe { self.lock.unlock_write_fair(token) }
     }
 }
 

@@ -18,7 +18,13 @@ pub mod rwsem;
 pub mod shfl_rw;
 
 mod api;
+mod api_optional;
+mod optional;
+mod wait;
 pub use api::Api;
+pub use api_optional::ReadRecursive;
+pub use optional::{RawDowngrade, RawFair, RawRecursive, RawUpgrade};
+pub use wait::Timeout;
 
 #[cfg(test)]
 mod tests;
