@@ -31,13 +31,7 @@ fn downgrades<R: RawDowngrade<Machine = Native>>() {
                     // SAFETY: the token is from the acquisition above.
                     let token = unsafe { pair.lock.downgrade(token) };
                     assert!(!pair.lock.is_write_locked() && pair.lock.is_locked(), "{}", R::INFO.name);
-                    // SAFETY: the lock is held for reading.
-                    assert_eq!(
-                        unsafe { (*pair.numbers.get()).0 },
-                        mine,
-                        "{}: a writer between",
-                        R::INFO.name
-                    );
+                    assert_eq!(pair.look(), mine, "{}: a writer between", R::INFO.name);
                     pair.check(token);
                     pair.check(pair.lock.read());
                 }
@@ -213,7 +207,9 @@ fn reads_again<R: RawRecursive<Machine = Native>>(waits: impl Fn(&R) + Sync) {
                 // SAFETY: each token is from one acquisition.
                 unsafe {
                     lock.unlock_read(inner);
-                    tried.map(|token| lock.unlock_read(token));
+                    if let Some(token) = tried {
+                        lock.unlock_read(token);
+                    }
                 }
             }
             // SAFETY: acquired above.
