@@ -1,30 +1,25 @@
 //! Scalable mutexes, reader-writer locks and condition variables for Linux.
 //!
 //! ```
-//! use latchwork::{RwLock, ShflMutex};
+//! use latchwork::{Mutex, RwLock};
 //!
-//! static JOBS: ShflMutex<Vec<u32>> = ShflMutex::new(Vec::new());
+//! static JOBS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 //! static LIMIT: RwLock<u32> = RwLock::new(100);
 //!
 //! let limit = *LIMIT.read();
 //! JOBS.lock().push(limit);
 //! assert_eq!(*JOBS.lock(), [100]);
 //! ```
-//!
-//! The types are aliases over [`lock_api`] 0.5, whose guards carry what an algorithm must remember
-//! from acquire to release. Each algorithm is one file under [`locks::mutex`] or [`locks::rwlock`], written once
-//! over the [`machine::Machine`] trait, so that the code that runs in production is the code that
-//! the model checker and the simulator run. [`registry`] lists them all.
-//!
-//! [`reclaim`] is for readers that take no lock at all: RCU, epochs and hazard pointers, and the safe
-//! [`reclaim::Rcu`] cell over them.
-//!
-//! Which one? [`ShflMutex`] and [`RwLock`] unless you measured something else; the others are
-//! the field's reference points, to compare with.
 #![no_std]
+// Small parts of the foundation serve only locks of the feature `all-locks`. With the feature, the compiler reports what
+// nobody uses.
+#![cfg_attr(not(feature = "all-locks"), allow(dead_code))]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("latchwork is for Linux only: it is built on futexes, membarrier and glibc's threads");
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 pub mod locks;
@@ -33,5 +28,7 @@ pub mod map;
 pub mod reclaim;
 pub mod registry;
 
-pub use locks::aliases::*;
-pub use locks::semaphore::Semaphore;
+mod sync;
+
+pub use lock_api;
+pub use sync::*;

@@ -25,40 +25,55 @@ pub trait Visitor<M: Machine> {
 
 /// Shows every algorithm to `visitor`, in the order of `latchwork list`.
 pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
-    visitor.mutex::<mutex::tas::RawTas<M>>();
-    visitor.mutex::<mutex::ttas::RawTtas<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.mutex::<mutex::tas::RawTas<M>>();
+        visitor.mutex::<mutex::ttas::RawTtas<M>>();
+    }
     visitor.mutex::<mutex::ticket::RawTicket<M>>();
-    visitor.mutex::<mutex::ticket::RawTicketBackoff<M>>();
-    visitor.mutex::<mutex::twa::RawTwa<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.mutex::<mutex::ticket::RawTicketBackoff<M>>();
+        visitor.mutex::<mutex::twa::RawTwa<M>>();
+    }
     visitor.mutex::<mutex::mcs::RawMcs<M>>();
-    visitor.mutex::<mutex::clh::RawClh<M>>();
-    visitor.mutex::<mutex::k42::RawK42<M>>();
-    visitor.mutex::<mutex::hemlock::RawHemlock<M>>();
-    visitor.mutex::<mutex::qspinlock::RawQspinlock<M>>();
-    visitor.mutex::<mutex::reciprocating::RawReciprocating<M>>();
-    visitor.mutex::<mutex::mcs_tp::RawMcsTp<M>>();
-    visitor.mutex::<mutex::hclh::RawHclh<M>>();
-    visitor.mutex::<mutex::stacked::CBoMcs<M>>();
-    visitor.mutex::<mutex::stacked::CTktMcs<M>>();
-    visitor.mutex::<mutex::stacked::Hmcs<M>>();
-    visitor.mutex::<mutex::stacked::Clof<M>>();
-    visitor.mutex::<mutex::cna::RawCna<M>>();
-    visitor.mutex::<mutex::fissile::RawFissile<M>>();
-    visitor.mutex::<mutex::mcs_park::RawMcsPark<M>>();
-    visitor.mutex::<mutex::malthusian::RawMalthusian<M>>();
-    visitor.mutex::<mutex::mutexee::RawMutexee<M>>();
-    visitor.mutex::<mutex::hybrid::RawHybrid<M>>();
-    visitor.mutex::<mutex::cst::RawCst<M>>();
-    visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.mutex::<mutex::clh::RawClh<M>>();
+        visitor.mutex::<mutex::k42::RawK42<M>>();
+        visitor.mutex::<mutex::hemlock::RawHemlock<M>>();
+        visitor.mutex::<mutex::qspinlock::RawQspinlock<M>>();
+        visitor.mutex::<mutex::reciprocating::RawReciprocating<M>>();
+        visitor.mutex::<mutex::mcs_tp::RawMcsTp<M>>();
+        visitor.mutex::<mutex::hclh::RawHclh<M>>();
+        visitor.mutex::<mutex::stacked::CBoMcs<M>>();
+        visitor.mutex::<mutex::stacked::CTktMcs<M>>();
+        visitor.mutex::<mutex::stacked::Hmcs<M>>();
+        visitor.mutex::<mutex::stacked::Clof<M>>();
+        visitor.mutex::<mutex::cna::RawCna<M>>();
+        visitor.mutex::<mutex::fissile::RawFissile<M>>();
+        visitor.mutex::<mutex::mcs_park::RawMcsPark<M>>();
+        visitor.mutex::<mutex::malthusian::RawMalthusian<M>>();
+        visitor.mutex::<mutex::mutexee::RawMutexee<M>>();
+        visitor.mutex::<mutex::hybrid::RawHybrid<M>>();
+        visitor.mutex::<mutex::cst::RawCst<M>>();
+        visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
+    }
     visitor.mutex::<mutex::shfl::RawShfl<M>>();
-    visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
+    }
     visitor.rwlock::<rwlock::pf_q::RawPfQ<M>>();
     visitor.rwlock::<rwlock::shfl_rw::RawShflRw<M>>();
-    visitor.rwlock::<rwlock::mcs_rw::RawMcsRw<M>>();
-    visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
-    visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
-    visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
-    visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.rwlock::<rwlock::mcs_rw::RawMcsRw<M>>();
+        visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
+        visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
+        visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
+        visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
+    }
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
     visitor.rwlock::<rwlock::bravo::Columns<M, rwlock::pf_q::RawPfQ<M>>>();

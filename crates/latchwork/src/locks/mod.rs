@@ -14,6 +14,8 @@ pub mod seqlock;
 
 pub(crate) mod aliases;
 pub(crate) mod backoff;
+#[cfg(feature = "std")]
+pub(crate) mod timed;
 
 pub use aliases::*;
 

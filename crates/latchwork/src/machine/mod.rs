@@ -28,7 +28,7 @@ pub(crate) mod shared;
 pub use group::Group;
 pub use native::Native;
 pub(crate) use offers::Offers;
-pub use qnode::QNode;
+pub use qnode::{QNode, node_view};
 pub use record::{Record, Records};
 pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
 

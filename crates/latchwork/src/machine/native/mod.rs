@@ -410,19 +410,3 @@ unsafe impl Machine for Native {
         futex::wait(&nobody, 0, Some(Deadline::after::<Self>(nanos)));
     }
 }
-
-impl QNode<Native> {
-    /// A node with every field zero, in a constant.
-    pub(crate) const fn zeroed() -> Self {
-        use core::ptr::null_mut;
-        QNode {
-            next: AtomicPtr::new(null_mut()),
-            status: AtomicU32::new(0),
-            batch: AtomicU32::new(0),
-            group: AtomicU32::new(0),
-            shuffler: AtomicU32::new(0),
-            resume: AtomicPtr::new(null_mut()),
-            since: AtomicU32::new(0),
-        }
-    }
-}

@@ -85,7 +85,7 @@ pub(super) fn acquire() -> &'static Node {
         if head.is_null() {
             return refill(cache);
         }
-        (*cache).head = (*head).next.load(Ordering::Relaxed);
+        (*cache).head = (*head).links[0].load(Ordering::Relaxed);
         (*cache).length -= 1;
         &*head
     }
@@ -102,7 +102,7 @@ pub(super) unsafe fn release(node: &'static Node) {
         if !(*cache).exit_hook {
             return release_first(cache, node);
         }
-        node.next.store((*cache).head, Ordering::Relaxed);
+        node.links[0].store((*cache).head, Ordering::Relaxed);
         (*cache).head = node.as_ptr();
         (*cache).length += 1;
         if (*cache).length > KEEP {
@@ -122,7 +122,7 @@ unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
         if (*cache).exit_hook {
             return release(node);
         }
-        node.next.store(null_mut(), Ordering::Relaxed);
+        node.links[0].store(null_mut(), Ordering::Relaxed);
         give(node.as_ptr());
     }
 }
@@ -139,16 +139,16 @@ unsafe fn refill(cache: *mut Cache) -> &'static Node {
     let mut length = 1;
     // SAFETY: the chain is exclusively ours since the swap, and its nodes are never unmapped.
     unsafe {
-        while length < PAGE && !(*last).next.load(Ordering::Relaxed).is_null() {
-            last = (*last).next.load(Ordering::Relaxed);
+        while length < PAGE && !(*last).links[0].load(Ordering::Relaxed).is_null() {
+            last = (*last).links[0].load(Ordering::Relaxed);
             length += 1;
         }
-        let rest = (*last).next.load(Ordering::Relaxed);
-        (*last).next.store(null_mut(), Ordering::Relaxed);
+        let rest = (*last).links[0].load(Ordering::Relaxed);
+        (*last).links[0].store(null_mut(), Ordering::Relaxed);
         if !rest.is_null() {
             give(rest);
         }
-        (*cache).head = (*chain).next.load(Ordering::Relaxed);
+        (*cache).head = (*chain).links[0].load(Ordering::Relaxed);
         (*cache).length = length - 1;
         &*chain
     }
@@ -162,11 +162,11 @@ unsafe fn spill(cache: *mut Cache) {
         let chain = (*cache).head;
         let mut last = chain;
         for _ in 1..KEEP / 2 {
-            last = (*last).next.load(Ordering::Relaxed);
+            last = (*last).links[0].load(Ordering::Relaxed);
         }
-        (*cache).head = (*last).next.load(Ordering::Relaxed);
+        (*cache).head = (*last).links[0].load(Ordering::Relaxed);
         (*cache).length -= KEEP / 2;
-        (*last).next.store(null_mut(), Ordering::Relaxed);
+        (*last).links[0].store(null_mut(), Ordering::Relaxed);
         give(chain);
     }
 }
@@ -176,12 +176,12 @@ unsafe fn give(chain: *mut Node) {
     let mut last = chain;
     // SAFETY: the chain is the caller's own.
     unsafe {
-        while !(*last).next.load(Ordering::Relaxed).is_null() {
-            last = (*last).next.load(Ordering::Relaxed);
+        while !(*last).links[0].load(Ordering::Relaxed).is_null() {
+            last = (*last).links[0].load(Ordering::Relaxed);
         }
         let mut head = GLOBAL.load(Ordering::Relaxed);
         loop {
-            (*last).next.store(head, Ordering::Relaxed);
+            (*last).links[0].store(head, Ordering::Relaxed);
             // (A) the chain's links, for the thread that takes it.
             match GLOBAL.compare_exchange(head, chain, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -215,7 +215,7 @@ fn map_page() -> *mut Node {
         for i in 0..PAGE {
             page.add(i).write(Node::zeroed());
             let next = if i + 1 < PAGE { page.add(i + 1) } else { null_mut() };
-            (*page.add(i)).next.store(next, Ordering::Relaxed);
+            (*page.add(i)).links[0].store(next, Ordering::Relaxed);
         }
     }
     page

@@ -1,0 +1,315 @@
+//! Safe functions with hostile arguments: whatever they are given, nothing undefined happens. They may panic, refuse, or
+//! wait for a while; nothing that was freed is touched, and nothing that was never allocated.
+//!
+//! Run natively, and under valgrind's memcheck, which sees each access to memory that is not the program's.
+//! [`every_safe_function_is_listed`] reads the sources, so that no function is forgotten.
+//!
+//! What Miri would see beyond this: data races, references that alias or whose type is wrong, values that are
+//! uninitialised or invalid without the program depending on them, and pointers without provenance. It would not run
+//! the inline assembly and the system calls of the native machine.
+
+use latchwork::locks::CondvarOver;
+use latchwork::locks::condvar::RawCondvar;
+use latchwork::locks::mutex;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::stacked::{Local, Name};
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::{self, bias, count, publish, revoke, table};
+use latchwork::locks::semaphore::RawSemaphore;
+use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
+use latchwork::machine::record::{Clocks, Hazards};
+use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
+use latchwork::map::RcuMap;
+use latchwork::map::array::Array;
+use latchwork::map::growing::{Change, Growing};
+use latchwork::reclaim::counted::CountedDomain;
+use latchwork::reclaim::domain::Domain;
+use latchwork::reclaim::epoch::{Epoch, EpochDomain};
+use latchwork::reclaim::grace::{Flavour, Grace, Periods};
+use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::qsbr::{Qsbr, QsbrDomain};
+use latchwork::reclaim::rcu::{General, RcuDomain, global};
+use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Pace, Rcu, Reader, Reclaim, Retire, Stall};
+use latchwork::registry::{self, Kind, Visitor};
+use latchwork::{Condvar, Mutex, RwLock, Semaphore};
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::ptr::{null, without_provenance, without_provenance_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+mod locks;
+mod machine;
+mod maps;
+mod reclaim;
+
+/// What the child of [`run`] is to do.
+const SUBJECT: &str = "LATCHWORK_HOSTILE";
+/// To run all cases without valgrind.
+const NATIVELY: &str = "natively";
+/// To run [`locks::panics_in_a_wait`] alone.
+const MOODY: &str = "moody";
+/// What valgrind exits with if there was an error.
+const CAUGHT: i32 = 99;
+/// An address where nothing is.
+const NOWHERE: usize = 0x40;
+
+/// Whether it panics; that is no harm.
+fn refused(attempt: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(attempt)).is_err()
+}
+
+/// Deadlines that have passed, on either clock, and one that is near.
+fn deadlines() -> [Deadline; 3] {
+    let past = |clock| Deadline { clock, nanos: 0 };
+    [past(Clock::Monotonic), past(Clock::Realtime), Deadline::after::<Native>(1000)]
+}
+
+/// What is called below, by the file where it is.
+const LISTED: &[(&str, &str)] = &[
+    (
+        "locks/condvar.rs",
+        "value new_in wait prepare word is_notified block finish abandon notify_one notify_all \
+         has_waiters wait_until_quiet",
+    ),
+    (
+        "machine/group.rs",
+        "new entries as_ptr link groups owners index_of taken owned take claim give_back forget",
+    ),
+    (
+        "machine/mod.rs",
+        "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and after passed \
+         left spin_until spin_for pause patience yield_now wait wake requeue light_fence \
+         heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
+         thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
+         doze",
+    ),
+    (
+        "machine/native/mod.rs",
+        "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences has_asymmetric_fences",
+    ),
+    ("machine/qnode.rs", "as_ptr"),
+    ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
+    ("machine/row.rs", "as_ptr link is_empty all_rows"),
+    ("map/array.rs", "new into_first pointer"),
+    ("map/growing.rs", "new enter iter count capacity throttle find set remove fit"),
+    (
+        "map/rcu_map.rs",
+        "key get contains_key iter with_capacity with_capacity_and_hasher len is_empty capacity \
+         read insert get_or_insert_with update remove retain clear reserve shrink_to_fit",
+    ),
+    ("locks/mod.rs", "name into_word"),
+    ("locks/mutex/mod.rs", "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
+    ("locks/mutex/stacked.rs", "has_waiters cohort"),
+    ("reclaim/cell.rs", "new get new_in read replace update"),
+    (
+        "reclaim/domain.rs",
+        "new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
+         set_throttle_nanos set_limit throttle collect barrier serve garbage",
+    ),
+    ("reclaim/epoch.rs", "enter"),
+    ("reclaim/grace.rs", "word clock reached reader new start is_over poll wait stall set_patience"),
+    ("reclaim/hazard.rs", "clear bound"),
+    (
+        "reclaim/mod.rs",
+        "new_in reader covers throttle set_limit collect barrier garbage synchronize enter \
+         try_enter quiescent offline protect",
+    ),
+    ("reclaim/rcu.rs", "global enter"),
+    ("registry.rs", "mutex rwlock seqlock visit name for_each find"),
+    ("locks/rwlock/bravo.rs", "new new_biased_in is_biased"),
+    ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
+    ("locks/rwlock/bravo/count.rs", "add of_process"),
+    ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
+    ("locks/rwlock/bravo/revoke.rs", "until"),
+    ("locks/rwlock/bravo/table.rs", "first second column"),
+    (
+        "locks/rwlock/mod.rs",
+        "new_in read try_read try_read_weak read_until remembers reads_own is_remembered write \
+         try_write write_until is_locked is_write_locked",
+    ),
+    ("locks/seqlock.rs", "new new_in read try_read write load store"),
+    (
+        "locks/semaphore.rs",
+        "new new_in value acquire try_acquire acquire_until step word forsake release release_many",
+    ),
+    (
+        "sync/semaphore.rs",
+        "new acquire try_acquire try_acquire_for try_acquire_until release release_many available",
+    ),
+];
+
+/// Files with nothing that can be called from outside, or with nothing that can be given anything.
+const EXCUSED: &[(&str, &str)] = &[
+    ("locks/timed.rs", "within the crate"),
+    ("machine/shared.rs", "within the crate"),
+    ("map/elements.rs", "a private module"),
+    ("map/lines.rs", "a private module"),
+    ("locks/mutex/newcomer.rs", "a private module"),
+    ("locks/mutex/sleepers.rs", "within the crate"),
+    ("locks/mutex/shfl.rs", "a function of a private type"),
+    ("locks/mutex/policies.rs", "traits that are implemented, not called"),
+    ("locks/mutex/shuffle.rs", "traits that are implemented, not called"),
+];
+
+const CASES: &[(&str, fn())] = &[
+    ("machine", machine::native),
+    ("records", machine::records),
+    ("raw locks", locks::raw),
+    ("guards", locks::guards),
+    ("bravo", locks::bravo),
+    ("condition variables, semaphores, sequence locks", locks::waiting),
+    ("strategies", reclaim::strategies),
+    ("cells", reclaim::cells),
+    ("keys", maps::keys),
+    ("drops", maps::drops),
+    ("growing", maps::growing),
+    ("arrays", maps::arrays),
+    // What is forgotten is never reclaimed again, so these come last.
+    ("forgotten guards", reclaim::forgotten),
+    ("forgotten guards of maps", maps::forgotten),
+];
+
+/// Not a test of its own: what runs in a process of its own, and under valgrind.
+#[test]
+#[ignore = "run by the others"]
+fn subject() {
+    let Ok(subject) = std::env::var(SUBJECT) else { return };
+    // SAFETY: ends a process that hangs.
+    unsafe { libc::alarm(580) };
+    std::panic::set_hook(Box::new(|_| ()));
+    if subject == MOODY {
+        return locks::panics_in_a_wait();
+    }
+    for (name, case) in CASES {
+        println!("{name}");
+        if let Err(payload) = catch_unwind(case) {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            println!("{}", text.or(payload.downcast_ref::<&str>().copied()).unwrap_or_default());
+            std::process::exit(1);
+        }
+    }
+    if subject == "dangling" {
+        let freed = Box::into_raw(Box::new(7));
+        // SAFETY: it is not: that is what is to be caught.
+        unsafe {
+            drop(Box::from_raw(freed));
+            std::hint::black_box(freed.read_volatile());
+        }
+    }
+}
+
+/// Runs all cases in a process of their own, behind `before`: its exit status, and what was said.
+fn run(before: &[&str], subject: &str) -> (Option<i32>, String) {
+    let exe = std::env::current_exe().unwrap();
+    let mut words = before.iter().map(|word| word.to_string()).chain([exe.to_str().unwrap().to_string()]);
+    let output = Command::new(words.next().unwrap())
+        .args(words)
+        .args(["--exact", "hostile::subject", "--ignored", "--test-threads=1", "--nocapture"])
+        .env(SUBJECT, subject)
+        .env("RUST_BACKTRACE", "0")
+        .output();
+    let output = output.expect("it runs; where valgrind is missing: sudo apt-get install valgrind");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &text)
+}
+
+#[test]
+fn nothing_undefined_happens() {
+    let (status, said) = run(&[], NATIVELY);
+    assert!(status == Some(0) && said.contains("1 passed"), "{status:?} {said}");
+}
+
+#[test]
+fn a_wait_that_cannot_lock_again_ends_the_process() {
+    let (status, said) = run(&[], MOODY);
+    assert!(status.is_none() && !said.contains("two holders"), "{status:?} {said}");
+}
+
+/// Memcheck, which also catches the access that it is to catch.
+#[test]
+fn nothing_undefined_is_seen_by_memcheck() {
+    let exit = format!("--error-exitcode={CAUGHT}");
+    let valgrind = ["valgrind", "--leak-check=no", "--fair-sched=yes", &exit];
+    let (status, said) = run(&valgrind, "under memcheck");
+    assert!(status == Some(0) && said.contains("ERROR SUMMARY: 0 errors"), "{status:?} {said}");
+    let (status, said) = run(&valgrind, "dangling");
+    assert!(status == Some(CAUGHT) && said.contains("Invalid read"), "{status:?} {said}");
+}
+
+/// Each safe `pub fn`, and each safe method of a public trait, is called here, or its file is excused. Constructors
+/// without arguments are left out: they can be given nothing.
+#[test]
+fn every_safe_function_is_listed() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/hostile");
+    let files = std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path());
+    let here: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for (file, functions) in sources(&root, &root) {
+        if functions.is_empty() || EXCUSED.iter().any(|(excused, _)| *excused == file) {
+            continue;
+        }
+        let listed = LISTED.iter().find(|(listed, _)| *listed == file).map_or("", |(_, names)| names);
+        for name in functions {
+            seen += 1;
+            let called = here.match_indices(&name).any(|(at, _)| {
+                let (before, after) = (&here[..at], &here[at + name.len()..]);
+                let whole =
+                    !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') && !before.ends_with("fn ");
+                whole && ["(", "::<", ")", ","].iter().any(|next| after.starts_with(next))
+            });
+            let method = here.contains(&format!("fn {name}<")); // of a visitor
+            if !listed.split_whitespace().any(|listed| listed == name) || !(called || method) {
+                missing.push(format!("{file}: {name}"));
+            }
+        }
+    }
+    assert!(seen > 200, "{seen} functions: the sources were not read");
+    assert!(missing.is_empty(), "neither called nor excused in tests/suite/hostile: {missing:#?}");
+    for (file, _) in
+        LISTED.iter().map(|(file, _)| (file, ())).chain(EXCUSED.iter().map(|(file, _)| (file, ())))
+    {
+        assert!(root.join(file).exists(), "{file} is gone");
+    }
+}
+
+/// Each source file below `folder`, and its safe public functions.
+fn sources(root: &std::path::Path, folder: &std::path::Path) -> Vec<(String, Vec<String>)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(sources(root, &path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            all.push((path.strip_prefix(root).unwrap().to_str().unwrap().to_string(), functions(&text)));
+        }
+    }
+    all
+}
+
+fn functions(text: &str) -> Vec<String> {
+    let (mut names, mut in_trait) = (Vec::new(), false);
+    for line in text.lines().take_while(|line| !line.starts_with("mod tests")) {
+        match line {
+            "}" => in_trait = false,
+            _ if line.starts_with("pub trait ") || line.starts_with("pub unsafe trait ") => in_trait = true,
+            _ => (),
+        }
+        let code = line.trim_start();
+        let public = code.strip_prefix("pub const fn ").or(code.strip_prefix("pub fn "));
+        let method = line.strip_prefix("    fn ").filter(|_| in_trait);
+        let Some(rest) = public.or(method) else { continue };
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if !rest.starts_with("new()") {
+            names.push(name);
+        }
+    }
+    names
+}

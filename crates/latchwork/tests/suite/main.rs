@@ -1,0 +1,12 @@
+//! The library's integration tests, as one program: each program links the whole library once more, which takes longer
+//! than most of these tests run.
+//!
+//! Tests that need a process of their own stand beside this folder: `leaks` counts every allocation of the process,
+//! `forgotten` stops reclamation in the process for good, and `grace` counts the grace periods of the process. `loom`
+//! stands apart because it can take minutes: `cargo test -p latchwork --test loom` runs it alone.
+
+mod contributing;
+mod fifo;
+mod hostile;
+mod memcheck;
+mod symbols;
