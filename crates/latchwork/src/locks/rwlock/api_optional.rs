@@ -1,8 +1,7 @@
 //! What a lock can do beyond [`RawRwLock`](super::RawRwLock), behind [`lock_api`].
 
 use super::{Api, ConstNew, RawDowngrade, RawFair, RawRecursive, RawUpgrade};
-use crate::locks::mutex::{Held, deadline};
-use core::time::Duration;
+use crate::locks::mutex::Held;
 use lock_api::{RwLock, RwLockReadGuard};
 
 /// Recursive reads of an [`RwLock`] whose algorithm is [`RawRecursive`]. (`lock_api` has no trait for them.)
@@ -27,8 +26,6 @@ pub trait ReadRecursive<R: ConstNew, T: ?Sized> {
     fn read_recursive(&self) -> RwLockReadGuard<'_, Api<R>, T>;
     /// Reads if no writer is inside.
     fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, Api<R>, T>>;
-    /// Reads, unless a writer is inside for as long as `timeout`.
-    fn try_read_recursive_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, Api<R>, T>>;
 }
 
 impl<R: ConstNew + RawRecursive, T: ?Sized> ReadRecursive<R, T> for RwLock<Api<R>, T> {
@@ -43,14 +40,6 @@ impl<R: ConstNew + RawRecursive, T: ?Sized> ReadRecursive<R, T> for RwLock<Api<R
         // SAFETY: as in `read_recursive`, if there is a token.
         unsafe {
             let token = self.raw().0.try_read_recursive()?;
-            Some(self.make_read_guard_unchecked(Held::new(token)))
-        }
-    }
-
-    fn try_read_recursive_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, Api<R>, T>> {
-        // SAFETY: as in `read_recursive`, if there is a token.
-        unsafe {
-            let token = self.raw().0.read_recursive_until(deadline(timeout))?;
             Some(self.make_read_guard_unchecked(Held::new(token)))
         }
     }

@@ -130,6 +130,21 @@ pub unsafe trait RawUpgrade: RawDowngrade {
         unsafe { self.upgrade_within(token, Timeout::Immediate) }
     }
 
+    /// Turns an upgradable acquisition into a write acquisition unless the deadline passes first.
+    ///
+    /// # Safety
+    ///
+    /// `token` came from an upgradable acquisition of the caller.
+    #[inline]
+    unsafe fn upgrade_until(
+        &self,
+        token: Self::Upgradable,
+        deadline: Deadline,
+    ) -> Result<Self::Write, Self::Upgradable> {
+        // SAFETY: the token is from the caller's acquisition, by this function's condition.
+        unsafe { self.upgrade_within(token, Timeout::At(deadline)) }
+    }
+
     /// Turns an upgradable acquisition into a read acquisition: another thread may then become the upgradable reader.
     ///
     /// # Safety
