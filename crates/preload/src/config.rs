@@ -6,7 +6,7 @@
 #[cfg(versioned)]
 use crate::deep;
 use crate::table::{pass, resolve};
-use crate::{check, cond, fork, holds, hot, keys, mutex, rwlock, spin, stats};
+use crate::{check, cond, fork, holds, hot, keys, mutex, only, rwlock, spin, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
@@ -179,12 +179,19 @@ impl Visitor<Native> for Install {
 
 /// The value of an environment variable, given as `NAME=`; `None` if it is unset, empty or the
 /// name of the default, `glibc`. In a process with raised privileges (set-user-ID, file capabilities) all count as unset:
-/// the user who wrote the environment must not decide what the process does.
+/// the user who wrote the environment must not decide what the process does. They also count as unset in a process that
+/// `LATCHWORK_ONLY` or `LATCHWORK_NOT` leaves out.
 fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: reads a number that the kernel gave the process.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if privileged || !only::chosen(lookup(b"LATCHWORK_ONLY="), lookup(b"LATCHWORK_NOT=")) {
         return None;
     }
+    lookup(prefix).filter(|value| *value != b"glibc")
+}
+
+/// The value of an environment variable, given as `NAME=`, unless it is empty.
+fn lookup(prefix: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: `environ` is null or a null-terminated array of strings; nobody changes it while the
     // process starts, and the strings of the initial environment stay.
     unsafe {
@@ -192,7 +199,7 @@ fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
         while !entry.is_null() && !(*entry).is_null() {
             let text = CStr::from_ptr(*entry).to_bytes();
             if let Some(value) = text.strip_prefix(prefix) {
-                return (!value.is_empty() && value != b"glibc").then_some(value);
+                return (!value.is_empty()).then_some(value);
             }
             entry = entry.add(1);
         }

@@ -14,6 +14,8 @@
 //! |---|---|
 //! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks follow it if it has 4 bytes, else they use `ttas`. Unset, empty or `glibc`: mutexes, spin locks, condition variables and semaphores stay with glibc |
 //! | `LATCHWORK_RWLOCK` | the lock behind rwlocks; unset, empty or `glibc`: glibc |
+//! | `LATCHWORK_ONLY` | patterns with `*` and `?`, separated by commas, for the names of executables (without directories): processes of other programs ignore all these variables. Unset or empty: no process does |
+//! | `LATCHWORK_NOT` | the same for the programs whose processes ignore the variables |
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
 //! | `LATCHWORK_MEMBARRIER` | `0`: no call of `membarrier`, for programs that install a seccomp filter |
 //! | `LATCHWORK_NEAR` | `0`: no copies of fast paths near the program |
@@ -69,6 +71,7 @@ mod mapping;
 mod mutex;
 #[cfg(versioned)]
 mod near;
+mod only;
 mod place;
 mod preference;
 #[cfg(versioned)]

@@ -114,3 +114,20 @@ unsafe impl<L: mutex::ConstNew> lock_api::RawCondvarTimed for condvar::Api<L> {
         unsafe { self.wait_deadline(mutex, guard, Some(after(*timeout))) == Wait::TimedOut }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_not_before_its_instant() {
+        let instant = Instant::now() + Duration::from_millis(20);
+        let deadline = at(instant);
+        while !deadline.passed::<Native>() {
+            std::thread::yield_now();
+        }
+        assert!(Instant::now() >= instant);
+        assert!(at(Instant::now()).passed::<Native>());
+        assert_eq!(after(Duration::MAX).nanos, u64::MAX);
+    }
+}

@@ -9,7 +9,45 @@ use {
     std::time::{Duration, Instant},
 };
 
-/// A counting semaphore.
+/// A counting semaphore: a number of units that threads take and give.
+///
+/// **When to take it.** To let a limited number of threads use something, or to count what one thread makes and another
+/// thread uses. Any thread may give a unit, also one that took none.
+///
+/// ```
+/// use latchwork::Semaphore;
+/// use std::time::Duration;
+///
+/// static CONNECTIONS: Semaphore = Semaphore::new(2);
+///
+/// CONNECTIONS.acquire();
+/// CONNECTIONS.acquire();
+/// assert!(!CONNECTIONS.try_acquire());
+/// assert!(!CONNECTIONS.try_acquire_for(Duration::from_millis(1)));
+/// CONNECTIONS.release().unwrap();
+/// assert!(CONNECTIONS.try_acquire());
+/// ```
+///
+/// **What it costs.** One atomic read-modify-write to take a unit, and one to give it.
+///
+/// | `semaphore` | |
+/// |---|---|
+/// | bytes | 4 |
+/// | bytes for each waiter | 0 |
+/// | bytes for each holder | 0 |
+/// | atomic read-modify-writes, uncontended | 2 |
+/// | waiters | spin for microseconds, then sleep |
+/// | fairness | none |
+///
+/// **Panics.** [`new`](Self::new) panics if there are too many units. No other method does.
+///
+/// **Poisoning.** There is none. A thread that panics gives back no unit by itself.
+///
+/// **On fork.** The child has a copy. Units that other threads hold in the parent are missing in the child.
+///
+/// **In a signal handler.** [`release`](Self::release), [`release_many`](Self::release_many),
+/// [`try_acquire`](Self::try_acquire) and [`available`](Self::available) may be called. The others may wait for the
+/// interrupted thread.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Semaphore(RawSemaphore<Native>);

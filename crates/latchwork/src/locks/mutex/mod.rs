@@ -7,16 +7,23 @@ pub use super::{Info, Suspension, Token};
 use crate::locks::backoff;
 use crate::machine::{Deadline, Machine, Native};
 
-// What an application takes, and what that is made of.
-pub mod clh;
+// What an application takes.
 pub mod mcs;
 pub mod policies;
 pub mod shfl;
-pub mod stacked;
+pub mod shuffle;
 pub mod ticket;
-pub mod ttas;
 
-// What the others are compared with.
+// What that is made of.
+mod api;
+mod local;
+mod newcomer;
+mod queue;
+pub(crate) mod sleepers;
+
+// What it is compared with.
+#[cfg(feature = "all-locks")]
+pub mod clh;
 #[cfg(feature = "all-locks")]
 pub mod cna;
 #[cfg(feature = "all-locks")]
@@ -48,16 +55,13 @@ pub mod reciprocating;
 #[cfg(feature = "all-locks")]
 pub mod shfl_spin;
 #[cfg(feature = "all-locks")]
+pub mod stacked;
+#[cfg(feature = "all-locks")]
 pub mod tas;
 #[cfg(feature = "all-locks")]
+pub mod ttas;
+#[cfg(feature = "all-locks")]
 pub mod twa;
-
-mod api;
-mod local;
-mod newcomer;
-mod queue;
-pub mod shuffle;
-pub(crate) mod sleepers;
 
 pub use api::{Api, Held};
 

@@ -12,6 +12,7 @@
 use super::super::QNode;
 use super::Native;
 use super::exit::Hook;
+use super::tls::Zero;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -33,43 +34,13 @@ struct Cache {
 /// Chains of free nodes, linked through `next`.
 static GLOBAL: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    thread_local_bytes!("node_cache", 24);
+// SAFETY: zero bytes are an empty list of a thread that has not asked for its exit to be noticed.
+unsafe impl Zero for Cache {}
 
-    #[inline(always)]
-    pub(super) fn cache() -> *mut super::Cache {
-        const { assert!(size_of::<super::Cache>() == 24) };
-        let address: *mut super::Cache;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("node_cache"), "@GOTTPOFF]"),
-                "add {0}, qword ptr fs:[0]",
-                out(reg) address,
-                options(nostack, pure, readonly),
-            );
-        }
-        address
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    extern crate std;
-    use core::cell::UnsafeCell;
-
-    std::thread_local! {
-        static CACHE: UnsafeCell<super::Cache> = const {
-            UnsafeCell::new(super::Cache { head: core::ptr::null_mut(), length: 0, exit_hook: false })
-        };
-    }
-
-    #[inline]
-    pub(super) fn cache() -> *mut super::Cache {
-        CACHE.with(UnsafeCell::get)
-    }
-}
+crate::thread_local_bytes!(
+    /// The calling thread's list.
+    Local: Cache = "node_cache"
+);
 
 /// Readies what happens when a thread exits.
 pub(super) fn init() {
@@ -78,7 +49,7 @@ pub(super) fn init() {
 
 #[inline]
 pub(super) fn acquire() -> &'static Node {
-    let cache = tls::cache();
+    let cache = Local::address();
     // SAFETY: the cache is this thread's own, and its nodes are free and never unmapped.
     unsafe {
         let head = (*cache).head;
@@ -96,7 +67,7 @@ pub(super) fn acquire() -> &'static Node {
 /// As [`Machine::release_node`](super::super::Machine::release_node).
 #[inline]
 pub(super) unsafe fn release(node: &'static Node) {
-    let cache = tls::cache();
+    let cache = Local::address();
     // SAFETY: the cache is this thread's own, and the node is the caller's to give.
     unsafe {
         if !(*cache).exit_hook {
@@ -223,7 +194,7 @@ fn map_page() -> *mut Node {
 
 /// Runs when a thread exits; again, if later destructors release nodes.
 fn thread_exit() {
-    let cache = tls::cache();
+    let cache = Local::address();
     // SAFETY: the cache is this thread's own.
     unsafe {
         let head = (*cache).head;

@@ -1,11 +1,9 @@
 //! Programs that are built with a sanitizer run as they do without `latchwork`, under its locks.
 
-mod common;
-
-use common::{compile, output, scratch, stderr, stdout};
+use crate::common::{compile, output, scratch, stderr, stdout};
 use std::process::Command;
 
-const SOURCE: &str = include_str!("../../preload/tests/programs/sanitized.c");
+const SOURCE: &str = include_str!("../../../preload/tests/programs/sanitized.c");
 
 #[test]
 fn a_program_with_a_sanitizer_runs() {

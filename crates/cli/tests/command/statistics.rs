@@ -1,8 +1,6 @@
 //! `latchwork run --stats-json` with programs that do to their process what servers do.
 
-mod common;
-
-use common::{compile, latchwork, scratch, stderr};
+use crate::common::{compile, latchwork, scratch, stderr};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! Programs that the library cannot be loaded into: `latchwork` says beforehand what will happen, and that comes
 //! true.
 
-mod common;
-
-use common::{compile, compile_with, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, compile_with, latchwork, output, scratch, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,6 @@
 //! `latchwork run`: the program must not notice that it was started by somebody else.
 
-mod common;
-
-use common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use latchwork::registry::{self, Kind};
 use std::fs;
 use std::io::Write;
@@ -203,4 +201,92 @@ fn a_cache_that_cannot_be_used_is_passed_over() {
     assert!(stderr(&output).contains("LATCHWORK_PRELOAD_PATH=/no/such/library.so"));
     fs::remove_dir_all(cache).unwrap();
     fs::remove_dir_all(temporary).unwrap();
+}
+
+/// Two programs with locks that a shell starts, and which of them get latchwork's.
+#[test]
+fn the_programs_that_get_the_locks_are_chosen_by_name() {
+    let directory = scratch("chosen");
+    let source = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        int main(void) {
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+            printf("%d ", getpid());
+            return 0;
+        }"#;
+    let (first, second) =
+        (compile(&directory, "first", source, &[]), compile(&directory, "second", source, &[]));
+    let script = format!("{} && {}", first.display(), second.display());
+    let file = directory.join("statistics");
+    // Which of the two, in their order, wrote statistics under its lock; and how many processes did in all.
+    let served = |options: &[&str]| {
+        let _ = fs::remove_file(&file);
+        let output = latchwork()
+            .args(["run", "--stats-json"])
+            .arg(&file)
+            .args(options)
+            .args(["--", "sh", "-c", &script])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let printed = stdout(&output);
+        let processes: Vec<i64> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [first, second] = processes[..] else { panic!("{printed}") };
+        let wrote =
+            |process: i64| lines.iter().any(|line| line["pid"] == process && line["mutex"]["lock"] == "shfl");
+        (wrote(first), wrote(second), lines.len())
+    };
+    assert_eq!(served(&[]), (true, true, 2));
+    assert_eq!(served(&["--only", "first"]), (true, false, 1));
+    assert_eq!(served(&["--only", "f*t,nothing"]), (true, false, 1));
+    assert_eq!(served(&["--only", "*s*", "--not", "seco?d"]), (true, false, 1));
+    assert_eq!(served(&["--not", "first", "--not", "sh"]), (false, true, 1));
+    assert_eq!(served(&["--only", "*d"]), (false, true, 1));
+    assert_eq!(served(&["--only", "firs,irst,first?,?first"]), (false, false, 0));
+    for wrong in ["/bin/first", ""] {
+        let output = output(&["run", "--only", wrong, "--", "echo", "started"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{wrong}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A program that is left out must not notice the library: neither its lock nor a name that does not exist.
+#[test]
+fn a_program_that_is_not_chosen_is_glibcs() {
+    let output = latchwork()
+        .args(["run", "--not", "grep", "--", "grep", "-c", "near", "/proc/self/maps"])
+        .env("LATCHWORK_CHECK", "1")
+        .output()
+        .unwrap();
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""));
+}
+
+#[test]
+fn check_is_a_command_of_its_own() {
+    let directory = scratch("check");
+    let source = r#"
+        #include <pthread.h>
+        int main(void) {
+            pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER;
+            pthread_mutex_lock(&one); pthread_mutex_lock(&two);
+            pthread_mutex_unlock(&two); pthread_mutex_unlock(&one);
+            pthread_mutex_lock(&two); pthread_mutex_lock(&one);
+            return 5;
+        }"#;
+    let program = compile(&directory, "program", source, &[]);
+    for arguments in [&["check"][..], &["run", "--check"], &["check", "--mutex", "glibc"]] {
+        let output = latchwork().args(arguments).arg("--").arg(&program).output().unwrap();
+        assert_eq!(output.status.code(), Some(5));
+        assert!(stderr(&output).contains("inversion"), "{arguments:?}: {}", stderr(&output));
+    }
+    let left_out = latchwork().args(["check", "--not", "program", "--"]).arg(&program).output().unwrap();
+    assert_eq!((left_out.status.code(), stderr(&left_out).as_str()), (Some(5), ""));
+    fs::remove_dir_all(directory).unwrap();
 }

@@ -1,8 +1,6 @@
 //! `latchwork list` and the help texts.
 
-mod common;
-
-use common::{output, stdout};
+use crate::common::{output, stdout};
 use latchwork::registry;
 
 #[test]

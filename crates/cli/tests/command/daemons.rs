@@ -1,8 +1,6 @@
 //! `latchwork compare` on programs that go on in the background.
 
-mod common;
-
-use common::{alive, compile, latchwork, processes, scratch, stderr, stdout};
+use crate::common::{alive, compile, latchwork, processes, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +64,7 @@ impl Daemon {
     fn compare(&self, options: &[&str], manner: &str) -> Command {
         let mut command = latchwork();
         command
-            .args(["compare", "--warmup", "0", "--mutex", "mcs"])
+            .args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "mcs"])
             .args(options)
             .arg("--")
             .arg(&self.program);
@@ -171,7 +169,8 @@ fn a_child_in_the_background_is_not_called_a_daemon() {
     let mark = format!("6{}", std::process::id());
     let mut command = latchwork();
     command
-        .args(["compare", "--warmup", "0", "--runs", "1", "--mutex", "mcs", "--json", "-", "--", "sh", "-c"]);
+        .args(["compare", "--settle", "0", "--warmup", "0", "--runs", "1", "--mutex", "mcs", "--json", "-"])
+        .args(["--", "sh", "-c"]);
     let output = command.arg(format!("sleep {mark} &")).output().unwrap();
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["left_running"].as_array().map(Vec::len), Some(0), "{json}");

@@ -1,6 +1,7 @@
-//! What the tests of the command share.
+//! What the tests of the commands share. A test binary includes this file by its path, and says in `COMMAND` which command
+//! it tests.
 
-// Each test file is a program of its own, and none uses all of this.
+// Not every test binary uses all of this.
 #![allow(dead_code)]
 
 use std::os::unix::process::CommandExt;
@@ -10,7 +11,7 @@ use std::process::{Command, Output};
 /// The command that was just built. Ctrl-C ends it, also where the tests run in the background of a
 /// shell that ignores it.
 pub fn latchwork() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_latchwork"));
+    let mut command = Command::new(crate::COMMAND);
     let heed = || {
         // SAFETY: may be called between fork and exec.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };

@@ -1,17 +1,18 @@
 //! `latchwork compare` on small shell programs.
 
-mod common;
-
-use common::{alive, latchwork, output, scratch, stderr, stdout};
+use crate::common::{alive, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Other programs, and other tests, may use the machine meanwhile: what is measured here is not looked at.
+const COMPARE: &[&str] = &["compare", "--settle", "0"];
+
 fn compare(options: &[&str], script: &str) -> (std::process::Output, Value) {
-    let all = [&["compare", "--warmup", "0", "--json", "-"], options, &["--", "sh", "-c", script]].concat();
-    let output = output(&all);
+    let output =
+        output(&[COMPARE, &["--warmup", "0", "--json", "-"], options, &["--", "sh", "-c", script]].concat());
     let json = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     (output, json)
 }
@@ -48,7 +49,8 @@ fn each_run_has_its_locks_and_nothing_else() {
     let others = "$LATCHWORK_STATS$LATCHWORK_CHECK";
     let script = format!("echo \"$LATCHWORK_MUTEX,$LATCHWORK_RWLOCK,{others}\" >> {}", log.display());
     let output = latchwork()
-        .args(["compare", "--runs", "3", "--warmup", "1", "--mutex", "mcs", "--", "sh", "-c", &script])
+        .args(COMPARE)
+        .args(["--runs", "3", "--warmup", "1", "--mutex", "mcs", "--", "sh", "-c", &script])
         .env("LATCHWORK_STATS", "1")
         .env("LATCHWORK_CHECK", "1")
         .output()
@@ -67,14 +69,14 @@ fn each_run_has_its_locks_and_nothing_else() {
 fn the_metric_decides_in_the_direction_asked_for() {
     // The lock's name is all that tells the candidates apart here.
     let script = "if [ \"$LATCHWORK_MUTEX\" = mcs ]; then echo rate: 2,000; else echo rate: 1000; fi >&2";
-    let (_, json) = compare(&["--runs", "3", "--mutex", "mcs", "--metric", r"rate: ([\d,]+)"], script);
+    let (_, json) = compare(&["--runs", "6", "--mutex", "mcs", "--metric", r"rate: ([\d,]+)"], script);
     assert_eq!(json["candidates"][1]["summary"]["metric"]["median"], 2000.0);
     assert_eq!(json["candidates"][1]["summary"]["metric"]["ratio"], 2.0);
     assert_eq!(json["candidates"][1]["verdict"], "better");
-    let lower = ["--runs", "3", "--mutex", "mcs", "--metric", r"rate: ([\d,]+)", "--lower-is-better"];
+    let lower = ["--runs", "6", "--mutex", "mcs", "--metric", r"rate: ([\d,]+)", "--lower-is-better"];
     assert_eq!(compare(&lower, script).1["candidates"][1]["verdict"], "worse");
 
-    let table = output(&[&["compare"], &lower[..4], &lower[4..6], &["--", "sh", "-c", script]].concat());
+    let table = output(&[COMPARE, &lower[..4], &lower[4..6], &["--", "sh", "-c", script]].concat());
     let text = stdout(&table);
     assert!(text.contains("mcs serves the program best: 2.00 times glibc's metric."), "{text}");
     assert!(text.contains("latchwork run --mutex mcs -- sh -c '"), "{text}");
@@ -82,17 +84,18 @@ fn the_metric_decides_in_the_direction_asked_for() {
 
 #[test]
 fn noise_is_called_noise() {
-    // Better in two rounds of three, by the number of the run.
+    // Better in five rounds of six, by the number of the run.
     let directory = scratch("noise");
     let count = directory.join("count");
     let script = format!(
         "echo >> {0}; runs=$(wc -l < {0}); if [ -z \"$LATCHWORK_MUTEX\" ]; then echo rate: 10; \
-         elif [ $runs -gt 4 ]; then echo rate: 9; else echo rate: 20; fi",
+         elif [ $runs -gt 10 ]; then echo rate: 9; else echo rate: 20; fi",
         count.display()
     );
     let output = output(
         &[
-            &["compare", "--warmup", "0", "--runs", "3", "--mutex", "mcs", "--metric", r"rate: (\d+)"],
+            COMPARE,
+            &["--warmup", "0", "--runs", "6", "--mutex", "mcs", "--metric", r"rate: (\d+)"],
             &["sh", "-c", &script][..],
         ]
         .concat(),
@@ -114,12 +117,174 @@ fn wrong_arguments_are_told_before_anything_runs() {
         (&["--timeout", "0"], "--timeout"),
         (&["--input", "/no/such/file"], "--input"),
         (&["--json", "/no/such/directory/file"], "--json"),
+        (&["--csv", "/no/such/directory/file"], "--csv"),
+        (&["--csv", "-", "--markdown", "-"], "--markdown and --csv cannot both be printed"),
+        (&["--runs", "3", "--seconds", "3"], "--seconds"),
+        (&["--server", "sleep 9", "--ready", "1"], "--load"),
     ] {
-        let output = output(&[&["compare"], arguments, &["--", "echo", "started"]].concat());
+        let output = output(&[COMPARE, arguments, &["--", "echo", "started"]].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(stderr(&output).contains(text), "{arguments:?}: {}", stderr(&output));
     }
     assert_eq!(output(&["compare", "--", "no-such-program"]).status.code(), Some(127));
+}
+
+#[test]
+fn what_a_verdict_takes_is_said() {
+    let (output, json) = compare(&["--runs", "2", "--mutex", "mcs,ttas"], "true");
+    assert!(
+        stderr(&output).contains("2 rounds give no verdict: to judge 2 locks takes at least 7"),
+        "{output:?}"
+    );
+    assert_eq!(json["rounds_needed"], 7);
+    assert_eq!(json["candidates"][1]["chance"], Value::Null);
+    let table = output_of_table(&["--runs", "2", "--mutex", "mcs"], "true");
+    assert!(table.contains("Too few complete rounds to judge a lock: that takes at least 6."), "{table}");
+    let table = output_of_table(&["--runs", "6", "--mutex", "mcs", "--metric", "rate: (.*)"], "echo rate: 1");
+    assert!(
+        table.contains("sign") || table.contains("Rule: a lock is called better or worse when"),
+        "{table}"
+    );
+}
+
+fn output_of_table(options: &[&str], script: &str) -> String {
+    stdout(&output(&[COMPARE, &["--warmup", "0"], options, &["--", "sh", "-c", script]].concat()))
+}
+
+#[test]
+fn many_equal_locks_have_no_winner() {
+    // Numbers without an order: a permutation of the runs' counts, the same every time.
+    let directory = scratch("equal");
+    let count = directory.join("count");
+    let script = format!(
+        "echo >> {0}; n=$(wc -l < {0}); echo rate: $(( (n * 7919 + n * n * 31) % 1009 + 1000 ))",
+        count.display()
+    );
+    let locks = "tas,ttas,ticket,mcs,clh,hemlock,k42,qspinlock,futex,shfl";
+    let known = stdout(&output(&["list"]));
+    let locks: Vec<_> = locks.split(',').filter(|name| known.contains(&format!("\n {name} "))).collect();
+    let (output, json) =
+        compare(&["--runs", "9", "--mutex", &locks.join(","), "--metric", r"rate: (\d+)"], &script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let candidates = &json["candidates"].as_array().unwrap()[1..];
+    assert!(candidates.len() >= 5, "{candidates:?}");
+    for candidate in candidates {
+        assert_eq!(candidate["verdict"], "noise", "{candidate}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn rounds_are_measured_until_the_time_is_up() {
+    let (output, json) = compare(&["--seconds", "2", "--mutex", "mcs"], "sleep 0.05");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!((&json["runs"], &json["seconds"]), (&Value::Null, &2.0.into()));
+    assert!(json["candidates"][1]["runs"].as_array().unwrap().len() >= 2, "{json}");
+    // A round that takes longer than the time is measured nevertheless.
+    let (_, json) = compare(&["--seconds", "0.01", "--mutex", "mcs"], "sleep 0.05");
+    assert_eq!(json["candidates"][1]["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn commands_run_around_the_runs() {
+    let directory = scratch("hooks");
+    let log = directory.join("log");
+    let say = |word: &str| format!("echo {word}$LATCHWORK_MUTEX >> {}", log.display());
+    let (setup, prepare, conclude, cleanup) = (say("setup"), say("prepare"), say("conclude"), say("cleanup"));
+    let options = ["--runs", "2", "--mutex", "mcs", "--setup", &setup, "--prepare", &prepare];
+    let more = ["--conclude", &conclude, "--cleanup", &cleanup];
+    let (output, _) = compare(&[&options[..], &more].concat(), &say("run"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(&log).unwrap();
+    let words: Vec<_> = text.split_whitespace().collect();
+    // The commands have no lock, whatever the run has. The second round begins with the other lock.
+    let (glibc, mcs) = (["prepare", "run", "conclude"], ["prepare", "runmcs", "conclude"]);
+    let expected = [&["setup"], &glibc[..], &["setup"], &mcs, &mcs, &glibc, &["cleanup", "cleanup"]].concat();
+    assert_eq!(words, expected);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_command_around_the_runs_that_fails_ends_the_comparison() {
+    let directory = scratch("failing-hook");
+    let log = directory.join("log");
+    let cleanup = format!("echo cleaned >> {}", log.display());
+    let options =
+        ["--runs", "1", "--mutex", "mcs", "--prepare", "echo no space; exit 4", "--cleanup", &cleanup];
+    let (output, json) = compare(&options, "true");
+    assert_eq!((output.status.code(), json), (Some(1), Value::Null));
+    let text = stderr(&output);
+    assert!(
+        text.contains("--prepare") && text.contains("exit status 4") && text.contains("| no space"),
+        "{text}"
+    );
+    // The setup of glibc had run.
+    assert_eq!(fs::read_to_string(log).unwrap(), "cleaned\n");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn failures_can_be_ignored() {
+    let options = ["--runs", "1", "--mutex", "mcs", "--metric", r"rate: (\d+)", "--ignore-failure"];
+    let (output, json) = compare(&options, "echo rate: 5; exit 3");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json["candidates"][1]["runs"][0]["metric"], 5.0);
+    // Not a crash, and not a missing number.
+    let (output, _) = compare(&options, "echo rate: 5; kill -SEGV $$");
+    assert!(stderr(&output).contains("killed by signal 11"), "{}", stderr(&output));
+    let (output, _) = compare(&options, "exit 3");
+    assert!(stderr(&output).contains("nothing in its output matches"), "{}", stderr(&output));
+}
+
+#[test]
+fn markdown_and_csv_hold_the_table() {
+    let directory = scratch("formats");
+    let (markdown, csv) = (directory.join("table.md"), directory.join("table.csv"));
+    let options = ["--runs", "6", "--mutex", "mcs", "--metric", r"rate: (\d+)"];
+    let files = ["--markdown", markdown.to_str().unwrap(), "--csv", csv.to_str().unwrap()];
+    let script = "if [ \"$LATCHWORK_MUTEX\" = mcs ]; then echo rate: 3; else echo rate: 2; fi";
+    let (output, _) = compare(&[&options[..], &files].concat(), script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(markdown).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("| lock | metric | x | wall time | x |") && lines[0].ends_with("| verdict |")
+    );
+    assert!(lines[1].starts_with("| --- | ---: | ---: |") && lines[1].ends_with("| --- |"), "{text}");
+    assert!(
+        lines[3].starts_with("| mcs | 3 (0%) | 1.50 |") && lines[3].ends_with("| 50% better |"),
+        "{text}"
+    );
+    assert!(text.contains("6 rounds. Rule: "), "{text}");
+    let text = fs::read_to_string(csv).unwrap();
+    let lines: Vec<Vec<_>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0][..7], ["label", "mutex", "rwlock", "verdict", "chance", "runs", "metric_median"]);
+    assert_eq!(lines[1][..7], ["glibc", "glibc", "glibc", "baseline", "", "6", "2"]);
+    assert_eq!(lines[2][..7], ["mcs", "mcs", "glibc", "better", "3.125e-2", "6", "3"]);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
+
+    let table = output_of_table(&["--runs", "1", "--mutex", "mcs", "--csv", "-"], "true");
+    assert!(table.starts_with("label,") && table.lines().count() == 3, "{table}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn work_of_others_is_waited_for_and_no_longer_than_asked() {
+    // One busy process for each CPU, while the comparison starts.
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut others: Vec<_> = (0..cpus).map(|_| busy()).collect();
+    let arguments =
+        ["--settle", "1", "--warmup", "0", "--runs", "1", "--mutex", "mcs", "--json", "-", "true"];
+    let output = latchwork().arg("compare").args(arguments).output().unwrap();
+    for other in &mut others {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    let text = stderr(&output);
+    assert!(text.contains("of the CPUs; waiting until they are done, at most 1 s"), "{text}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["candidates"][1]["runs"].as_array().unwrap().len(), 1, "{text}");
 }
 
 #[test]
@@ -177,7 +342,8 @@ fn ctrl_c_prints_what_there_is_and_leaves_nothing() {
         count.display()
     );
     let mut child = latchwork()
-        .args(["compare", "--warmup", "1", "--runs", "9", "--mutex", "mcs", "--", "sh", "-c", &script])
+        .args(COMPARE)
+        .args(["--warmup", "1", "--runs", "9", "--mutex", "mcs", "--", "sh", "-c", &script])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
