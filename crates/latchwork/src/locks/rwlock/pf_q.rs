@@ -43,7 +43,8 @@
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
 use super::pf_t::{PHASE, Readers, WRITER};
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::{ConstNew, Info, RawDowngrade, RawFair, RawRwLock, RawUpgrade, Suspension, Timeout};
+use crate::locks::backoff;
 use crate::locks::mutex::RawMutex;
 use crate::locks::mutex::mcs::RawMcs;
 use crate::machine::{Machine, Native, QNode, Word, node_view};
@@ -233,6 +234,62 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
         self.readers.has_writer()
     }
 }
+
+// SAFETY: as for `pf_t`: the writer counts itself in as a reader before it gives its turn on.
+unsafe impl<M: Machine> RawDowngrade for RawPfQ<M> {
+    #[inline]
+    unsafe fn downgrade(&self, token: Self::Write) {
+        self.readers.arrive_with_turn();
+        // SAFETY: the token is from the caller's write acquisition.
+        unsafe { self.unlock_write(token) };
+    }
+}
+
+// SAFETY: as for `pf_t`: an upgradable reader has the turn among writers and begins no writer phase until it upgrades.
+unsafe impl<M: Machine> RawUpgrade for RawPfQ<M> {
+    /// The node in the queue of writers.
+    type Upgradable = NonNull<QNode<M>>;
+
+    fn upgradable_within(&self, timeout: Timeout, _watch: &dyn Fn()) -> Option<Self::Upgradable> {
+        let token = match timeout {
+            Timeout::Immediate => self.writers.try_lock()?,
+            Timeout::At(deadline) => backoff::poll::<M, _>(deadline, || self.writers.try_lock())?,
+            Timeout::Never => self.writers.lock(),
+        };
+        self.readers.await_writer();
+        Some(token)
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self, token: Self::Upgradable) {
+        // SAFETY: the token is from the MCS lock's acquisition.
+        unsafe { self.writers.unlock(token) };
+    }
+
+    unsafe fn upgrade_within(
+        &self,
+        token: Self::Upgradable,
+        timeout: Timeout,
+    ) -> Result<Self::Write, Self::Upgradable> {
+        if self.readers.enter_write_within(timeout) { Ok(token) } else { Err(token) }
+    }
+
+    #[inline]
+    unsafe fn downgrade_upgradable(&self, token: Self::Upgradable) {
+        self.readers.arrive_with_turn();
+        // SAFETY: the token is from the MCS lock's acquisition.
+        unsafe { self.writers.unlock(token) };
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self, token: Self::Write) -> Self::Upgradable {
+        self.end_phase(self.readers.phase());
+        token
+    }
+}
+
+// SAFETY: the functions are those of `RawRwLock`: the lock is phase-fair.
+unsafe impl<M: Machine> RawFair for RawPfQ<M> {}
 
 #[cfg(test)]
 mod tests {

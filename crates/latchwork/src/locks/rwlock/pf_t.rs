@@ -38,7 +38,8 @@
 //! may starve, a timed reader under a ceaseless stream of writers, a timed writer under overlapping
 //! readers.
 
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::{ConstNew, Info, RawDowngrade, RawFair, RawRwLock, RawUpgrade, Suspension, Timeout};
+use crate::locks::backoff;
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -102,6 +103,13 @@ impl<M: Machine> Readers<M> {
         false
     }
 
+    /// Counts the caller in as a reader. The caller holds the turn among writers.
+    #[inline]
+    pub(super) fn arrive_with_turn(&self) {
+        // Relaxed: the caller has the lock already, and gives the turn on with a release, (C), so the next writer counts it.
+        self.rin.fetch_add(READER, Relaxed);
+    }
+
     #[inline]
     pub(super) fn depart(&self) {
         // (B) the section happens before the writer that counts us out.
@@ -135,6 +143,29 @@ impl<M: Machine> Readers<M> {
         let rin = self.rin.load(Acquire);
         // (E) as in `enter_write`. The exchange fails if a reader has arrived since.
         rin & !PHASE == rout && self.rin.compare_exchange(rin, Self::entered(rin), Release, Relaxed).is_ok()
+    }
+
+    /// Begins a writer phase and waits for the readers before it; the caller has the turn among writers. With a
+    /// timeout it does not begin before the readers are gone: a phase that has begun cannot be taken back.
+    pub(super) fn enter_write_within(&self, timeout: Timeout) -> bool {
+        match timeout {
+            Timeout::Immediate => self.try_enter_write(),
+            Timeout::At(deadline) => {
+                backoff::poll::<M, _>(deadline, || self.try_enter_write().then_some(())).is_some()
+            }
+            Timeout::Never => {
+                let readers = self.enter_write();
+                self.await_readers(readers);
+                true
+            }
+        }
+    }
+
+    /// Waits until the writer before the caller, who has the turn, has cleared PRESENT.
+    #[inline]
+    pub(super) fn await_writer(&self) {
+        // (A) pairs with `leave_write`. That writer has given its turn on and is a few instructions from the end.
+        M::spin_until(&self.rin, Acquire, |rin| rin & PRESENT == 0);
     }
 
     #[inline]
@@ -195,6 +226,15 @@ impl<M: Machine> RawPfT<M> {
     }
 
     #[inline]
+    fn take_turn(&self) {
+        let ticket = self.win.fetch_add(1, Relaxed);
+        // (C) pairs with the store in `end_turn`.
+        if self.wout.load(Acquire) != ticket {
+            M::spin_until(&self.wout, Acquire, |turn| turn == ticket);
+        }
+    }
+
+    #[inline]
     fn end_turn(&self) {
         // Only the writer whose turn it is writes `wout`. (C) what it did happens before the next
         // writer's turn.
@@ -246,11 +286,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
 
     #[inline]
     fn write(&self) {
-        let ticket = self.win.fetch_add(1, Relaxed);
-        // (C) pairs with the store in `end_turn`.
-        if self.wout.load(Acquire) != ticket {
-            M::spin_until(&self.wout, Acquire, |turn| turn == ticket);
-        }
+        self.take_turn();
         let readers = self.readers.enter_write();
         self.readers.await_readers(readers);
     }
@@ -282,6 +318,56 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
         self.readers.has_writer()
     }
 }
+
+// SAFETY: the writer counts itself in as a reader before it gives its turn on, and the next writer waits for all readers
+// that are counted by then, (B).
+unsafe impl<M: Machine> RawDowngrade for RawPfT<M> {
+    #[inline]
+    unsafe fn downgrade(&self, (): ()) {
+        self.readers.arrive_with_turn();
+        // SAFETY: the caller holds the lock for writing.
+        unsafe { self.unlock_write(()) };
+    }
+}
+
+// SAFETY: an upgradable reader has the turn among writers, which excludes writers and other upgradable readers, and begins
+// no writer phase, so readers enter. An upgrade begins one, and waits for the readers before it.
+unsafe impl<M: Machine> RawUpgrade for RawPfT<M> {
+    type Upgradable = ();
+
+    fn upgradable_within(&self, timeout: Timeout, _watch: &dyn Fn()) -> Option<()> {
+        match timeout {
+            Timeout::Immediate => self.try_turn().then_some(())?,
+            Timeout::At(deadline) => backoff::poll::<M, _>(deadline, || self.try_turn().then_some(()))?,
+            Timeout::Never => self.take_turn(),
+        }
+        self.readers.await_writer();
+        Some(())
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self, (): ()) {
+        self.end_turn();
+    }
+
+    unsafe fn upgrade_within(&self, (): (), timeout: Timeout) -> Result<(), ()> {
+        if self.readers.enter_write_within(timeout) { Ok(()) } else { Err(()) }
+    }
+
+    #[inline]
+    unsafe fn downgrade_upgradable(&self, (): ()) {
+        self.readers.arrive_with_turn();
+        self.end_turn();
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self, (): ()) {
+        self.readers.leave_write();
+    }
+}
+
+// SAFETY: the functions are those of `RawRwLock`: the lock is phase-fair.
+unsafe impl<M: Machine> RawFair for RawPfT<M> {}
 
 #[cfg(test)]
 mod tests {
