@@ -27,6 +27,7 @@ pub mod rwsem;
 mod api;
 mod api_optional;
 mod optional;
+mod phases;
 mod wait;
 pub use api::Api;
 pub use api_optional::ReadRecursive;
