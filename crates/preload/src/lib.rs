@@ -51,32 +51,7 @@
 //! It must be built with `panic = "abort"`, as the workspace's release profile does: cancellation
 //! may unwind through these functions, which then have no landing pads.
 
-mod abi;
-mod c11;
-mod cancel;
-mod check;
-mod cond;
-mod config;
-#[cfg(versioned)]
-mod deep;
-mod fork;
-mod holds;
-mod hot;
-mod identity;
-mod index;
-mod keys;
-mod mapping;
-mod mutex;
-#[cfg(versioned)]
-mod near;
-mod place;
-mod preference;
-#[cfg(versioned)]
-mod program;
-mod rwlock;
-mod sem;
-mod spin;
-mod stats;
-mod table;
-#[cfg(versioned)]
-mod unwind;
+mod families;
+mod observers;
+mod startup;
+mod state;
