@@ -133,10 +133,8 @@ pub(crate) fn begin() {
         r.newest = None;
         r.forget_records();
         for node in r.waiting.into_iter().flatten() {
-            node.next.store(null_mut(), Relaxed);
-            node.status.store(0, Relaxed);
-            node.batch.store(0, Relaxed);
-            node.group.store(0, Relaxed);
+            node.links.iter().for_each(|link| link.store(null_mut(), Relaxed));
+            node.words.iter().for_each(|word| word.store(0, Relaxed));
         }
     });
 }

@@ -14,13 +14,13 @@
 //! | word | who writes it |
 //! |---|---|
 //! | `gate`: OPEN, CLOSED | the holder of the mutex |
-//! | an indicator's `status`: readers inside, and in bit 31 whether a writer sleeps until there are none | readers of the socket; the writer |
+//! | an indicator's `readers`: readers inside, and in bit 31 whether a writer sleeps until there are none | readers of the socket; the writer |
 
 use crate::data::Line;
 use latchwork::locks::mutex::cst::RawCst;
 use latchwork::locks::mutex::{Info, RawMutex, Suspension};
 use latchwork::locks::rwlock::RawRwLock;
-use latchwork::machine::{Arith, Machine, QNode, Word};
+use latchwork::machine::{Arith, Machine, QNode, Word, node_view};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::*;
 
@@ -39,6 +39,14 @@ pub struct CstRw<M: Machine> {
     indicators: Line<[M::Ptr<QNode<M>>; SOCKETS]>,
 }
 
+node_view! {
+    /// The read indicator of a socket, in a node of the pool.
+    struct Indicator {
+        /// Readers inside, and ASLEEP if a writer sleeps until there are none.
+        readers: words[0],
+    }
+}
+
 impl<M: Machine> Drop for CstRw<M> {
     fn drop(&mut self) {
         for indicator in &*self.indicators {
@@ -53,24 +61,24 @@ impl<M: Machine> Drop for CstRw<M> {
 
 impl<M: Machine> CstRw<M> {
     /// That of the calling thread's socket.
-    fn indicator(&self) -> &'static QNode<M> {
+    fn indicator(&self) -> Indicator<'static, M> {
         let slot = &self.indicators[M::numa_node() as usize % SOCKETS];
         let mut found = slot.load(Acquire);
         if found.is_null() {
-            let new = M::acquire_node();
-            new.status.store(0, Relaxed);
+            let new = Indicator(M::acquire_node());
+            new.readers().store(0, Relaxed);
             // (B) sequentially consistent too: a writer that does not see the indicator is seen at the gate.
             found = match slot.compare_exchange(null_mut(), new.as_ptr(), SeqCst, Acquire) {
                 Ok(_) => new.as_ptr(),
                 Err(other) => {
                     // SAFETY: taken above and never published.
-                    unsafe { M::release_node(new) };
+                    unsafe { M::release_node(new.0) };
                     other
                 }
             };
         }
         // SAFETY: it stays until the lock is dropped.
-        unsafe { &*found }
+        unsafe { Indicator::at(found) }
     }
 
     /// The indicators that there are.
@@ -78,7 +86,9 @@ impl<M: Machine> CstRw<M> {
         // (B), acquire: initialised.
         let found = self.indicators.iter().map(|indicator| indicator.load(SeqCst));
         // SAFETY: it stays until the lock is dropped.
-        found.filter(|indicator| !indicator.is_null()).map(|indicator| unsafe { &(*indicator).status })
+        found
+            .filter(|indicator| !indicator.is_null())
+            .map(|indicator| unsafe { Indicator::at(indicator) }.readers())
     }
 
     fn depart(count: &M::U32) {
@@ -159,20 +169,20 @@ unsafe impl<M: Machine> RawRwLock for CstRw<M> {
 
     fn read(&self) -> Self::Read {
         let indicator = self.indicator();
-        if !self.enter(&indicator.status) {
-            self.read_slow(&indicator.status);
+        if !self.enter(indicator.readers()) {
+            self.read_slow(indicator.readers());
         }
-        NonNull::from(indicator)
+        NonNull::from(indicator.0)
     }
 
     fn try_read(&self) -> Option<Self::Read> {
         let indicator = self.indicator();
-        self.enter(&indicator.status).then_some(NonNull::from(indicator))
+        self.enter(indicator.readers()).then_some(NonNull::from(indicator.0))
     }
 
     unsafe fn unlock_read(&self, indicator: Self::Read) {
         // SAFETY: it stays until the lock is dropped.
-        Self::depart(unsafe { &indicator.as_ref().status });
+        Self::depart(unsafe { Indicator::at(indicator.as_ptr()) }.readers());
     }
 
     fn write(&self) -> Self::Write {

@@ -23,7 +23,6 @@
 use super::array::Array;
 use super::elements::Elements;
 use super::lines::{Lines, Place, SLOTS};
-use super::under;
 use crate::locks::mutex::RawMutex;
 use crate::machine::{Machine, Records, Word};
 use crate::reclaim::rcu::{RcuDomain, RcuGuard};
@@ -357,4 +356,19 @@ impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for S
         // SAFETY: as above.
         unsafe { Elements::close(self.elements, buckets.lines.elements()) };
     }
+}
+
+/// Runs `section` with the lock, which is released also if that panics.
+#[inline(always)]
+fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
+    struct Held<'a, L: RawMutex>(&'a L, L::Token);
+    impl<L: RawMutex> Drop for Held<'_, L> {
+        #[inline(always)]
+        fn drop(&mut self) {
+            // SAFETY: made with the token of an acquisition, and dropped once.
+            unsafe { self.0.unlock(self.1) }
+        }
+    }
+    let _held = Held(lock, lock.lock());
+    section()
 }

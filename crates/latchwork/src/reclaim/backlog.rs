@@ -19,11 +19,12 @@
 //! empty (C) -> free. Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none;
 //! 2 in a list that is stopped.
 
+use super::garbage::{Garbage, Limit};
 use super::gate::{Gate, Held};
 use super::header::Header;
 use super::list::{Amount, List, Mine, is_busy};
-use super::{Garbage, Limit};
-use crate::machine::{Arith, Clock, Deadline, Machine, Records, Word, shared};
+use crate::machine::record::{self, Records};
+use crate::machine::{Arith, Clock, Deadline, Machine, Word};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{null_mut, slice_from_raw_parts_mut};
@@ -160,12 +161,12 @@ impl<M: Records> Backlog<M> {
     /// in it.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<Mine<'_, M>> {
-        Mine::new(self.list(shared::record::<M>().number.load(Relaxed))?)
+        Mine::new(self.list(record::own::<M>().number.load(Relaxed))?)
     }
 
     /// Whether the caller is an object that is being reclaimed right now.
     pub(super) fn is_mine(&self) -> bool {
-        let (chunk, at) = locate(shared::record::<M>().number.load(Relaxed));
+        let (chunk, at) = locate(record::own::<M>().number.load(Relaxed));
         // (D)
         let first = self.chunks.get(chunk).map(|first| first.load(Acquire)).filter(|first| !first.is_null());
         // SAFETY: as in `list`.

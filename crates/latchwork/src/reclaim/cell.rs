@@ -2,9 +2,10 @@
 
 use super::header::{Header, Retire};
 use super::rcu::{RcuDomain, RcuGuard, global};
-use super::{GracePeriod, Guard, GuardOf, Reader};
+use super::strategy::{GracePeriod, Guard, GuardOf, Reader, Reclaim};
 use crate::machine::{Machine, Native, Word};
 use alloc::boxed::Box;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::*;
@@ -25,7 +26,7 @@ impl<T> Version<T> {
     }
 }
 
-type Link<T, D> = <<D as super::Reclaim>::Machine as Machine>::Ptr<Version<T>>;
+type Link<T, D> = <<D as Reclaim>::Machine as Machine>::Ptr<Version<T>>;
 
 /// A value that many read and few replace (read, copy, update). Reading is a load in a section of the
 /// reader's; who replaces the value retires the old one, which is dropped when no reader has it any more,
@@ -150,6 +151,30 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Drop for Rcu<T, D> {
     fn drop(&mut self) {
         // SAFETY: whoever read it borrowed the cell, and does so no longer.
         drop(unsafe { Box::from_raw(self.current.load(Acquire)) });
+    }
+}
+
+impl<T: Send + Sync + Default + 'static> Default for Rcu<T> {
+    fn default() -> Self {
+        Rcu::new(T::default())
+    }
+}
+
+impl<T: Send + Sync + 'static> From<T> for Rcu<T> {
+    fn from(value: T) -> Self {
+        Rcu::new(value)
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Rcu<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rcu").field(&*self.get()).finish()
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Ref<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 

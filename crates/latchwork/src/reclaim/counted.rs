@@ -15,11 +15,12 @@
 //! Marks in the lowest three bits of a pointer are ignored; a reference into the middle of an object does not
 //! protect it.
 
+use super::garbage::Garbage;
 use super::header::{Header, Retire};
 use super::list::List;
 use super::sieve::Sieve;
-use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
-use crate::machine::record::Records;
+use super::strategy::{Guard, Info, Reader, Reclaim};
+use crate::machine::record::{Records, SLOTS};
 use crate::machine::{Arith, Machine, Word};
 use alloc::boxed::Box;
 use core::cell::Cell;

@@ -1,14 +1,32 @@
 //! The writing side of RCU and epochs: grace periods, and the garbage that waits for them.
 
 use super::backlog::{Backlog, Collecting, Steal};
-use super::grace::{Flavour, Periods};
+use super::garbage::{Garbage, Limit};
+use super::grace::{Periods, Stamps};
 use super::header::{Retire, prepare};
 use super::list::{List, Mine};
-use super::pace::Rest;
-use super::{Garbage, GracePeriod, GuardOf, Info, Limit, Pace, Reclaim, Stall};
-use crate::machine::record::{NESTING, Records};
-use crate::machine::{Arith, Deadline, Machine, Word, shared};
+use super::pace::{Pace, Rest};
+use super::strategy::{GracePeriod, GuardOf, Info, Reader, Reclaim};
+use crate::machine::record::{self, NESTING, Records, Stall};
+use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::Relaxed;
+
+/// A kind of RCU, or epochs: how its readers say that they read, and how one waits for them.
+///
+/// # Safety
+///
+/// Sections of [`Reader`](Flavour::Reader) are stamped as [`Stamps`] says, and [`Periods`](Flavour::Periods) wait for
+/// them.
+pub unsafe trait Flavour: Stamps {
+    /// Its description.
+    const INFO: Info;
+    /// How one waits.
+    type Periods<M: Records>: Periods;
+    /// See [`Reclaim::reader`].
+    type Reader<'d, M: Records>: Reader<Machine = M>;
+    /// The calling thread as one that reads.
+    fn reader<M: Records>(domain: &Domain<M, Self>) -> Self::Reader<'_, M>;
+}
 
 /// What is retired together. Readers are the process's: a section protects what is retired in any domain
 /// of its flavour.
@@ -53,7 +71,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// Whether the calling thread is in a section.
     pub fn is_inside() -> bool {
-        F::word(shared::record::<M>()).load(Relaxed) & NESTING != 0
+        F::word(record::own::<M>()).load(Relaxed) & NESTING != 0
     }
 
     #[track_caller]

@@ -15,19 +15,32 @@
 //! Atomics per section: none. Per batch: two heavy fences and two advances, if nobody is in the way.
 //! A reader that stays in its section holds up all reclamation, as with RCU.
 
-use super::domain::Domain;
-use super::grace::{Flavour, Periods};
-use super::pace::Rest;
+use super::domain::{Domain, Flavour};
+use super::grace::{Periods, Stamps};
+use super::pace::{Pace, Rest};
 use super::section::{SectionGuard, SectionReader};
+use super::strategy::Info;
 use super::watch::Watch;
-use super::{Info, Pace, Stall};
-use crate::machine::record::{Clocks, NESTING, Record, Records, STEP, TIME};
-use crate::machine::{Arith, Deadline, Group, Machine, Word, shared};
+use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall, TIME};
+use crate::machine::{Arith, Deadline, Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// The flavour. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
 pub struct Epoch;
+
+// SAFETY: `SectionGuard` stamps `pinned` with `epoch`, and issues the light fence after that.
+unsafe impl Stamps for Epoch {
+    #[inline(always)]
+    fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
+        &record.pinned
+    }
+
+    #[inline(always)]
+    fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64 {
+        &clocks.epoch
+    }
+}
 
 // SAFETY: sections are stamped with the epoch (`SectionGuard`), and `Epochs` looks at all stamps before each advance.
 unsafe impl Flavour for Epoch {
@@ -41,16 +54,6 @@ unsafe impl Flavour for Epoch {
     };
     type Periods<M: Records> = Epochs<M>;
     type Reader<'d, M: Records> = SectionReader<'d, M, Self>;
-
-    #[inline(always)]
-    fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
-        &record.pinned
-    }
-
-    #[inline(always)]
-    fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64 {
-        &clocks.epoch
-    }
 
     fn reader<M: Records>(domain: &Domain<M, Self>) -> SectionReader<'_, M, Self> {
         SectionReader::new(domain)
@@ -67,7 +70,7 @@ impl<M: Records> EpochDomain<M> {
     /// A section of the calling thread.
     #[inline(always)]
     pub fn enter(&self) -> EpochGuard<'_, M> {
-        SectionGuard::new(shared::record::<M>())
+        SectionGuard::new(record::own::<M>())
     }
 }
 
@@ -79,7 +82,7 @@ pub struct Epochs<M: Machine> {
 
 /// The first section that is not in the current epoch.
 fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
-    shared::records::<M>().into_iter().flat_map(Group::owned).find(|record| {
+    record::groups::<M>().into_iter().flat_map(Group::owned).find(|record| {
         // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
         let word = record.pinned.load(Acquire);
         word & NESTING != 0 && word & TIME != epoch & TIME
@@ -90,7 +93,7 @@ impl<M: Records> Epochs<M> {
     /// Advances the epoch, if nobody is in the way.
     fn advance(&self) -> Result<(), ()> {
         // (B) whoever has advanced it has seen the sections end that were in the way.
-        let epoch = shared::clocks::<M>().epoch.load(Acquire);
+        let epoch = record::clocks::<M>().epoch.load(Acquire);
         // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
         if !M::heavy_fence() {
             return Err(());
@@ -101,7 +104,7 @@ impl<M: Records> Epochs<M> {
         }
         self.stuck.end();
         // (B) pairs with the load in `enter`. If it fails, somebody else was faster.
-        let _ = shared::clocks::<M>().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
+        let _ = record::clocks::<M>().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
         Ok(())
     }
 
@@ -124,12 +127,12 @@ unsafe impl<M: Records> Periods for Epochs<M> {
     fn start(&self) -> u64 {
         // An exchange, so that what the caller has removed happens before the next advance, and with it
         // before any section in a later epoch than this.
-        shared::clocks::<M>().epoch.fetch_add(0, AcqRel) + 2 * STEP
+        record::clocks::<M>().epoch.fetch_add(0, AcqRel) + 2 * STEP
     }
 
     fn is_over(&self, ticket: u64) -> bool {
         // (D) pairs with the advance.
-        shared::clocks::<M>().epoch.load(Acquire) >= ticket
+        record::clocks::<M>().epoch.load(Acquire) >= ticket
     }
 
     fn poll(&self, ticket: u64) -> bool {
@@ -149,7 +152,7 @@ unsafe impl<M: Records> Periods for Epochs<M> {
     }
 
     fn stall(&self) -> Option<Stall> {
-        let record = straggler::<M>(shared::clocks::<M>().epoch.load(Relaxed))?;
+        let record = straggler::<M>(record::clocks::<M>().epoch.load(Relaxed))?;
         Some(Stall { thread: record.thread.load(Relaxed), nanos: self.stuck.nanos() })
     }
 

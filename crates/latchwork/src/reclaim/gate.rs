@@ -9,7 +9,8 @@
 //! State: FREE -> HELD (`try_lock`), HELD -> HELD | SLEEPERS (`wait`), HELD* -> FREE (the holder).
 //! Size: 16 bytes. Atomics: 2 per pair.
 
-use crate::machine::{Deadline, Machine, Records, Word};
+use crate::machine::record::Records;
+use crate::machine::{Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 const FREE: u32 = 0;

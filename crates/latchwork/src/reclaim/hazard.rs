@@ -23,12 +23,13 @@
 //! Garbage: at most [`HazardDomain::bound`] objects, whatever readers do. A retirer may wait for a scan,
 //! which waits for no reader.
 
+use super::garbage::Garbage;
 use super::header::{Header, Retire};
 use super::list::List;
 use super::sieve::{BATCH, Sieve};
-use super::{Garbage, Guard, Info, Reader, Reclaim, SLOTS};
-use crate::machine::record::{FENCED, Hazards, Kept, Records, Slots};
-use crate::machine::{Group, Word, shared};
+use super::strategy::{Guard, Info, Reader, Reclaim};
+use crate::machine::record::{self, FENCED, Hazards, Kept, Records, SLOTS, Slots};
+use crate::machine::{Group, Word};
 use alloc::boxed::Box;
 use core::hint::cold_path;
 use core::marker::PhantomData;
@@ -230,7 +231,7 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         let mut objects = list.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
-        for record in shared::records::<M>().into_iter().flat_map(Group::owned) {
+        for record in record::groups::<M>().into_iter().flat_map(Group::owned) {
             for group in record.hazards.all() {
                 // (E) pairs with the stores of the readers.
                 if group.used.load(Acquire) == 0 {

@@ -1,7 +1,8 @@
 //! A list of garbage, which one thread at a time has: its own ([`Mine`]), or who holds the gate.
 
 use super::header::{Header, finish};
-use crate::machine::{Clock, Machine, Records, Word};
+use crate::machine::record::Records;
+use crate::machine::{Clock, Machine, Word};
 use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;

@@ -24,13 +24,13 @@
 //! drop(guard);
 //! ```
 
-use super::domain::Domain;
-use super::grace::{Flavour, Grace};
+use super::domain::{Domain, Flavour};
+use super::grace::{Grace, Stamps};
 use super::section::{exit, nest};
+use super::strategy::{Guard, Info, Reader};
 use super::tree::{self, ALL};
-use super::{Guard, Info, Reader};
-use crate::machine::record::{Clocks, Kept, NESTING, Record, Records};
-use crate::machine::{Group, Machine, Word, shared};
+use crate::machine::record::{self, Clocks, Kept, NESTING, Record, Records};
+use crate::machine::{Group, Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -38,21 +38,11 @@ use core::sync::atomic::Ordering::*;
 #[derive(Copy, Clone, Debug)]
 pub struct Qsbr;
 
-// SAFETY: readers stamp the time when they go online and in quiescent states, with a full fence (`stamp`), and `Grace`
-// looks at all stamps. A thread vouches for those below it after it has looked at each (`announce`).
-unsafe impl Flavour for Qsbr {
-    const INFO: Info = Info {
-        name: "qsbr",
-        summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
-        reader: "nothing; a quiescent state now and then",
-        atomics: 0,
-        bound: "the limit, for who announces quiescent states",
-        source: "McKenney et al. 2005, section 2.5",
-    };
+// SAFETY: readers stamp `online` with `grace`, and issue a full fence after that (`stamp`). A thread vouches for those
+// below it after it has looked at each (`announce`).
+unsafe impl Stamps for Qsbr {
     const FULL_FENCES: bool = true;
     const TREE: bool = true;
-    type Periods<M: Records> = Grace<M, Self>;
-    type Reader<'d, M: Records> = QsbrReader<'d, M>;
 
     #[inline(always)]
     fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
@@ -67,6 +57,21 @@ unsafe impl Flavour for Qsbr {
     fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
         Some(&clocks.reached[1])
     }
+}
+
+// SAFETY: readers stamp the time when they go online and in quiescent states, with a full fence (`stamp`), and `Grace`
+// looks at all stamps. A thread vouches for those below it after it has looked at each (`announce`).
+unsafe impl Flavour for Qsbr {
+    const INFO: Info = Info {
+        name: "qsbr",
+        summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
+        reader: "nothing; a quiescent state now and then",
+        atomics: 0,
+        bound: "the limit, for who announces quiescent states",
+        source: "McKenney et al. 2005, section 2.5",
+    };
+    type Periods<M: Records> = Grace<M, Self>;
+    type Reader<'d, M: Records> = QsbrReader<'d, M>;
 
     fn reader<M: Records>(domain: &Domain<M, Self>) -> QsbrReader<'_, M> {
         QsbrReader::new(domain)
@@ -108,7 +113,7 @@ impl<'d, M: Records> QsbrReader<'d, M> {
         if word & NESTING != 1 {
             return;
         }
-        let now = shared::clocks::<M>().grace.load(Acquire); // (B)
+        let now = record::clocks::<M>().grace.load(Acquire); // (B)
         if word != now {
             stamp::<M>(online, now);
         }
@@ -122,7 +127,7 @@ impl<'d, M: Records> QsbrReader<'d, M> {
 /// A thread, or one more reader of it, goes online.
 fn go_online<M: Records>(online: &M::U64) {
     if !nest::<M>(online, "32767 readers of a thread: they are leaked") {
-        stamp::<M>(online, shared::clocks::<M>().grace.load(Acquire));
+        stamp::<M>(online, record::clocks::<M>().grace.load(Acquire));
     }
 }
 
@@ -167,7 +172,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
     #[inline(always)]
     fn quiescent(&mut self) {
         // Nothing, where it has said so of this time, for itself and for those below it.
-        if self.record.get().online.load(Relaxed) ^ shared::clocks::<M>().grace.load(Relaxed) != ALL {
+        if self.record.get().online.load(Relaxed) ^ record::clocks::<M>().grace.load(Relaxed) != ALL {
             self.announce();
         }
         if self.domain.is_pressed() {

@@ -9,7 +9,8 @@ use super::backlog::{Backlog, Collecting, Steal};
 use super::header::{Retire, prepare};
 use super::list::List;
 use super::pace::Rest;
-use crate::machine::{Arith, Machine, Records, Word};
+use crate::machine::record::Records;
+use crate::machine::{Arith, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// Objects that a thread retires before it scans: enough to be worth a heavy fence.

@@ -6,7 +6,7 @@ use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
-use crate::machine::{Native, shared};
+use crate::machine::{Native, record};
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
@@ -253,7 +253,7 @@ fn who_retires_inside_is_held_up_outside() {
 
 #[test]
 fn cookies_come_due() {
-    fn check<F: grace::Flavour>() {
+    fn check<F: domain::Flavour>() {
         let domain = &domain::Domain::<Native, F>::new_in();
         let cookie = domain.start_poll();
         while !domain.poll(cookie) {
@@ -459,10 +459,10 @@ fn sections_of_a_thread_without_light_fences() {
     use crate::machine::record::{FENCED, NESTING};
     std::thread::spawn(|| {
         let words = || {
-            let record = shared::record::<Native>();
+            let record = record::own::<Native>();
             [record.section.load(Relaxed), record.online.load(Relaxed), record.pinned.load(Relaxed)]
         };
-        let record = shared::record::<Native>();
+        let record = record::own::<Native>();
         for word in [&record.section, &record.pinned] {
             word.store(FENCED, Relaxed);
         }

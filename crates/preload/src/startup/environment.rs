@@ -1,5 +1,6 @@
 //! The environment variables.
 
+use super::only;
 use crate::state::line::Line;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
@@ -17,13 +18,20 @@ pub(super) fn is_too_early() -> bool {
 /// The value of an environment variable, given as `NAME=`. `None`: it is unset, empty, or the name of the default,
 /// `glibc`.
 ///
-/// In a process with raised privileges (set-user-ID, file capabilities) all variables count as unset: the user who wrote the
-/// environment must not decide what the process does.
+/// All variables count as unset in two cases: in a process with raised privileges (set-user-ID, file capabilities), because
+/// the user who wrote the environment must not decide what such a process does; and in a process that `LATCHWORK_ONLY` or
+/// `LATCHWORK_NOT` leaves out.
 pub(super) fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: reads a number that the kernel gave the process.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if privileged || !only::chosen(lookup(b"LATCHWORK_ONLY="), lookup(b"LATCHWORK_NOT=")) {
         return None;
     }
+    lookup(prefix).filter(|value| *value != b"glibc")
+}
+
+/// The value of an environment variable, given as `NAME=`, unless it is empty.
+fn lookup(prefix: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: `environ` is null or an array of strings that ends in null. No thread changes it while the process starts, and
     // the strings of the initial environment stay.
     unsafe {
@@ -31,7 +39,7 @@ pub(super) fn variable(prefix: &[u8]) -> Option<&'static [u8]> {
         while !entry.is_null() && !(*entry).is_null() {
             let text = CStr::from_ptr(*entry).to_bytes();
             if let Some(value) = text.strip_prefix(prefix) {
-                return (!value.is_empty() && value != b"glibc").then_some(value);
+                return (!value.is_empty()).then_some(value);
             }
             entry = entry.add(1);
         }

@@ -3,7 +3,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | this one | which lock serves which family |
-//! | [`environment`] | the variables that say so |
+//! | [`environment`], [`only`] | the variables that say so, and which programs ignore them |
 //! | [`entry`] | the exported symbols, each a jump |
 //! | [`hot`] | four exported symbols that inline the fast paths of the recommended locks |
 //! | [`near`], [`unwind`] | copies of those near the program, and how to unwind the stack from them |
@@ -35,6 +35,7 @@ mod hot;
 mod keys;
 #[cfg(versioned)]
 mod near;
+mod only;
 #[cfg(versioned)]
 mod unwind;
 

@@ -24,6 +24,7 @@ use crate::state::program::{Binding, PAGE, Program};
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::mem::{offset_of, size_of};
+use latchwork::machine::native::tls::reader_row_offset;
 use latchwork::machine::{Machine, Native, ReaderRow};
 use libc::c_int;
 
@@ -209,7 +210,6 @@ pub(super) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
     if !apart(lock as usize) || !Native::has_light_fences() {
         return;
     }
-    let (holds, row) = thread_locals();
     let far = Far {
         mutex: &RECOMMENDED_MUTEX,
         rwlock: &RECOMMENDED_RWLOCK,
@@ -220,8 +220,8 @@ pub(super) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
         wake,
         rdlock,
         rwlock_unlock,
-        holds,
-        row,
+        holds: holds::Words::offset(),
+        row: reader_row_offset(),
     };
     let places = (1..=16).map(|step| program.lowest.wrapping_sub(step * DISTANCE));
     let Some(page) = places.take_while(|address| !apart(*address)).find_map(page_at) else { return };
@@ -272,22 +272,6 @@ pub(super) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock:
         );
         line.write_to(libc::STDERR_FILENO);
     }
-}
-
-/// The distances of a thread's words of [`holds`] and of its row from its thread pointer.
-fn thread_locals() -> (isize, isize) {
-    let (holds, row);
-    // SAFETY: this link unit defines both symbols, in the initial-exec model, so the linker makes these two words.
-    unsafe {
-        core::arch::asm!(
-            "mov {holds}, qword ptr [rip + __latchwork_holds@GOTTPOFF]",
-            concat!("mov {row}, qword ptr [rip + ", latchwork::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
-            holds = out(reg) holds,
-            row = out(reg) row,
-            options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    (holds, row)
 }
 
 /// Maps a page at this address, if the address is free.

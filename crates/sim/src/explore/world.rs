@@ -228,7 +228,7 @@ impl World {
             return if value < 10 { value.to_string() } else { format!("{value:#x}") };
         }
         let name = self.name(value as usize);
-        match name.strip_suffix(".next") {
+        match name.strip_suffix(".link0") {
             Some(node) => format!("&{node}"),
             None => format!("&{name}"),
         }
@@ -237,24 +237,15 @@ impl World {
 
 /// The name of a node's field.
 fn field(node: &QNode<Explore>, address: usize) -> &'static str {
-    let fields = [
-        (node.next.place().address, "next"),
-        (node.status.place().address, "status"),
-        (node.batch.place().address, "batch"),
-        (node.group.place().address, "group"),
-        (node.shuffler.place().address, "shuffler"),
-        (node.resume.place().address, "resume"),
-        (node.since.place().address, "since"),
-    ];
-    fields.into_iter().find(|(start, _)| *start == address).map_or("(inside)", |(_, name)| name)
+    let links = node.links.iter().map(|link| link.place().address).zip(["link0", "link1"]);
+    let words =
+        node.words.iter().map(|word| word.place().address).zip(["word0", "word1", "word2", "word3", "word4"]);
+    links.chain(words).find(|(start, _)| *start == address).map_or("(inside)", |(_, name)| name)
 }
 
 fn clear(node: &QNode<Explore>) {
-    node.next.store(null_mut(), Relaxed);
-    node.resume.store(null_mut(), Relaxed);
-    for word in [&node.status, &node.batch, &node.group, &node.shuffler, &node.since] {
-        word.store(0, Relaxed);
-    }
+    node.links.iter().for_each(|link| link.store(null_mut(), Relaxed));
+    node.words.iter().for_each(|word| word.store(0, Relaxed));
 }
 
 fn me() -> usize {

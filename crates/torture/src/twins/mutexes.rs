@@ -4,7 +4,7 @@ use super::INFO;
 use crate::jitter::Jitter;
 use latchwork::locks::mutex::{Info, RawMutex, ticket::RawTicket};
 use latchwork::locks::semaphore::RawSemaphore;
-use latchwork::machine::{Arith, Deadline, Machine, Native, QNode, Word};
+use latchwork::machine::{Arith, Deadline, Machine, Native, QNode, Word, node_view};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -182,23 +182,33 @@ pub struct LeavesItsNode {
 const WAITING: u32 = 0;
 const GRANTED: u32 = 1;
 
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// The successor, once it has linked itself.
+        next: links[0],
+        /// WAITING or GRANTED.
+        status: words[0],
+    }
+}
+
 impl LeavesItsNode {
     fn queue(&self, deadline: Option<Deadline>) -> Option<NonNull<QNode<M>>> {
-        let node = M::acquire_node();
-        node.next.store(null_mut(), Relaxed);
-        node.status.store(WAITING, Relaxed);
+        let node = Node(M::acquire_node());
+        node.next().store(null_mut(), Relaxed);
+        node.status().store(WAITING, Relaxed);
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // SAFETY: nodes are never unmapped.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
-            while M::spin_for(&node.status, Acquire, 64, |status| status == GRANTED).is_none() {
+            unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
+            while M::spin_for(node.status(), Acquire, 64, |status| status == GRANTED).is_none() {
                 if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                     return None; // not given back, lest it damage the pool that all locks share
                 }
                 M::yield_now();
             }
         }
-        Some(NonNull::from(node))
+        Some(NonNull::from(node.0))
     }
 }
 
@@ -222,20 +232,20 @@ unsafe impl RawMutex for LeavesItsNode {
     }
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the holder's node, which is never unmapped.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let mut next = node.next.load(Acquire);
+        let node = unsafe { Node::at(token.as_ptr()) };
+        let mut next = node.next().load(Acquire);
         if next.is_null() {
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
                 // SAFETY: nobody else knows it.
-                unsafe { M::release_node(node) };
+                unsafe { M::release_node(node.0) };
                 return;
             }
-            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         // SAFETY: nodes are never unmapped.
-        unsafe { (*next).status.store(GRANTED, Release) };
+        unsafe { Node::at(next).status().store(GRANTED, Release) };
         // SAFETY: the successor has linked itself.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
     fn is_locked(&self) -> bool {
         !self.tail.load(Relaxed).is_null()

@@ -14,9 +14,9 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -46,9 +46,17 @@ impl ConstNew for RawClh<Native> {
     const NEW: Self = Self::new();
 }
 
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.status.store(PENDING, Relaxed);
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// PENDING or RELEASED; the successor spins here.
+        status: words[0],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.status().store(PENDING, Relaxed);
     node
 }
 
@@ -81,32 +89,32 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // SAFETY: a node that was the tail is freed by its successor only, and that is us.
-            let before: &'static QNode<M> = unsafe { &*before };
+            let before = unsafe { Node::at(before) };
             // (B) pairs with the store in `unlock`.
-            M::spin_until(&before.status, Acquire, |status| status == RELEASED);
+            M::spin_until(before.status(), Acquire, |status| status == RELEASED);
             // SAFETY: its owner's last access was the store that we saw.
-            unsafe { M::release_node(before) };
+            unsafe { M::release_node(before.0) };
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node, which lives until it is released.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let node = unsafe { Node::at(token.as_ptr()) };
         // (A) the section happens before whoever finds the queue empty.
         if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
             // SAFETY: nobody else knows the node any more.
-            unsafe { M::release_node(node) };
+            unsafe { M::release_node(node.0) };
         } else {
             // (B) the section happens before the successor's. The node is the successor's now.
-            node.status.store(RELEASED, Release);
+            node.status().store(RELEASED, Release);
         }
     }
 

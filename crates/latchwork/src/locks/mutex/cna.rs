@@ -23,9 +23,9 @@
 //!   paper keeps the pointer to the last one in the first one's node.
 //! - Without its section 6 (under light contention, mostly no search), which only saves time.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -60,12 +60,29 @@ impl ConstNew for RawCna<Native> {
     const NEW: Self = Self::new();
 }
 
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = queue::fresh_node::<M>();
-    node.status.store(WAITING, Relaxed);
-    node.batch.store(0, Relaxed);
-    node.group.store(NOWHERE, Relaxed);
-    node.resume.store(null_mut(), Relaxed);
+node_view! {
+    /// A queue node. `status`, `handovers` and `aside` are written by the holder before, with the grant.
+    struct Node {
+        /// The waiter behind this one, once that has linked itself.
+        next: links[0],
+        /// WAITING or GRANTED; the owner spins here.
+        status: words[0],
+        /// Of the holder: handovers within its NUMA node so far.
+        handovers: words[1],
+        /// Where the owner ran when it queued, or NOWHERE.
+        numa_node: words[2],
+        /// Of the holder: the last of the waiters set aside, whose `next` is the first; null: none.
+        aside: links[1],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(WAITING, Relaxed);
+    node.handovers().store(0, Relaxed);
+    node.numa_node().store(NOWHERE, Relaxed);
+    node.aside().store(null_mut(), Relaxed);
     node
 }
 
@@ -74,25 +91,25 @@ fn fresh_node<M: Machine>() -> &'static QNode<M> {
 /// # Safety
 ///
 /// `next` waits for the lock, which the caller holds and gives up with this call.
-unsafe fn grant<M: Machine>(next: *mut QNode<M>, aside: *mut QNode<M>, batch: u32) {
+unsafe fn grant<M: Machine>(next: *mut QNode<M>, aside: *mut QNode<M>, handovers: u32) {
     // SAFETY: a waiter's node stays at least until it has been granted the lock.
-    let next = unsafe { &*next };
-    next.resume.store(aside, Relaxed);
-    next.batch.store(batch, Relaxed);
-    next.status.store(GRANTED, Release);
+    let next = unsafe { Node::at(next) };
+    next.aside().store(aside, Relaxed);
+    next.handovers().store(handovers, Relaxed);
+    next.status().store(GRANTED, Release);
 }
 
 impl<M: Machine> RawCna<M> {
     /// Releases when no waiter is linked behind `node`: frees the lock, or makes those set aside the
     /// queue. `false` if somebody has arrived.
-    fn release_last(&self, node: &QNode<M>) -> bool {
-        let last = node.resume.load(Relaxed);
+    fn release_last(&self, node: Node<'_, M>) -> bool {
+        let last = node.aside().load(Relaxed);
         if last.is_null() {
             // (A) the section happens before whoever finds the queue empty.
             return self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok();
         }
         // SAFETY: waiters set aside stay until they are granted the lock.
-        let link = unsafe { &(*last).next };
+        let link = unsafe { Node::at(last) }.next();
         let first = link.load(Relaxed);
         // No ring any more: an arrival will link itself here. (C) it does not overtake this store.
         link.store(null_mut(), Relaxed);
@@ -106,52 +123,52 @@ impl<M: Machine> RawCna<M> {
     }
 
     /// Hands over to a waiter of our NUMA node if there is one, else to who waits longest.
-    fn hand_over(&self, node: &QNode<M>, next: *mut QNode<M>) {
-        let batch = node.batch.load(Relaxed);
-        let local = if batch < LOCAL_HANDOVERS { self.find_local(node, next) } else { None };
-        let last = node.resume.load(Relaxed);
+    fn hand_over(&self, node: Node<'_, M>, next: *mut QNode<M>) {
+        let handovers = node.handovers().load(Relaxed);
+        let local = if handovers < LOCAL_HANDOVERS { self.find_local(node, next) } else { None };
+        let last = node.aside().load(Relaxed);
         // SAFETY: waiters, linked or set aside, stay until they are granted the lock, which we hold.
         unsafe {
             if let Some(local) = local {
-                grant(local.as_ptr(), last, batch + 1);
+                grant(local, last, handovers + 1);
             } else if last.is_null() {
                 grant(next, null_mut(), 0);
             } else {
-                let first = (*last).next.load(Relaxed);
-                (*last).next.store(next, Relaxed);
+                let first = Node::at(last).next().load(Relaxed);
+                Node::at(last).next().store(next, Relaxed);
                 grant(first, null_mut(), 0);
             }
         }
     }
 
     /// The first waiter of our NUMA node (`find_successor`); those in front of it are set aside.
-    fn find_local(&self, node: &QNode<M>, next: *mut QNode<M>) -> Option<&QNode<M>> {
-        let here = match node.group.load(Relaxed) {
+    fn find_local(&self, node: Node<'_, M>, next: *mut QNode<M>) -> Option<*mut QNode<M>> {
+        let here = match node.numa_node().load(Relaxed) {
             NOWHERE => M::numa_node(),
-            group => group,
+            numa_node => numa_node,
         };
         let mut before = null_mut::<QNode<M>>();
         let mut current = next;
         // SAFETY: those behind us are linked and wait; only a holder unlinks them.
         unsafe {
-            while (*current).group.load(Relaxed) != here {
+            while Node::at(current).numa_node().load(Relaxed) != here {
                 before = current;
-                current = (*current).next.load(Acquire); // (D)
+                current = Node::at(current).next().load(Acquire); // (D)
                 if current.is_null() {
                     return None;
                 }
             }
             if !before.is_null() {
-                let last = node.resume.load(Relaxed);
+                let last = node.aside().load(Relaxed);
                 if last.is_null() {
-                    (*before).next.store(next, Relaxed);
+                    Node::at(before).next().store(next, Relaxed);
                 } else {
-                    (*before).next.store((*last).next.load(Relaxed), Relaxed);
-                    (*last).next.store(next, Relaxed);
+                    Node::at(before).next().store(Node::at(last).next().load(Relaxed), Relaxed);
+                    Node::at(last).next().store(next, Relaxed);
                 }
-                node.resume.store(before, Relaxed);
+                node.aside().store(before, Relaxed);
             }
-            Some(&*current)
+            Some(current)
         }
     }
 }
@@ -184,36 +201,36 @@ unsafe impl<M: Machine> RawMutex for RawCna<M> {
         // node initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            node.group.store(M::numa_node(), Relaxed);
+            node.numa_node().store(M::numa_node(), Relaxed);
             // SAFETY: the predecessor stays until it has been passed, which needs `next`.
             // (D) pairs with the loads of `next` by holders.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             // (B) pairs with `grant`.
-            M::spin_until(&node.status, Acquire, |status| status == GRANTED);
+            M::spin_until(node.status(), Acquire, |status| status == GRANTED);
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let mut next = node.next.load(Acquire); // (D)
+        let node = unsafe { Node::at(token.as_ptr()) };
+        let mut next = node.next().load(Acquire); // (D)
         if !next.is_null() || !self.release_last(node) {
             if next.is_null() {
                 // A successor has swapped the tail but not linked itself yet.
-                next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+                next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
             }
             self.hand_over(node, next);
         }
         // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
 
     fn is_locked(&self) -> bool {
@@ -224,7 +241,7 @@ unsafe impl<M: Machine> RawMutex for RawCna<M> {
 impl<M: Machine> Local for RawCna<M> {
     fn has_waiters(&self, token: Self::Token) -> bool {
         // SAFETY: the token is the holder's node.
-        let node = unsafe { token.as_ref() };
-        !node.resume.load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
+        let node = unsafe { Node::at(token.as_ptr()) };
+        !node.aside().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }
 }

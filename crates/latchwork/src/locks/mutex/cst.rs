@@ -36,9 +36,9 @@
 //! - The local lock is released before the global one, as in [`stacked`](super::stacked).
 //! - Sockets are never freed before the lock, and those beyond the eighth share.
 
-use super::mcs_park::{RawMcsPark, await_grant, fresh_node, grant, is_parked, rouse};
+use super::mcs_park::{self, RawMcsPark, WAITING, await_grant, is_parked, rouse};
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -78,6 +78,59 @@ impl ConstNew for RawCst<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A queue node of a thread.
+    struct Waiter {
+        /// The waiter behind this one, once that has linked itself.
+        next: links[0],
+        /// As in [`mcs_park`]; the owner spins and parks here.
+        status: words[0],
+        /// The socket that the owner queues at; null for a holder that has the global lock only (`try_lock`).
+        socket: links[1],
+    }
+}
+
+node_view! {
+    /// What the threads of one NUMA node share: this node, and the one that `sleepers` names.
+    struct Socket {
+        /// The last in the queue of the socket.
+        tail: links[1],
+        /// How often the socket has passed the global lock on.
+        passes: words[1],
+        /// Whether a sleeper was woken for a turn to come, or none slept: 0 or 1.
+        roused: words[2],
+        /// The second node; see [`Sleepers`].
+        sleepers: links[0],
+    }
+}
+
+node_view! {
+    /// The second node of a socket.
+    struct Sleepers {
+        /// The token of the global lock, while the socket has that.
+        global: links[0],
+        /// The last of the sleepers that were set aside, whose `next` is the first; null: none.
+        last: links[1],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Waiter<'static, M> {
+    let node = Waiter(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(WAITING, Relaxed);
+    node
+}
+
+/// Hands the lock of a socket over.
+///
+/// # Safety
+///
+/// `next` waits for that lock, which the caller holds and gives up with this call.
+unsafe fn grant<M: Machine>(next: *mut QNode<M>) {
+    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    unsafe { mcs_park::grant::<M>(Waiter::at(next).status()) };
+}
+
 impl<M: Machine> Drop for RawCst<M> {
     fn drop(&mut self) {
         for socket in &self.sockets {
@@ -85,8 +138,9 @@ impl<M: Machine> Drop for RawCst<M> {
             if !socket.is_null() {
                 // SAFETY: taken in `socket`, and nobody uses the lock any more.
                 unsafe {
-                    M::release_node(&*(*socket).next.load(Relaxed));
-                    M::release_node(&*socket);
+                    let socket = Socket::at(socket);
+                    M::release_node(Self::sleepers(socket).0);
+                    M::release_node(socket.0);
                 }
             }
         }
@@ -95,38 +149,38 @@ impl<M: Machine> Drop for RawCst<M> {
 
 impl<M: Machine> RawCst<M> {
     /// The socket of the calling thread.
-    fn socket(&self) -> &'static QNode<M> {
+    fn socket(&self) -> Socket<'static, M> {
         let slot = &self.sockets[M::numa_node() as usize % SOCKETS];
         // (S) pairs with the exchange below.
         let mut socket = slot.load(Acquire);
         if socket.is_null() {
-            let (new, aside) = (M::acquire_node(), M::acquire_node());
-            new.resume.store(null_mut(), Relaxed);
-            new.batch.store(0, Relaxed);
-            new.next.store(aside.as_ptr(), Relaxed);
-            new.group.store(0, Relaxed);
-            aside.resume.store(null_mut(), Relaxed);
+            let (new, sleepers) = (Socket(M::acquire_node()), Sleepers(M::acquire_node()));
+            new.tail().store(null_mut(), Relaxed);
+            new.passes().store(0, Relaxed);
+            new.sleepers().store(sleepers.as_ptr(), Relaxed);
+            new.roused().store(0, Relaxed);
+            sleepers.last().store(null_mut(), Relaxed);
             // (S) whoever finds the socket finds it initialised.
             socket = match slot.compare_exchange(null_mut(), new.as_ptr(), AcqRel, Acquire) {
                 Ok(_) => new.as_ptr(),
                 Err(other) => {
                     // SAFETY: taken above and never published.
                     unsafe {
-                        M::release_node(aside);
-                        M::release_node(new);
+                        M::release_node(sleepers.0);
+                        M::release_node(new.0);
                     }
                     other
                 }
             };
         }
         // SAFETY: it stays until the lock is dropped.
-        unsafe { &*socket }
+        unsafe { Socket::at(socket) }
     }
 
     /// The second node of a socket.
-    fn aside(socket: &QNode<M>) -> &'static QNode<M> {
+    fn sleepers(socket: Socket<'_, M>) -> Sleepers<'static, M> {
         // SAFETY: it is there as long as the socket, and that until the lock is dropped.
-        unsafe { &*socket.next.load(Relaxed) }
+        unsafe { Sleepers::at(socket.sleepers().load(Relaxed)) }
     }
 
     /// Adds a sleeper to those set aside.
@@ -134,18 +188,18 @@ impl<M: Machine> RawCst<M> {
     /// # Safety
     ///
     /// For the holder; `sleeper` waits, and is not in the queue any more.
-    unsafe fn set_aside(aside: &QNode<M>, sleeper: *mut QNode<M>) {
-        let last = aside.resume.load(Relaxed);
+    unsafe fn set_aside(sleepers: Sleepers<'_, M>, sleeper: *mut QNode<M>) {
+        let last = sleepers.last().load(Relaxed);
         // SAFETY: waiters stay until they are granted the lock, which we hold.
         unsafe {
             if last.is_null() {
-                (*sleeper).next.store(sleeper, Relaxed);
+                Waiter::at(sleeper).next().store(sleeper, Relaxed);
             } else {
-                (*sleeper).next.store((*last).next.load(Relaxed), Relaxed);
-                (*last).next.store(sleeper, Relaxed);
+                Waiter::at(sleeper).next().store(Waiter::at(last).next().load(Relaxed), Relaxed);
+                Waiter::at(last).next().store(sleeper, Relaxed);
             }
         }
-        aside.resume.store(sleeper, Relaxed);
+        sleepers.last().store(sleeper, Relaxed);
     }
 
     /// Takes the longest of those set aside, if there are any, and puts it in front of `next`.
@@ -153,21 +207,21 @@ impl<M: Machine> RawCst<M> {
     /// # Safety
     ///
     /// For the holder.
-    unsafe fn in_front_of(aside: &QNode<M>, next: *mut QNode<M>) -> Option<*mut QNode<M>> {
-        let last = aside.resume.load(Relaxed);
+    unsafe fn in_front_of(sleepers: Sleepers<'_, M>, next: *mut QNode<M>) -> Option<*mut QNode<M>> {
+        let last = sleepers.last().load(Relaxed);
         if last.is_null() {
             return None;
         }
         // SAFETY: waiters stay until they are granted the lock, which we hold.
         unsafe {
-            let first = (*last).next.load(Relaxed);
+            let first = Waiter::at(last).next().load(Relaxed);
             if first == last {
-                aside.resume.store(null_mut(), Relaxed);
+                sleepers.last().store(null_mut(), Relaxed);
             } else {
-                (*last).next.store((*first).next.load(Relaxed), Relaxed);
+                Waiter::at(last).next().store(Waiter::at(first).next().load(Relaxed), Relaxed);
             }
             // (C) if it becomes the tail, an arrival's link does not overtake this store.
-            (*first).next.store(next, Relaxed);
+            Waiter::at(first).next().store(next, Relaxed);
             Some(first)
         }
     }
@@ -177,27 +231,27 @@ impl<M: Machine> RawCst<M> {
     /// # Safety
     ///
     /// `node` is the holder's, in the queue of `socket`.
-    unsafe fn first_awake(socket: &QNode<M>, node: &QNode<M>) -> Option<*mut QNode<M>> {
-        let mut next = node.next.load(Acquire); // (D)
+    unsafe fn first_awake(socket: Socket<'_, M>, node: Waiter<'_, M>) -> Option<*mut QNode<M>> {
+        let mut next = node.next().load(Acquire); // (D)
         if next.is_null() {
-            if socket.resume.load(Relaxed) == node.as_ptr() {
+            if socket.tail().load(Relaxed) == node.as_ptr() {
                 return None;
             }
             // Somebody has swapped the tail but not linked itself yet.
-            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         // SAFETY: waiters behind the holder stay, and only the holder changes their links.
         unsafe {
             for _ in 0..SEARCH {
-                if !is_parked(&*next) {
+                if !is_parked::<M>(Waiter::at(next).status()) {
                     return Some(next);
                 }
-                let after = (*next).next.load(Acquire); // (D)
+                let after = Waiter::at(next).next().load(Acquire); // (D)
                 if after.is_null() {
                     break; // the last: arrivals link themselves behind it
                 }
-                Self::set_aside(Self::aside(socket), next);
-                node.next.store(after, Relaxed);
+                Self::set_aside(Self::sleepers(socket), next);
+                node.next().store(after, Relaxed);
                 next = after;
             }
         }
@@ -210,29 +264,29 @@ impl<M: Machine> RawCst<M> {
     /// # Safety
     ///
     /// `node` is the holder's, in the queue of `socket`.
-    unsafe fn release_local(socket: &QNode<M>, node: &QNode<M>, roused: bool) {
-        let aside = Self::aside(socket);
-        let mut next = node.next.load(Acquire); // (D)
+    unsafe fn release_local(socket: Socket<'_, M>, node: Waiter<'_, M>, roused: bool) {
+        let sleepers = Self::sleepers(socket);
+        let mut next = node.next().load(Acquire); // (D)
         // SAFETY: we are the holder; who is granted is a waiter, and then first in the queue.
         unsafe {
             if next.is_null() {
-                let sleeper = Self::in_front_of(aside, null_mut());
+                let sleeper = Self::in_front_of(sleepers, null_mut());
                 // (A) what the holder leaves in the socket happens before whoever finds the queue empty.
                 let tail = sleeper.unwrap_or(null_mut());
-                if socket.resume.compare_exchange(node.as_ptr(), tail, Release, Relaxed).is_err() {
-                    next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+                if socket.tail().compare_exchange(node.as_ptr(), tail, Release, Relaxed).is_err() {
+                    next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
                     if let Some(sleeper) = sleeper {
-                        (*sleeper).next.store(next, Relaxed);
+                        Waiter::at(sleeper).next().store(next, Relaxed);
                     }
                 }
                 next = sleeper.unwrap_or(next);
                 if next.is_null() {
                     return;
                 }
-            } else if !roused || is_parked(&*next) {
-                next = Self::in_front_of(aside, next).unwrap_or(next);
+            } else if !roused || is_parked::<M>(Waiter::at(next).status()) {
+                next = Self::in_front_of(sleepers, next).unwrap_or(next);
             }
-            grant(next, 0);
+            grant(next);
         }
     }
 
@@ -242,24 +296,24 @@ impl<M: Machine> RawCst<M> {
     /// # Safety
     ///
     /// For the holder, and `next` is first in the queue behind it.
-    unsafe fn rouse_one(aside: &QNode<M>, next: *mut QNode<M>) -> bool {
+    unsafe fn rouse_one(sleepers: Sleepers<'_, M>, next: *mut QNode<M>) -> bool {
         let mut before = next;
         // SAFETY: as in `first_awake`.
         unsafe {
-            let mut behind = (*before).next.load(Acquire); // (D)
+            let mut behind = Waiter::at(before).next().load(Acquire); // (D)
             if behind.is_null() {
                 return false;
             }
             for _ in 1..BEFORE {
-                let after = (*behind).next.load(Acquire); // (D)
+                let after = Waiter::at(behind).next().load(Acquire); // (D)
                 if after.is_null() {
                     break; // arrivals link themselves behind it
                 }
                 (before, behind) = (behind, after);
             }
-            if let Some(sleeper) = Self::in_front_of(aside, behind) {
-                (*before).next.store(sleeper, Relaxed);
-                rouse(sleeper);
+            if let Some(sleeper) = Self::in_front_of(sleepers, behind) {
+                Waiter::at(before).next().store(sleeper, Relaxed);
+                rouse::<M>(Waiter::at(sleeper).status());
             }
         }
         true
@@ -291,33 +345,33 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
     fn lock(&self) -> Self::Token {
         let socket = self.socket();
         let node = fresh_node::<M>();
-        node.resume.store(socket.as_ptr(), Relaxed);
+        node.socket().store(socket.as_ptr(), Relaxed);
         // Acquire: (A) pairs with the exchange in `release_local`; release: (C) our successor finds our
         // node initialised.
-        let before = socket.resume.swap(node.as_ptr(), AcqRel);
+        let before = socket.tail().swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
             // (D) pairs with the holders' loads of `next`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
-            await_grant(node, ROUNDS); // (B)
+            unsafe { Waiter::at(before).next().store(node.as_ptr(), Release) };
+            await_grant::<M>(node.status(), ROUNDS); // (B)
         }
-        if socket.batch.load(Relaxed) == 0 {
-            Self::aside(socket).next.store(self.global.lock().as_ptr(), Relaxed);
+        if socket.passes().load(Relaxed) == 0 {
+            Self::sleepers(socket).global().store(self.global.lock().as_ptr(), Relaxed);
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     fn try_lock(&self) -> Option<Self::Token> {
         let token = self.global.try_lock()?;
         // SAFETY: the token is our node.
-        unsafe { token.as_ref() }.resume.store(null_mut(), Relaxed);
+        unsafe { Waiter::at(token.as_ptr()) }.socket().store(null_mut(), Relaxed);
         Some(token)
     }
 
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let socket = node.resume.load(Relaxed);
+        let node = unsafe { Waiter::at(token.as_ptr()) };
+        let socket = node.socket().load(Relaxed);
         if socket.is_null() {
             // SAFETY: from `try_lock`, where it came from the global lock.
             unsafe { self.global.unlock(token) };
@@ -326,28 +380,28 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
         // SAFETY: it stays until the lock is dropped; we hold the lock, so its fields are ours, and have a
         // global token; nobody knows our node when its place has been released.
         unsafe {
-            let socket = &*socket;
-            let aside = Self::aside(socket);
-            let passes = socket.batch.load(Relaxed);
+            let socket = Socket::at(socket);
+            let sleepers = Self::sleepers(socket);
+            let passes = socket.passes().load(Relaxed);
             let next = if passes < PASSES { Self::first_awake(socket, node) } else { None };
             if let Some(next) = next {
-                socket.batch.store(passes + 1, Relaxed);
+                socket.passes().store(passes + 1, Relaxed);
                 if passes >= M::patience(ROUSE)
-                    && socket.group.load(Relaxed) == 0
-                    && Self::rouse_one(aside, next)
+                    && socket.roused().load(Relaxed) == 0
+                    && Self::rouse_one(sleepers, next)
                 {
-                    socket.group.store(1, Relaxed);
+                    socket.roused().store(1, Relaxed);
                 }
-                grant(next, 0);
+                grant(next);
             } else {
-                let global = NonNull::new_unchecked(aside.next.load(Relaxed));
-                let roused = socket.group.load(Relaxed) != 0;
-                socket.group.store(0, Relaxed);
-                socket.batch.store(0, Relaxed);
+                let global = NonNull::new_unchecked(sleepers.global().load(Relaxed));
+                let roused = socket.roused().load(Relaxed) != 0;
+                socket.roused().store(0, Relaxed);
+                socket.passes().store(0, Relaxed);
                 Self::release_local(socket, node, roused);
                 self.global.unlock(global);
             }
-            M::release_node(node);
+            M::release_node(node.0);
         }
     }
 

@@ -19,7 +19,7 @@
 //! works for nodes from a pool that all locks share.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -62,9 +62,17 @@ impl ConstNew for RawHclh<Native> {
     const NEW: Self = Self::new();
 }
 
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.status.store(PENDING, Relaxed);
+node_view! {
+    /// A queue node, in a local queue and then in the global one.
+    struct Node {
+        /// PENDING or RELEASED; the successor spins here.
+        status: words[0],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.status().store(PENDING, Relaxed);
     node
 }
 
@@ -75,11 +83,11 @@ fn fresh_node<M: Machine>() -> &'static QNode<M> {
 /// `before` is the predecessor of the caller in a queue.
 unsafe fn follow<M: Machine>(before: *mut QNode<M>) {
     // SAFETY: a node in a queue is freed by its successor only, and that is us.
-    let before: &'static QNode<M> = unsafe { &*before };
+    let before = unsafe { Node::at(before) };
     // (B) pairs with the store in `unlock`.
-    M::spin_until(&before.status, Acquire, |status| status == RELEASED);
+    M::spin_until(before.status(), Acquire, |status| status == RELEASED);
     // SAFETY: its owner's last access was the store that we saw.
-    unsafe { M::release_node(before) };
+    unsafe { M::release_node(before.0) };
 }
 
 // SAFETY: the global queue orders all acquisitions; each waits for its predecessor's RELEASED (B), or
@@ -120,17 +128,17 @@ unsafe impl<M: Machine> RawMutex for RawHclh<M> {
             // SAFETY: it stood in the tail that we have taken over.
             unsafe { follow(before) };
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.global.0, fresh_node::<M>)
+        queue::attempt(&self.global.0, || fresh_node().0)
     }
 
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node, which lives until it is released.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let node = unsafe { Node::at(token.as_ptr()) };
         let tail = &self.global.0;
         // Only the last of a batch can be the tail. (A) the section happens before whoever finds the
         // queue empty.
@@ -138,10 +146,10 @@ unsafe impl<M: Machine> RawMutex for RawHclh<M> {
             && tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok()
         {
             // SAFETY: nobody else knows the node any more.
-            unsafe { M::release_node(node) };
+            unsafe { M::release_node(node.0) };
         } else {
             // (B) the section happens before the successor's. The node is the successor's now.
-            node.status.store(RELEASED, Release);
+            node.status().store(RELEASED, Release);
         }
     }
 

@@ -33,7 +33,7 @@
 //! takes as long as the successor needs to look: with more threads than processors, until it runs.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, Offers, QNode, Word};
+use crate::machine::{Machine, Native, Offers, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -63,13 +63,27 @@ impl ConstNew for RawHemlock<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// The node of an acquisition.
+    struct Node {
+        /// The grant word: null, or the address of the lock that is handed over.
+        grant: links[0],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.grant().store(null_mut(), Relaxed);
+    node
+}
+
 /// Waits until the grant word of `node` holds `value`, which it takes out. Both sides of the handover:
 /// AcqRel is (B) of the successor and (D) of the releaser.
-fn take_out<M: Machine>(node: &QNode<M>, value: *mut QNode<M>) {
+fn take_out<M: Machine>(node: Node<'_, M>, value: *mut QNode<M>) {
     let mut offers = Offers::new();
     loop {
         for _ in 0..M::patience(LOOKS) {
-            if node.next.compare_exchange(value, null_mut(), AcqRel, Relaxed).is_ok() {
+            if node.grant().compare_exchange(value, null_mut(), AcqRel, Relaxed).is_ok() {
                 return;
             }
             M::pause(1);
@@ -108,39 +122,39 @@ unsafe impl<M: Machine> RawMutex for RawHemlock<M> {
 
     #[inline]
     fn lock(&self) -> Self::Token {
-        let node = queue::fresh_node::<M>();
+        let node = fresh_node::<M>();
         // Acquire: (A) pairs with the exchange in `unlock`, and with (C) of the predecessor;
         // release: (C) our successor finds our grant word empty.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // SAFETY: the predecessor keeps its node until we have cleared its word.
             // (B) pairs with the grant in `unlock`; (D) we do not look at the word any more.
-            take_out(unsafe { &*before }, self.address());
+            take_out(unsafe { Node::at(before) }, self.address());
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, queue::fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let node = unsafe { Node::at(token.as_ptr()) };
         // Before the lock may be gone.
         let address = self.address();
         // (A) the section happens before whoever finds the queue empty.
         if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_err() {
             // (B) the section happens before the successor's.
-            node.next.store(address, Release);
+            node.grant().store(address, Release);
             // (D) pairs with the successor's exchange: it has seen the grant, and is done with the word.
             take_out(node, null_mut());
         }
         // SAFETY: the successor, if there was one, is done with our node; nobody else knows it.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
 
     fn is_locked(&self) -> bool {

@@ -31,9 +31,9 @@
 //!   must not be destroyed by the next holder. Here the list's lock is a bit of the word, freed with it.
 //! - A timed acquisition polls, outside the list.
 
-use super::osq::Osq;
+use super::osq::{Osq, Spinner};
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
@@ -82,6 +82,16 @@ impl ConstNew for RawHybrid<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A node of the wait list.
+    struct Waiter {
+        /// The waiter behind this one; of the last, the first: the list is a ring.
+        next: links[0],
+        /// WAITING, PARKED, WOKEN or GRANTED; the owner spins and parks here.
+        status: words[0],
+    }
+}
+
 impl<M: Machine> RawHybrid<M> {
     #[cold]
     #[inline(never)]
@@ -93,7 +103,7 @@ impl<M: Machine> RawHybrid<M> {
 
     /// Spins for a while, in the queue of spinners.
     fn spin(&self) -> bool {
-        let node = M::acquire_node();
+        let node = Spinner(M::acquire_node());
         let mut taken = false;
         if self.spinners.enter(node, M::patience(QUEUE_LOOKS)) {
             taken = (0..M::patience(LOOKS)).any(|_| {
@@ -105,26 +115,27 @@ impl<M: Machine> RawHybrid<M> {
             self.spinners.leave(node);
         }
         // SAFETY: taken above, and unlinked.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
         taken
     }
 
     /// Sleeps in the wait list until it has the lock.
     #[inline(never)]
     fn sleep(&self) {
-        let node = QNode::<M>::new();
+        let storage = QNode::<M>::new();
+        let node = Waiter(&storage);
         if self.acquire_or_enter(QUEUE) {
             return;
         }
-        self.append(&node);
+        self.append(node);
         // (Q) the list as we leave it. The lock is still held, and HANDOFF cannot have changed.
         let handoff = self.word.load(Relaxed) & HANDOFF;
         self.word.store(LOCKED | WAITERS | handoff, Release);
         // (B) pairs with the swap in `unlock_slow`.
-        while Self::await_news(&node) == WOKEN {
+        while Self::await_news(node) == WOKEN {
             // Before we look at the word: an unlock after that will find that we are to be woken.
             // (B) if it fails, because we have been granted the lock.
-            if node.status.compare_exchange(WOKEN, WAITING, Acquire, Acquire).is_ok()
+            if node.status().compare_exchange(WOKEN, WAITING, Acquire, Acquire).is_ok()
                 && self.acquire_or_enter(HANDOFF)
             {
                 // We hold the lock, and QUEUE with it, and are the first in the list.
@@ -157,14 +168,14 @@ impl<M: Machine> RawHybrid<M> {
     }
 
     /// Adds a waiter to the list. For who has set QUEUE.
-    fn append(&self, node: &QNode<M>) {
+    fn append(&self, node: Waiter<'_, M>) {
         let last = self.last.load(Relaxed);
         if last.is_null() {
-            node.next.store(node.as_ptr(), Relaxed);
+            node.next().store(node.as_ptr(), Relaxed);
         } else {
             // SAFETY: waiters stay while they are in the list, which is ours.
-            let link = unsafe { &(*last).next };
-            node.next.store(link.load(Relaxed), Relaxed);
+            let link = unsafe { Waiter::at(last) }.next();
+            node.next().store(link.load(Relaxed), Relaxed);
             link.store(node.as_ptr(), Relaxed);
         }
         self.last.store(node.as_ptr(), Relaxed);
@@ -176,27 +187,28 @@ impl<M: Machine> RawHybrid<M> {
         let last = self.last.load(Relaxed);
         // SAFETY: waiters stay while they are in the list, which is ours.
         unsafe {
-            let first = (*last).next.load(Relaxed);
+            let last_next = Waiter::at(last).next();
+            let first = last_next.load(Relaxed);
             if first == last {
                 self.last.store(null_mut(), Relaxed);
                 return 0;
             }
-            (*last).next.store((*first).next.load(Relaxed), Relaxed);
+            last_next.store(Waiter::at(first).next().load(Relaxed), Relaxed);
         }
         WAITERS
     }
 
     /// Spins, then sleeps, until `node` is WOKEN or GRANTED.
-    fn await_news(node: &QNode<M>) -> u32 {
-        if let Some(status) = M::spin_for(&node.status, Acquire, LOOKS, |status| status != WAITING) {
+    fn await_news(node: Waiter<'_, M>) -> u32 {
+        if let Some(status) = M::spin_for(node.status(), Acquire, LOOKS, |status| status != WAITING) {
             return status;
         }
-        if let Err(status) = node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire) {
+        if let Err(status) = node.status().compare_exchange(WAITING, PARKED, Relaxed, Acquire) {
             return status;
         }
         loop {
-            match node.status.load(Acquire) {
-                PARKED => M::wait(&node.status, PARKED, None),
+            match node.status().load(Acquire) {
+                PARKED => M::wait(node.status(), PARKED, None),
                 status => return status,
             };
         }
@@ -213,12 +225,12 @@ impl<M: Machine> RawHybrid<M> {
             return;
         }
         // SAFETY: waiters stay while they are in the list, which is ours.
-        let first = unsafe { (*self.last.load(Relaxed)).next.load(Relaxed) };
+        let first = unsafe { Waiter::at(self.last.load(Relaxed)).next().load(Relaxed) };
         let (news, left) =
             if word & HANDOFF != 0 { (GRANTED, LOCKED | self.pop()) } else { (WOKEN, WAITERS) };
         // SAFETY: as above. With the news it may leave, and its node be gone.
         let (status, old) = unsafe {
-            let status = &raw const (*first).status;
+            let status = core::ptr::from_ref(Waiter::at(first).status());
             (status, (*status).swap(news, AcqRel)) // (B), (W)
         };
         // (A) the section happens before the next acquire; (Q) the list as we leave it. Whoever has

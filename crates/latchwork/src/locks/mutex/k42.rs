@@ -16,9 +16,9 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO among those that are in the queue; an arrival's exchange may fail again and again.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -48,6 +48,16 @@ impl ConstNew for RawK42<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A waiter's node.
+    struct Node {
+        /// The successor, once it has linked itself.
+        next: links[0],
+        /// 0, then GRANTED; the owner spins here.
+        status: words[0],
+    }
+}
+
 /// What `tail` is when the lock is held and nobody waits: the lock itself is the last in the queue.
 fn held<M: Machine>() -> *mut QNode<M> {
     without_provenance_mut(1)
@@ -57,7 +67,8 @@ impl<M: Machine> RawK42<M> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) {
-        let node = QNode::<M>::new();
+        let storage = QNode::<M>::new();
+        let node = Node(&storage);
         loop {
             let before = self.tail.load(Relaxed);
             if before.is_null() {
@@ -71,7 +82,7 @@ impl<M: Machine> RawK42<M> {
                     &self.next
                 } else {
                     // SAFETY: the predecessor stays until it has acquired and moved `next` to the lock.
-                    unsafe { &(*before).next }
+                    unsafe { Node::at(before) }.next()
                 };
                 link.store(node.as_ptr(), Release); // (D) pairs with the loads of `next`
                 break;
@@ -80,20 +91,20 @@ impl<M: Machine> RawK42<M> {
             }
         }
         // (B) pairs with the grant in `unlock`.
-        M::spin_until(&node.status, Acquire, |status| status == GRANTED);
-        self.leave_queue(&node);
+        M::spin_until(node.status(), Acquire, |status| status == GRANTED);
+        self.leave_queue(node);
     }
 
     /// The holder's node leaves the queue; its link becomes the lock's.
-    fn leave_queue(&self, node: &QNode<M>) {
-        let mut next = node.next.load(Acquire); // (D)
+    fn leave_queue(&self, node: Node<'_, M>) {
+        let mut next = node.next().load(Acquire); // (D)
         if next.is_null() {
             // Before the exchange: who then queues behind the lock itself links itself here. (C)
             self.next.store(null_mut(), Relaxed);
             if self.tail.compare_exchange(node.as_ptr(), held(), Release, Relaxed).is_ok() {
                 return;
             }
-            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         self.next.store(next, Relaxed);
     }
@@ -147,7 +158,7 @@ unsafe impl<M: Machine> RawMutex for RawK42<M> {
         }
         // SAFETY: the first waiter stays at least until it has been granted the lock.
         // (B) the section happens before the successor's.
-        unsafe { (*next).status.store(GRANTED, Release) };
+        unsafe { Node::at(next).status().store(GRANTED, Release) };
     }
 
     fn is_locked(&self) -> bool {

@@ -21,9 +21,9 @@
 //! Where it differs from the paper: one handover in 1000 is counted, not drawn by chance; it is a
 //! bound then.
 
-use super::mcs_park::{await_grant, fresh_node, grant};
+use super::mcs_park::{self, WAITING, await_grant};
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -55,6 +55,42 @@ impl ConstNew for RawMalthusian<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// In the queue, the successor, once it has linked itself. In the passive list, the waiter that has been passive for longer; of the eldest, the most recent.
+        next: links[0],
+        /// As in [`mcs_park`]; the owner spins and parks here.
+        status: words[0],
+        /// Of the holder: handovers since the last one to the eldest of the passive.
+        turns: words[1],
+        /// In the passive list, the inverse of `next`.
+        newer: links[1],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(WAITING, Relaxed);
+    node.turns().store(0, Relaxed);
+    node
+}
+
+/// Hands the lock over.
+///
+/// # Safety
+///
+/// `next` waits for the lock, which the caller holds and gives up with this call.
+unsafe fn grant<M: Machine>(next: *mut QNode<M>, turns: u32) {
+    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    unsafe {
+        let next = Node::at(next);
+        next.turns().store(turns, Relaxed);
+        mcs_park::grant::<M>(next.status());
+    }
+}
+
 impl<M: Machine> RawMalthusian<M> {
     /// Adds a waiter to the passive list, as the most recent.
     ///
@@ -66,14 +102,14 @@ impl<M: Machine> RawMalthusian<M> {
         // SAFETY: passive waiters stay until they are granted the lock, which the caller has.
         unsafe {
             if recent.is_null() {
-                (*waiter).next.store(waiter, Relaxed);
-                (*waiter).resume.store(waiter, Relaxed);
+                Node::at(waiter).next().store(waiter, Relaxed);
+                Node::at(waiter).newer().store(waiter, Relaxed);
             } else {
-                let eldest = (*recent).resume.load(Relaxed);
-                (*waiter).next.store(recent, Relaxed);
-                (*waiter).resume.store(eldest, Relaxed);
-                (*recent).resume.store(waiter, Relaxed);
-                (*eldest).next.store(waiter, Relaxed);
+                let eldest = Node::at(recent).newer().load(Relaxed);
+                Node::at(waiter).next().store(recent, Relaxed);
+                Node::at(waiter).newer().store(eldest, Relaxed);
+                Node::at(recent).newer().store(waiter, Relaxed);
+                Node::at(eldest).next().store(waiter, Relaxed);
             }
         }
         self.passive.store(waiter, Relaxed);
@@ -87,13 +123,14 @@ impl<M: Machine> RawMalthusian<M> {
     unsafe fn remove(&self, waiter: *mut QNode<M>) {
         // SAFETY: as in `push`.
         unsafe {
-            let (after, before) = ((*waiter).next.load(Relaxed), (*waiter).resume.load(Relaxed));
+            let (after, before) =
+                (Node::at(waiter).next().load(Relaxed), Node::at(waiter).newer().load(Relaxed));
             if after == waiter {
                 self.passive.store(null_mut(), Relaxed);
                 return;
             }
-            (*before).next.store(after, Relaxed);
-            (*after).resume.store(before, Relaxed);
+            Node::at(before).next().store(after, Relaxed);
+            Node::at(after).newer().store(before, Relaxed);
             if self.passive.load(Relaxed) == waiter {
                 self.passive.store(after, Relaxed);
             }
@@ -102,7 +139,7 @@ impl<M: Machine> RawMalthusian<M> {
 
     /// Releases when nobody is linked behind `node`: frees the lock, or makes a passive waiter the
     /// queue. `false` if somebody has arrived.
-    fn release_last(&self, node: &QNode<M>, turns: u32) -> bool {
+    fn release_last(&self, node: Node<'_, M>, turns: u32) -> bool {
         let recent = self.passive.load(Relaxed);
         if recent.is_null() {
             // (A) the section happens before whoever finds the queue empty.
@@ -112,7 +149,7 @@ impl<M: Machine> RawMalthusian<M> {
         unsafe {
             self.remove(recent);
             // (C) who arrives behind it finds it without a successor.
-            (*recent).next.store(null_mut(), Relaxed);
+            Node::at(recent).next().store(null_mut(), Relaxed);
             if self.tail.compare_exchange(node.as_ptr(), recent, Release, Relaxed).is_err() {
                 self.push(recent);
                 return false;
@@ -126,7 +163,7 @@ impl<M: Machine> RawMalthusian<M> {
     fn hand_over(&self, mut next: *mut QNode<M>, turns: u32) {
         // SAFETY: we are the holder; waiters, linked or passive, stay until they are granted the lock.
         unsafe {
-            let after = (*next).next.load(Acquire); // (D)
+            let after = Node::at(next).next().load(Acquire); // (D)
             if !after.is_null() {
                 self.push(next);
                 next = after;
@@ -135,9 +172,9 @@ impl<M: Machine> RawMalthusian<M> {
             if turns < TURNS || recent.is_null() {
                 return grant(next, turns);
             }
-            let eldest = (*recent).resume.load(Relaxed);
+            let eldest = Node::at(recent).newer().load(Relaxed);
             self.remove(eldest);
-            (*eldest).next.store(next, Relaxed);
+            Node::at(eldest).next().store(next, Relaxed);
             grant(eldest, 0);
         }
     }
@@ -172,33 +209,33 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
         if !before.is_null() {
             // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
             // (D) pairs with the holders' loads of `next`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
-            await_grant(node, 1); // (B)
+            unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
+            await_grant::<M>(node.status(), 1); // (B)
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let turns = node.batch.load(Relaxed) + 1;
-        let mut next = node.next.load(Acquire); // (D)
+        let node = unsafe { Node::at(token.as_ptr()) };
+        let turns = node.turns().load(Relaxed) + 1;
+        let mut next = node.next().load(Acquire); // (D)
         if !next.is_null() || !self.release_last(node, turns) {
             if next.is_null() {
                 // A successor has swapped the tail but not linked itself yet.
-                next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+                next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
             }
             self.hand_over(next, turns);
         }
         // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
 
     fn is_locked(&self) -> bool {

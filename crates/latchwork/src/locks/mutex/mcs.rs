@@ -12,9 +12,9 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
-use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use super::local::Local;
+use super::{ConstNew, Fair, Info, RawMutex, Suspension, queue};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -44,9 +44,20 @@ impl ConstNew for RawMcs<Native> {
     const NEW: Self = Self::new();
 }
 
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = queue::fresh_node::<M>();
-    node.status.store(WAITING, Relaxed);
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// The successor, once it has linked itself.
+        next: links[0],
+        /// WAITING or GRANTED; the owner spins here.
+        status: words[0],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(WAITING, Relaxed);
     node
 }
 
@@ -80,40 +91,40 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
         if !before.is_null() {
             // SAFETY: the predecessor stays until it has granted us the lock, which needs `next`.
             // (D) pairs with the spin in `unlock`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
+            unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             // (B) pairs with the grant in `unlock`.
-            M::spin_until(&node.status, Acquire, |status| status == GRANTED);
+            M::spin_until(node.status(), Acquire, |status| status == GRANTED);
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let node = unsafe { Node::at(token.as_ptr()) };
         // (D) pairs with the store of `next` in `lock`.
-        let mut next = node.next.load(Acquire);
+        let mut next = node.next().load(Acquire);
         if next.is_null() {
             // (A) the section happens before whoever finds the queue empty.
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
                 // SAFETY: nobody else knows the node any more.
-                unsafe { M::release_node(node) };
+                unsafe { M::release_node(node.0) };
                 return;
             }
             // A successor has swapped the tail but not linked itself yet.
-            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         // SAFETY: the successor's node stays at least until it has been granted the lock.
         // (B) the section happens before the successor's.
-        unsafe { (*next).status.store(GRANTED, Release) };
+        unsafe { Node::at(next).status().store(GRANTED, Release) };
         // SAFETY: the successor has linked itself, so nobody will touch our node again.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
 
     fn is_locked(&self) -> bool {
@@ -121,10 +132,12 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     }
 }
 
+impl<M: Machine> Fair for RawMcs<M> {}
+
 impl<M: Machine> Local for RawMcs<M> {
     fn has_waiters(&self, token: Self::Token) -> bool {
         // SAFETY: the token is the holder's node.
-        let node = unsafe { token.as_ref() };
-        !node.next.load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
+        let node = unsafe { Node::at(token.as_ptr()) };
+        !node.next().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }
 }

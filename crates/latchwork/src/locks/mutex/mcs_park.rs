@@ -12,13 +12,13 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO.
 
-use super::stacked::Local;
+use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Clock, Machine, Native, QNode, Word};
+use crate::machine::{Clock, Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-const WAITING: u32 = 0;
+pub(super) const WAITING: u32 = 0;
 const PARKED: u32 = 1;
 const GRANTED: u32 = 2;
 
@@ -54,22 +54,31 @@ impl<const ROUNDS: u32> ConstNew for RawMcsPark<Native, ROUNDS> {
     const NEW: Self = Self::new();
 }
 
-/// A node to queue with.
-pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = queue::fresh_node::<M>();
-    node.status.store(WAITING, Relaxed);
-    node.batch.store(0, Relaxed);
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// The successor, once it has linked itself.
+        next: links[0],
+        /// WAITING, PARKED or GRANTED; the owner spins and parks here.
+        status: words[0],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(WAITING, Relaxed);
     node
 }
 
 /// Waits for [`grant`]: spins, and then sleeps; with several `rounds`, not before it has offered its
 /// processor so many times to another thread that took it, or [`IDLE_ROUNDS`] times in all.
-pub(super) fn await_grant<M: Machine>(node: &QNode<M>, rounds: u32) {
+pub(super) fn await_grant<M: Machine>(status: &M::U32, rounds: u32) {
     loop {
         let mut taken = 0;
         for round in 1.. {
             // (B) pairs with the swap in `grant`.
-            if M::spin_for(&node.status, Acquire, LOOKS, |status| status == GRANTED).is_some() {
+            if M::spin_for(status, Acquire, LOOKS, |status| status == GRANTED).is_some() {
                 return;
             }
             if round >= M::patience(if rounds > 1 { IDLE_ROUNDS } else { 1 }) {
@@ -82,12 +91,12 @@ pub(super) fn await_grant<M: Machine>(node: &QNode<M>, rounds: u32) {
                 break;
             }
         }
-        if node.status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_err() {
+        if status.compare_exchange(WAITING, PARKED, Relaxed, Acquire).is_err() {
             return;
         }
         loop {
-            match node.status.load(Acquire) {
-                PARKED => M::wait(&node.status, PARKED, None),
+            match status.load(Acquire) {
+                PARKED => M::wait(status, PARKED, None),
                 GRANTED => return,
                 _ => break, // roused
             };
@@ -100,17 +109,15 @@ pub(super) fn await_grant<M: Machine>(node: &QNode<M>, rounds: u32) {
 /// # Safety
 ///
 /// `waiter` waits for the lock, which the caller holds.
-pub(super) unsafe fn rouse<M: Machine>(waiter: *mut QNode<M>) {
-    // SAFETY: a waiter's node stays at least until it has been granted the lock, which we hold.
-    let status = unsafe { &(*waiter).status };
+pub(super) fn rouse<M: Machine>(status: &M::U32) {
     if status.compare_exchange(PARKED, WAITING, Relaxed, Relaxed).is_ok() {
         M::wake(status, 1);
     }
 }
 
 /// Whether it has gone to sleep.
-pub(super) fn is_parked<M: Machine>(node: &QNode<M>) -> bool {
-    node.status.load(Relaxed) == PARKED
+pub(super) fn is_parked<M: Machine>(status: &M::U32) -> bool {
+    status.load(Relaxed) == PARKED
 }
 
 /// Hands the lock over, with a count. (B) the section happens before the successor's.
@@ -118,13 +125,8 @@ pub(super) fn is_parked<M: Machine>(node: &QNode<M>) -> bool {
 /// # Safety
 ///
 /// `next` waits for the lock, which the caller holds and gives up with this call.
-pub(super) unsafe fn grant<M: Machine>(next: *mut QNode<M>, batch: u32) {
-    // SAFETY: a waiter's node stays at least until it has been granted the lock.
-    let status = unsafe {
-        (*next).batch.store(batch, Relaxed);
-        &raw const (*next).status
-    };
-    // SAFETY: as above. The node may be another thread's when the wake comes, which uses its address only.
+pub(super) unsafe fn grant<M: Machine>(status: *const M::U32) {
+    // SAFETY: a waiter's node stays at least until it has been granted the lock. The node may be another thread's when the wake comes, which uses its address only.
     if unsafe { (*status).swap(GRANTED, Release) } == PARKED {
         M::wake(status, 1);
     }
@@ -160,35 +162,35 @@ unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
         if !before.is_null() {
             // SAFETY: the predecessor stays until it has granted us the lock, which needs `next`.
             // (D) pairs with the loads in `unlock`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
-            await_grant(node, ROUNDS); // (B)
+            unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
+            await_grant::<M>(node.status(), ROUNDS); // (B)
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.tail, fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let mut next = node.next.load(Acquire); // (D)
+        let node = unsafe { Node::at(token.as_ptr()) };
+        let mut next = node.next().load(Acquire); // (D)
         // (A) the section happens before whoever finds the queue empty.
         if !next.is_null() || self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_err()
         {
             if next.is_null() {
                 // A successor has swapped the tail but not linked itself yet.
-                next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+                next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
             }
             // SAFETY: it waits behind us, and we are the holder.
-            unsafe { grant(next, 0) };
+            unsafe { grant::<M>(Node::at(next).status()) };
         }
         // SAFETY: nobody knows our node any more: it is not the tail, and our successor is linked.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
 
     fn is_locked(&self) -> bool {
@@ -199,7 +201,7 @@ unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
 impl<M: Machine, const ROUNDS: u32> Local for RawMcsPark<M, ROUNDS> {
     fn has_waiters(&self, token: Self::Token) -> bool {
         // SAFETY: the token is the holder's node.
-        let node = unsafe { token.as_ref() };
-        !node.next.load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
+        let node = unsafe { Node::at(token.as_ptr()) };
+        !node.next().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }
 }

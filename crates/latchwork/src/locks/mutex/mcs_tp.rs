@@ -21,7 +21,7 @@
 //! - A timed acquisition polls outside the queue, so no node is left in it.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, Offers, QNode, Word, micros};
+use crate::machine::{Machine, Native, Offers, QNode, Word, micros, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -59,42 +59,60 @@ impl ConstNew for RawMcsTp<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// The successor, once it has linked itself.
+        next: links[0],
+        /// WAITING, GRANTED or SKIPPED; the owner spins here.
+        status: words[0],
+        /// When the owner was last seen running, in microseconds; see [`micros`].
+        seen: words[1],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node
+}
+
 /// The waiter behind `node`, which is not the last.
-fn behind<M: Machine>(node: &QNode<M>) -> *mut QNode<M> {
+fn behind<M: Machine>(node: Node<'_, M>) -> *mut QNode<M> {
     // (D) pairs with the store in `queue`.
-    M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null())
+    M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null())
 }
 
 impl<M: Machine> RawMcsTp<M> {
     /// Takes a place in the queue and waits there. `false` if it was passed over.
-    fn queue(&self, node: &QNode<M>) -> bool {
-        node.next.store(null_mut(), Relaxed);
-        node.status.store(WAITING, Relaxed);
+    fn queue(&self, node: Node<'_, M>) -> bool {
+        node.next().store(null_mut(), Relaxed);
+        node.status().store(WAITING, Relaxed);
         // Acquire: (A) pairs with the exchange in `release`; release: (C) our successor finds our node
         // initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
             return true;
         }
-        node.batch.store(micros::<M>(), Relaxed);
+        node.seen().store(micros::<M>(), Relaxed);
         // SAFETY: the predecessor stays until a holder has gone past it, which needs `next`.
         // (D) pairs with the holders' loads of `next`.
-        unsafe { (*before).next.store(node.as_ptr(), Release) };
+        unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
         let mut offers = Offers::new();
         loop {
             // (B) pairs with the grant in `hand_over`; (E) with SKIPPED: the holder is done with our node.
-            match M::spin_for(&node.status, Acquire, LOOKS, |status| status != WAITING) {
+            match M::spin_for(node.status(), Acquire, LOOKS, |status| status != WAITING) {
                 Some(status) => return status == GRANTED,
                 None => {
                     offers.take::<M>(u64::MAX);
-                    node.batch.store(micros::<M>(), Relaxed);
+                    node.seen().store(micros::<M>(), Relaxed);
                 }
             }
         }
     }
 
     /// Frees the lock if `last` is the last in the queue.
-    fn release(&self, last: &QNode<M>) -> bool {
+    fn release(&self, last: Node<'_, M>) -> bool {
         // (A) the section happens before whoever finds the queue empty.
         self.tail.compare_exchange(last.as_ptr(), null_mut(), Release, Relaxed).is_ok()
     }
@@ -104,24 +122,24 @@ impl<M: Machine> RawMcsTp<M> {
         let now = micros::<M>();
         for _ in 0..SCAN {
             // SAFETY: a waiter's node stays at least until it is granted the lock or SKIPPED.
-            let waiter = unsafe { &*next };
-            if now.wrapping_sub(waiter.batch.load(Relaxed)) as i32 <= STALE as i32 {
+            let waiter = unsafe { Node::at(next) };
+            if now.wrapping_sub(waiter.seen().load(Relaxed)) as i32 <= STALE as i32 {
                 break;
             }
-            let mut after = waiter.next.load(Acquire); // (D)
+            let mut after = waiter.next().load(Acquire); // (D)
             if after.is_null() {
                 if self.release(waiter) {
                     // It comes back by itself; the lock cannot be destroyed meanwhile.
-                    waiter.status.store(SKIPPED, Release); // (E)
+                    waiter.status().store(SKIPPED, Release); // (E)
                     return;
                 }
                 after = behind(waiter);
             }
-            waiter.status.store(SKIPPED, Release); // (E)
+            waiter.status().store(SKIPPED, Release); // (E)
             next = after;
         }
         // SAFETY: as above. (B) the section happens before the successor's.
-        unsafe { (*next).status.store(GRANTED, Release) };
+        unsafe { Node::at(next).status().store(GRANTED, Release) };
     }
 }
 
@@ -147,22 +165,22 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
 
     #[inline]
     fn lock(&self) -> Self::Token {
-        let node = queue::fresh_node::<M>();
+        let node = fresh_node::<M>();
         while !self.queue(node) {}
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `queue`.
-        queue::attempt(&self.tail, queue::fresh_node::<M>)
+        queue::attempt(&self.tail, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let mut next = node.next.load(Acquire); // (D)
+        let node = unsafe { Node::at(token.as_ptr()) };
+        let mut next = node.next().load(Acquire); // (D)
         if !next.is_null() || !self.release(node) {
             if next.is_null() {
                 next = behind(node);
@@ -170,7 +188,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
             self.hand_over(next);
         }
         // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
-        unsafe { M::release_node(node) };
+        unsafe { M::release_node(node.0) };
     }
 
     fn is_locked(&self) -> bool {

@@ -10,12 +10,24 @@
 //!
 //! Node: `status` WAITING -> GRANTED, by the predecessor; `next`; `resume`: the predecessor.
 
-use crate::machine::{Machine, Offers, QNode, Word};
+use crate::machine::{Machine, Offers, QNode, Word, node_view};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
 const WAITING: u32 = 0;
 const GRANTED: u32 = 1;
+
+node_view! {
+    /// A spinner's node.
+    pub(super) struct Spinner {
+        /// The spinner behind this one; null: not linked yet, or taken out by one of the two.
+        next: links[0],
+        /// WAITING or GRANTED; the owner spins here.
+        status: words[0],
+        /// The spinner in front.
+        before: links[1],
+    }
+}
 
 /// The queue: null when nobody is in it, else the last.
 pub(super) struct Osq<M: Machine> {
@@ -24,38 +36,38 @@ pub(super) struct Osq<M: Machine> {
 
 impl<M: Machine> Osq<M> {
     /// Queues until `node`'s owner is at the head, for at most `looks` looks. `false`: has left.
-    pub(super) fn enter(&self, node: &QNode<M>, looks: u32) -> bool {
-        node.next.store(null_mut(), Relaxed);
-        node.status.store(WAITING, Relaxed);
+    pub(super) fn enter(&self, node: Spinner<'_, M>, looks: u32) -> bool {
+        node.next().store(null_mut(), Relaxed);
+        node.status().store(WAITING, Relaxed);
         // (C) nodes are initialised for those who find them in the tail.
         let mut before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
             return true;
         }
-        node.resume.store(before, Relaxed);
+        node.before().store(before, Relaxed);
         // SAFETY: nodes are type-stable, and this one stays until it has been unlinked from us.
         // (D) pairs with who takes `next` out.
-        unsafe { (*before).next.store(node.as_ptr(), Release) };
+        unsafe { Spinner::at(before).next().store(node.as_ptr(), Release) };
         // (B) pairs with the grant in `leave`.
-        if M::spin_for(&node.status, Acquire, looks, |status| status == GRANTED).is_some() {
+        if M::spin_for(node.status(), Acquire, looks, |status| status == GRANTED).is_some() {
             return true;
         }
         // Step A.
         let mut offers = Offers::new();
         loop {
             // SAFETY: type-stable; if it is ours no more, its `next` is not our node.
-            let link = unsafe { &(*before).next };
+            let link = unsafe { Spinner::at(before) }.next();
             // Acquire: (E) pairs with the store below, by a predecessor's predecessor that has left.
             if link.load(Relaxed) == node.as_ptr()
                 && link.compare_exchange(node.as_ptr(), null_mut(), AcqRel, Relaxed).is_ok()
             {
                 break;
             }
-            if node.status.load(Acquire) == GRANTED {
+            if node.status().load(Acquire) == GRANTED {
                 return true;
             }
             offers.pause::<M>();
-            before = node.resume.load(Acquire); // (E)
+            before = node.before().load(Acquire); // (E)
         }
         // Step B.
         let next = self.successor(node, before);
@@ -63,8 +75,8 @@ impl<M: Machine> Osq<M> {
         if !next.is_null() {
             // SAFETY: both wait for somebody to be linked to: neither can leave before this.
             unsafe {
-                (*next).resume.store(before, Release); // (E)
-                (*before).next.store(next, Release); // (D)
+                Spinner::at(next).before().store(before, Release); // (E)
+                Spinner::at(before).next().store(next, Release); // (D)
             }
         }
         false
@@ -72,7 +84,7 @@ impl<M: Machine> Osq<M> {
 
     /// Takes the waiter behind `node` out of its link, waiting for it to appear; or makes `before` the
     /// tail if there is none.
-    fn successor(&self, node: &QNode<M>, before: *mut QNode<M>) -> *mut QNode<M> {
+    fn successor(&self, node: Spinner<'_, M>, before: *mut QNode<M>) -> *mut QNode<M> {
         let mut offers = Offers::new();
         loop {
             if self.tail.load(Relaxed) == node.as_ptr()
@@ -80,8 +92,8 @@ impl<M: Machine> Osq<M> {
             {
                 return null_mut();
             }
-            if !node.next.load(Relaxed).is_null() {
-                let next = node.next.swap(null_mut(), AcqRel); // (D)
+            if !node.next().load(Relaxed).is_null() {
+                let next = node.next().swap(null_mut(), AcqRel); // (D)
                 if !next.is_null() {
                     return next;
                 }
@@ -91,11 +103,11 @@ impl<M: Machine> Osq<M> {
     }
 
     /// Leaves, from the head. Does not touch the queue after somebody else may be at the head.
-    pub(super) fn leave(&self, node: &QNode<M>) {
+    pub(super) fn leave(&self, node: Spinner<'_, M>) {
         let next = self.successor(node, null_mut());
         if !next.is_null() {
             // SAFETY: it waits, and cannot leave without our `next`.
-            unsafe { (*next).status.store(GRANTED, Release) }; // (B)
+            unsafe { Spinner::at(next).status().store(GRANTED, Release) }; // (B)
         }
     }
 }

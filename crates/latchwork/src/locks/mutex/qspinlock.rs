@@ -29,7 +29,7 @@
 //! - The release is an atomic subtraction; Linux stores a byte of the word, and mixes access sizes.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Arith, Machine, Native, Offers, QNode, Word, shared};
+use crate::machine::{Arith, Machine, Native, Offers, QNode, Word, node_view, shared};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -67,17 +67,29 @@ impl ConstNew for RawQspinlock<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A node of the waiting array.
+    struct Node {
+        /// The successor, once it has linked itself.
+        next: links[0],
+        /// WAITING or HEAD; the owner spins here.
+        status: words[0],
+        /// Whether a thread has the node: 0 or 1.
+        taken: words[2],
+    }
+}
+
 /// Takes a node of the waiting array, and says which.
-fn take_node<M: Machine>() -> Option<(u32, &'static QNode<M>)> {
+fn take_node<M: Machine>() -> Option<(u32, Node<'static, M>)> {
     let array = shared::waiting_array::<M>();
     let array = &array[..array.len().min(1 << 15)];
     let start = (M::thread_id() >> 6).wrapping_add(M::thread_id()).wrapping_mul(0x9e37_79b9) >> 8;
     (0..array.len()).find_map(|i| {
         let number = start.wrapping_add(i) & (array.len() - 1);
-        let node = &array[number];
+        let node = Node(&array[number]);
         // (G) pairs with the store at the end of `lock_queued`.
         let free =
-            node.group.load(Relaxed) == 0 && node.group.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+            node.taken().load(Relaxed) == 0 && node.taken().compare_exchange(0, 1, Acquire, Relaxed).is_ok();
         free.then(|| {
             M::note_node();
             (number as u32, node)
@@ -117,17 +129,17 @@ impl<M: Machine> RawQspinlock<M> {
         }
     }
 
-    fn lock_queued(&self, number: u32, node: &'static QNode<M>) {
-        node.next.store(null_mut(), Relaxed);
-        node.status.store(WAITING, Relaxed);
+    fn lock_queued(&self, number: u32, node: Node<'static, M>) {
+        node.next().store(null_mut(), Relaxed);
+        node.status().store(WAITING, Relaxed);
         let tail = (number + 1) << TAIL;
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.update(AcqRel, |word| word & ((1 << TAIL) - 1) | tail) >> TAIL;
         if before != 0 {
-            let before = &shared::waiting_array::<M>()[before as usize - 1];
-            before.next.store(node.as_ptr(), Release); // (D) pairs with the spin below
+            let before = Node(&shared::waiting_array::<M>()[before as usize - 1]);
+            before.next().store(node.as_ptr(), Release); // (D) pairs with the spin below
             // (R) pairs with the store below.
-            M::spin_until(&node.status, Acquire, |status| status == HEAD);
+            M::spin_until(node.status(), Acquire, |status| status == HEAD);
         }
         // (A) pairs with the subtraction in `unlock`.
         let word = M::spin_until(&self.word, Acquire, |word| word & (LOCKED | PENDING) == 0);
@@ -136,12 +148,12 @@ impl<M: Machine> RawQspinlock<M> {
             self.word.fetch_or(LOCKED, Relaxed);
             self.leave(tail, node);
         }
-        node.group.store(0, Release); // (G) we are done with it
+        node.taken().store(0, Release); // (G) we are done with it
     }
 
     /// The head leaves the queue, with the lock: there is somebody behind it, or there was a PENDING that
     /// came too late.
-    fn leave(&self, tail: u32, node: &QNode<M>) {
+    fn leave(&self, tail: u32, node: Node<'_, M>) {
         loop {
             let word = self.word.load(Relaxed);
             if word >> TAIL != tail >> TAIL {
@@ -152,9 +164,9 @@ impl<M: Machine> RawQspinlock<M> {
                 return;
             }
         }
-        let next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null()); // (D)
+        let next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null()); // (D)
         // SAFETY: nodes of the waiting array are static.
-        unsafe { (*next).status.store(HEAD, Release) }; // (R)
+        unsafe { Node::at(next).status().store(HEAD, Release) }; // (R)
     }
 
     fn update(&self, order: core::sync::atomic::Ordering, new: impl Fn(u32) -> u32) -> u32 {

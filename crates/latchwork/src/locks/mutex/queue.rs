@@ -4,14 +4,6 @@ use crate::machine::{Machine, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::*;
 
-/// A node from the machine's pool, with nobody behind it.
-#[inline(always)]
-pub(super) fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
-    node
-}
-
 /// An attempt at a lock whose holders and waiters queue at `tail`: it succeeds if there are none.
 ///
 /// `fresh` makes a node from the machine's pool as a holder without waiters has it. Acquire: pairs with

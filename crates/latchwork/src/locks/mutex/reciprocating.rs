@@ -21,7 +21,7 @@
 //! its stack, so that one word is the token; the node is the acquisition's, not the thread's.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -56,12 +56,24 @@ fn empty<M: Machine>() -> *mut QNode<M> {
     without_provenance_mut(1)
 }
 
-fn fresh_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.status.store(WAITING, Relaxed);
-    node.next.store(null_mut(), Relaxed);
+node_view! {
+    /// The node of an acquisition.
+    struct Node {
+        /// WAITING or GRANTED; the owner spins here.
+        status: words[0],
+        /// The waiter that arrived before this one and is served after it; null: none.
+        next: links[0],
+        /// The end of the segment: an address that is compared and never followed.
+        end: links[1],
+    }
+}
+
+fn fresh_node<M: Machine>() -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.status().store(WAITING, Relaxed);
+    node.next().store(null_mut(), Relaxed);
     // Of a holder that has not waited: the end of the segment that arrives on top of it is itself.
-    node.resume.store(node.as_ptr(), Relaxed);
+    node.end().store(node.as_ptr(), Relaxed);
     node
 }
 
@@ -72,9 +84,9 @@ fn fresh_node<M: Machine>() -> &'static QNode<M> {
 /// `next` waits for the lock, which the caller holds and gives up with this call.
 unsafe fn grant<M: Machine>(next: *mut QNode<M>, end: *mut QNode<M>) {
     // SAFETY: a waiter's node stays at least until it has been granted the lock.
-    let next = unsafe { &*next };
-    next.resume.store(end, Relaxed);
-    next.status.store(GRANTED, Release);
+    let next = unsafe { Node::at(next) };
+    next.end().store(end, Relaxed);
+    next.status().store(GRANTED, Release);
 }
 
 // SAFETY: each acquisition is granted once, by the holder before (B), or by finding the lock free (A).
@@ -105,28 +117,28 @@ unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
         let before = self.arrivals.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // (B) pairs with `grant`.
-            M::spin_until(&node.status, Acquire, |status| status == GRANTED);
-            if before == empty() || before == node.resume.load(Relaxed) {
+            M::spin_until(node.status(), Acquire, |status| status == GRANTED);
+            if before == empty() || before == node.end().load(Relaxed) {
                 // The last of the segment. The next one's arrivals are on top of EMPTY.
-                node.resume.store(empty(), Relaxed);
+                node.end().store(empty(), Relaxed);
             } else {
-                node.next.store(before, Relaxed);
+                node.next().store(before, Relaxed);
             }
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
         // (A), (C) as in `lock`.
-        queue::attempt(&self.arrivals, fresh_node::<M>)
+        queue::attempt(&self.arrivals, || fresh_node().0)
     }
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
-        let (next, end) = (node.next.load(Relaxed), node.resume.load(Relaxed));
+        let node = unsafe { Node::at(token.as_ptr()) };
+        let (next, end) = (node.next().load(Relaxed), node.end().load(Relaxed));
         // SAFETY: `next` and, if the exchange fails, all of `arrivals` wait for the lock, which we hold.
         unsafe {
             if !next.is_null() {
@@ -138,7 +150,7 @@ unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
             }
             // Nobody looks at our node any more; who still compares with its address ends before we
             // could be in the same segment again.
-            M::release_node(node);
+            M::release_node(node.0);
         }
     }
 

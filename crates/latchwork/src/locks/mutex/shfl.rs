@@ -50,9 +50,9 @@
 //! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 
 use super::newcomer::{Newcomer, TIME};
-use super::shuffle::{NumaPolicy, Policy, Stealing, may_start};
+use super::shuffle::{NumaPolicy, Policy, Stealing, Waiter, may_start};
 use super::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
-use super::{ConstNew, Info, RawMutex, Suspension};
+use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -328,9 +328,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, deadline: Option<Deadline>) -> bool {
         let node = sleepers::new_node::<M>();
-        node.group.store(P::key::<M>(), Relaxed);
+        node.key().store(P::key::<M>(), Relaxed);
         if sleepers::enqueue::<M>(&self.tail, node) {
-            self.begin(node.group.load(Relaxed));
+            self.begin(node.key().load(Relaxed));
         } else {
             self.support_head(WAKE_BOUND);
             match sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, |_| self.rescue()) {
@@ -349,7 +349,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
-    fn compete(&self, node: &QNode<M>, deadline: Option<Deadline>) -> bool {
+    fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>) -> bool {
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
         let mut held = 0;
@@ -428,10 +428,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
-    fn leave(&self, node: &'static QNode<M>, locked: bool) {
+    fn leave(&self, node: Waiter<'static, M>, locked: bool) {
         // For the next head, if there is one; (R) makes it visible to it.
-        self.begin(node.group.load(Relaxed));
-        let claim = |_: &QNode<M>| {
+        self.begin(node.key().load(Relaxed));
+        let claim = |_: Waiter<'_, M>| {
             if P::STEALING == Stealing::Nobody && locked {
                 // Ours to set, as it is us who will decrement: it is not lost.
                 self.word.fetch_or(NO_STEALING, Relaxed);
@@ -527,4 +527,53 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 #[inline(never)]
 fn wake_head<M: Machine>(word: *const M::U32) {
     M::wake(word, 1);
+}
+
+impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
+    unsafe fn unlock_fair(&self, (): ()) {
+        // A suspended head (LAPSED) would leave the lock unused.
+        if !self.tail.load(Relaxed).is_null() && self.word.load(Relaxed) & LAPSED == 0 {
+            // The bit is not lost: this thread itself does the decrement that follows.
+            self.word.fetch_or(NO_STEALING, Relaxed);
+        }
+        // SAFETY: the caller's token came from the acquisition that this ends.
+        unsafe { self.unlock(()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::thread;
+
+    /// After a fair release, the next attempt does not pass the waiter in the queue. (A later one may, if the waiter does
+    /// not run for `PROMISE_BOUND`.)
+    #[test]
+    fn a_fair_release_hands_over() {
+        for _ in 0..100 {
+            let (lock, served) = (RawShfl::<Native>::new(), AtomicBool::new(false));
+            lock.lock();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    lock.lock();
+                    served.store(true, Relaxed);
+                    // SAFETY: from the acquisition above.
+                    unsafe { lock.unlock(()) };
+                });
+                while lock.tail.load(Relaxed).is_null() {
+                    thread::yield_now();
+                }
+                // SAFETY: from the acquisition above.
+                unsafe { lock.unlock_fair(()) };
+                if lock.try_lock().is_some() {
+                    let in_order = served.load(Relaxed);
+                    // SAFETY: from the attempt above.
+                    unsafe { lock.unlock(()) };
+                    assert!(in_order, "the attempt passed the waiter");
+                }
+            });
+            assert!(served.into_inner() && !lock.is_locked());
+        }
+    }
 }

@@ -24,7 +24,7 @@
 //! A timed acquisition polls outside the queue, and may be passed over.
 
 use super::shuffle::{
-    NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, Stealing, hand_on, is_shuffler, shuffle,
+    NumaPolicy, Policy, SHUFFLER, SPINNERS_IN_A_ROW, Stealing, Waiter, hand_on, is_shuffler, shuffle,
 };
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Offers, QNode, Word};
@@ -95,9 +95,10 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     #[cold]
     #[inline(never)]
     fn lock_queued(&self) {
-        let node = QNode::<M>::new();
-        node.status.store(WAITING, Relaxed);
-        node.group.store(P::key::<M>(), Relaxed);
+        let storage = QNode::<M>::new();
+        let node = Waiter(&storage);
+        node.status().store(WAITING, Relaxed);
+        node.key().store(P::key::<M>(), Relaxed);
         // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
@@ -105,15 +106,15 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         } else {
             // SAFETY: the predecessor stays until it has made us the head, which needs `next`.
             // (Q) pairs with the walks' and the head's loads of `next`.
-            unsafe { (*before).next.store(node.as_ptr(), Release) };
-            self.wait_for_head(&node);
+            unsafe { Waiter::at(before).next().store(node.as_ptr(), Release) };
+            self.wait_for_head(node);
         }
         // The head does not walk: that would be on the way from one holder to the next. But nobody may be
         // overlooked where the policy is thorough: then the head does, before it takes the lock, and nobody else.
         if P::THOROUGH && P::applies::<M>() {
-            shuffle::<M, P>(&node, &self.tail, SPINNERS_IN_A_ROW, true, || false, |_| (), |_| false);
+            shuffle::<M, P>(node, &self.tail, SPINNERS_IN_A_ROW, true, || false, |_| (), |_| false);
         }
-        let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(&node) || self.may_start());
+        let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(node) || self.may_start());
         let (mut looked, mut offers) = (0, Offers::new());
         while !self.try_word() {
             let wanted = if looked < M::patience(PATIENCE) { QUEUED } else { BARRED };
@@ -122,17 +123,17 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 self.no_stealing.store(wanted, Relaxed);
             }
             looked += 1;
-            let next = node.next.load(Acquire); // (Q)
+            let next = node.next().load(Acquire); // (Q)
             if shuffler && !next.is_null() {
                 // SAFETY: it stands behind us, so it cannot leave before we do.
-                hand_on(unsafe { &*next });
+                hand_on(unsafe { Waiter::at(next) });
                 shuffler = false;
             }
             if M::spin_for(&self.word, Relaxed, LOOKS, |word| word == FREE).is_none() {
                 offers.take::<M>(u64::MAX);
             }
         }
-        self.leave(&node, shuffler, looked > M::patience(PATIENCE));
+        self.leave(node, shuffler, looked > M::patience(PATIENCE));
     }
 
     /// Whether the head may start shuffling: then it is, or makes another, the shuffler.
@@ -145,13 +146,13 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         may
     }
 
-    fn wait_for_head(&self, node: &QNode<M>) {
-        let head = || node.status.load(Relaxed) == READY;
+    fn wait_for_head(&self, node: Waiter<'_, M>) {
+        let head = || node.status().load(Relaxed) == READY;
         let (mut idle, mut offers) = (true, Offers::new());
         loop {
             // (R) pairs with the hand-over in `leave`.
-            match M::spin_for(&node.status, Acquire, LOOKS, |status| {
-                status == READY || idle && !P::THOROUGH && node.shuffler.load(Relaxed) & SHUFFLER != 0
+            match M::spin_for(node.status(), Acquire, LOOKS, |status| {
+                status == READY || idle && !P::THOROUGH && node.role().load(Relaxed) & SHUFFLER != 0
             }) {
                 Some(READY) => return,
                 Some(_) => idle = false, // called; later walks after each so many looks
@@ -167,8 +168,8 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     }
 
     /// Leaves the queue, holding the lock.
-    fn leave(&self, node: &QNode<M>, shuffler: bool, barred: bool) {
-        let mut next = node.next.load(Acquire); // (Q)
+    fn leave(&self, node: Waiter<'_, M>, shuffler: bool, barred: bool) {
+        let mut next = node.next().load(Acquire); // (Q)
         if next.is_null() {
             if shuffler {
                 self.shuffling.store(0, Relaxed); // (C) known to the next head, if the queue is empty
@@ -178,19 +179,19 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 self.no_stealing.store(OPEN, Relaxed);
                 return;
             }
-            next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+            next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         if barred {
             self.no_stealing.store(QUEUED, Relaxed);
         }
         // SAFETY: a waiter's node stays at least until it is READY.
-        let next = unsafe { &*next };
+        let next = unsafe { Waiter::at(next) };
         if shuffler {
             self.shuffling.store(1, Relaxed);
             hand_on(next);
         }
         // (R) the queue as the walks left it.
-        next.status.store(READY, Release);
+        next.status().store(READY, Release);
     }
 }
 

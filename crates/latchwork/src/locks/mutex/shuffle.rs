@@ -45,7 +45,7 @@
 //! wall is the first waiter behind a full run.) So one with `n` waiters in front of it is passed by at
 //! most `(n + 1) * PATIENCE` others.
 
-use crate::machine::{Clock, Machine, QNode, Word};
+use crate::machine::{Clock, Machine, QNode, Word, node_view};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
@@ -161,15 +161,35 @@ impl Policy for NoPolicy {
     }
 }
 
+node_view! {
+    /// A waiter's node in a queue that shuffles.
+    pub(crate) struct Waiter {
+        /// The waiter behind this one, once that has linked itself.
+        next: links[0],
+        /// What the lock tells the waiter, in the lock's own states. The owner spins and parks here.
+        status: words[0],
+        /// How many waiters have been grouped up to and including this one; 0: no shuffler has grouped it.
+        batch: words[1],
+        /// What the policy compares, the owner's [`Policy::key`].
+        key: words[2],
+        /// Whether the waiter is the next shuffler (SHUFFLER), and how many waiters have passed it (in units of PASSED).
+        role: words[3],
+        /// Of the next shuffler: where the last walk stopped (`qlast`); null: at the start.
+        resume: links[1],
+        /// When the waiter queued, if its lock wants to know (`shfl_rw`).
+        queued: words[4],
+    }
+}
+
 /// Whether `node` was told to go on.
-pub(crate) fn is_shuffler<M: Machine, P: Policy>(node: &QNode<M>) -> bool {
+pub(crate) fn is_shuffler<M: Machine, P: Policy>(node: Waiter<'_, M>) -> bool {
     // (S) pairs with the hand-on at the end of `shuffle`.
-    P::applies::<M>() && node.shuffler.load(Acquire) & SHUFFLER != 0
+    P::applies::<M>() && node.role().load(Acquire) & SHUFFLER != 0
 }
 
 /// Whether `node` was told to go on or may, as the head, start.
-pub(crate) fn may_start<M: Machine, P: Policy>(node: &QNode<M>) -> bool {
-    is_shuffler::<M, P>(node) || P::applies::<M>() && node.batch.load(Relaxed) == 0
+pub(crate) fn may_start<M: Machine, P: Policy>(node: Waiter<'_, M>) -> bool {
+    is_shuffler::<M, P>(node) || P::applies::<M>() && node.batch().load(Relaxed) == 0
 }
 
 /// In a node's `shuffler`: it is the next one. Above it stands how many have passed it.
@@ -177,8 +197,8 @@ pub(crate) const SHUFFLER: u32 = 1;
 const PASSED: u32 = 2;
 
 /// Makes `next` the shuffler, in the place of one that stands in front of it and will not walk any more.
-pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
-    next.shuffler.store(SHUFFLER, Release); // (S)
+pub(crate) fn hand_on<M: Machine>(next: Waiter<'_, M>) {
+    next.role().store(SHUFFLER, Release); // (S)
 }
 
 /// One walk of the shuffler `node`, in the queue that ends at `tail`.
@@ -195,22 +215,22 @@ pub(crate) fn hand_on<M: Machine>(next: &QNode<M>) {
 /// Links are plain words: (Q) an arrival's link is a release store that the walk's loads acquire;
 /// everything behind the shuffler is written by the shuffler alone.
 pub(crate) fn shuffle<M: Machine, P: Policy>(
-    node: &QNode<M>,
+    node: Waiter<'_, M>,
     tail: &M::Ptr<QNode<M>>,
     in_a_row: u32,
     deep: bool,
     mut stop: impl FnMut() -> bool,
-    mut grouped: impl FnMut(&QNode<M>),
-    abandoned: impl Fn(&QNode<M>) -> bool,
+    mut grouped: impl FnMut(Waiter<'_, M>),
+    abandoned: impl Fn(Waiter<'_, M>) -> bool,
 ) -> bool {
     const { assert!(P::RANKS >= 1 && P::RANKS <= MAX_RANKS) };
     let quota = P::PATIENCE.unwrap_or(in_a_row);
     // Who begins a run leaves it to another group half of the time; see the module documentation.
-    let leaves_it = deep && P::RANKS == 1 && P::HANDS_ON && node.batch.load(Relaxed) == 0 && coin::<M>();
-    node.shuffler.store(0, Relaxed);
-    let key = node.group.load(Relaxed);
-    let mut batch = node.batch.load(Relaxed).max(1);
-    node.batch.store(batch, Relaxed);
+    let leaves_it = deep && P::RANKS == 1 && P::HANDS_ON && node.batch().load(Relaxed) == 0 && coin::<M>();
+    node.role().store(0, Relaxed);
+    let key = node.key().load(Relaxed);
+    let mut batch = node.batch().load(Relaxed).max(1);
+    node.batch().store(batch, Relaxed);
     if batch >= quota {
         return false;
     }
@@ -218,30 +238,30 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
     // For each rank, the last waiter of it or of those before it.
     let mut ends = [node; MAX_RANKS];
     // Who goes on only groups: it does not know where the other ranks end.
-    let (mut before, ranks) = match node.resume.load(Relaxed) {
+    let (mut before, ranks) = match node.resume().load(Relaxed) {
         resume if resume.is_null() => (node, P::RANKS),
         // SAFETY: it stands behind us, so it cannot leave before we do.
-        resume => (unsafe { &*resume }, 1),
+        resume => (unsafe { Waiter::at(resume) }, 1),
     };
-    node.resume.store(null_mut(), Relaxed);
+    node.resume().store(null_mut(), Relaxed);
     while batch < quota {
-        let current = before.next.load(Acquire); // (Q)
+        let current = before.next().load(Acquire); // (Q)
         if current.is_null() {
             break;
         }
         // SAFETY: it stands behind us, so it cannot leave before we do.
-        let current = unsafe { &*current };
-        let rank = P::rank::<M>(key, current.group.load(Relaxed));
+        let current = unsafe { Waiter::at(current) };
+        let rank = P::rank::<M>(key, current.key().load(Relaxed));
         // Nobody behind a wall may pass it.
-        let mut wall = P::RANKS > 1 && current.shuffler.load(Relaxed) / PASSED >= quota;
+        let mut wall = P::RANKS > 1 && current.role().load(Relaxed) / PASSED >= quota;
         if abandoned(current) {
-            let next = current.next.load(Acquire); // (Q)
+            let next = current.next().load(Acquire); // (Q)
             if next.is_null() {
                 break;
             }
-            before.next.store(next, Release);
+            before.next().store(next, Release);
             // SAFETY: its owner has left, and it is no longer linked.
-            unsafe { M::release_node(current) };
+            unsafe { M::release_node(current.0) };
         } else if rank >= if P::RANKS > 1 { ranks } else { 1 } {
             before = current;
             if leaves_it {
@@ -250,32 +270,32 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
             }
         } else {
             let end = ends[rank];
-            if core::ptr::eq(before, end) {
+            if same(before, end) {
                 before = current;
             } else {
                 if !take_out::<M, P>(tail, before, current) {
                     break;
                 }
-                let passed = end.next.load(Relaxed);
+                let passed = end.next().load(Relaxed);
                 if P::RANKS > 1 {
                     // SAFETY: it stands between us and `current`.
-                    let passed = unsafe { &(*passed).shuffler };
+                    let passed = unsafe { Waiter::at(passed) }.role();
                     let now = passed.load(Relaxed) + PASSED;
                     passed.store(now, Relaxed);
                     wall |= now / PASSED >= quota;
                 }
-                current.next.store(passed, Release);
-                end.next.store(current.as_ptr(), Release);
+                current.next().store(passed, Release);
+                end.next().store(current.as_ptr(), Release);
             }
             if rank == 0 {
                 batch += 1;
-                current.batch.store(batch, Relaxed);
+                current.batch().store(batch, Relaxed);
                 if P::RANKS == 1 {
                     grouped(current);
                 }
             }
             for later in &mut ends[rank..P::RANKS] {
-                if core::ptr::eq(*later, end) {
+                if same(*later, end) {
                     *later = current;
                 }
             }
@@ -289,23 +309,27 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
         }
     }
     // (Q) it may have come after the walk.
-    let next = node.next.load(if P::RANKS > 1 { Acquire } else { Relaxed });
+    let next = node.next().load(if P::RANKS > 1 { Acquire } else { Relaxed });
     if P::RANKS > 1 && !next.is_null() {
         // Who is next in line now.
         // SAFETY: it stands behind us, so it cannot leave before we do.
-        grouped(unsafe { &*next });
+        grouped(unsafe { Waiter::at(next) });
     }
     let mut last = ends[0];
     if !P::HANDS_ON || P::THOROUGH && deep {
         last = node;
-    } else if left || deep && stopped && core::ptr::eq(last, node) {
+    } else if left || deep && stopped && same(last, node) {
         last = before;
     }
-    let resume = if !P::RESUMES || core::ptr::eq(before, last) { null_mut() } else { before.as_ptr() };
-    last.resume.store(resume, Relaxed);
+    let resume = if !P::RESUMES || same(before, last) { null_mut() } else { before.as_ptr() };
+    last.resume().store(resume, Relaxed);
     // (S) the next shuffler sees the queue as this walk left it.
-    last.shuffler.store(SHUFFLER, Release);
+    last.role().store(SHUFFLER, Release);
     true
+}
+
+fn same<M: Machine>(one: Waiter<'_, M>, other: Waiter<'_, M>) -> bool {
+    core::ptr::eq(one.0, other.0)
 }
 
 /// Tails half of the time.
@@ -316,20 +340,24 @@ fn coin<M: Machine>() -> bool {
 
 /// Unlinks `current`, which stands behind `before`, unless it is the last and has to stay.
 #[inline(always)]
-fn take_out<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, before: &QNode<M>, current: &QNode<M>) -> bool {
-    let next = current.next.load(Acquire); // (Q)
+fn take_out<M: Machine, P: Policy>(
+    tail: &M::Ptr<QNode<M>>,
+    before: Waiter<'_, M>,
+    current: Waiter<'_, M>,
+) -> bool {
+    let next = current.next().load(Acquire); // (Q)
     if next.is_null() && P::THOROUGH {
         // Who arrives from here on links itself to `before`. Release: (C) that one's node is initialised
         // for it, as it is for us, and its `next` is null.
-        before.next.store(null_mut(), Relaxed);
+        before.next().store(null_mut(), Relaxed);
         let last = tail.compare_exchange(current.as_ptr(), before.as_ptr(), Release, Relaxed).is_ok();
         if !last {
-            before.next.store(current.as_ptr(), Release);
+            before.next().store(current.as_ptr(), Release);
         }
         return last;
     }
     if !next.is_null() {
-        before.next.store(next, Release);
+        before.next().store(next, Release);
     }
     !next.is_null()
 }

@@ -27,7 +27,7 @@
 //!   The predecessor looks for the link [`LINK_LOOKS`] times, then writes [`left`] in the link's place and leaves
 //!   its node to that waiter, which is the head when it runs again.
 
-use super::shuffle::{Policy, SLEEPERS_IN_A_ROW, is_shuffler, shuffle};
+use super::shuffle::{Policy, SLEEPERS_IN_A_ROW, Waiter, is_shuffler, shuffle};
 use crate::machine::{Deadline, MICRO, Machine, QNode, Wait, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
@@ -113,18 +113,18 @@ pub(crate) fn wait_outside<M: Machine>(
 }
 
 /// A node for the caller, from the pool.
-pub(crate) fn new_node<M: Machine>() -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
-    node.status.store(WAITING, Relaxed);
-    node.batch.store(0, Relaxed);
-    node.shuffler.store(0, Relaxed);
-    node.resume.store(null_mut(), Relaxed);
+pub(crate) fn new_node<M: Machine>() -> Waiter<'static, M> {
+    let node = Waiter(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(WAITING, Relaxed);
+    node.batch().store(0, Relaxed);
+    node.role().store(0, Relaxed);
+    node.resume().store(null_mut(), Relaxed);
     node
 }
 
 /// Queues up. Whether the caller is the head.
-pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &'static QNode<M>) -> bool {
+pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static, M>) -> bool {
     // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
     let before = tail.swap(node.as_ptr(), AcqRel);
     if before.is_null() {
@@ -132,14 +132,14 @@ pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &'static QNode<
     }
     // SAFETY: nodes of the pool are never unmapped. The predecessor's is not released before it has been linked to
     // us: that needs `next`, or `left` in its place, and then we release it.
-    let before: &'static QNode<M> = unsafe { &*before };
+    let before = unsafe { Waiter::at(before) };
     // (Q) pairs with the walks' and the head's loads of `next`. (L) pairs with `behind`: the queue as the
     // predecessor left it, and its node, which is ours then.
-    if before.next.swap(node.as_ptr(), AcqRel) != left::<M>() {
+    if before.next().swap(node.as_ptr(), AcqRel) != left::<M>() {
         return false;
     }
     // SAFETY: its owner has left, nobody else knows it, and (L) its owner's accesses are over.
-    unsafe { M::release_node(before) };
+    unsafe { M::release_node(before.0) };
     true
 }
 
@@ -160,7 +160,7 @@ pub(crate) enum Waited {
 /// the lock if the waiter may have it past the head.
 pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
-    node: &'static QNode<M>,
+    node: Waiter<'static, M>,
     deadline: Option<Deadline>,
     mut enter: impl FnMut(bool) -> bool,
 ) -> Waited {
@@ -168,7 +168,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     let (mut walks, mut looks) = (0, NODE_LOOKS);
     loop {
         // (R) pairs with the hand-over in `next_head`, (S) with `invite`.
-        let status = M::spin_for(&node.status, Acquire, looks, |status| matches!(status, READY | INVITED));
+        let status = M::spin_for(node.status(), Acquire, looks, |status| matches!(status, READY | INVITED));
         if status == Some(READY) {
             return Waited::Head;
         }
@@ -177,17 +177,17 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         if !invited {
             if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
                 walks += 1;
-                walk::<M, P>(tail, node, || node.status.load(Relaxed) == READY);
+                walk::<M, P>(tail, node, || node.status().load(Relaxed) == READY);
                 continue;
             }
             walks = 0;
-            let status = node.status.load(Relaxed);
+            let status = node.status().load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
             let next = if late { ABANDONED } else { PARKED };
             // (R), (S) as above, if it fails because we have been told something. Release: (D) pairs with
             // the swap in `next_head` that finds ABANDONED and takes the node over.
             if matches!(status, READY | INVITED)
-                || node.status.compare_exchange(status, next, AcqRel, Acquire).is_err()
+                || node.status().compare_exchange(status, next, AcqRel, Acquire).is_err()
             {
                 continue;
             }
@@ -195,8 +195,8 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
                 return Waited::TimedOut;
             }
             let until = intervals.until::<M>(deadline);
-            while node.status.load(Relaxed) == PARKED {
-                if M::wait(&node.status, PARKED, until) == Wait::TimedOut {
+            while node.status().load(Relaxed) == PARKED {
+                if M::wait(node.status(), PARKED, until) == Wait::TimedOut {
                     asks = until != deadline;
                     break;
                 }
@@ -205,7 +205,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         looks = if asks && !invited { 1 } else { NODE_LOOKS };
         if asks && enter(invited) {
             // (D) as above. (R) if we have become the head meanwhile.
-            return if node.status.swap(ABANDONED, AcqRel) == READY {
+            return if node.status().swap(ABANDONED, AcqRel) == READY {
                 Waited::HeadWithLock
             } else {
                 Waited::Locked
@@ -213,7 +213,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         }
         if invited {
             // It fails if we have become the head.
-            _ = node.status.compare_exchange(INVITED, WAITING, Relaxed, Relaxed);
+            _ = node.status().compare_exchange(INVITED, WAITING, Relaxed, Relaxed);
         }
     }
 }
@@ -233,16 +233,16 @@ enum Behind<M: Machine> {
     /// Nothing: the queue is empty now.
     Nobody,
     /// A waiter.
-    Waiter(&'static QNode<M>),
+    Waiter(Waiter<'static, M>),
     /// A waiter that has not linked itself. The node is that waiter's now.
     Unlinked,
 }
 
 /// Takes `node` out of the front of the queue.
-fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>) -> Behind<M> {
+fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'_, M>) -> Behind<M> {
     // SAFETY: nodes of the pool are never unmapped, and only waiters link theirs.
-    let waiter = |next: *mut QNode<M>| Behind::Waiter(unsafe { &*next });
-    let next = node.next.load(Acquire); // (Q)
+    let waiter = |next: *mut QNode<M>| Behind::Waiter(unsafe { Waiter::at(next) });
+    let next = node.next().load(Acquire); // (Q)
     if !next.is_null() {
         return waiter(next);
     }
@@ -250,11 +250,11 @@ fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>) -> Behind<M> {
     if tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
         return Behind::Nobody;
     }
-    if let Some(next) = M::spin_for(&node.next, Acquire, LINK_LOOKS, |next: *mut QNode<M>| !next.is_null()) {
+    if let Some(next) = M::spin_for(node.next(), Acquire, LINK_LOOKS, |next: *mut QNode<M>| !next.is_null()) {
         return waiter(next);
     }
     // (L) pairs with the swap in `enqueue`. (Q) if the waiter has linked itself just now.
-    match node.next.compare_exchange(null_mut(), left::<M>(), Release, Acquire) {
+    match node.next().compare_exchange(null_mut(), left::<M>(), Release, Acquire) {
         Ok(_) => Behind::Unlinked,
         Err(next) => waiter(next),
     }
@@ -264,8 +264,8 @@ fn behind<M: Machine>(tail: &M::Ptr<QNode<M>>, node: &QNode<M>) -> Behind<M> {
 /// seen it. The node is the pool's then, or the next waiter's.
 pub(crate) fn next_head<M: Machine>(
     tail: &M::Ptr<QNode<M>>,
-    node: &'static QNode<M>,
-    mut claim: impl FnMut(&QNode<M>),
+    node: Waiter<'static, M>,
+    mut claim: impl FnMut(Waiter<'_, M>),
 ) -> Option<Next<M>> {
     let mut current = node;
     loop {
@@ -273,14 +273,14 @@ pub(crate) fn next_head<M: Machine>(
         if !matches!(behind, Behind::Unlinked) {
             // SAFETY: it is the caller's own, or its owner gave up (D); it is no longer in the queue, and the next
             // waiter has linked itself.
-            unsafe { M::release_node(current) };
+            unsafe { M::release_node(current.0) };
         }
         let Behind::Waiter(next) = behind else { return None };
         // A waiter's node stays at least until it is READY.
-        let (status, group) = (&raw const next.status, next.group.load(Relaxed));
+        let (status, group) = (core::ptr::from_ref(next.status()), next.key().load(Relaxed));
         claim(next);
         // (R) the queue as our walks left it. (D) pairs with giving up.
-        match next.status.swap(READY, AcqRel) {
+        match next.status().swap(READY, AcqRel) {
             ABANDONED => current = next,
             before => return Some(Next { status, before, group }),
         }
@@ -292,23 +292,26 @@ pub(crate) fn next_head<M: Machine>(
 ///
 /// It does not look behind a shuffler, which takes nodes out there.
 pub(crate) fn invite<M: Machine, P: Policy>(
-    node: &QNode<M>,
+    node: Waiter<'_, M>,
     mut most: u32,
-    may_enter: impl Fn(&QNode<M>) -> bool,
+    may_enter: impl Fn(Waiter<'_, M>) -> bool,
 ) {
     let mut current = node;
     while most > 0 {
-        let next = current.next.load(Acquire); // (Q)
+        let next = current.next().load(Acquire); // (Q)
+        if next.is_null() {
+            return;
+        }
         // SAFETY: nodes in front of the shuffler stay in the queue until the head, which is us, has left.
-        let Some(waiter) = (unsafe { next.as_ref() }) else { return };
+        let waiter = unsafe { Waiter::at(next) };
         if !may_enter(waiter) {
             return;
         }
         // (S) what was before our own acquisition is before the section of the waiter.
-        if waiter.status.load(Relaxed) == PARKED
-            && waiter.status.compare_exchange(PARKED, INVITED, Release, Relaxed).is_ok()
+        if waiter.status().load(Relaxed) == PARKED
+            && waiter.status().compare_exchange(PARKED, INVITED, Release, Relaxed).is_ok()
         {
-            M::wake(&raw const waiter.status, 1);
+            M::wake(waiter.status(), 1);
             most -= 1;
         }
         if is_shuffler::<M, P>(waiter) {
@@ -321,24 +324,24 @@ pub(crate) fn invite<M: Machine, P: Policy>(
 /// One walk; wakes the waiter next in line, so that it is running when its turn comes.
 pub(crate) fn walk<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
-    node: &QNode<M>,
+    node: Waiter<'_, M>,
     stop: impl FnMut() -> bool,
 ) {
     let mut wakes = 1;
-    let grouped = |waiter: &QNode<M>| {
+    let grouped = |waiter: Waiter<'_, M>| {
         if wakes == 0 {
             return;
         }
-        let from = waiter.status.load(Relaxed);
+        let from = waiter.status().load(Relaxed);
         if matches!(from, WAITING | PARKED)
-            && waiter.status.compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
+            && waiter.status().compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
         {
             if from != WAITING {
-                M::wake(&raw const waiter.status, 1);
+                M::wake(waiter.status(), 1);
             }
             wakes -= 1;
         }
     };
-    let abandoned = |waiter: &QNode<M>| waiter.status.load(Acquire) == ABANDONED; // (D)
+    let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
     shuffle::<M, P>(node, tail, SLEEPERS_IN_A_ROW, false, stop, grouped, abandoned);
 }

@@ -28,6 +28,7 @@
 //! - [`Machine`] knows NUMA nodes and nothing below, so HMCS has two levels here. Nodes beyond the
 //!   eighth share the cohorts of others.
 
+pub use super::local::Local;
 use super::{
     ConstNew, Info, RawMutex, Suspension, Token, clh::RawClh, mcs::RawMcs, ticket::RawTicket, ttas::RawTtas,
 };
@@ -37,13 +38,6 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// Cohorts per lock.
 const COHORTS: usize = 8;
-
-/// A lock that can be the local one.
-pub trait Local: RawMutex {
-    /// Whether some other thread is already waiting for the lock, so that it is certain to be acquired
-    /// after this holder. May miss one, but not invent one. Waiters cannot leave.
-    fn has_waiters(&self, token: Self::Token) -> bool;
-}
 
 /// What a composition is called, and its parameters.
 pub trait Name: Send + Sync + 'static {

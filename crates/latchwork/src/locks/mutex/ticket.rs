@@ -15,8 +15,8 @@
 //! Suspension: a waiter that is suspended blocks others.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
 
-use super::stacked::Local;
-use super::{ConstNew, Info, RawMutex, Suspension};
+use super::local::Local;
+use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -117,6 +117,8 @@ unsafe impl<M: Machine, const BACKOFF: bool> RawMutex for RawTicket<M, BACKOFF> 
         self.next.load(Relaxed) != self.serving.load(Relaxed)
     }
 }
+
+impl<M: Machine, const BACKOFF: bool> Fair for RawTicket<M, BACKOFF> {}
 
 impl<M: Machine, const BACKOFF: bool> Local for RawTicket<M, BACKOFF> {
     fn has_waiters(&self, (): ()) -> bool {

@@ -19,7 +19,7 @@
 //! successive places.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Arith, Machine, Native, Word, shared};
+use crate::machine::{Arith, Machine, Native, Word, node_view, shared};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Tickets before one's own up to which a waiter waits at the lock (`LongTermThreshold`).
@@ -49,6 +49,14 @@ impl ConstNew for RawTwa<Native> {
     const NEW: Self = Self::new();
 }
 
+node_view! {
+    /// A place of the waiting array.
+    struct Place {
+        /// How many notifications it has had. Waiters look for a change.
+        notices: words[1],
+    }
+}
+
 impl<M: Machine> RawTwa<M> {
     /// Where the owner of `ticket` waits while it is far from its turn.
     fn place(&self, ticket: u32) -> Option<&'static M::U32> {
@@ -56,7 +64,7 @@ impl<M: Machine> RawTwa<M> {
         let lock = M::identity(core::ptr::from_ref(self).addr()) >> 3;
         let lock = (lock as u32).wrapping_mul(0x9e37_79b9) >> 8;
         let mask = array.len().wrapping_sub(1);
-        array.get(lock.wrapping_add(ticket) as usize & mask).map(|node| &node.batch)
+        array.get(lock.wrapping_add(ticket) as usize & mask).map(|node| Place(node).notices())
     }
 
     #[cold]

@@ -46,7 +46,7 @@ use super::pf_t::{PHASE, Readers, WRITER};
 use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::locks::mutex::RawMutex;
 use crate::locks::mutex::mcs::RawMcs;
-use crate::machine::{Machine, Native, QNode, Word};
+use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -92,14 +92,25 @@ fn tagged<M: Machine>(node: *mut QNode<M>, phase: u32) -> *mut QNode<M> {
     node.map_addr(|address| address | phase as usize)
 }
 
+node_view! {
+    /// A blocked reader's node.
+    struct Reader {
+        /// The reader that was blocked before this one; null: none.
+        next: links[0],
+        /// WAITING or GRANTED; the owner spins here.
+        status: words[0],
+    }
+}
+
 impl<M: Machine> RawPfQ<M> {
     /// Waits for the end of the phase of `writer`, which counts the caller in.
     #[cold]
     #[inline(never)]
     fn wait_out(&self, writer: u32) {
         let phase = writer & PHASE;
-        let node = QNode::<M>::new();
-        node.status.store(WAITING, Relaxed);
+        let storage = QNode::<M>::new();
+        let node = Reader(&storage);
+        node.status().store(WAITING, Relaxed);
         // (F) pairs with the exchange in `end_phase`, for a phase that has ended. The value is not
         // older than the phase before ours: (E) in `Readers::arrive`.
         let mut list = self.blocked.load(Acquire);
@@ -110,7 +121,7 @@ impl<M: Machine> RawPfQ<M> {
                 M::spin_until(&self.readers.rin, Acquire, |rin| rin & WRITER != writer);
                 return;
             }
-            node.next.store(node_of(list), Relaxed);
+            node.next().store(node_of(list), Relaxed);
             // (G) pairs with the exchange in `end_phase`: the node is initialised. Nodes leave the
             // list only all at once at the end of the phase, so an equal value is an equal list.
             match self.blocked.compare_exchange(list, tagged(node.as_ptr(), phase ^ PHASE), Release, Acquire)
@@ -120,7 +131,7 @@ impl<M: Machine> RawPfQ<M> {
             }
         }
         // (H) pairs with the store in `end_phase`.
-        M::spin_until(&node.status, Acquire, |status| status == GRANTED);
+        M::spin_until(node.status(), Acquire, |status| status == GRANTED);
     }
 
     /// Ends the caller's writer phase and wakes the readers that it blocked. The turn is the next
@@ -135,10 +146,10 @@ impl<M: Machine> RawPfQ<M> {
         let mut node = node_of(list);
         while !node.is_null() {
             // SAFETY: a pushed node stays on its reader's stack until it is granted.
-            let reader = unsafe { &*node };
-            node = reader.next.load(Relaxed);
+            let reader = unsafe { Reader::at(node) };
+            node = reader.next().load(Relaxed);
             // (H) the section happens before the reader's. The node is gone after this.
-            reader.status.store(GRANTED, Release);
+            reader.status().store(GRANTED, Release);
         }
     }
 }

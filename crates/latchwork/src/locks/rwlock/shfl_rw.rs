@@ -74,7 +74,7 @@
 //! More than 2^30 - 1 simultaneous readers would break it.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
-use crate::locks::mutex::shuffle::{NumaPolicy, Policy, may_start};
+use crate::locks::mutex::shuffle::{NumaPolicy, Policy, Waiter, may_start};
 use crate::locks::mutex::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
 use core::ptr::null_mut;
@@ -415,8 +415,8 @@ impl<M: Machine> RawShflRw<M> {
     fn lock_queued(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let node = sleepers::new_node::<M>();
         let now = moment::<M>();
-        node.group.store(side.group::<M>(), Relaxed);
-        node.since.store(now, Relaxed);
+        node.key().store(side.group::<M>(), Relaxed);
+        node.queued().store(now, Relaxed);
         let mut locked = false;
         if sleepers::enqueue::<M>(&self.tail, node) {
             self.begin(now);
@@ -438,7 +438,7 @@ impl<M: Machine> RawShflRw<M> {
         }
         locked = locked || self.compete(node, side, deadline, watch);
         if locked && side == Side::Read {
-            let reads = |waiter: &QNode<M>| waiter.group.load(Relaxed) == READING;
+            let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
             sleepers::invite::<M, NumaPolicy>(node, M::patience(INVITATIONS), reads);
         }
         self.leave(node, side, locked);
@@ -446,7 +446,7 @@ impl<M: Machine> RawShflRw<M> {
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline.
-    fn compete(&self, node: &QNode<M>, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
+    fn compete(&self, node: Waiter<'_, M>, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let mut claimed = false;
         let mut pause = HEAD_PAUSE.0;
         let mut looks = 0;
@@ -614,9 +614,9 @@ impl<M: Machine> RawShflRw<M> {
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
-    fn leave(&self, node: &'static QNode<M>, side: Side, locked: bool) {
+    fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
         // (R) makes it visible to the next head.
-        let begin = |next: &QNode<M>| self.begin(next.since.load(Relaxed));
+        let begin = |next: Waiter<'_, M>| self.begin(next.queued().load(Relaxed));
         let Some(Next { status, before, group }) = sleepers::next_head(&self.tail, node, begin) else {
             return;
         };

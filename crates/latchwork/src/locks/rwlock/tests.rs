@@ -217,7 +217,7 @@ fn the_default() {
 
 #[test]
 fn in_a_static() {
-    use crate::{BravoPfTRwLock, BravoRwLock, PfQRwLock, PfTRwLock};
+    use crate::locks::{BravoPfTRwLock, BravoRwLock, PfQRwLock, PfTRwLock};
     static PF_T: PfTRwLock<u32> = PfTRwLock::new(1);
     static PF_Q: PfQRwLock<u32> = PfQRwLock::new(1);
     static BRAVO_PF_T: BravoPfTRwLock<u32> = BravoPfTRwLock::new(1);

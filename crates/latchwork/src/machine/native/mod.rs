@@ -5,41 +5,6 @@
 //! beside it: the unlock without a `lock` prefix, thread-local storage without a call, and plain
 //! instructions while the process has only one thread.
 
-/// The name of a thread-local word of this crate, with the crate's version: another version of the crate in the
-/// same program may have the word in another layout.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! thread_local_symbol {
-    ($name:literal) => {
-        concat!("__latchwork_0_1_", $name)
-    };
-}
-
-// The literal above has to be one, since `env!` there would be that of who uses the macro.
-const _: () = {
-    let version = (env!("CARGO_PKG_VERSION_MAJOR").as_bytes(), env!("CARGO_PKG_VERSION_MINOR").as_bytes());
-    assert!(matches!(version, (b"0", b"1")), "the names of thread-local words have another version");
-};
-
-/// Defines thread-local zero bytes under such a name. In a shared library `thread_local!` is a call to
-/// `__tls_get_addr`; the initial-exec model, which stable Rust has no switch for, takes two instructions.
-#[cfg(target_arch = "x86_64")]
-macro_rules! thread_local_bytes {
-    ($name:literal, $size:literal) => {
-        core::arch::global_asm!(
-            concat!(".pushsection .tbss.", $crate::thread_local_symbol!($name), ",\"awT\",@nobits"),
-            concat!(".weak ", $crate::thread_local_symbol!($name)),
-            concat!(".hidden ", $crate::thread_local_symbol!($name)),
-            concat!(".type ", $crate::thread_local_symbol!($name), ", @object"),
-            concat!(".size ", $crate::thread_local_symbol!($name), ", ", $size),
-            ".balign 8",
-            concat!($crate::thread_local_symbol!($name), ":"),
-            concat!(".zero ", $size),
-            ".popsection",
-        );
-    };
-}
-
 mod distances;
 mod emulation;
 mod exit;
@@ -52,6 +17,8 @@ mod roll;
 mod rows;
 mod scan;
 mod thread;
+#[doc(hidden)]
+pub mod tls;
 
 use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word, shared};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
@@ -132,12 +99,6 @@ impl Native {
             }
         }
         rows::after_fork();
-    }
-
-    /// Whether the cheap side of the asymmetric fences is in use (the kernel has `membarrier` and
-    /// [`init`](Native::init) has run).
-    pub fn has_asymmetric_fences() -> bool {
-        fence::is_light()
     }
 }
 
@@ -408,21 +369,5 @@ unsafe impl Machine for Native {
     fn doze(nanos: u64) {
         let nobody = AtomicU32::new(0);
         futex::wait(&nobody, 0, Some(Deadline::after::<Self>(nanos)));
-    }
-}
-
-impl QNode<Native> {
-    /// A node with every field zero, in a constant.
-    pub(crate) const fn zeroed() -> Self {
-        use core::ptr::null_mut;
-        QNode {
-            next: AtomicPtr::new(null_mut()),
-            status: AtomicU32::new(0),
-            batch: AtomicU32::new(0),
-            group: AtomicU32::new(0),
-            shuffler: AtomicU32::new(0),
-            resume: AtomicPtr::new(null_mut()),
-            since: AtomicU32::new(0),
-        }
     }
 }

@@ -12,6 +12,7 @@
 use super::super::QNode;
 use super::Native;
 use super::exit::Hook;
+use super::tls::Zero;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -33,43 +34,13 @@ struct Cache {
 /// Chains of free nodes, linked through `next`.
 static GLOBAL: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    thread_local_bytes!("node_cache", 24);
+// SAFETY: zero bytes are an empty list of a thread that has not asked for its exit to be noticed.
+unsafe impl Zero for Cache {}
 
-    #[inline(always)]
-    pub(super) fn cache() -> *mut super::Cache {
-        const { assert!(size_of::<super::Cache>() == 24) };
-        let address: *mut super::Cache;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("node_cache"), "@GOTTPOFF]"),
-                "add {0}, qword ptr fs:[0]",
-                out(reg) address,
-                options(nostack, pure, readonly),
-            );
-        }
-        address
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    extern crate std;
-    use core::cell::UnsafeCell;
-
-    std::thread_local! {
-        static CACHE: UnsafeCell<super::Cache> = const {
-            UnsafeCell::new(super::Cache { head: core::ptr::null_mut(), length: 0, exit_hook: false })
-        };
-    }
-
-    #[inline]
-    pub(super) fn cache() -> *mut super::Cache {
-        CACHE.with(UnsafeCell::get)
-    }
-}
+crate::thread_local_bytes!(
+    /// The calling thread's list.
+    Local: Cache = "node_cache"
+);
 
 /// Readies what happens when a thread exits.
 pub(super) fn init() {
@@ -78,14 +49,14 @@ pub(super) fn init() {
 
 #[inline]
 pub(super) fn acquire() -> &'static Node {
-    let cache = tls::cache();
+    let cache = Local::address();
     // SAFETY: the cache is this thread's own, and its nodes are free and never unmapped.
     unsafe {
         let head = (*cache).head;
         if head.is_null() {
             return refill(cache);
         }
-        (*cache).head = (*head).next.load(Ordering::Relaxed);
+        (*cache).head = (*head).links[0].load(Ordering::Relaxed);
         (*cache).length -= 1;
         &*head
     }
@@ -96,13 +67,13 @@ pub(super) fn acquire() -> &'static Node {
 /// As [`Machine::release_node`](super::super::Machine::release_node).
 #[inline]
 pub(super) unsafe fn release(node: &'static Node) {
-    let cache = tls::cache();
+    let cache = Local::address();
     // SAFETY: the cache is this thread's own, and the node is the caller's to give.
     unsafe {
         if !(*cache).exit_hook {
             return release_first(cache, node);
         }
-        node.next.store((*cache).head, Ordering::Relaxed);
+        node.links[0].store((*cache).head, Ordering::Relaxed);
         (*cache).head = node.as_ptr();
         (*cache).length += 1;
         if (*cache).length > KEEP {
@@ -122,7 +93,7 @@ unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
         if (*cache).exit_hook {
             return release(node);
         }
-        node.next.store(null_mut(), Ordering::Relaxed);
+        node.links[0].store(null_mut(), Ordering::Relaxed);
         give(node.as_ptr());
     }
 }
@@ -139,16 +110,16 @@ unsafe fn refill(cache: *mut Cache) -> &'static Node {
     let mut length = 1;
     // SAFETY: the chain is exclusively ours since the swap, and its nodes are never unmapped.
     unsafe {
-        while length < PAGE && !(*last).next.load(Ordering::Relaxed).is_null() {
-            last = (*last).next.load(Ordering::Relaxed);
+        while length < PAGE && !(*last).links[0].load(Ordering::Relaxed).is_null() {
+            last = (*last).links[0].load(Ordering::Relaxed);
             length += 1;
         }
-        let rest = (*last).next.load(Ordering::Relaxed);
-        (*last).next.store(null_mut(), Ordering::Relaxed);
+        let rest = (*last).links[0].load(Ordering::Relaxed);
+        (*last).links[0].store(null_mut(), Ordering::Relaxed);
         if !rest.is_null() {
             give(rest);
         }
-        (*cache).head = (*chain).next.load(Ordering::Relaxed);
+        (*cache).head = (*chain).links[0].load(Ordering::Relaxed);
         (*cache).length = length - 1;
         &*chain
     }
@@ -162,11 +133,11 @@ unsafe fn spill(cache: *mut Cache) {
         let chain = (*cache).head;
         let mut last = chain;
         for _ in 1..KEEP / 2 {
-            last = (*last).next.load(Ordering::Relaxed);
+            last = (*last).links[0].load(Ordering::Relaxed);
         }
-        (*cache).head = (*last).next.load(Ordering::Relaxed);
+        (*cache).head = (*last).links[0].load(Ordering::Relaxed);
         (*cache).length -= KEEP / 2;
-        (*last).next.store(null_mut(), Ordering::Relaxed);
+        (*last).links[0].store(null_mut(), Ordering::Relaxed);
         give(chain);
     }
 }
@@ -176,12 +147,12 @@ unsafe fn give(chain: *mut Node) {
     let mut last = chain;
     // SAFETY: the chain is the caller's own.
     unsafe {
-        while !(*last).next.load(Ordering::Relaxed).is_null() {
-            last = (*last).next.load(Ordering::Relaxed);
+        while !(*last).links[0].load(Ordering::Relaxed).is_null() {
+            last = (*last).links[0].load(Ordering::Relaxed);
         }
         let mut head = GLOBAL.load(Ordering::Relaxed);
         loop {
-            (*last).next.store(head, Ordering::Relaxed);
+            (*last).links[0].store(head, Ordering::Relaxed);
             // (A) the chain's links, for the thread that takes it.
             match GLOBAL.compare_exchange(head, chain, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -215,7 +186,7 @@ fn map_page() -> *mut Node {
         for i in 0..PAGE {
             page.add(i).write(Node::zeroed());
             let next = if i + 1 < PAGE { page.add(i + 1) } else { null_mut() };
-            (*page.add(i)).next.store(next, Ordering::Relaxed);
+            (*page.add(i)).links[0].store(next, Ordering::Relaxed);
         }
     }
     page
@@ -223,7 +194,7 @@ fn map_page() -> *mut Node {
 
 /// Runs when a thread exits; again, if later destructors release nodes.
 fn thread_exit() {
-    let cache = tls::cache();
+    let cache = Local::address();
     // SAFETY: the cache is this thread's own.
     unsafe {
         let head = (*cache).head;

@@ -27,59 +27,15 @@ unsafe impl Entry for Row {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    thread_local_bytes!("reader_row", 8);
-
+crate::thread_local_word!(
     /// The calling thread's row, or null.
-    #[inline(always)]
-    pub(super) fn get() -> *mut super::Row {
-        let row: *mut super::Row;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
-                "mov {0}, qword ptr fs:[{0}]",
-                out(reg) row,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        row
-    }
+    Local: *mut Row = "reader_row"
+);
 
-    #[inline]
-    pub(super) fn set(row: *mut super::Row) {
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
-                "mov qword ptr fs:[{0}], {1}",
-                out(reg) _,
-                in(reg) row,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    extern crate std;
-    use core::cell::Cell;
-
-    std::thread_local! {
-        static ROW: Cell<*mut super::Row> = const { Cell::new(core::ptr::null_mut()) };
-    }
-
-    #[inline]
-    pub(super) fn get() -> *mut super::Row {
-        ROW.with(Cell::get)
-    }
-
-    #[inline]
-    pub(super) fn set(row: *mut super::Row) {
-        ROW.with(|cell| cell.set(row));
-    }
+/// How far a thread's word for its row is from its thread pointer: for assembly that reads the row.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn offset() -> isize {
+    Local::offset()
 }
 
 /// Readies what happens when a thread exits.
@@ -90,7 +46,7 @@ pub(super) fn init() {
 /// The calling thread's row.
 #[inline(always)]
 pub(super) fn own() -> &'static Row {
-    let row = tls::get();
+    let row = Local::get();
     if row.is_null() {
         return take();
     }
@@ -108,7 +64,7 @@ pub(super) fn newest() -> Option<&'static Row> {
 #[inline(never)]
 fn take() -> &'static Row {
     let found = ROWS.take();
-    tls::set(found.as_ptr());
+    Local::set(found.as_ptr());
     init();
     Hook::ROWS.set();
     found
@@ -117,8 +73,8 @@ fn take() -> &'static Row {
 /// Runs when a thread exits; again, if later destructors take read locks.
 fn thread_exit() {
     // SAFETY: null, or a row, which is never unmapped.
-    let row = unsafe { tls::get().as_ref() };
-    tls::set(null_mut());
+    let row = unsafe { Local::get().as_ref() };
+    Local::set(null_mut());
     if let Some(row) = row {
         ROWS.give_back(row);
     }
@@ -129,7 +85,7 @@ pub(super) fn after_fork() {
     let count_anew = |row: &Row| {
         row.counts.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));
     };
-    let mine = tls::get();
+    let mine = Local::get();
     // SAFETY: null, or a row, which is never unmapped.
     unsafe { mine.as_ref() }.into_iter().for_each(count_anew);
     ROWS.forget_others(mine, |row| {

@@ -3,7 +3,7 @@
 
 use latchwork::locks::mutex::Suspension;
 use latchwork::locks::rwlock::{Info, RawRwLock};
-use latchwork::machine::{Arith, Machine, QNode, Word};
+use latchwork::machine::{Arith, Machine, QNode, Word, node_view};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::*;
 
@@ -26,56 +26,68 @@ pub struct LosesCount<M: Machine> {
     written: M::U32,
 }
 
-fn fresh_node<M: Machine>(group: u32) -> &'static QNode<M> {
-    let node = M::acquire_node();
-    node.next.store(null_mut(), Relaxed);
-    node.status.store(BLOCKED, Relaxed);
-    node.group.store(group, Relaxed);
+node_view! {
+    /// A queue node.
+    struct Node {
+        /// The node behind this one, once its owner has linked it.
+        next: links[0],
+        /// BLOCKED, and which class stands behind (READER_BEHIND, WRITER_BEHIND); the owner spins here.
+        status: words[0],
+        /// READING or WRITING.
+        class: words[2],
+    }
+}
+
+fn fresh_node<M: Machine>(class: u32) -> Node<'static, M> {
+    let node = Node(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    node.status().store(BLOCKED, Relaxed);
+    node.class().store(class, Relaxed);
     node
 }
 
 /// Lets the owner of `node` in.
-fn unblock<M: Machine>(node: &QNode<M>) {
+fn unblock<M: Machine>(node: Node<'_, M>) {
     // (B) what was before happens before the owner's section.
-    node.status.fetch_and(!BLOCKED, Release);
+    node.status().fetch_and(!BLOCKED, Release);
 }
 
-fn wait<M: Machine>(node: &QNode<M>) {
+fn wait<M: Machine>(node: Node<'_, M>) {
     // (B) pairs with `unblock`.
-    M::spin_until(&node.status, Acquire, |status| status & BLOCKED == 0);
+    M::spin_until(node.status(), Acquire, |status| status & BLOCKED == 0);
 }
 
 /// The node behind `node`, which is known to come.
-fn successor<M: Machine>(node: &QNode<M>) -> &'static QNode<M> {
+fn successor<M: Machine>(node: Node<'_, M>) -> Node<'static, M> {
     // (D) pairs with the stores of `next`.
-    let next = M::spin_until(&node.next, Acquire, |next: *mut QNode<M>| !next.is_null());
+    let next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
     // SAFETY: nodes are type-stable, and the successor's stays at least until we have let it in.
-    unsafe { &*next }
+    unsafe { Node::at(next) }
 }
 
 impl<M: Machine> LosesCount<M> {
     /// Goes on behind `before`, which our exchange has found in `tail`.
-    fn read_behind(&self, node: &'static QNode<M>, before: *mut QNode<M>) {
+    fn read_behind(&self, node: Node<'static, M>, before: *mut QNode<M>) {
         // SAFETY: the predecessor stays until we have linked ourselves.
-        let before = unsafe { &*before };
+        let before = unsafe { Node::at(before) };
         // If it is a reader that waits, it is to let us in: (E) pairs with the load in `enter_read`.
-        let waits = before.group.load(Relaxed) == WRITING
-            || before.status.compare_exchange(BLOCKED, BLOCKED | READER_BEHIND, AcqRel, Acquire).is_ok();
+        let waits = before.class().load(Relaxed) == WRITING
+            || before.status().compare_exchange(BLOCKED, BLOCKED | READER_BEHIND, AcqRel, Acquire).is_ok();
         if waits {
-            before.next.store(node.as_ptr(), Release); // (D)
+            before.next().store(node.as_ptr(), Release); // (D)
             wait(node); // counted by who lets us in
         } else {
             // (B) if it fails: the reader in front is inside, and so after the last writer.
             self.readers.fetch_add(1, Relaxed);
-            before.next.store(node.as_ptr(), Release); // (D)
-            node.status.fetch_and(!BLOCKED, Release); // (B)
+            before.next().store(node.as_ptr(), Release); // (D)
+            node.status().fetch_and(!BLOCKED, Release); // (B)
         }
     }
 
     /// A reader that is inside lets in the one behind it, if that was there before.
-    fn enter_read(&self, node: &'static QNode<M>) {
+    fn enter_read(&self, node: Node<'static, M>) {
         // (E) as above: who comes later finds us inside.
-        if node.status.load(Acquire) & READER_BEHIND != 0 {
+        if node.status().load(Acquire) & READER_BEHIND != 0 {
             let next = successor(node);
             self.readers.fetch_add(1, Relaxed);
             unblock(next);
@@ -83,21 +95,21 @@ impl<M: Machine> LosesCount<M> {
     }
 
     /// The first in the queue, without a reader or writer in front.
-    fn read_first(&self, node: &'static QNode<M>) {
+    fn read_first(&self, node: Node<'static, M>) {
         self.readers.fetch_add(1, Relaxed);
-        node.status.fetch_and(!BLOCKED, Release); // (B)
+        node.status().fetch_and(!BLOCKED, Release); // (B)
         self.enter_read(node);
     }
 
     /// Leaves the queue if nobody is behind. The node may then be released.
-    fn is_last(&self, node: &'static QNode<M>) -> bool {
-        node.next.load(Relaxed).is_null()
+    fn is_last(&self, node: Node<'static, M>) -> bool {
+        node.next().load(Relaxed).is_null()
             // (A) the section happens before whoever finds the queue empty.
             && self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok()
     }
 
     /// A writer at the front waits until the readers are gone.
-    fn write_first(&self, node: &'static QNode<M>) {
+    fn write_first(&self, node: Node<'static, M>) {
         self.next_writer.store(node.as_ptr(), Relaxed);
         // (F) release: the last reader finds `next_writer`. (C) acquire: if there is none, pairs with their
         // subtractions.
@@ -111,9 +123,9 @@ impl<M: Machine> LosesCount<M> {
 }
 
 /// Gives the node back.
-fn release<M: Machine>(node: &'static QNode<M>) {
+fn release<M: Machine>(node: Node<'static, M>) {
     // SAFETY: it has left the queue, and its successor, if any, has linked itself.
-    unsafe { M::release_node(node) };
+    unsafe { M::release_node(node.0) };
 }
 
 // SAFETY: not sound; nothing but a shadow state relies on it. The queue orders everybody. A writer is let in by the writer in front of it, or when the readers
@@ -155,15 +167,15 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
             self.read_behind(node, before);
             self.enter_read(node);
         }
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     fn try_read(&self) -> Option<Self::Read> {
         let before = self.tail.load(Acquire); // (G)
         if !before.is_null() {
             // SAFETY: nodes are type-stable; this one may be another's by now, and then we mostly notice.
-            let before = unsafe { &*before };
-            if before.group.load(Relaxed) == WRITING || before.status.load(Relaxed) & BLOCKED != 0 {
+            let before = unsafe { Node::at(before) };
+            if before.class().load(Relaxed) == WRITING || before.status().load(Relaxed) & BLOCKED != 0 {
                 return None;
             }
         }
@@ -179,16 +191,16 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
             self.read_behind(node, before);
             self.enter_read(node);
         }
-        Some(NonNull::from(node))
+        Some(NonNull::from(node.0))
     }
 
     unsafe fn unlock_read(&self, token: Self::Read) {
         // SAFETY: the token is the reader's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let node = unsafe { Node::at(token.as_ptr()) };
         let mut leave = 1;
         if !self.is_last(node) {
             let next = successor(node);
-            if node.status.load(Acquire) & WRITER_BEHIND != 0 {
+            if node.status().load(Acquire) & WRITER_BEHIND != 0 {
                 self.next_writer.store(next.as_ptr(), Relaxed);
                 leave = 1u32.wrapping_sub(NEXT);
             }
@@ -198,7 +210,7 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
         let left = self.readers.fetch_sub(leave, AcqRel).wrapping_sub(leave);
         if left == NEXT {
             // SAFETY: the writer waits, so it and the lock are still there.
-            let writer = unsafe { &*self.next_writer.load(Relaxed) };
+            let writer = unsafe { Node::at(self.next_writer.load(Relaxed)) };
             self.readers.store(0, Relaxed);
             unblock(writer);
         }
@@ -212,13 +224,13 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
             self.write_first(node);
         } else {
             // SAFETY: the predecessor stays until we have linked ourselves.
-            let before = unsafe { &*before };
-            before.status.fetch_or(WRITER_BEHIND, Relaxed);
-            before.next.store(node.as_ptr(), Release); // (D)
+            let before = unsafe { Node::at(before) };
+            before.status().fetch_or(WRITER_BEHIND, Relaxed);
+            before.next().store(node.as_ptr(), Release); // (D)
             wait(node);
         }
         self.written.store(1, Relaxed);
-        NonNull::from(node)
+        NonNull::from(node.0)
     }
 
     fn try_write(&self) -> Option<Self::Write> {
@@ -231,7 +243,7 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
             release(node);
             return None;
         }
-        let token = NonNull::from(node);
+        let token = NonNull::from(node.0);
         // (C) No reader can add itself while we are in front.
         if self.readers.load(Acquire) & COUNT == 0 {
             self.written.store(1, Relaxed);
@@ -244,11 +256,11 @@ unsafe impl<M: Machine> RawRwLock for LosesCount<M> {
 
     unsafe fn unlock_write(&self, token: Self::Write) {
         // SAFETY: the token is the writer's node.
-        let node: &'static QNode<M> = unsafe { token.as_ref() };
+        let node = unsafe { Node::at(token.as_ptr()) };
         self.written.store(0, Relaxed);
         if !self.is_last(node) {
             let next = successor(node);
-            if next.group.load(Relaxed) == READING {
+            if next.class().load(Relaxed) == READING {
                 self.readers.fetch_add(1, Relaxed);
             }
             unblock(next);

@@ -1,10 +1,11 @@
 //! A thread's own words: where its list begins, and how much of it is in use.
 
 use super::records::Record;
+use latchwork::machine::native::tls::{Zero, thread_local_bytes};
 
 /// A thread's own words. All-zero: the thread has no list.
 #[repr(C)]
-pub(super) struct Local {
+pub(crate) struct Local {
     pub(super) first: *mut Record,
     /// Entries of the first record below this index may be in use.
     pub(super) used: u32,
@@ -19,57 +20,16 @@ pub(crate) const ANY: usize = {
     core::mem::offset_of!(Local, used)
 };
 
-/// The calling thread's words. They live as long as the thread.
+// SAFETY: zero bytes are a null pointer and two numbers.
+unsafe impl Zero for Local {}
+
+thread_local_bytes! {
+    /// The calling thread's words.
+    pub(crate) Words: Local = "read_locks"
+}
+
+/// Where the calling thread has its words. They live as long as the thread.
 #[inline(always)]
 pub(super) fn local() -> *mut Local {
-    tls::local()
-}
-
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    //! The initial-exec model, which stable Rust has no switch for: two instructions instead of a
-    //! call of `__tls_get_addr`, which may allocate.
-    core::arch::global_asm!(
-        ".pushsection .tbss.__latchwork_holds,\"awT\",@nobits",
-        ".weak __latchwork_holds",
-        ".hidden __latchwork_holds",
-        ".type __latchwork_holds, @object",
-        ".size __latchwork_holds, 16",
-        ".balign 8",
-        "__latchwork_holds:",
-        ".zero 16",
-        ".popsection",
-    );
-
-    #[inline(always)]
-    pub(super) fn local() -> *mut super::Local {
-        const { assert!(size_of::<super::Local>() == 16) };
-        let address: *mut super::Local;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                "mov {0}, qword ptr [rip + __latchwork_holds@GOTTPOFF]",
-                "add {0}, qword ptr fs:[0]",
-                out(reg) address,
-                options(nostack, pure, readonly),
-            );
-        }
-        address
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    use core::cell::UnsafeCell;
-
-    std::thread_local! {
-        static LOCAL: UnsafeCell<super::Local> = const {
-            UnsafeCell::new(super::Local { first: core::ptr::null_mut(), used: 0, overflow: 0 })
-        };
-    }
-
-    #[inline]
-    pub(super) fn local() -> *mut super::Local {
-        LOCAL.with(UnsafeCell::get)
-    }
+    Words::address()
 }

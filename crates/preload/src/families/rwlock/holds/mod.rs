@@ -34,7 +34,7 @@ use core::sync::atomic::Ordering::*;
 use entry::Entry;
 use latchwork::machine::Native;
 #[cfg(versioned)]
-pub(crate) use local::ANY;
+pub(crate) use local::{ANY, Words};
 use local::{Local, local};
 pub(crate) use others::{after_fork, renew, take_from_another};
 use records::{ENTRIES, Further, Record, take};

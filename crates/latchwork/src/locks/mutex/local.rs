@@ -1,0 +1,11 @@
+//! Locks that can be the local one of a stacked lock.
+
+use super::RawMutex;
+
+/// A lock that can stand below another one in [`Stacked`](super::stacked::Stacked).
+pub trait Local: RawMutex {
+    /// Whether another thread waits for the lock already, and will certainly acquire it after the holder of `token`.
+    ///
+    /// A thread that has just arrived may be missed. A thread that is counted cannot leave without the lock.
+    fn has_waiters(&self, token: Self::Token) -> bool;
+}
