@@ -54,6 +54,8 @@ fn build(directory: &str, more: &[&str]) -> PathBuf {
         .arg("--target-dir")
         .arg(&target)
         .args(more)
+        // As the command's build script builds the library.
+        .env("CARGO_PROFILE_RELEASE_LTO", "thin")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET")
         .output()
