@@ -321,7 +321,7 @@ pub fn colour(name: &str) -> RGBColor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::Run;
+    use crate::measure::results::Run;
     use latchwork_workloads::peers;
     use latchwork_workloads::workload::Settings;
 
