@@ -23,6 +23,7 @@ use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::AtomicU32;
+use latchwork::locks::for_assembly::ExchangeMutex;
 use latchwork::machine::{Machine, Native, ReaderRow};
 use libc::c_int;
 

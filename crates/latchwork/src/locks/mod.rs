@@ -7,6 +7,8 @@
 use core::ptr::NonNull;
 
 pub mod condvar;
+#[doc(hidden)]
+pub mod for_assembly;
 pub mod mutex;
 pub mod rwlock;
 pub mod semaphore;
@@ -14,6 +16,7 @@ pub mod seqlock;
 
 pub(crate) mod aliases;
 pub(crate) mod backoff;
+pub(crate) mod bits;
 
 pub use aliases::*;
 

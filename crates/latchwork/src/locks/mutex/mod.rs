@@ -7,6 +7,22 @@ pub use super::{Info, Suspension, Token};
 use crate::locks::backoff;
 use crate::machine::{Deadline, Machine, Native};
 
+/// Gives a lock with a `const fn new()` its `Default` and [`ConstNew`].
+macro_rules! const_new {
+    ($lock:ty $(, $($generics:tt)*)?) => {
+        impl $(<$($generics)*>)? Default for $lock {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl $(<$($generics)*>)? ConstNew for $lock {
+            #[allow(clippy::declare_interior_mutable_const)]
+            const NEW: Self = Self::new();
+        }
+    };
+}
+
 pub mod clh;
 pub mod cna;
 pub mod cst;
@@ -32,10 +48,13 @@ pub mod ttas;
 pub mod twa;
 
 mod api;
+mod invite;
 mod local;
 mod newcomer;
 mod osq;
+pub mod policy;
 mod queue;
+mod ranks;
 pub mod shuffle;
 pub(crate) mod sleepers;
 
