@@ -3,8 +3,9 @@
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
+use latchwork::Semaphore;
 use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::semaphore::{Semaphore, Unit};
+use latchwork::locks::semaphore::Unit;
 use latchwork::machine::Native;
 use latchwork::reclaim;
 use latchwork::registry::{Entry, Kind};

@@ -9,20 +9,37 @@
 
 mod compare;
 mod demo;
+mod documents;
 mod library;
 mod list;
 mod program;
 mod run;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use latchwork_console::help::flowing;
 use latchwork_console::names;
+
+const CHECK_HELP: &str = "\
+Reported on stderr, with stacks, whichever lock serves:
+  lock-order inversion      a thread takes B while it holds A; earlier, A was taken under B
+  self-deadlock             a thread waits for a lock that it holds itself
+  unlock by a stranger      a thread unlocks a lock that it does not hold
+  destruction               a lock is destroyed while it is held
+
+A program that does nothing of this runs without a word. Each acquisition records its stack, which takes
+some microseconds: this is for tests. Options and exit status are those of `latchwork run`.
+
+Examples:
+  latchwork check -- ./test-suite
+  latchwork check --mutex glibc --rwlock glibc -- ./server      leave the locks themselves to glibc
+  latchwork check --only '*_test' -- make check";
 
 const EXAMPLES: &str = "\
 Examples:
   latchwork compare                          see the point, on a built-in program
   latchwork compare -- ./server --bench      which lock serves this program best?
   latchwork run -- ./server                  run it under the recommended locks
+  latchwork check -- ./server                does it misuse its locks?
   latchwork list                             every lock there is
 
 No rebuild is needed: a preloaded library takes over the program's pthread calls. The C library's own
@@ -44,9 +61,18 @@ enum Command {
     /// Run a program under another lock
     #[command(after_help = flowing(&run_help()))]
     Run(run::Options),
+    /// Run a program, and report what it does wrong with its locks
+    #[command(after_help = flowing(CHECK_HELP))]
+    Check(run::CheckOptions),
     /// Measure a program under several locks, and say which one serves it best
     #[command(after_help = flowing(compare::HELP))]
-    Compare(compare::Options),
+    Compare(Box<compare::Options>),
+    /// Print the script that completes this command's options in a shell
+    #[command(after_help = documents::COMPLETIONS_HELP)]
+    Completions(documents::CompletionsOptions),
+    /// Write the manual pages
+    #[command(after_help = documents::MAN_HELP)]
+    Man(documents::ManOptions),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
@@ -66,7 +92,7 @@ if it cannot be executed, or not with the library in it (it uses musl, or an old
 Examples:
   latchwork run -- ./server
   latchwork run --mutex mcs --rwlock glibc --stats -- make -j8
-  latchwork run --check -- ./server                             does it misuse its locks?
+  latchwork run --only 'ld*' -- make -j8                        only the linkers that make starts
   LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file"
     )
 }
@@ -75,7 +101,13 @@ fn command() -> i32 {
     let result = match Cli::parse().command {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
-        Command::Compare(options) => compare::compare(&options),
+        Command::Check(options) => run::check(&options).map(|never| match never {}),
+        Command::Compare(options) => compare::compare(*options),
+        Command::Completions(options) => {
+            documents::completions(Cli::command(), &options);
+            Ok(0)
+        }
+        Command::Man(options) => documents::man(Cli::command(), &options).map(|()| 0),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {
@@ -94,7 +126,6 @@ pub extern "C" fn main(_argc: i32, _argv: *const *const std::ffi::c_char) -> i32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn examples_fit() {

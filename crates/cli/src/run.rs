@@ -2,7 +2,7 @@
 
 use crate::library;
 use crate::program::{self, Obstacle};
-use clap::Args;
+use clap::{Args, ValueHint};
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use latchwork_console::names::{self, Choice, GLIBC};
@@ -13,37 +13,113 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
-/// Options of `latchwork run`.
+/// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
+/// that this process was given.
+pub const VARIABLES: [&str; 4] =
+    ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS", "LATCHWORK_CHECK"];
+
+/// Under which locks a program runs, and which of the programs that it starts.
 #[derive(Args)]
-pub struct Options {
+pub struct Under {
     /// Lock to use for pthread mutexes, or glibc to leave them alone
     #[arg(long, value_name = "NAME")]
     mutex: Option<String>,
     /// Lock to use for pthread reader-writer locks, or glibc to leave them alone
     #[arg(long, value_name = "NAME")]
     rwlock: Option<String>,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+/// Which of the programs that are started get the locks, by the names of their executables.
+#[derive(Args)]
+pub struct Programs {
+    /// Of PROG and the programs that it starts, choose those with such a name (* and ? as in the shell)
+    #[arg(long, value_name = "PATTERN,..", value_delimiter = ',', value_parser = pattern)]
+    only: Vec<String>,
+    /// Of PROG and the programs that it starts, leave out those with such a name
+    #[arg(long, value_name = "PATTERN,..", value_delimiter = ',', value_parser = pattern)]
+    not: Vec<String>,
+}
+
+fn pattern(text: &str) -> std::result::Result<String, String> {
+    match text {
+        "" => Err("a pattern must not be empty".into()),
+        text if text.contains('/') => Err(
+            "a pattern is compared with the executable's name without directories, so it must not contain /"
+                .into(),
+        ),
+        text => Ok(text.into()),
+    }
+}
+
+impl Programs {
+    /// The variables that tell the library.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let given = [("LATCHWORK_ONLY", &self.only), ("LATCHWORK_NOT", &self.not)];
+        given
+            .into_iter()
+            .filter(|(_, patterns)| !patterns.is_empty())
+            .map(|(name, patterns)| (name, patterns.join(",").into()))
+            .collect()
+    }
+}
+
+/// Options of `latchwork run`.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    under: Under,
     /// When the program exits, say on stderr what each lock served and what was left to glibc
     #[arg(long)]
     stats: bool,
     /// When the program exits, append the same to this file, one line of JSON per process
     #[arg(long, value_name = "FILE", conflicts_with = "stats")]
     stats_json: Option<PathBuf>,
-    /// Report lock-order inversions, self-deadlocks, unlocks by a stranger and locks destroyed while held,
-    /// with stacks, on stderr. Slow
+    /// The same as the command `latchwork check`
     #[arg(long)]
     check: bool,
     /// The program and its arguments
-    #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
+    #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// Options of `latchwork check`.
+#[derive(Args)]
+pub struct CheckOptions {
+    #[command(flatten)]
+    under: Under,
+    /// The program and its arguments
+    #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
 /// Replaces this process by the program; returns only when that fails.
 pub fn run(options: &Options) -> Result<Infallible> {
-    let choice = choose(options.mutex.as_deref(), options.rwlock.as_deref())?;
-    let path = program::find(&options.command[0])?;
-    let report = report(options)?;
+    let mut more = Vec::new();
+    if options.check {
+        more.push(("LATCHWORK_CHECK", "1".into()));
+    }
+    if let Some(report) = report(options)? {
+        more.push(("LATCHWORK_STATS", report));
+    }
+    become_program(&options.under, more, &options.command)
+}
+
+/// Replaces this process by the program, whose use of its locks is checked.
+pub fn check(options: &CheckOptions) -> Result<Infallible> {
+    become_program(&options.under, vec![("LATCHWORK_CHECK", "1".into())], &options.command)
+}
+
+fn become_program(
+    under: &Under,
+    more: Vec<(&'static str, OsString)>,
+    command: &[OsString],
+) -> Result<Infallible> {
+    let choice = choose(under.mutex.as_deref(), under.rwlock.as_deref())?;
+    let path = program::find(&command[0])?;
     let library = library::path()?;
-    let shown = Path::new(&options.command[0]).display();
+    let shown = Path::new(&command[0]).display();
     match program::obstacle(&path, &library) {
         None => {}
         Some(Obstacle::RunsWithout(why)) => {
@@ -51,18 +127,12 @@ pub fn run(options: &Options) -> Result<Infallible> {
         }
         Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
-    let mut environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
-    if options.check {
-        environment.push(("LATCHWORK_CHECK", "1".into()));
-    }
-    if let Some(report) = report {
-        environment.push(("LATCHWORK_STATS", report));
-    }
-    for (name, value) in environment {
+    let environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
+    for (name, value) in environment.into_iter().chain(under.programs.environment()).chain(more) {
         // SAFETY: no other thread exists: this runs first thing in main.
         unsafe { env::set_var(name, value) };
     }
-    execute(&options.command)
+    execute(command)
 }
 
 /// The failure for a program that its dynamic linker would not start with the library.

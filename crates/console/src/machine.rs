@@ -67,6 +67,21 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The CPU time that this process and the children that it waited for have used, in seconds.
+pub fn own_seconds() -> f64 {
+    let used = |whose| {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: room for the answer, of which zeroes are a value too.
+        let usage = unsafe {
+            libc::getrusage(whose, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    used(libc::RUSAGE_SELF) + used(libc::RUSAGE_CHILDREN)
+}
+
 /// The machine's CPU time since it started, in seconds: all of it, and what was used (also by other
 /// guests of the host).
 #[derive(Copy, Clone, Debug, Default)]

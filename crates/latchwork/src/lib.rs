@@ -1,9 +1,9 @@
-//! Scalable mutexes, reader-writer locks and condition variables for Linux.
+//! Scalable mutexes, reader-writer locks and condition variables for Linux, and reading without locks.
 //!
 //! ```
-//! use latchwork::{RwLock, ShflMutex};
+//! use latchwork::{Mutex, RwLock};
 //!
-//! static JOBS: ShflMutex<Vec<u32>> = ShflMutex::new(Vec::new());
+//! static JOBS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 //! static LIMIT: RwLock<u32> = RwLock::new(100);
 //!
 //! let limit = *LIMIT.read();
@@ -11,20 +11,60 @@
 //! assert_eq!(*JOBS.lock(), [100]);
 //! ```
 //!
-//! The types are aliases over [`lock_api`] 0.5, whose guards carry what an algorithm must remember
-//! from acquire to release. Each algorithm is one file under [`locks::mutex`] or [`locks::rwlock`], written once
-//! over the [`machine::Machine`] trait, so that the code that runs in production is the code that
-//! the model checker and the simulator run. [`registry`] lists them all.
+//! # Which one?
 //!
-//! [`reclaim`] is for readers that take no lock at all: RCU, epochs and hazard pointers, and the safe
-//! [`reclaim::Rcu`] cell over them.
+//! | you have | take | waiters |
+//! |---|---|---|
+//! | a value that one thread at a time uses | [`Mutex`] | sleep |
+//! | a value that is mostly read | [`RwLock`] | sleep |
+//! | a condition to wait for | [`Condvar`] | sleep |
+//! | a number of things to hand out | [`Semaphore`] | sleep |
+//! | a few words that are read all together and seldom written | [`SeqLock`] | readers do not wait |
+//! | a function that locks what its caller has locked | [`ReentrantMutex`] | sleep |
+//! | a value that is read all the time and replaced as a whole | [`reclaim::Rcu`] | readers do not wait |
+//! | a hash table that is mostly read | [`map::RcuMap`] | readers do not wait |
+//! | an operation to do once, a barrier | [`std::sync`](https://doc.rust-lang.org/std/sync/) | |
 //!
-//! Which one? [`ShflMutex`] and [`RwLock`] unless you measured something else; the others are
-//! the field's reference points, to compare with.
+//! The page of each type says what it costs, which thread gets the lock next, and what happens on a panic, on `fork` and
+//! in a signal handler. [`coming_from`] maps the types and methods of std, parking_lot and pthread to these.
+//!
+//! No lock is poisoned by a panic. No lock allocates for each acquisition: what waiters and readers need comes from
+//! pools of the process. Each type can be made in a `static`.
+//!
+//! # How it is built
+//!
+//! The types are aliases over [`lock_api`] 0.5. A guard carries the state of its acquisition, such as a queue node, to the
+//! release. Each algorithm is one file under [`locks::mutex`] or [`locks::rwlock`]. It is written once over the
+//! [`machine::Machine`] trait, so the code that runs in production is the code that the model checker and the simulator
+//! run. [`registry`] lists all algorithms.
+//!
+//! # What it needs
+//!
+//! Linux with glibc 2.34 or newer, and Linux 4.14 or newer for the fences that cost unlocking no atomic instruction. On
+//! an older kernel, or where a filter forbids `membarrier`, the locks use atomic instructions instead. x86-64 is what is
+//! tested and measured.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `std` | yes | times as `Duration` and `Instant`: `try_lock_for`, `try_lock_until`, `wait_for`, ... |
+//! | `all-locks` | no | every algorithm of the registry; without it, `shfl`, `mcs`, `ticket`, `pf-q`, `shfl-rw`, `bravo` over the last two, and `seqlock` |
+//! | `arc_lock` | no | guards that own the `Arc` of their lock: `lock_arc`, `ArcMutexGuard`, ... |
+//! | `serde` | no | locks are serialized as their value |
+//! | `owning_ref` | no | guards work with the crate `owning_ref` |
+//!
+//! The last three are `lock_api`'s. Without `std` the crate needs `alloc` and glibc, and no standard library.
 #![no_std]
+// Some parts of the foundation serve only locks of the feature `all-locks`. With the feature, the compiler reports what is
+// not used.
+#![cfg_attr(not(feature = "all-locks"), allow(dead_code))]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("latchwork is for Linux only: it is built on futexes, membarrier and glibc's threads");
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 pub mod locks;
@@ -33,5 +73,16 @@ pub mod map;
 pub mod reclaim;
 pub mod registry;
 
-pub use locks::aliases::*;
-pub use locks::semaphore::Semaphore;
+mod sync;
+
+pub use lock_api;
+pub use sync::*;
+
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../COMING-FROM.md")]
+pub mod coming_from {}
+
+/// The examples of the README are tests as well.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,11 +1,13 @@
 //! Every algorithm, by name.
 //!
-//! One line here makes a lock appear everywhere: `latchwork list`, the preloaded library, the
-//! model-checking suite, the stress tests. Whoever wants all of them implements [`Visitor`], which
-//! is called once with each type; there is no table of function pointers to keep in step.
+//! One line in [`visit`] makes a lock appear everywhere: in `latchwork list`, the preloaded library, the model checking,
+//! the simulator and the stress tests. Code that handles all locks implements [`Visitor`], and [`visit`] calls
+//! it once with each type. So there is no table of function pointers that has to be kept up to date.
 //!
-//! A sequence lock, which readers cannot hold, appears everywhere but where a lock must be held by them: in the
-//! preloaded library, and in workloads whose readers do more than copy.
+//! Readers copy what a sequence lock protects, and cannot hold it. So sequence locks are missing where readers must hold
+//! a lock: in the preloaded library, and in workloads with readers that do more than copy.
+//!
+//! Without the feature `all-locks`, the registry has the locks that an application takes.
 
 use crate::locks::mutex::{Info, RawMutex};
 use crate::locks::rwlock::RawRwLock;
@@ -13,7 +15,7 @@ use crate::locks::seqlock::RawSeqLock;
 use crate::locks::{mutex, rwlock};
 use crate::machine::{Machine, Native};
 
-/// Called with the type of each algorithm.
+/// What [`visit`] calls with the type of each algorithm.
 pub trait Visitor<M: Machine> {
     /// A mutual-exclusion lock.
     fn mutex<L: RawMutex<Machine = M>>(&mut self) {}
@@ -25,40 +27,55 @@ pub trait Visitor<M: Machine> {
 
 /// Shows every algorithm to `visitor`, in the order of `latchwork list`.
 pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
-    visitor.mutex::<mutex::tas::RawTas<M>>();
-    visitor.mutex::<mutex::ttas::RawTtas<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.mutex::<mutex::tas::RawTas<M>>();
+        visitor.mutex::<mutex::ttas::RawTtas<M>>();
+    }
     visitor.mutex::<mutex::ticket::RawTicket<M>>();
-    visitor.mutex::<mutex::ticket::RawTicketBackoff<M>>();
-    visitor.mutex::<mutex::twa::RawTwa<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.mutex::<mutex::ticket::RawTicketBackoff<M>>();
+        visitor.mutex::<mutex::twa::RawTwa<M>>();
+    }
     visitor.mutex::<mutex::mcs::RawMcs<M>>();
-    visitor.mutex::<mutex::clh::RawClh<M>>();
-    visitor.mutex::<mutex::k42::RawK42<M>>();
-    visitor.mutex::<mutex::hemlock::RawHemlock<M>>();
-    visitor.mutex::<mutex::qspinlock::RawQspinlock<M>>();
-    visitor.mutex::<mutex::reciprocating::RawReciprocating<M>>();
-    visitor.mutex::<mutex::mcs_tp::RawMcsTp<M>>();
-    visitor.mutex::<mutex::hclh::RawHclh<M>>();
-    visitor.mutex::<mutex::stacked::CBoMcs<M>>();
-    visitor.mutex::<mutex::stacked::CTktMcs<M>>();
-    visitor.mutex::<mutex::stacked::Hmcs<M>>();
-    visitor.mutex::<mutex::stacked::Clof<M>>();
-    visitor.mutex::<mutex::cna::RawCna<M>>();
-    visitor.mutex::<mutex::fissile::RawFissile<M>>();
-    visitor.mutex::<mutex::mcs_park::RawMcsPark<M>>();
-    visitor.mutex::<mutex::malthusian::RawMalthusian<M>>();
-    visitor.mutex::<mutex::mutexee::RawMutexee<M>>();
-    visitor.mutex::<mutex::hybrid::RawHybrid<M>>();
-    visitor.mutex::<mutex::cst::RawCst<M>>();
-    visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.mutex::<mutex::clh::RawClh<M>>();
+        visitor.mutex::<mutex::k42::RawK42<M>>();
+        visitor.mutex::<mutex::hemlock::RawHemlock<M>>();
+        visitor.mutex::<mutex::qspinlock::RawQspinlock<M>>();
+        visitor.mutex::<mutex::reciprocating::RawReciprocating<M>>();
+        visitor.mutex::<mutex::mcs_tp::RawMcsTp<M>>();
+        visitor.mutex::<mutex::hclh::RawHclh<M>>();
+        visitor.mutex::<mutex::stacked::CBoMcs<M>>();
+        visitor.mutex::<mutex::stacked::CTktMcs<M>>();
+        visitor.mutex::<mutex::stacked::Hmcs<M>>();
+        visitor.mutex::<mutex::stacked::Clof<M>>();
+        visitor.mutex::<mutex::cna::RawCna<M>>();
+        visitor.mutex::<mutex::fissile::RawFissile<M>>();
+        visitor.mutex::<mutex::mcs_park::RawMcsPark<M>>();
+        visitor.mutex::<mutex::malthusian::RawMalthusian<M>>();
+        visitor.mutex::<mutex::mutexee::RawMutexee<M>>();
+        visitor.mutex::<mutex::hybrid::RawHybrid<M>>();
+        visitor.mutex::<mutex::cst::RawCst<M>>();
+        visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
+    }
     visitor.mutex::<mutex::shfl::RawShfl<M>>();
-    visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
+    }
     visitor.rwlock::<rwlock::pf_q::RawPfQ<M>>();
     visitor.rwlock::<rwlock::shfl_rw::RawShflRw<M>>();
-    visitor.rwlock::<rwlock::mcs_rw::RawMcsRw<M>>();
-    visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
-    visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
-    visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
-    visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
+    #[cfg(feature = "all-locks")]
+    {
+        visitor.rwlock::<rwlock::mcs_rw::RawMcsRw<M>>();
+        visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
+        visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
+        visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
+        visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
+    }
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
     visitor.rwlock::<rwlock::bravo::Columns<M, rwlock::pf_q::RawPfQ<M>>>();
@@ -73,12 +90,12 @@ pub enum Kind {
     Mutex,
     /// Readers and writers.
     RwLock,
-    /// Words that readers copy, and writers change: nobody can hold it for reading.
+    /// Words that writers change and readers copy. A reader cannot hold it.
     SeqLock,
 }
 
 impl Kind {
-    /// As a user types it.
+    /// The name, as it is typed on a command line.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Mutex => "mutex",
@@ -141,6 +158,6 @@ mod tests {
             assert_eq!(find(entry.kind, entry.info.name).unwrap().info, entry.info);
         });
         assert!(find(Kind::Mutex, "no-such-lock").is_none());
-        assert!(find(Kind::RwLock, "seqlock").is_none(), "readers cannot hold it");
+        assert!(find(Kind::RwLock, "seqlock").is_none(), "readers cannot hold a sequence lock");
     }
 }

@@ -3,9 +3,6 @@
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::tas::RawTas;
 use latchwork::machine::{Machine, Native};
-use latchwork::map::bucket_lock::{BucketLocked, Section, SectionWide};
-use latchwork::map::michael::Michael;
-use latchwork::map::{self, Table, locked};
 use latchwork::reclaim::{self, Guard, Reader, Reclaim, Retire};
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::lock::{Exclusive, Lock};
@@ -13,7 +10,10 @@ use latchwork_workloads::measure::Measured;
 use latchwork_workloads::native::{Options, Threads};
 use latchwork_workloads::peers;
 use latchwork_workloads::registry::{self, Kind, Point};
-use latchwork_workloads::tables::TableWorkload;
+use latchwork_workloads::tables::bucket_lock::BucketLocked;
+use latchwork_workloads::tables::michael::Michael;
+use latchwork_workloads::tables::readers::{Section, SectionWide};
+use latchwork_workloads::tables::{self, Table, TableWorkload, locked};
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::{Info, Settings};
 use std::sync::atomic::Ordering::Acquire;
@@ -263,8 +263,8 @@ struct Blind;
 unsafe impl locked::Guard for Blind {
     type Machine = Native;
     type Bucket = RawTas<Native>;
-    const INFO: map::Info =
-        map::Info { name: "blind", summary: "", source: "", concurrent: true, blocking: false };
+    const INFO: tables::Info =
+        tables::Info { name: "blind", summary: "", source: "", concurrent: true, blocking: false };
     fn new() -> Self {
         Blind
     }

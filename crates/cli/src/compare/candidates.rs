@@ -1,10 +1,10 @@
 //! The locks under comparison, and what their runs gave.
 
 use super::child::Cost;
+use super::verdict::{self, Better, Verdict};
 use latchwork::registry::{self, Kind};
 use latchwork_console::failure::Result;
 use latchwork_console::names::{self, Choice, GLIBC};
-use latchwork_console::stats::{Better, Verdict};
 use std::time::Duration;
 
 /// One lock or pair of locks.
@@ -17,6 +17,8 @@ pub struct Candidate {
     pub failed: Option<Failed>,
     /// Its slowest run, warm-up included.
     pub slowest: Duration,
+    /// Whether its first run has begun.
+    pub set_up: bool,
 }
 
 /// A good run.
@@ -91,7 +93,7 @@ impl Measure {
 impl Candidate {
     /// Before its first run.
     pub fn new(choice: Choice) -> Self {
-        Self { choice, runs: Vec::new(), failed: None, slowest: Duration::ZERO }
+        Self { choice, runs: Vec::new(), failed: None, slowest: Duration::ZERO, set_up: false }
     }
 
     /// One measure of all runs.
@@ -108,22 +110,36 @@ impl Candidate {
         };
         self.runs.iter().filter_map(pair).collect()
     }
-
-    /// What may be said about it.
-    pub fn verdict(&self, glibc: &Self, measure: Measure, better: Better) -> Verdict {
-        Verdict::of(&self.ratios(glibc, measure), better)
-    }
 }
 
-/// The best of those that are better than glibc, and whatever the noise does not tell from it.
+/// What may be said about a candidate, and the probability of such a difference by chance.
+pub type Judgement = (Verdict, Option<f64>);
+
+/// Judges all candidates against the one at `to`: for each a judgement, or nothing for `to` itself, for glibc, and for
+/// those that failed.
+pub fn judge(
+    candidates: &[Candidate],
+    to: usize,
+    measure: Measure,
+    better: Better,
+) -> Vec<Option<Judgement>> {
+    let judged = |index: usize| index != 0 && index != to && candidates[index].failed.is_none();
+    let ratios: Vec<_> = (0..candidates.len())
+        .filter(|index| judged(*index))
+        .map(|index| candidates[index].ratios(&candidates[to], measure))
+        .collect();
+    let mut judgements = verdict::judge(&ratios, better).into_iter();
+    (0..candidates.len()).map(|index| judged(index).then(|| judgements.next()).flatten()).collect()
+}
+
+/// The best of those that are better than glibc, and those that the noise does not tell from it.
 ///
-/// Of locks that the noise does not tell apart, one that spins is not recommended: what it does when
-/// more threads come, or other programs, is not seen in these runs.
+/// Of locks that the noise does not tell apart, one that spins is not recommended: these runs do not show what it does
+/// when there are more threads, or other programs.
 pub fn best(candidates: &[Candidate], measure: Measure, better: Better) -> Option<(usize, Vec<usize>)> {
-    let gain = |index: usize| match candidates[index].verdict(&candidates[0], measure, better) {
-        Verdict::Better(ratio) if candidates[index].failed.is_none() => {
-            Some(if better == Better::Higher { ratio } else { -ratio })
-        }
+    let against_glibc = judge(candidates, 0, measure, better);
+    let gain = |index: usize| match against_glibc[index]?.0 {
+        Verdict::Better(ratio) => Some(if better == Better::Higher { ratio } else { -ratio }),
         _ => None,
     };
     let first = |indices: &mut dyn Iterator<Item = usize>| {
@@ -131,10 +147,8 @@ pub fn best(candidates: &[Candidate], measure: Measure, better: Better) -> Optio
         gains.min_by(|a, b| b.1.total_cmp(&a.1)).map(|(index, _)| index)
     };
     let alike = |to: usize| -> Vec<usize> {
-        let alike = |index: &usize| {
-            let verdict = candidates[*index].verdict(&candidates[to], measure, better);
-            *index != to && candidates[*index].failed.is_none() && verdict == Verdict::Noise
-        };
+        let judgements = judge(candidates, to, measure, better);
+        let alike = |index: &usize| matches!(judgements[*index], Some((Verdict::Noise | Verdict::TooFew, _)));
         (1..candidates.len()).filter(alike).collect()
     };
     let mut best = first(&mut (1..candidates.len()))?;
@@ -228,18 +242,34 @@ mod tests {
 
     #[test]
     fn the_best_is_named_with_those_like_it() {
-        let all =
-            [candidate(&[10, 10, 10]), candidate(&[5, 5, 5]), candidate(&[5, 6, 4]), candidate(&[9, 9, 9])];
+        let all = [
+            candidate(&[10; 9]),
+            candidate(&[5; 9]),
+            candidate(&[5, 6, 4, 5, 6, 4, 5, 6, 4]),
+            candidate(&[9; 9]),
+        ];
         assert_eq!(best(&all, Measure::Wall, Better::Lower), Some((1, vec![2])));
         assert_eq!(best(&all, Measure::Wall, Better::Higher), None);
     }
 
     #[test]
     fn of_equals_one_that_sleeps_is_best() {
-        let mut all = [candidate(&[10, 10, 10]), candidate(&[5, 5, 5]), candidate(&[5, 6, 4])];
+        let mut all = [candidate(&[10; 9]), candidate(&[5; 9]), candidate(&[5, 6, 4, 5, 6, 4, 5, 6, 4])];
         all[1].choice.mutex = "ttas".into();
         assert_eq!(best(&all, Measure::Wall, Better::Lower), Some((2, vec![1])));
-        all[2] = candidate(&[7, 7, 7]);
+        all[2] = candidate(&[7; 9]);
         assert_eq!(best(&all, Measure::Wall, Better::Lower), Some((1, vec![])));
+    }
+
+    #[test]
+    fn locks_that_failed_are_not_judged() {
+        let mut all = [candidate(&[10; 6]), candidate(&[5; 6]), candidate(&[5; 6])];
+        let failed = Failed { round: None, why: String::new(), output: String::new() };
+        // Two locks take seven rounds, one takes six.
+        assert_eq!(judge(&all, 0, Measure::Wall, Better::Lower)[1], Some((Verdict::TooFew, None)));
+        all[2].failed = Some(failed);
+        let judgements = judge(&all, 0, Measure::Wall, Better::Lower);
+        assert_eq!(judgements[1].map(|(verdict, _)| verdict), Some(Verdict::Better(0.5)));
+        assert_eq!((judgements[0], judgements[2]), (None, None));
     }
 }

@@ -1,20 +1,18 @@
-//! One run of the program: started, waited for, measured, and ended with everything it started.
+//! A program that is started, watched, measured and ended together with everything that it started.
 
 use super::leftovers::{self, Daemon};
+use super::output::Output;
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Error;
+use std::io::{Error, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// As much of a program's output as is kept: its end.
-const KEPT_OUTPUT: u64 = 16 << 20;
-/// How often a running child is looked at for other reasons than its end.
+/// The longest time between two looks at a running program's output.
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// What to start.
@@ -25,8 +23,6 @@ pub struct Launch<'a> {
     pub environment: &'a [(&'static str, OsString)],
     /// A file for standard input; without one the program reads nothing.
     pub input: Option<&'a File>,
-    /// How long it may take.
-    pub timeout: Option<Duration>,
 }
 
 /// What a run cost.
@@ -48,125 +44,213 @@ pub struct Cost {
 
 /// How a run ended.
 pub enum End {
-    /// By itself, with status 0.
+    /// By itself, as it should.
     Good(Cost, String),
     /// Otherwise: why, and its output.
     Bad(String, String),
-    /// By a signal to us.
+    /// By a signal to this process.
     Interrupted(i32),
 }
 
-/// Runs the program once; also returns what it left running in the background, which has ended by then. An error
-/// means that it could not be started, or that something could not be ended.
-pub fn run(launch: &Launch, signals: &Signals) -> Result<(End, Vec<Daemon>), String> {
-    let output = Output::new().map_err(|error| format!("memfd_create: {error}"))?;
-    let text = |error: Error| error.to_string();
-    let mut command = Command::new(&launch.command[0]);
-    command
-        .args(&launch.command[1..])
-        .stdin(match launch.input {
-            Some(file) => Stdio::from(rewound(file).map_err(text)?),
-            None => Stdio::null(),
-        })
-        .stdout(output.writer().map_err(text)?)
-        .stderr(output.writer().map_err(text)?)
-        // A group of its own, so that a timeout or Ctrl-C reaches all that the program started.
-        .process_group(0);
-    for name in ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS", "LATCHWORK_CHECK"] {
-        command.env_remove(name);
+/// Runs a program once; also returns what the program left running in the background, which has ended by then. An
+/// error means that the program could not be started, or that something could not be ended.
+///
+/// With `any_status` the program may exit with another status than 0.
+pub fn run(
+    launch: &Launch,
+    timeout: Option<Duration>,
+    any_status: bool,
+    signals: &Signals,
+) -> Result<(End, Vec<Daemon>), String> {
+    let program = Program::start(launch, signals)?;
+    let event = watch(&[&program], signals, timeout.map(|timeout| program.start + timeout));
+    let wall = program.start.elapsed();
+    if let Event::Ended(_) = event {
+        leftovers::settle(program.process);
     }
-    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    let mask = signals.mask_before();
-    // SAFETY: only system calls that are safe between fork and exec. That there is a `pre_exec` also
-    // makes std fork instead of vfork: under vfork the kernel counts the memory of *this* process
-    // into the child's peak.
-    unsafe {
-        command.pre_exec(move || {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
-            // Should this process be killed outright, the program must not go on for ever.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        })
-    };
-    let start = Instant::now();
-    let child = command.spawn().map_err(|error| format!("{}: {error}", launch.command[0].display()))?;
-    let process = libc::pid_t::try_from(child.id()).expect("a process id");
-    let wait = wait(process, start, launch.timeout, signals, &output);
-    let wall = start.elapsed();
-    if let Ok(Wait::Ended) = wait {
-        leftovers::settle(process);
-    }
-    // The child is dead or about to be, and not yet reaped, so that its group's number is its own.
-    // SAFETY: a signal to a group that we made.
-    unsafe { libc::kill(-process, libc::SIGKILL) };
-    let (status, usage) = reap(process);
-    let (daemons, asked) = leftovers::end(process, signals)?;
-    let seconds = wall.as_secs_f64();
-    let wait = asked.map_or(wait?, Wait::Interrupted);
-    let end = match wait {
-        Wait::Interrupted(signal) => End::Interrupted(signal),
-        Wait::TimedOut => End::Bad(format!("timed out after {seconds:.1} s"), output.text()),
-        Wait::Ended if libc::WIFSIGNALED(status) => {
-            End::Bad(format!("killed by signal {}", signal_name(libc::WTERMSIG(status))), output.text())
-        }
-        Wait::Ended if libc::WEXITSTATUS(status) != 0 => {
-            End::Bad(format!("exit status {}", libc::WEXITSTATUS(status)), output.text())
-        }
-        Wait::Ended => End::Good(Cost { wall, ..cost(&usage) }, output.text()),
+    let ended = program.end();
+    let (daemons, asked) = leftovers::end(&[ended.group], signals)?;
+    let end = match asked.map_or(event, Event::Interrupted) {
+        Event::Interrupted(signal) => End::Interrupted(signal),
+        Event::TimedOut => End::Bad(timed_out(wall), ended.output),
+        Event::Ended(_) => match ended.failure(any_status) {
+            Some(why) => End::Bad(why, ended.output),
+            None => End::Good(Cost { wall, ..ended.cost }, ended.output),
+        },
     };
     Ok((end, daemons))
 }
 
-enum Wait {
-    Ended,
-    TimedOut,
-    Interrupted(i32),
+/// Why a run failed that took too long.
+pub fn timed_out(wall: Duration) -> String {
+    format!("timed out after {:.1} s", wall.as_secs_f64())
 }
 
-fn wait(
+/// A running program in a process group of its own. Dropping it kills the group.
+pub struct Program {
     process: libc::pid_t,
-    start: Instant,
-    timeout: Option<Duration>,
-    signals: &Signals,
-    output: &Output,
-) -> Result<Wait, String> {
-    // SAFETY: a system call with plain arguments; the descriptor that it returns is ours.
-    let descriptor = unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
-        if descriptor < 0 {
-            return Err(format!("pidfd_open: {} (it needs Linux 5.3)", Error::last_os_error()));
+    /// Readable when the process has ended.
+    descriptor: OwnedFd,
+    /// What the program prints.
+    pub output: Output,
+    /// When it was started.
+    pub start: Instant,
+    reaped: bool,
+}
+
+/// A program that has ended.
+pub struct Ended {
+    /// The number of its process group.
+    pub group: libc::pid_t,
+    /// What it cost, but for the wall time.
+    pub cost: Cost,
+    /// What it printed.
+    pub output: String,
+    status: i32,
+}
+
+impl Program {
+    /// Starts it.
+    pub fn start(launch: &Launch, signals: &Signals) -> Result<Self, String> {
+        let output = Output::new().map_err(|error| format!("memfd_create: {error}"))?;
+        let text = |error: Error| error.to_string();
+        let mut command = Command::new(&launch.command[0]);
+        command
+            .args(&launch.command[1..])
+            .stdin(match launch.input {
+                Some(file) => Stdio::from(rewound(file).map_err(text)?),
+                None => Stdio::null(),
+            })
+            .stdout(output.writer().map_err(text)?)
+            .stderr(output.writer().map_err(text)?)
+            // A timeout or Ctrl-C reaches all that the program started through this group.
+            .process_group(0);
+        for name in crate::run::VARIABLES {
+            command.env_remove(name);
         }
-        OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor"))
-    };
-    let watch = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    let mut dropped = 0;
-    loop {
-        let left = match timeout.map(|timeout| timeout.saturating_sub(start.elapsed())) {
-            Some(Duration::ZERO) => return Ok(Wait::TimedOut),
-            Some(left) => left.min(GLANCE),
-            None => GLANCE,
+        command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+        let mask = signals.mask_before();
+        // SAFETY: only system calls that are safe between fork and exec. A `pre_exec` also makes std use fork in
+        // place of vfork: under vfork the kernel counts the memory of *this* process into the child's peak.
+        unsafe {
+            command.pre_exec(move || {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+                // If this process is killed outright, the program must not go on for ever.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            })
         };
-        let mut polled = [watch(descriptor.as_raw_fd()), watch(signals.descriptor())];
-        // One more, so that the last millisecond is not spent polling with a timeout of zero.
-        let milliseconds = i32::try_from(left.as_millis()).expect("at most a glance") + 1;
-        // SAFETY: an array of two.
-        unsafe { libc::poll(polled.as_mut_ptr(), 2, milliseconds) };
-        if polled[0].revents != 0 {
-            return Ok(Wait::Ended);
-        }
-        if let Some(signal) = signals.take() {
-            return Ok(Wait::Interrupted(signal));
-        }
-        output.drop_start(&mut dropped);
+        let start = Instant::now();
+        let child = command.spawn().map_err(|error| format!("{}: {error}", launch.command[0].display()))?;
+        let process = libc::pid_t::try_from(child.id()).expect("a process id");
+        // SAFETY: a system call with plain arguments; no other code has the descriptor that it returns.
+        let descriptor = unsafe {
+            let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
+            if descriptor < 0 {
+                let error = Error::last_os_error();
+                libc::kill(-process, libc::SIGKILL);
+                reap(process);
+                return Err(format!("pidfd_open: {error} (it needs Linux 5.3)"));
+            }
+            OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor"))
+        };
+        Ok(Self { process, descriptor, output, start, reaped: false })
+    }
+
+    /// Sends a signal to the process group.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a signal to the group of a child that was not waited for, so that the number is still the group's.
+        unsafe { libc::kill(-self.process, signal) };
+    }
+
+    /// Waits a moment for processes that are about to leave the program's group, after the program itself has ended.
+    pub fn settle(&self) {
+        leftovers::settle(self.process);
+    }
+
+    /// Kills the process group and waits for the program.
+    pub fn end(mut self) -> Ended {
+        let (status, usage) = self.kill();
+        Ended { group: self.process, cost: cost(&usage), output: self.output.text(), status }
+    }
+
+    fn kill(&mut self) -> (i32, libc::rusage) {
+        self.signal(libc::SIGKILL);
+        self.reaped = true;
+        reap(self.process)
     }
 }
 
-/// Waits for the program.
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.kill();
+        }
+    }
+}
+
+impl Ended {
+    /// How the program ended, if that is a failure. With `any_status` every exit status is as good as 0.
+    pub fn failure(&self, any_status: bool) -> Option<String> {
+        let good = libc::WIFEXITED(self.status) && (any_status || libc::WEXITSTATUS(self.status) == 0);
+        (!good).then(|| self.manner())
+    }
+
+    /// `exit status 1`, or `killed by signal 11 (Segmentation fault)`.
+    pub fn manner(&self) -> String {
+        if libc::WIFSIGNALED(self.status) {
+            format!("killed by signal {}", signal_name(libc::WTERMSIG(self.status)))
+        } else {
+            format!("exit status {}", libc::WEXITSTATUS(self.status))
+        }
+    }
+}
+
+/// What ended a wait.
+pub enum Event {
+    /// The program at this index has ended.
+    Ended(usize),
+    /// The time is up.
+    TimedOut,
+    /// A signal asks this process to end.
+    Interrupted(i32),
+}
+
+/// Waits until one of the programs has ended, until the time is up, or for a signal. Of several programs that have
+/// ended, it returns the first.
+pub fn watch(programs: &[&Program], signals: &Signals, until: Option<Instant>) -> Event {
+    let watch = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    loop {
+        let left = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            Some(Duration::ZERO) => return Event::TimedOut,
+            Some(left) => left.min(GLANCE),
+            None => GLANCE,
+        };
+        let mut polled: Vec<_> =
+            programs.iter().map(|program| watch(program.descriptor.as_raw_fd())).collect();
+        polled.push(watch(signals.descriptor()));
+        // One more, so that the last millisecond is not spent polling with a timeout of zero.
+        let milliseconds = i32::try_from(left.as_millis()).expect("at most a glance") + 1;
+        // SAFETY: the array and its length.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, milliseconds) };
+        if let Some(index) = polled[..programs.len()].iter().position(|polled| polled.revents != 0) {
+            return Event::Ended(index);
+        }
+        if let Some(signal) = signals.take() {
+            return Event::Interrupted(signal);
+        }
+        for program in programs {
+            program.output.drop_start();
+        }
+    }
+}
+
+/// Waits for a program that has ended or was killed.
 fn reap(process: libc::pid_t) -> (i32, libc::rusage) {
     let mut status = 0;
     let mut usage = MaybeUninit::zeroed();
-    // SAFETY: room for both answers. The child exists, is ours, and ends; nothing but a signal
-    // handler, of which there is none, could interrupt the wait.
+    // SAFETY: room for both answers. The child exists, belongs to this process, and ends. No signal handler could
+    // interrupt the wait: there is none.
     unsafe {
         libc::wait4(process, &mut status, 0, usage.as_mut_ptr());
         (status, usage.assume_init())
@@ -196,55 +280,7 @@ fn signal_name(signal: i32) -> String {
 
 /// The same open file from its start again. Programs read it one after another.
 fn rewound(file: &File) -> Result<File, Error> {
-    use std::io::Seek;
     let mut file = file.try_clone()?;
     file.rewind()?;
     Ok(file)
-}
-
-/// Where a program's output goes: memory that vanishes with its descriptor, and needs nobody to read
-/// while the program is measured.
-struct Output(File);
-
-impl Output {
-    fn new() -> Result<Self, Error> {
-        // SAFETY: a terminated string; the descriptor is ours.
-        let file = unsafe {
-            let descriptor = libc::memfd_create(c"latchwork-output".as_ptr(), libc::MFD_CLOEXEC);
-            if descriptor < 0 {
-                return Err(Error::last_os_error());
-            }
-            // stdout and stderr, and what opens them anew, never write over each other.
-            libc::fcntl(descriptor, libc::F_SETFL, libc::O_APPEND);
-            File::from_raw_fd(descriptor)
-        };
-        Ok(Self(file))
-    }
-
-    fn writer(&self) -> Result<Stdio, Error> {
-        self.0.try_clone().map(Stdio::from)
-    }
-
-    /// Gives back the memory of output that will not be looked at.
-    fn drop_start(&self, dropped: &mut u64) {
-        let length = self.0.metadata().map_or(0, |found| found.len());
-        let start = length.saturating_sub(KEPT_OUTPUT) & !4095;
-        if start > *dropped + KEPT_OUTPUT {
-            let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            let (offset, size) = (dropped.cast_signed(), (start - *dropped).cast_signed());
-            // SAFETY: plain arguments. Should it fail, the memory merely stays.
-            unsafe { libc::fallocate(self.0.as_raw_fd(), flags, offset, size) };
-            *dropped = start;
-        }
-    }
-
-    fn text(&self) -> String {
-        let length = self.0.metadata().map_or(0, |found| found.len());
-        let start = length.saturating_sub(KEPT_OUTPUT);
-        let mut bytes = vec![0; usize::try_from(length - start).expect("bounded")];
-        if self.0.read_exact_at(&mut bytes, start).is_err() {
-            bytes.clear();
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
 }

@@ -1,14 +1,15 @@
 //! The comparison as a JSON file: every number of every run.
 
-use super::candidates::{Candidate, Measure};
-use super::{Plan, Results};
-use latchwork_console::failure::Result;
+use super::candidates::{Candidate, Judgement, Measure};
+use super::options::{Length, Plan, Subject};
+use super::rounds::Results;
+use super::server::Ready;
+use super::verdict::{self, Better};
 use latchwork_console::machine::Machine;
-use latchwork_console::output;
-use latchwork_console::stats::{self, Better, Verdict};
+use latchwork_console::stats;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::ffi::OsString;
 use std::time::UNIX_EPOCH;
 
 #[derive(Serialize)]
@@ -16,15 +17,21 @@ struct Document<'a> {
     latchwork: &'static str,
     /// Seconds since 1970.
     started: u64,
+    /// Of the program, or of the server.
     command: Vec<String>,
     built_in_program: bool,
-    runs: u32,
+    load: Option<Vec<String>>,
+    ready: Option<String>,
+    /// None if `seconds` decides.
+    runs: Option<u32>,
+    seconds: Option<f64>,
     warmup: u32,
     timeout_s: Option<f64>,
     metric: Option<&'a str>,
     deciding: &'static str,
     better: &'static str,
-    rule: &'static str,
+    rule: String,
+    rounds_needed: u32,
     interrupted: bool,
     machine: &'a Machine,
     others_cpu_share: f64,
@@ -40,6 +47,8 @@ struct OneCandidate<'a> {
     mutex: &'a str,
     rwlock: &'a str,
     verdict: &'static str,
+    /// The probability of such a difference if the lock were as good as glibc, corrected for the number of locks.
+    chance: Option<f64>,
     failure: Option<OneFailure<'a>>,
     summary: BTreeMap<&'static str, Summary>,
     runs: Vec<OneRun>,
@@ -80,19 +89,36 @@ struct OneRun {
 
 /// The document, with a line end.
 pub fn text(plan: &Plan, results: &Results) -> String {
-    let deciding = Measure::deciding(plan.metric.is_some());
+    let words = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let server = match &plan.subject {
+        Subject::Server(server) => Some(server),
+        Subject::Program(..) => None,
+    };
     let document = Document {
         latchwork: env!("CARGO_PKG_VERSION"),
         started: results.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: words(plan.subject.command()),
         built_in_program: plan.built_in,
-        runs: plan.runs,
+        load: server.map(|server| words(&server.load)),
+        ready: server.map(|server| match &server.ready {
+            Ready::Output(expression) => expression.to_string(),
+            Ready::Port(port) => port.to_string(),
+        }),
+        runs: match plan.length {
+            Length::Rounds(rounds) => Some(rounds),
+            Length::Time(_) => None,
+        },
+        seconds: match plan.length {
+            Length::Rounds(_) => None,
+            Length::Time(time) => Some(time.as_secs_f64()),
+        },
         warmup: plan.warmup,
         timeout_s: plan.timeout.map(|timeout| timeout.as_secs_f64()),
-        metric: plan.metric.as_ref().map(|metric| metric.expression.as_str()),
-        deciding: deciding.key(),
+        metric: plan.metric.as_ref().map(|metric| metric.expression()),
+        deciding: plan.deciding().key(),
         better: if plan.better() == Better::Higher { "higher" } else { "lower" },
-        rule: stats::RULE,
+        rule: verdict::rule(results.locks()),
+        rounds_needed: verdict::rounds_needed(results.locks()),
         interrupted: results.interrupted.is_some(),
         machine: &results.machine,
         others_cpu_share: results.others,
@@ -101,27 +127,35 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         candidates: results
             .candidates
             .iter()
-            .map(|candidate| one(plan, candidate, &results.candidates[0]))
+            .zip(results.judgements(plan))
+            .map(|(candidate, judgement)| one(plan, candidate, judgement, &results.candidates[0]))
             .collect(),
     };
     serde_json::to_string_pretty(&document).expect("plain data") + "\n"
 }
 
-fn one<'a>(plan: &Plan, candidate: &'a Candidate, glibc: &Candidate) -> OneCandidate<'a> {
-    let measures = Measure::all(plan.metric.is_some());
-    let verdict = match candidate.verdict(glibc, measures[0], plan.better()) {
+/// The verdict in one word.
+pub fn verdict(candidate: &Candidate, judgement: Option<Judgement>) -> &'static str {
+    match judgement {
         _ if candidate.failed.is_some() => "failed",
-        _ if candidate.choice.is_glibc() => "baseline",
-        Verdict::Better(_) => "better",
-        Verdict::Worse(_) => "worse",
-        Verdict::Noise => "noise",
-        Verdict::TooFew => "too few runs",
-    };
+        Some((verdict, _)) => verdict.key(),
+        None => "baseline",
+    }
+}
+
+fn one<'a>(
+    plan: &Plan,
+    candidate: &'a Candidate,
+    judgement: Option<Judgement>,
+    glibc: &Candidate,
+) -> OneCandidate<'a> {
+    let measures = Measure::all(plan.metric.is_some());
     OneCandidate {
         label: candidate.choice.label(),
         mutex: &candidate.choice.mutex,
         rwlock: &candidate.choice.rwlock,
-        verdict,
+        verdict: verdict(candidate, judgement),
+        chance: judgement.and_then(|(_, chance)| chance),
         failure: candidate.failed.as_ref().map(|failed| OneFailure {
             round: failed.round.map(|round| round + 1),
             reason: &failed.why,
@@ -169,9 +203,4 @@ fn end(output: &str) -> &str {
         start += 1;
     }
     &output[start..]
-}
-
-/// Writes the document.
-pub fn write(path: &Path, plan: &Plan, results: &Results) -> Result<()> {
-    output::write("--json", path, &text(plan, results))
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// takes some microseconds, or its turn on a busy machine.
 const SETTLES: Duration = Duration::from_millis(100);
 /// How long a daemon has to end after SIGTERM; a server may have data to write.
-const POLITE: Duration = Duration::from_secs(5);
+pub const POLITE: Duration = Duration::from_secs(5);
 /// How long the kernel has to end what SIGKILL was sent to.
 const FORCED: Duration = Duration::from_secs(10);
 /// How often the processes are looked at.
@@ -42,16 +42,16 @@ pub fn settle(program: libc::pid_t) {
     }
 }
 
-/// Ends all children of this process, after the program was waited for and its group killed: those outside the group
-/// with SIGTERM, and with SIGKILL if they take long or if a signal asks this process to end meanwhile. Returns those
-/// outside the group, and the signal.
-pub fn end(program: libc::pid_t, signals: &Signals) -> Result<(Vec<Daemon>, Option<i32>), String> {
+/// Ends all children of this process, after the programs were waited for and their groups killed: those outside the
+/// groups with SIGTERM, and with SIGKILL if they take long or if a signal asks this process to end meanwhile. Returns
+/// those outside the groups, and the signal.
+pub fn end(groups: &[libc::pid_t], signals: &Signals) -> Result<(Vec<Daemon>, Option<i32>), String> {
     let mut asked = None;
     let mut daemons: Vec<Daemon> = Vec::new();
     let begin = Instant::now();
     let mut forced: Option<Instant> = None;
     while wait_for_ended() {
-        for child in children().filter(|child| child.group != program) {
+        for child in children().filter(|child| !groups.contains(&child.group)) {
             if daemons.iter().all(|daemon| daemon.process != child.process) {
                 signal(child.process, libc::SIGTERM);
                 // One that is stopped does not see SIGTERM before it continues.

@@ -1,18 +1,15 @@
 //! The comparison as a table and a few sentences.
 
-use super::candidates::{self, Candidate, Failed, Measure};
-use super::{Plan, Results};
+use super::candidates::{self, Candidate, Failed, Judgement, Measure};
+use super::options::Plan;
+use super::rounds::Results;
+use super::verdict::{self, Better, NOTABLE, Verdict};
 use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::names::GLIBC;
-use latchwork_console::stats::{self, Better, Verdict};
+use latchwork_console::stats;
 use std::fmt::Write as _;
 
 impl Plan {
-    /// Which direction of the deciding measure is good.
-    pub fn better(&self) -> Better {
-        self.metric.as_ref().map_or(Better::Lower, |metric| metric.better)
-    }
-
     /// How people call a measure.
     pub fn name(&self, measure: Measure) -> &'static str {
         match measure {
@@ -23,6 +20,23 @@ impl Plan {
             Measure::Memory => "peak memory",
             Measure::Switches => "switches",
         }
+    }
+
+    /// The measure that the verdicts are about.
+    pub fn deciding(&self) -> Measure {
+        Measure::deciding(self.metric.is_some())
+    }
+}
+
+impl Results {
+    /// The judgement of each candidate.
+    pub fn judgements(&self, plan: &Plan) -> Vec<Option<Judgement>> {
+        candidates::judge(&self.candidates, 0, plan.deciding(), plan.better())
+    }
+
+    /// The locks that were compared with glibc, but for those that failed.
+    pub fn locks(&self) -> usize {
+        self.candidates[1..].iter().filter(|candidate| candidate.failed.is_none()).count()
     }
 }
 
@@ -36,16 +50,24 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     if glibc.runs.is_empty() {
         return text + "nothing yet.\n";
     }
-    let measures = Measure::all(plan.metric.is_some());
-    let table = table(plan, results, measures);
-    text += &format!("{}\n\n{table}\n\n", results.machine.line());
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut lines = lines(plan, results).into_iter();
+    let header = lines.next().expect("a header");
+    let last = header.len() - 1;
+    table.set_header(header);
+    table.add_rows(lines);
+    for column in 1..last {
+        table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
+    }
+    text += &format!("{}\n\n{}\n\n", results.machine.line(), table.trim_fmt());
     text += "Medians; in brackets the spread (distance of the quartiles). x: median ratio to glibc's run of the \
              same\nround.\n";
     if let Some(metric) = &plan.metric
         && !plan.built_in
     {
         let which = if metric.better == Better::Higher { "more" } else { "less" };
-        writeln!(text, "metric: {} ({which} is better).", metric.expression).expect("a String");
+        writeln!(text, "metric: {} ({which} is better).", metric.expression()).expect("a String");
     }
     for candidate in &results.candidates {
         if let Some(Failed { round, why, output }) = &candidate.failed {
@@ -63,40 +85,37 @@ pub fn text(plan: &Plan, results: &Results) -> String {
              (--metric).\n"
         );
     } else {
-        text += &conclusion(plan, &results.candidates);
+        text += &conclusion(plan, results);
     }
     text
 }
 
-fn table(plan: &Plan, results: &Results, measures: &[Measure]) -> String {
+/// The table: its header, and a line for each candidate. The last column is the verdict.
+pub fn lines(plan: &Plan, results: &Results) -> Vec<Vec<String>> {
+    let measures = Measure::all(plan.metric.is_some());
     let glibc = &results.candidates[0];
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let mut header = vec!["lock".to_owned()];
     for measure in measures {
         header.extend([plan.name(*measure).to_owned(), "x".to_owned()]);
     }
-    header.push(String::new());
-    table.set_header(header);
-    for candidate in &results.candidates {
-        let mut row = vec![candidate.choice.label()];
+    header.push("verdict".to_owned());
+    let line = |(candidate, judgement): (&Candidate, Option<Judgement>)| {
+        let mut line = vec![candidate.choice.label()];
         for measure in measures {
             let values = candidate.values(*measure);
             let ratios = candidate.ratios(glibc, *measure);
-            row.push(if values.is_empty() { "-".into() } else { value(*measure, &values) });
-            row.push(if ratios.is_empty() { "-".into() } else { ratio(stats::median(&ratios)) });
+            line.push(if values.is_empty() { "-".into() } else { value(*measure, &values) });
+            line.push(if ratios.is_empty() { "-".into() } else { ratio(stats::median(&ratios)) });
         }
-        row.push(match candidate.verdict(glibc, measures[0], plan.better()) {
+        line.push(match judgement {
             _ if candidate.failed.is_some() => "failed".into(),
-            _ if candidate.choice.is_glibc() => "baseline".into(),
-            verdict => verdict.text(),
+            Some((verdict, _)) => verdict.text(),
+            None => "baseline".into(),
         });
-        table.add_row(row);
-    }
-    for column in 1..=2 * measures.len() {
-        table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
+        line
+    };
+    let candidates = results.candidates.iter().zip(results.judgements(plan)).map(line);
+    std::iter::once(header).chain(candidates).collect()
 }
 
 fn value(measure: Measure, values: &[f64]) -> String {
@@ -139,36 +158,31 @@ fn ratio(ratio: f64) -> String {
     }
 }
 
-fn conclusion(plan: &Plan, candidates: &[Candidate]) -> String {
-    let measure = Measure::deciding(plan.metric.is_some());
-    let (name, better) = (plan.name(measure), plan.better());
-    let verdicts: Vec<_> =
-        candidates[1..].iter().map(|one| one.verdict(&candidates[0], measure, better)).collect();
-    if verdicts.contains(&Verdict::TooFew) && verdicts.iter().all(|one| matches!(one, Verdict::TooFew)) {
-        return format!("Too few complete rounds to say which lock is best: it takes {}.\n", stats::FEWEST);
+fn conclusion(plan: &Plan, results: &Results) -> String {
+    let candidates = &results.candidates;
+    let (name, locks) = (plan.name(plan.deciding()), results.locks());
+    let judgements = results.judgements(plan);
+    let mut judged = judgements.iter().flatten();
+    if locks > 0 && judged.all(|(verdict, _)| *verdict == Verdict::TooFew) {
+        let of = if locks == 1 { "a lock".to_owned() } else { format!("{locks} locks") };
+        let needed = verdict::rounds_needed(locks);
+        return format!("Too few complete rounds to judge {of}: that takes at least {needed}.\n");
     }
-    let Some((best, alike)) = candidates::best(candidates, measure, better) else {
-        let perhaps = candidates[1..].iter().filter_map(|one| perhaps(one, &candidates[0], plan));
+    let rule = format!("Rule: {}.\n", verdict::rule(locks));
+    let Some((best, alike)) = candidates::best(candidates, plan.deciding(), plan.better()) else {
+        let mut text = format!("No lock here is sure to serve the program better than {GLIBC}, by {name}.\n");
+        let perhaps =
+            (1..candidates.len()).filter_map(|index| perhaps(plan, results, index, judgements[index]?.0));
         let names = perhaps.collect::<Vec<_>>().join(", ");
-        let mut text = format!(
-            "No lock here is sure to serve the program better than {GLIBC}, by {name}.
-"
-        );
         if !names.is_empty() {
             text += &format!(
-                "Perhaps {names}, but the rounds do not agree: take more --runs, or a quieter machine.
-"
+                "Perhaps {names}, but that may be chance: take more --runs, fewer locks, or a quieter machine.\n"
             );
         }
-        return text
-            + &format!(
-                "Rule: {}.
-",
-                stats::RULE
-            );
+        return text + &rule;
     };
     let label = candidates[best].choice.label();
-    let middle = stats::median(&candidates[best].ratios(&candidates[0], measure));
+    let middle = stats::median(&candidates[best].ratios(&candidates[0], plan.deciding()));
     let mut text = format!("{label} serves the program best: {middle:.2} times {GLIBC}'s {name}.\n");
     if !alike.is_empty() {
         let names: Vec<_> = alike.iter().map(|index| candidates[*index].choice.label()).collect();
@@ -181,18 +195,16 @@ fn conclusion(plan: &Plan, candidates: &[Candidate]) -> String {
         text +=
             "This was the built-in program; ask about yours with `latchwork compare -- ./your-program`.\n";
     }
-    text + &format!("Rule: {}.\n", stats::RULE)
+    text + &rule
 }
 
-/// A lock whose median is notably better, although the noise forbids to say so.
-fn perhaps(candidate: &Candidate, glibc: &Candidate, plan: &Plan) -> Option<String> {
-    let ratios = candidate.ratios(glibc, Measure::deciding(plan.metric.is_some()));
-    if candidate.failed.is_some() || Verdict::of(&ratios, plan.better()) != Verdict::Noise {
-        return None;
-    }
-    let middle = stats::median(&ratios);
+/// A lock whose median is notably better, although chance may explain it.
+fn perhaps(plan: &Plan, results: &Results, index: usize, verdict: Verdict) -> Option<String> {
+    let candidate = &results.candidates[index];
+    let middle = stats::median(&candidate.ratios(&results.candidates[0], plan.deciding()));
     let gain = if plan.better() == Better::Higher { middle - 1.0 } else { 1.0 - middle };
-    (gain > stats::NOTABLE).then(|| format!("{} ({middle:.2} times)", candidate.choice.label()))
+    let notable = verdict == Verdict::Noise && gain > NOTABLE;
+    notable.then(|| format!("{} ({middle:.2} times)", candidate.choice.label()))
 }
 
 /// The command as one could type it.
@@ -205,23 +217,29 @@ fn shell_words(plan: &Plan) -> String {
             format!("'{}'", word.replace('\'', r"'\''"))
         }
     };
-    plan.command.iter().map(|word| quote(word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    plan.subject.command().iter().map(|word| quote(word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
 /// The end of a failed run's output, indented.
 pub fn tail(output: &str) -> String {
     const LINES: usize = 20;
-    const WIDTH: usize = 200;
-    let lines: Vec<&str> = output.lines().collect();
-    if lines.is_empty() {
+    if output.lines().next().is_none() {
         return "\n  (it printed nothing)".into();
     }
     let mut text = String::from("\n  the end of its output:");
-    for line in &lines[lines.len().saturating_sub(LINES)..] {
-        let line: String = line.chars().filter(|char| !char.is_control()).take(WIDTH).collect();
+    for line in last_lines(output, LINES).lines() {
         text += &format!("\n  | {line}");
     }
     text
+}
+
+/// The last lines of an output, without control characters.
+pub fn last_lines(output: &str, count: usize) -> String {
+    const WIDTH: usize = 200;
+    let lines: Vec<&str> = output.lines().collect();
+    let shorten =
+        |line: &&str| line.chars().filter(|char| !char.is_control()).take(WIDTH).collect::<String>();
+    lines[lines.len().saturating_sub(count)..].iter().map(shorten).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ mod simulated;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use latchwork::Semaphore;
 use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::semaphore::{Semaphore, Unit};
+use latchwork::locks::semaphore::Unit;
 use latchwork::machine::Native;
 use latchwork::registry::{Entry, Kind};
 use latchwork_console::failure::Result;

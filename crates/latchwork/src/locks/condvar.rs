@@ -40,7 +40,6 @@ use crate::locks::mutex::{self, ConstNew, Held};
 use crate::machine::{Arith, Deadline, Machine, Native, Wait, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use core::time::Duration;
 
 /// In `waiters`: somebody sleeps until the count is zero.
 const QUIET: u32 = 1 << 31;
@@ -247,7 +246,7 @@ impl<L: ConstNew> Api<L> {
     /// # Safety
     ///
     /// The caller holds `mutex`, with the acquisition in `guard`.
-    unsafe fn wait_deadline(
+    pub(super) unsafe fn wait_deadline(
         &self,
         mutex: &mutex::Api<L>,
         guard: &mut Held<L::Token>,
@@ -272,25 +271,6 @@ impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
         // SAFETY: no arguments, no memory.
         unsafe { libc::abort() };
-    }
-}
-
-// SAFETY: as above.
-unsafe impl<L: ConstNew> lock_api::RawCondvarTimed for Api<L> {
-    fn checked_duration_to_instant(timeout: &Duration) -> Option<Deadline> {
-        let now = Deadline::after::<Native>(0);
-        let nanos = now.nanos.checked_add(u64::try_from(timeout.as_nanos()).ok()?)?;
-        Some(Deadline { nanos, ..now })
-    }
-
-    unsafe fn wait_until(
-        &self,
-        mutex: &Self::RawMutex,
-        guard: &mut Held<L::Token>,
-        timeout: &Deadline,
-    ) -> bool {
-        // SAFETY: forwarded from the caller.
-        unsafe { self.wait_deadline(mutex, guard, Some(*timeout)) == Wait::TimedOut }
     }
 }
 
@@ -518,7 +498,8 @@ mod tests {
 
     #[test]
     fn through_lock_api() {
-        use crate::{ClhCondvar, ClhMutex, Condvar, TasMutex};
+        use crate::locks::{ClhCondvar, ClhMutex, CondvarOver, TasMutex};
+        use core::time::Duration;
         static TURN: ClhMutex<u32> = ClhMutex::new(0);
         static CHANGED: ClhCondvar = ClhCondvar::new();
         thread::scope(|scope| {
@@ -535,10 +516,10 @@ mod tests {
         });
         assert_eq!(*TURN.lock(), 120);
 
-        let (mutex, condvar) = (TasMutex::new(()), Condvar::new());
+        let (mutex, condvar) = (TasMutex::new(()), CondvarOver::new());
         let mut guard = mutex.lock();
         assert!(condvar.wait_for(&mut guard, Duration::from_millis(2)).timed_out());
         assert!(mutex.try_lock().is_none(), "not locked again after a timeout");
-        assert!(condvar.wait_until(&mut guard, Deadline::after::<Native>(0)).timed_out());
+        assert!(condvar.wait_until(&mut guard, std::time::Instant::now()).timed_out());
     }
 }

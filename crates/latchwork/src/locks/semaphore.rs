@@ -19,7 +19,6 @@
 use crate::locks::mutex::{Info, RawMutex, Suspension};
 use crate::machine::{Deadline, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use core::time::Duration;
 
 const SLEEPERS: u32 = 1;
 const UNIT: u32 = 2;
@@ -34,21 +33,11 @@ pub struct RawSemaphore<M: Machine> {
     word: M::U32,
 }
 
-/// A counting semaphore.
-///
-/// ```
-/// use latchwork::Semaphore;
-/// use std::time::Duration;
-///
-/// static CONNECTIONS: Semaphore = Semaphore::new(2);
-/// CONNECTIONS.acquire();
-/// CONNECTIONS.acquire();
-/// assert!(!CONNECTIONS.try_acquire());
-/// assert!(!CONNECTIONS.acquire_for(Duration::from_millis(1)));
-/// CONNECTIONS.release().unwrap();
-/// assert!(CONNECTIONS.try_acquire());
-/// ```
-pub type Semaphore = RawSemaphore<Native>;
+impl Default for RawSemaphore<Native> {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
 
 /// The value would have exceeded [`RawSemaphore::MAX`], and was left as it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,7 +45,7 @@ pub struct Overflow;
 
 impl core::fmt::Display for Overflow {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the semaphore's value cannot exceed {}", Semaphore::MAX)
+        write!(f, "the semaphore's value cannot exceed {}", RawSemaphore::<Native>::MAX)
     }
 }
 
@@ -82,11 +71,6 @@ impl RawSemaphore<Native> {
     pub const fn new(value: u32) -> Self {
         assert!(value <= Self::MAX, "the value exceeds Semaphore::MAX");
         RawSemaphore { word: AtomicU32::new(value * UNIT) }
-    }
-
-    /// Takes a unit unless `timeout` passes first.
-    pub fn acquire_for(&self, timeout: Duration) -> bool {
-        self.acquire_until(crate::locks::mutex::deadline(timeout))
     }
 }
 
@@ -290,6 +274,8 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicU32;
 
+    type Semaphore = RawSemaphore<Native>;
+
     #[test]
     fn never_more_inside_than_units() {
         let (semaphore, inside, most) = (Semaphore::new(3), AtomicU32::new(0), AtomicU32::new(0));
@@ -301,7 +287,7 @@ mod tests {
                         let timed = (number + round) % 4 == 0;
                         if !timed {
                             semaphore.acquire();
-                        } else if !semaphore.acquire_for(Duration::from_micros(20)) {
+                        } else if !semaphore.acquire_until(Deadline::after::<Native>(20_000)) {
                             continue;
                         }
                         most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);

@@ -18,6 +18,7 @@
 
 use crate::locks::mutex::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, Word};
+use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// Copies of a reader before it waits for its turn among the writers.
@@ -53,6 +54,29 @@ impl<L: RawMutex<Machine = Native> + ConstNew, const WORDS: usize> SeqLock<L, WO
             i += 1;
         }
         SeqLock { lock: RawSeqLock { sequence: AtomicU32::new(0), mutex: L::NEW }, words: data }
+    }
+}
+
+impl<L: ConstNew, const WORDS: usize> Default for SeqLock<L, WORDS> {
+    /// Zeroes.
+    fn default() -> Self {
+        Self::new([0; WORDS])
+    }
+}
+
+impl<L: ConstNew, const WORDS: usize> From<[usize; WORDS]> for SeqLock<L, WORDS> {
+    fn from(words: [usize; WORDS]) -> Self {
+        Self::new(words)
+    }
+}
+
+impl<L: RawMutex, const WORDS: usize> fmt::Debug for SeqLock<L, WORDS> {
+    /// The words, unless a thread writes them at this moment.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.try_read() {
+            Some(words) => f.debug_tuple("SeqLock").field(&words).finish(),
+            None => f.debug_tuple("SeqLock").field(&format_args!("<written>")).finish(),
+        }
     }
 }
 

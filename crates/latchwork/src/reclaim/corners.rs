@@ -7,7 +7,7 @@ use super::hazard::HazardDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
-use crate::machine::{Native, shared};
+use crate::machine::{Native, record};
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::boxed::Box;
@@ -53,7 +53,7 @@ fn records_of_many() -> Vec<usize> {
     let all_there = &Barrier::new(MANY);
     std::thread::scope(|scope| {
         let one = || {
-            let record = shared::record::<Native>().as_ptr().addr();
+            let record = record::own::<Native>().as_ptr().addr();
             all_there.wait();
             record
         };
@@ -70,7 +70,7 @@ fn a_kept_reader_keeps_its_record<D: Reclaim<Machine = Native>>() {
     let record: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
     let thread = std::thread::spawn(move || {
         let mut reader = domain.reader();
-        record.store(shared::record::<Native>().as_ptr().addr(), Relaxed);
+        record.store(record::own::<Native>().as_ptr().addr(), Relaxed);
         at_exit(move || {
             inside.wait();
             leave.wait();
@@ -147,7 +147,7 @@ fn panicking_destructors_leave_the_count_right() {
 
 /// A reader stays in its section, and another thread waits for all reclamation: a thread that retires waits for a
 /// while, goes on, and counts that. When the reader has left, everything is reclaimed, and the limit holds again.
-fn retiring_goes_on_beyond_a_stuck_reader<F: grace::Flavour>() {
+fn retiring_goes_on_beyond_a_stuck_reader<F: domain::Flavour>() {
     const LIMIT: u64 = 100;
     let domain = &domain::Domain::<Native, F>::new_in();
     domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });

@@ -149,6 +149,8 @@ pub struct State {
     fenced: StdCell<Option<usize>>,
     /// How often each thread has spun.
     spins: RefCell<Vec<u32>>,
+    /// How long each thread has dozed, if a doze takes time.
+    dozed: Option<RefCell<Vec<u64>>>,
 }
 
 impl State {
@@ -171,6 +173,7 @@ impl State {
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
+            dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }
 
@@ -439,6 +442,8 @@ pub struct Model {
     pub reader_slots: usize,
     /// Whether time jumps.
     pub clock: bool,
+    /// Whether a thread that dozes finds that time has passed.
+    pub dozes: bool,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
     /// Whether the threads' records are in one group.
@@ -453,6 +458,7 @@ impl Model {
             preemptions: Some(preemptions),
             reader_slots: 2,
             clock: false,
+            dozes: false,
             nodes: 2,
             grouped: false,
         }
@@ -489,6 +495,11 @@ impl Model {
         Model { clock: true, ..self }
     }
 
+    /// The same where a doze takes a second on the clock of the thread that dozes: for waits that end by themselves.
+    pub const fn with_dozes(self) -> Self {
+        Model { dozes: true, ..self }
+    }
+
     /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and
     /// `after` looks at the result. Panics if an execution does, deadlocks, races or leaks.
     /// Says how many executions there were; it is one, which shows nothing, if the first thread only loads
@@ -499,58 +510,7 @@ impl Model {
         threads: &[fn(&T)],
         after: fn(&T),
     ) -> Outcome {
-        let threads: Vec<fn(&T)> = threads.to_vec();
-        let mut builder = loom::model::Builder::new();
-        if !deep() || self.mistake != Mistake::None {
-            builder.preemption_bound = self.preemptions;
-        } else {
-            builder.preemption_bound = self.preemptions.map(|bound| bound + 1);
-        }
-        builder.max_branches = 4_000;
-        builder.max_threads = threads.len() + usize::from(self.clock);
-        let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let counter = executions.clone();
-        // One place for all executions: what an algorithm computes from a lock's address (a hash)
-        // must not change from one to the next.
-        let place = Box::into_raw(Box::<T>::new_uninit()).expose_provenance();
-        builder.check(move || {
-            counter.fetch_add(1, Ordering::Relaxed);
-            STATE.set(None);
-            STATE.set(Some(Rc::new(State::new(&self, threads.len() + usize::from(self.clock)))));
-            THREAD.with(|this| this.set(0));
-            let place: *mut T = std::ptr::with_exposed_provenance_mut(place);
-            // SAFETY: the place is unused: executions follow each other, and each drops it.
-            unsafe { place.write(start.make()) };
-            // SAFETY: written above, dropped below when all threads have been joined.
-            let shared: &'static T = unsafe { &*place };
-            start.prepare(shared);
-            // The first thread is the clock, or runs the first part of the client itself.
-            let here = usize::from(!self.clock);
-            let handles: Vec<_> = (1..)
-                .zip(&threads[here..])
-                .map(|(number, body)| {
-                    let body = *body;
-                    thread::spawn(move || {
-                        THREAD.with(|this| this.set(number));
-                        body(shared);
-                    })
-                })
-                .collect();
-            if self.clock {
-                let_time_jump();
-            } else {
-                threads[0](shared);
-            }
-            for handle in handles {
-                handle.join().unwrap();
-            }
-            after(shared);
-            // SAFETY: the threads are gone and nobody keeps a reference.
-            unsafe { place.drop_in_place() };
-            shared_state().end();
-            STATE.set(None);
-        });
-        Outcome(executions.load(Ordering::Relaxed))
+        self.explore(Client::new(start, threads, after))
     }
 
     /// Explores a client that must fail, and says how it did.
@@ -564,7 +524,104 @@ impl Model {
         threads: &[fn(&T)],
         after: fn(&T),
     ) -> String {
-        fails(|| self.check(start, threads, after))
+        let client = Client::new(start, threads, after);
+        fails(|| self.explore(client))
+    }
+
+    fn explore(self, client: Client) -> Outcome {
+        let mut builder = loom::model::Builder::new();
+        if !deep() || self.mistake != Mistake::None {
+            builder.preemption_bound = self.preemptions;
+        } else {
+            builder.preemption_bound = self.preemptions.map(|bound| bound + 1);
+        }
+        builder.max_branches = 4_000;
+        let all = client.threads.len() + usize::from(self.clock);
+        builder.max_threads = all;
+        let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = executions.clone();
+        // One place for all executions: what an algorithm computes from a lock's address (a hash)
+        // must not change from one to the next.
+        // SAFETY: the layout is not of size zero.
+        let place = unsafe { std::alloc::alloc(client.layout) }.expose_provenance();
+        builder.check(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            STATE.set(None);
+            STATE.set(Some(Rc::new(State::new(&self, all))));
+            THREAD.with(|this| this.set(0));
+            let at = || std::ptr::with_exposed_provenance_mut::<()>(place);
+            (client.start)(at());
+            // The first thread is the clock, or runs the first part of the client itself.
+            let here = usize::from(!self.clock);
+            let handles: Vec<_> = (1..)
+                .zip(&client.threads[here..])
+                .map(|(number, body)| {
+                    let body = *body;
+                    thread::spawn(move || {
+                        THREAD.with(|this| this.set(number));
+                        // SAFETY: `start` has written the value, and it is dropped below when this thread is joined.
+                        unsafe { body(std::ptr::with_exposed_provenance(place)) };
+                    })
+                })
+                .collect();
+            if self.clock {
+                let_time_jump();
+            } else {
+                // SAFETY: `start` has written the value, and it is dropped below.
+                unsafe { client.threads[0](at()) };
+            }
+            for handle in handles {
+                handle.join().unwrap();
+            }
+            // SAFETY: the threads are gone, and nothing refers to the value after it is dropped.
+            unsafe {
+                (client.after)(at());
+                (client.end)(at());
+            }
+            shared_state().end();
+            STATE.set(None);
+        });
+        Outcome(executions.load(Ordering::Relaxed))
+    }
+}
+
+/// A client without its type, so that what explores it is compiled once, and not for each client of each lock.
+struct Client {
+    /// Of the value that the threads share. Not of size zero.
+    layout: std::alloc::Layout,
+    /// Makes the value in its place.
+    start: Box<dyn Fn(*mut ()) + Send + Sync>,
+    threads: Vec<unsafe fn(*const ())>,
+    after: unsafe fn(*const ()),
+    /// Drops the value.
+    end: unsafe fn(*mut ()),
+}
+
+impl Client {
+    fn new<T: Send + Sync + 'static>(start: impl Start<T>, threads: &[fn(&T)], after: fn(&T)) -> Client {
+        /// The same function, to be called with a pointer to a valid `T`.
+        fn erased<T>(body: fn(&T)) -> unsafe fn(*const ()) {
+            // SAFETY: a reference and a pointer, both to sized types, are passed alike.
+            unsafe { std::mem::transmute::<fn(&T), unsafe fn(*const ())>(body) }
+        }
+        let layout = std::alloc::Layout::new::<T>();
+        assert!(layout.size() > 0, "threads that share nothing");
+        Client {
+            layout,
+            start: Box::new(move |place| {
+                let place = place.cast::<T>();
+                // SAFETY: `explore` passes its unused place of this layout.
+                unsafe { place.write(start.make()) };
+                // SAFETY: written above.
+                start.prepare(unsafe { &*place });
+            }),
+            threads: threads.iter().map(|body| erased(*body)).collect(),
+            after: erased(after),
+            // SAFETY: two pointers to sized types are passed alike.
+            end: unsafe {
+                std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(std::ptr::drop_in_place::<T>)
+            },
+        }
     }
 }
 
@@ -744,7 +801,16 @@ unsafe impl Machine for Loom {
 
     #[track_caller]
     fn now(_clock: Clock) -> u64 {
-        if shared_state().late.load(Ordering::Relaxed) { LATE } else { EARLY }
+        let state = shared_state();
+        let time = if state.late.load(Ordering::Relaxed) { LATE } else { EARLY };
+        time + state.dozed.as_ref().map_or(0, |dozed| dozed.borrow()[thread_number()])
+    }
+
+    fn doze(_nanos: u64) {
+        if let Some(dozed) = &shared_state().dozed {
+            dozed.borrow_mut()[thread_number()] += 1_000_000_000;
+        }
+        Self::yield_now();
     }
 
     fn thread_id() -> usize {

@@ -7,7 +7,7 @@ use latchwork::locks::mutex::shfl_spin::RawShflSpin;
 use latchwork::locks::mutex::shuffle::{Policy, Stealing};
 use latchwork::locks::mutex::stacked::{Local, Stacked};
 use latchwork::locks::mutex::ticket::RawTicket;
-use latchwork::locks::mutex::{Info, RawMutex};
+use latchwork::locks::mutex::{Fair, Info, RawMutex};
 use latchwork::machine::Machine;
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
@@ -332,6 +332,41 @@ fn two_deadlines() {
             shared.finish(shared.lock.try_lock().expect("the queue survives who gave up"));
         }
     ));
+}
+
+/// One section, with a fair release.
+fn once_fairly<L: Fair>(shared: &Shared<L>) {
+    let token = shared.lock.lock();
+    // SAFETY: the lock is held.
+    shared.sections.with_mut(|sections| unsafe { *sections += 1 });
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock_fair(token) };
+}
+
+/// A fair release meets waiters that stay, that make one attempt, and that give up: every waiter that stays gets the
+/// lock, and the lock can be taken afterwards, although a head that gave up may have left its promise behind. Two
+/// threads: every interleaving, or up to 3 preemptions with a clock; three: at most 1 preemption.
+#[test]
+fn fair_releases() {
+    fn fair<L: Fair>() {
+        let usable =
+            |shared: &Shared<L>| shared.finish(shared.lock.try_lock().expect("a free lock can be taken"));
+        crate::report(L::INFO.name, || {
+            Model::exhaustive().check(Shared::<L>::new, &[once_fairly, once_fairly], free_after::<L, 2>)
+        });
+        crate::report(L::INFO.name, || {
+            Model::exhaustive().check(Shared::<L>::new, &[once_fairly, attempt], usable)
+        });
+        crate::report(L::INFO.name, || {
+            Model::new(3).with_clock().check(Shared::<L>::new, &[once_fairly, attempt_until], usable)
+        });
+        crate::report(L::INFO.name, || {
+            Model::new(1).check(Shared::<L>::new, &[once_fairly, once_fairly, once], free_after::<L, 3>)
+        });
+    }
+    fair::<RawTicket<Loom>>();
+    fair::<RawMcs<Loom>>();
+    fair::<RawShfl<Loom>>();
 }
 
 /// The lock may be destroyed as soon as it has been released for the last time; every interleaving.

@@ -260,7 +260,7 @@ fn print_traces() {
 fn traces_are_the_same_in_every_process() {
     let traces = || {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "print_traces", "--ignored", "--nocapture"])
+            .args(["--exact", "registry::print_traces", "--ignored", "--nocapture"])
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

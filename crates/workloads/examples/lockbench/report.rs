@@ -151,7 +151,7 @@ fn print_tables(figures: &Figures, locks: &[&str], options: &Options) {
         for own in [
             "pthread_self, twice",
             "an empty function of the program, twice",
-            "latchwork ShflMutex",
+            "latchwork Mutex",
             "std::sync::Mutex",
             "parking_lot::Mutex",
         ] {

@@ -2,7 +2,7 @@
 
 use crate::{median, range};
 use clap::Args;
-use latchwork::ShflMutex;
+use latchwork::Mutex;
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::time::Instant;
@@ -55,7 +55,7 @@ fn own_calls(pairs: u32) -> f64 {
 
 #[inline(never)]
 fn shfl(pairs: u32) -> f64 {
-    static MUTEX: ShflMutex<u64> = ShflMutex::new(0);
+    static MUTEX: Mutex<u64> = Mutex::new(0);
     let mutex = black_box(&MUTEX);
     time(pairs, || drop(black_box(mutex.lock())))
 }
@@ -81,7 +81,7 @@ const LOCKS: [Lock; 6] = [
     ("pthread_mutex", pthread),
     ("pthread_self, twice", library_calls),
     ("an empty function of the program, twice", own_calls),
-    ("latchwork ShflMutex", shfl),
+    ("latchwork Mutex", shfl),
     ("std::sync::Mutex", std_mutex),
     ("parking_lot::Mutex", parking_lot),
 ];

@@ -7,7 +7,7 @@
 //! Half of the keys are in the table. Every thread owns a share of the keys, spread over all chains: only it
 //! inserts and removes them, in turn, so each update has to succeed, each lookup of an own key has one right
 //! answer, and one of another's must find the value that belongs to the key. Whoever meets an element that
-//! has been reclaimed says so (`latchwork::map`).
+//! has been reclaimed says so ([`tables`](crate::tables)).
 //!
 //! Without synchronization ("ideal"), the threads share a table that nobody changes; if they change it, each
 //! has one for itself.
@@ -18,10 +18,9 @@
 use crate::data::Line;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
-use crate::tables::TableWorkload;
+use crate::tables::{Reclaimed, Shape, Table, TableWorkload};
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values};
-use latchwork::map::{Reclaimed, Shape, Table};
 use std::hint::black_box;
 use std::sync::Mutex;
 

@@ -1,7 +1,7 @@
 //! liburcu's hash table (`cds_lfht`), in C, under its two cheapest flavours of readers.
 
+use crate::tables::{Info, Reclaimed, Shape, Table};
 use latchwork::machine::Native;
-use latchwork::map::{Info, Reclaimed, Shape, Table};
 use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;

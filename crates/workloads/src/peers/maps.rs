@@ -1,8 +1,9 @@
 //! Maps that a program would use, all with the standard library's hasher; and as tables, beside the table of fixed
 //! size, which hashes nothing.
 
+use crate::tables::{Info, Reclaimed, Shape, Table};
 use latchwork::machine::Native;
-use latchwork::map::{Info, RcuMap, Reclaimed, Shape, Table};
+use latchwork::map::RcuMap;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::RwLock;

@@ -3,12 +3,13 @@
 use crate::measure::Measured;
 use crate::native::Threads;
 use crate::registry::{ByName, Candidate, Kind, List, Locks, Origin, Point};
-use crate::tables;
+use crate::tables::bucket_lock::BucketLocked;
+use crate::tables::michael::Michael;
+use crate::tables::readers::{Reference, Section};
+use crate::tables::{self, Visitor};
 use ::std::hash::RandomState;
 use latchwork::machine::Native;
-use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
-use latchwork::map::michael::Michael;
-use latchwork::map::{self, RcuMap};
+use latchwork::map::RcuMap;
 use maps::Whole;
 
 #[cfg(any(feature = "ck", feature = "absl", feature = "nsync"))]
@@ -57,7 +58,7 @@ pub fn visit(visitor: &mut impl Locks<Native>) {
 
 /// Shows every table of another library to `visitor`: their reclamation under our chains and bucket locks, and whole
 /// maps, which hash and grow.
-pub fn visit_tables(visitor: &mut impl map::Visitor<Native>) {
+pub fn visit_tables(visitor: &mut impl Visitor<Native>) {
     use reclamation::{Crossbeam, Haphazard, Seize};
     visitor.table::<BucketLocked<Crossbeam, Section>>();
     visitor.table::<Michael<Crossbeam, Section>>();

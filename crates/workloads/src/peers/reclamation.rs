@@ -1,7 +1,7 @@
 //! Other libraries' reclamation, as strategies of the table: their readers, their garbage, our chains and locks.
 
+use crate::tables::readers::{PerReference, SectionWide};
 use latchwork::machine::Native;
-use latchwork::map::bucket_lock::{PerReference, SectionWide};
 use latchwork::reclaim::{Garbage, Guard, Info, Reader, Reclaim, Retire};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::marker::PhantomData;

@@ -1,8 +1,6 @@
 //! Any [`RawMutex`](super::RawMutex) behind [`lock_api`].
 
-use super::ConstNew;
-use crate::machine::{Deadline, Native};
-use core::time::Duration;
+use super::{ConstNew, Fair};
 use lock_api::GuardNoSend;
 
 /// Fits a raw mutex to [`lock_api::RawMutex`].
@@ -24,10 +22,10 @@ impl<T> Held<T> {
     }
 }
 
-/// The deadline `timeout` from now, for `try_lock_until` and `wait_until`.
-pub fn deadline(timeout: Duration) -> Deadline {
-    Deadline::after::<Native>(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
-}
+// SAFETY: `&Held` gives no access to the token: its fields are private to the crate, which reads the token only where it
+// owns the guard. So threads that share a guard share nothing. (Without this line, `NonNull` in a token would keep a
+// guard from being `Sync`.)
+unsafe impl<T> Sync for Held<T> {}
 
 // SAFETY: exclusion and orderings are those of `RawMutex`; tokens are plain values, so forgetting a
 // guard leaks at most a queue node; no lock's memory is pointed to by anything a holder leaves
@@ -58,17 +56,10 @@ unsafe impl<L: ConstNew> lock_api::RawMutex for Api<L> {
     }
 }
 
-// SAFETY: as above.
-unsafe impl<L: ConstNew> lock_api::RawMutexTimed for Api<L> {
-    type Duration = Duration;
-    /// Nanoseconds on the monotonic clock; see [`deadline`].
-    type Instant = Deadline;
-
-    fn try_lock_for(&self, timeout: Duration) -> Option<Self::Guard> {
-        self.0.lock_until(deadline(timeout)).map(Held::new)
-    }
-
-    fn try_lock_until(&self, deadline: Deadline) -> Option<Self::Guard> {
-        self.0.lock_until(deadline).map(Held::new)
+// SAFETY: `Fair::unlock_fair` releases as `RawMutex::unlock` does.
+unsafe impl<L: ConstNew + Fair> lock_api::RawMutexFair for Api<L> {
+    unsafe fn unlock_fair(&self, guard: Self::Guard) {
+        // SAFETY: the guard's token is from the acquisition it stands for.
+        unsafe { self.0.unlock_fair(guard.token) }
     }
 }

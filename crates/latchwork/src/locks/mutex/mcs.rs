@@ -22,7 +22,7 @@
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 
 use super::local::Local;
-use super::{ConstNew, Info, RawMutex, Suspension, queue};
+use super::{ConstNew, Fair, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -130,6 +130,8 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
         !self.tail.load(Relaxed).is_null()
     }
 }
+
+impl<M: Machine> Fair for RawMcs<M> {}
 
 impl<M: Machine> Local for RawMcs<M> {
     fn has_waiters(&self, token: Self::Token) -> bool {

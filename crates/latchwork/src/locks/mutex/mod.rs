@@ -23,42 +23,66 @@ macro_rules! const_new {
     };
 }
 
-pub mod clh;
-pub mod cna;
-pub mod cst;
-pub mod fissile;
-pub mod hclh;
-pub mod hemlock;
-pub mod hybrid;
-pub mod k42;
-pub mod malthusian;
+// What an application takes.
 pub mod mcs;
-pub mod mcs_park;
-pub mod mcs_tp;
-pub mod mutexee;
 pub mod policies;
-pub mod qspinlock;
-pub mod reciprocating;
 pub mod shfl;
-pub mod shfl_spin;
-pub mod stacked;
-pub mod tas;
+pub mod shuffle;
 pub mod ticket;
-pub mod ttas;
-pub mod twa;
 
+// What that is made of.
 mod api;
 mod invite;
 mod local;
 mod newcomer;
-mod osq;
 pub mod policy;
 mod queue;
 mod ranks;
-pub mod shuffle;
 pub(crate) mod sleepers;
 
-pub use api::{Api, Held, deadline};
+// What it is compared with.
+#[cfg(feature = "all-locks")]
+pub mod clh;
+#[cfg(feature = "all-locks")]
+pub mod cna;
+#[cfg(feature = "all-locks")]
+pub mod cst;
+#[cfg(feature = "all-locks")]
+pub mod fissile;
+#[cfg(feature = "all-locks")]
+pub mod hclh;
+#[cfg(feature = "all-locks")]
+pub mod hemlock;
+#[cfg(feature = "all-locks")]
+pub mod hybrid;
+#[cfg(feature = "all-locks")]
+pub mod k42;
+#[cfg(feature = "all-locks")]
+pub mod malthusian;
+#[cfg(feature = "all-locks")]
+pub mod mcs_park;
+#[cfg(feature = "all-locks")]
+pub mod mcs_tp;
+#[cfg(feature = "all-locks")]
+pub mod mutexee;
+#[cfg(feature = "all-locks")]
+mod osq;
+#[cfg(feature = "all-locks")]
+pub mod qspinlock;
+#[cfg(feature = "all-locks")]
+pub mod reciprocating;
+#[cfg(feature = "all-locks")]
+pub mod shfl_spin;
+#[cfg(feature = "all-locks")]
+pub mod stacked;
+#[cfg(feature = "all-locks")]
+pub mod tas;
+#[cfg(feature = "all-locks")]
+pub mod ttas;
+#[cfg(feature = "all-locks")]
+pub mod twa;
+
+pub use api::{Api, Held};
 
 /// A mutual-exclusion lock over machine [`Machine`](RawMutex::Machine). All-zero bytes are an
 /// unlocked lock.
@@ -118,6 +142,24 @@ pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
 
     /// Whether somebody held it a moment ago.
     fn is_locked(&self) -> bool;
+}
+
+/// A lock whose holder can hand it over to the waiter that is first in the queue.
+pub trait Fair: RawMutex {
+    /// Releases, and keeps every other thread from taking the lock before the first waiter in the queue does. Without
+    /// a waiter in the queue, this is [`unlock`](RawMutex::unlock). A waiter that gives up, or is suspended, loses its
+    /// precedence.
+    ///
+    /// The default is for locks that are first come, first served.
+    ///
+    /// # Safety
+    ///
+    /// `token` came from the acquisition that this ends.
+    #[inline]
+    unsafe fn unlock_fair(&self, token: Self::Token) {
+        // SAFETY: the caller's token came from the acquisition that this ends.
+        unsafe { self.unlock(token) }
+    }
 }
 
 /// A lock that can be made in a constant, on the native machine.

@@ -52,7 +52,7 @@
 use super::newcomer::{Newcomer, Since};
 use super::shuffle::{NumaPolicy, Policy, Stealing, Waiter, may_start};
 use super::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
-use super::{ConstNew, Info, RawMutex, Suspension};
+use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::ExchangeMutex;
 use crate::machine::{Deadline, Machine, Native, QNode, Word};
@@ -181,6 +181,18 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     fn is_locked(&self) -> bool {
         self.state().has(LOCKED)
+    }
+}
+
+impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
+    unsafe fn unlock_fair(&self, (): ()) {
+        // A suspended head (LAPSED) would leave the lock unused.
+        if !self.tail.load(Relaxed).is_null() && !self.state().has(LAPSED) {
+            // The bit is not lost: this thread itself does the decrement that follows.
+            NO_STEALING.set_in::<M>(&self.word);
+        }
+        // SAFETY: the caller's token came from the acquisition that this ends.
+        unsafe { self.unlock(()) };
     }
 }
 
@@ -498,6 +510,43 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             PARKED => _ = M::wake(status, 1),
             _ => (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::thread;
+
+    /// After a fair release, the next attempt does not pass the waiter in the queue. (A later one may, if the waiter does
+    /// not run for `PROMISE_BOUND`.)
+    #[test]
+    fn a_fair_release_hands_over() {
+        for _ in 0..100 {
+            let (lock, served) = (RawShfl::<Native>::new(), AtomicBool::new(false));
+            lock.lock();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    lock.lock();
+                    served.store(true, Relaxed);
+                    // SAFETY: from the acquisition above.
+                    unsafe { lock.unlock(()) };
+                });
+                while lock.tail.load(Relaxed).is_null() {
+                    thread::yield_now();
+                }
+                // SAFETY: from the acquisition above.
+                unsafe { lock.unlock_fair(()) };
+                if lock.try_lock().is_some() {
+                    let in_order = served.load(Relaxed);
+                    // SAFETY: from the attempt above.
+                    unsafe { lock.unlock(()) };
+                    assert!(in_order, "the attempt passed the waiter");
+                }
+            });
+            assert!(served.into_inner() && !lock.is_locked());
         }
     }
 }

@@ -22,7 +22,7 @@
 //! Suspension: blocks. A suspended waiter keeps the lock from all later tickets.
 
 use super::local::Local;
-use super::{ConstNew, Info, RawMutex, Suspension};
+use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -114,6 +114,8 @@ unsafe impl<M: Machine, const BACKOFF: bool> RawMutex for RawTicket<M, BACKOFF> 
         self.next.load(Relaxed) != self.serving.load(Relaxed)
     }
 }
+
+impl<M: Machine, const BACKOFF: bool> Fair for RawTicket<M, BACKOFF> {}
 
 impl<M: Machine, const BACKOFF: bool> Local for RawTicket<M, BACKOFF> {
     fn has_waiters(&self, (): ()) -> bool {

@@ -1,9 +1,7 @@
 //! Any [`RawRwLock`](super::RawRwLock) behind [`lock_api`].
 
 use super::ConstNew;
-use crate::locks::mutex::{Held, deadline};
-use crate::machine::Deadline;
-use core::time::Duration;
+use crate::locks::mutex::Held;
 
 /// Fits a raw reader-writer lock to [`lock_api::RawRwLock`].
 #[repr(transparent)]
@@ -56,27 +54,5 @@ unsafe impl<R: ConstNew> lock_api::RawRwLock for Api<R> {
 
     fn is_locked_exclusive(&self) -> bool {
         self.0.is_write_locked()
-    }
-}
-
-// SAFETY: as above.
-unsafe impl<R: ConstNew> lock_api::RawRwLockTimed for Api<R> {
-    type Duration = Duration;
-    type Instant = Deadline;
-
-    fn try_lock_shared_for(&self, timeout: Duration) -> Option<Self::SharedGuard> {
-        self.0.read_until(deadline(timeout)).map(Held::new)
-    }
-
-    fn try_lock_shared_until(&self, deadline: Deadline) -> Option<Self::SharedGuard> {
-        self.0.read_until(deadline).map(Held::new)
-    }
-
-    fn try_lock_exclusive_for(&self, timeout: Duration) -> Option<Self::ExclusiveGuard> {
-        self.0.write_until(deadline(timeout)).map(Held::new)
-    }
-
-    fn try_lock_exclusive_until(&self, deadline: Deadline) -> Option<Self::ExclusiveGuard> {
-        self.0.write_until(deadline).map(Held::new)
     }
 }

@@ -8,17 +8,31 @@ pub use super::{Info, Suspension, Token};
 use crate::machine::{Deadline, Machine, Native};
 
 pub mod bravo;
-pub mod cohort_rw;
-pub mod exclusive;
-pub mod mcs_rw;
-pub mod percpu;
 pub mod pf_q;
 pub mod pf_t;
-pub mod rwsem;
 pub mod shfl_rw;
 
+// What the others are compared with.
+#[cfg(feature = "all-locks")]
+pub mod cohort_rw;
+#[cfg(feature = "all-locks")]
+pub mod exclusive;
+#[cfg(feature = "all-locks")]
+pub mod mcs_rw;
+#[cfg(feature = "all-locks")]
+pub mod percpu;
+#[cfg(feature = "all-locks")]
+pub mod rwsem;
+
 mod api;
+mod api_optional;
+mod optional;
+mod phases;
+mod wait;
 pub use api::Api;
+pub use api_optional::ReadRecursive;
+pub use optional::{RawDowngrade, RawFair, RawRecursive, RawUpgrade};
+pub use wait::Timeout;
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,10 @@
-//! The threads' records for reclamation, a [`Roll`]. A thread that exits in a section leaves its record
-//! behind. The child of a fork keeps the record of the thread that forked, and empties the others.
+//! The threads' records for reclamation, in a [`Roll`]. A thread that exits inside of a section leaves its record behind.
+//! The child of a fork keeps the record of the thread that forked, and makes the others idle.
 
-use super::super::record::{Clocks, FENCED, Record, Records};
+use super::super::record::{Clocks, FENCED, Record, Records, Stall};
 use super::exit::Hook;
 use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
-use crate::reclaim::Stall;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -13,66 +12,16 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 type Own = Record<Native>;
 
 static RECORDS: Roll<Own> = Roll::new();
-/// Forks on the way to this process.
+/// How many forks lie between the first process and this one, modulo 2^30.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOCKS: Clocks<Native> = Clocks::native();
 
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    thread_local_bytes!("record", 8);
-
+crate::thread_local_word!(
     /// The calling thread's record, or null.
-    #[inline(always)]
-    pub(super) fn get() -> *mut super::Own {
-        let record: *mut super::Own;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("record"), "@GOTTPOFF]"),
-                "mov {0}, qword ptr fs:[{0}]",
-                out(reg) record,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        record
-    }
+    Local: *mut Own = "record"
+);
 
-    #[inline]
-    pub(super) fn set(record: *mut super::Own) {
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("record"), "@GOTTPOFF]"),
-                "mov qword ptr fs:[{0}], {1}",
-                out(reg) _,
-                in(reg) record,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    extern crate std;
-    use core::cell::Cell;
-
-    std::thread_local! {
-        static RECORD: Cell<*mut super::Own> = const { Cell::new(core::ptr::null_mut()) };
-    }
-
-    #[inline]
-    pub(super) fn get() -> *mut super::Own {
-        RECORD.with(Cell::get)
-    }
-
-    #[inline]
-    pub(super) fn set(record: *mut super::Own) {
-        RECORD.with(|cell| cell.set(record));
-    }
-}
-
-// SAFETY: zero bytes are idle, and only an owner begins to read.
+// SAFETY: a record of zero bytes is idle, and only an owner begins to read.
 unsafe impl Entry for Own {
     fn left(&self) -> &AtomicU32 {
         &self.left
@@ -83,11 +32,12 @@ unsafe impl Entry for Own {
     }
 }
 
-// SAFETY: `Roll` keeps the promises.
+// SAFETY: `Roll` gives each record one owner at a time, links groups before it gives out their records, never unmaps them,
+// and lets a record that was left behind be adopted only when it is idle. `take` numbers records.
 unsafe impl Records for Native {
     #[inline(always)]
     unsafe fn record() -> &'static Own {
-        let record = tls::get();
+        let record = Local::get();
         if record.is_null() {
             return take();
         }
@@ -110,7 +60,7 @@ unsafe impl Records for Native {
         GENERATION.load(Relaxed)
     }
 
-    /// One line on stderr, in one piece.
+    /// Writes one line to stderr, in one piece.
     #[cold]
     fn report_stall(stall: Stall) {
         let mut line = Line { text: [0; 160], length: 0 };
@@ -126,11 +76,11 @@ unsafe impl Records for Native {
 }
 
 fn process() -> i32 {
-    // SAFETY: no arguments, no memory.
+    // SAFETY: the call takes no arguments and touches no memory.
     unsafe { libc::getpid() }
 }
 
-/// A line of text without allocation; what is too long is cut off.
+/// A line of text, without allocation; text that is too long is cut off.
 struct Line {
     text: [u8; 160],
     length: usize,
@@ -146,12 +96,12 @@ impl Write for Line {
     }
 }
 
-/// A record for a thread that has none.
+/// Gets a record for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Own {
-    // First: that the child of a fork is told (twice does no harm), before anybody relies on it.
-    // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
+    // First `pthread_atfork`, before any thread relies on `after_fork`. (Two threads may both call it, which does no harm.)
+    // SAFETY: `after_fork` stores to words, which a forked child may do.
     Hook::RECORDS.create(thread_exit, || unsafe {
         libc::pthread_atfork(None, None, Some(after_fork));
     });
@@ -164,41 +114,41 @@ fn take() -> &'static Own {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         found.number.store(NUMBERS.fetch_add(1, Relaxed) + 1, Relaxed);
     }
-    // Its readers issue full fences in any case.
+    // Readers of QSBR issue full fences in any case.
     found.online.store(0, Relaxed);
-    // SAFETY: no arguments, no memory.
+    // SAFETY: the call takes no arguments and touches no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
-    tls::set(found.as_ptr());
+    Local::set(found.as_ptr());
     Hook::RECORDS.set();
     found
 }
 
-/// Runs when a thread exits; again, if later destructors read.
+/// Runs when a thread exits, and once more if destructors that run later read.
 fn thread_exit() {
     // SAFETY: null, or a record, which is never unmapped.
-    let record = unsafe { tls::get().as_ref() };
-    tls::set(null_mut());
+    let record = unsafe { Local::get().as_ref() };
+    Local::set(null_mut());
     if let Some(record) = record {
         RECORDS.give_back(record);
     }
 }
 
-/// In a forked child: takes the other threads' records from them.
+/// Runs in a forked child: takes the records of all other threads from them.
 extern "C" fn after_fork() {
     let generation = GENERATION.load(Relaxed);
     GENERATION.store((generation + 1) % (1 << 30), Relaxed);
     // SAFETY: null, or a record, which is never unmapped.
-    if let Some(mine) = unsafe { tls::get().as_ref() } {
-        // SAFETY: no arguments, no memory.
+    if let Some(mine) = unsafe { Local::get().as_ref() } {
+        // SAFETY: the call takes no arguments and touches no memory.
         mine.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     }
-    RECORDS.forget_others(tls::get(), Record::reset);
+    RECORDS.forget_others(Local::get(), Record::reset);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::shared;
+    use crate::machine::record;
     use std::collections::HashSet;
     use std::vec::Vec;
 
@@ -209,8 +159,8 @@ mod tests {
             let barrier = &std::sync::Barrier::new(8);
             let records: HashSet<usize> = std::thread::scope(|scope| {
                 let body = || {
-                    let record = shared::record::<Native>();
-                    assert!(core::ptr::eq(record, shared::record::<Native>()) && record.is_idle());
+                    let record = record::own::<Native>();
+                    assert!(core::ptr::eq(record, record::own::<Native>()) && record.is_idle());
                     barrier.wait();
                     record.as_ptr().addr()
                 };
@@ -227,14 +177,14 @@ mod tests {
     #[test]
     fn a_record_in_use_outlives_its_thread() {
         let left = std::thread::spawn(|| {
-            let record = shared::record::<Native>();
+            let record = record::own::<Native>();
             record.section.store(1, Release);
             record
         })
         .join()
         .unwrap();
         for _ in 0..50 {
-            std::thread::spawn(move || assert!(!core::ptr::eq(left, shared::record::<Native>())))
+            std::thread::spawn(move || assert!(!core::ptr::eq(left, record::own::<Native>())))
                 .join()
                 .unwrap();
         }
@@ -246,20 +196,20 @@ mod tests {
         let (inside, left) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
         let status = std::thread::scope(|scope| {
             scope.spawn(|| {
-                shared::record::<Native>().section.store(1, Release);
+                record::own::<Native>().section.store(1, Release);
                 inside.wait();
                 left.wait();
-                shared::record::<Native>().section.store(0, Release);
+                record::own::<Native>().section.store(0, Release);
             });
             inside.wait();
-            let (mine, generation) = (shared::record::<Native>(), Native::generation());
+            let (mine, generation) = (record::own::<Native>(), Native::generation());
             mine.online.store(1, Relaxed);
             // SAFETY: the child only looks at words and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, shared::record::<Native>());
+                let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, record::own::<Native>());
                 let mut others =
-                    shared::records::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
+                    record::groups::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
                 let ok = kept && others.all(Record::is_idle);
                 let ok = ok && Native::generation() != generation;
                 // SAFETY: ends the child.

@@ -1,4 +1,4 @@
-//! The threads' rows of slots, a [`Roll`]. A thread that exits with something in its row leaves it behind.
+//! The threads' rows of slots, in a [`Roll`]. A thread that exits with something in its row leaves the row behind.
 
 use super::super::ReaderRow;
 use super::Native;
@@ -11,7 +11,7 @@ type Row = ReaderRow<Native>;
 
 static ROWS: Roll<Row> = Roll::new();
 
-// SAFETY: zero bytes are empty, and only an owner fills slots.
+// SAFETY: a row of zero bytes is empty, and only an owner fills slots.
 unsafe impl Entry for Row {
     fn left(&self) -> &AtomicU32 {
         &self.left
@@ -21,65 +21,21 @@ unsafe impl Entry for Row {
         self.is_empty()
     }
 
-    /// Writers follow these links.
+    /// Revoking writers follow these links.
     fn link(&self, next: *mut Self) {
         self.next.store(next, Relaxed);
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod tls {
-    thread_local_bytes!("reader_row", 8);
-
+crate::thread_local_word!(
     /// The calling thread's row, or null.
-    #[inline(always)]
-    pub(super) fn get() -> *mut super::Row {
-        let row: *mut super::Row;
-        // SAFETY: the symbol above is thread-local and defined in this link unit.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
-                "mov {0}, qword ptr fs:[{0}]",
-                out(reg) row,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        row
-    }
+    Local: *mut Row = "reader_row"
+);
 
-    #[inline]
-    pub(super) fn set(row: *mut super::Row) {
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", crate::thread_local_symbol!("reader_row"), "@GOTTPOFF]"),
-                "mov qword ptr fs:[{0}], {1}",
-                out(reg) _,
-                in(reg) row,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod tls {
-    extern crate std;
-    use core::cell::Cell;
-
-    std::thread_local! {
-        static ROW: Cell<*mut super::Row> = const { Cell::new(core::ptr::null_mut()) };
-    }
-
-    #[inline]
-    pub(super) fn get() -> *mut super::Row {
-        ROW.with(Cell::get)
-    }
-
-    #[inline]
-    pub(super) fn set(row: *mut super::Row) {
-        ROW.with(|cell| cell.set(row));
-    }
+/// How far a thread's word for its row is from its thread pointer: for assembly that reads the row.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn offset() -> isize {
+    Local::offset()
 }
 
 /// Readies what happens when a thread exits.
@@ -90,7 +46,7 @@ pub(super) fn init() {
 /// The calling thread's row.
 #[inline(always)]
 pub(super) fn own() -> &'static Row {
-    let row = tls::get();
+    let row = Local::get();
     if row.is_null() {
         return take();
     }
@@ -103,33 +59,33 @@ pub(super) fn newest() -> Option<&'static Row> {
     ROWS.newest().and_then(|group| group.entries().last())
 }
 
-/// An empty row for a thread that has none.
+/// Gets an empty row for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Row {
     let found = ROWS.take();
-    tls::set(found.as_ptr());
+    Local::set(found.as_ptr());
     init();
     Hook::ROWS.set();
     found
 }
 
-/// Runs when a thread exits; again, if later destructors take read locks.
+/// Runs when a thread exits, and once more if destructors that run later take read locks.
 fn thread_exit() {
     // SAFETY: null, or a row, which is never unmapped.
-    let row = unsafe { tls::get().as_ref() };
-    tls::set(null_mut());
+    let row = unsafe { Local::get().as_ref() };
+    Local::set(null_mut());
     if let Some(row) = row {
         ROWS.give_back(row);
     }
 }
 
-/// In a forked child: empties the rows of other threads, and takes them from them. A child counts for itself.
+/// In a forked child: empties the rows of all other threads, and takes the rows from them. The statistics begin at 0.
 pub(super) fn after_fork() {
     let count_anew = |row: &Row| {
         row.counts.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));
     };
-    let mine = tls::get();
+    let mine = Local::get();
     // SAFETY: null, or a row, which is never unmapped.
     unsafe { mine.as_ref() }.into_iter().for_each(count_anew);
     ROWS.forget_others(mine, |row| {

@@ -1,4 +1,4 @@
-//! Maps and tables.
+//! Maps.
 
 use super::*;
 
@@ -152,56 +152,15 @@ pub fn growing() {
     domain.barrier();
 }
 
-struct Each(Vec<&'static str>);
-
-impl TableVisitor<Native> for Each {
-    fn table<T: Table<Machine = Native>>(&mut self) {
-        let shape = Shape { buckets: 4, elements: 40, threads: 2, waiting: 1 };
-        for buckets in [0, 3, usize::MAX] {
-            assert!(refused(|| drop(T::new(&Shape { buckets, ..shape }))), "{}", T::INFO.name);
-        }
-        let (mut one, other) = (T::new(&shape), T::new(&shape));
-        {
-            let mut handle = one.join(usize::MAX);
-            let mut others = other.join(0);
-            for key in [0, 1, 5, u64::MAX, u64::MAX - 4, 1 << 63] {
-                assert_eq!(one.insert(&mut handle, key, key), Ok(true), "{}", T::INFO.name);
-                assert_eq!(one.insert(&mut handle, key, 0), Ok(false));
-                assert_eq!((one.get(&mut handle, key), one.get(&mut handle, 2)), (Ok(Some(key)), Ok(None)));
-                assert_eq!(one.remove(&mut handle, 2), Ok(false));
-            }
-            // With a handle of another table.
-            let mixes = !refused(|| {
-                _ = one.get(&mut others, 5);
-                _ = one.insert(&mut others, 9, 9);
-                _ = one.remove(&mut others, 9);
-                one.quiescent(&mut others);
-            });
-            if !mixes {
-                self.0.push(T::INFO.name);
-            }
-            assert_eq!(one.remove(&mut handle, 5), Ok(true));
-            one.quiescent(&mut handle);
-        }
-        _ = one.waiting();
-        let mut sum = 0u64;
-        one.each(|key, value| sum = sum.wrapping_add(key ^ value));
-        assert_eq!(sum, 0, "{}", T::INFO.name);
-    }
-}
-
-pub fn tables() {
-    let mut each = Each(Vec::new());
-    visit_tables(&mut each);
-    each.table::<BucketLocked<RcuDomain<Native>, Section>>();
-    each.table::<Michael<CountedDomain<Native>, Reference>>();
-    each.table::<Locked<Ideal<Native>>>();
-    // Whose guards protect nothing elsewhere.
-    assert_eq!(each.0, ["counted-l", "counted-nbs", "counted-nbs"]);
-    use latchwork::map::locked::Guard;
-    let ideal = Ideal::<Native>::new();
-    let () = Ideal::<Native>::bucket();
-    assert_eq!(ideal.read(&(), || 1) + ideal.write(&(), || 2), 3);
+pub fn arrays() {
+    assert!(Array::new(0, |_| 7).is_empty());
+    assert!(refused(|| drop(Array::new(usize::MAX, |_| 7))));
+    assert!(refused(|| drop(Array::new(9, |at| [7, 7, 7][at]))));
+    let array = Array::new(3, |at| vec![at; 9]);
+    assert!(refused(|| _ = array.pointer(3)));
+    assert_eq!((array[2].len(), array.pointer(2).cast_const()), (9, &raw const array[2]));
+    // SAFETY: `into_first` is the array's own.
+    drop(unsafe { Array::from_first(array.into_first(), 3) });
 }
 
 pub fn forgotten() {

@@ -1,13 +1,14 @@
-//! Safe functions with hostile arguments: whatever they are given, nothing undefined happens. They may panic, refuse, or
-//! wait for a while; nothing that was freed is touched, and nothing that was never allocated.
+//! Safe functions with hostile arguments. No argument may cause undefined behaviour. A function may panic, refuse, or
+//! wait for a while. It must not touch memory that was freed or never allocated.
 //!
-//! Run natively, and under valgrind's memcheck, which sees each access to memory that is not the program's.
-//! [`every_safe_function_is_listed`] reads the sources, so that no function is forgotten.
+//! The cases run natively, and under valgrind's memcheck, which reports each access to memory that is not the program's.
+//! [`every_safe_function_is_listed`] reads the sources, so no function is left out.
 //!
-//! What Miri would see beyond this: data races, references that alias or whose type is wrong, values that are
-//! uninitialised or invalid without the program depending on them, and pointers without provenance. It would not run
-//! the inline assembly and the system calls of the native machine.
+//! Miri would report more: data races, references that alias or have the wrong type, uninitialised or invalid values that
+//! the program does not depend on, and pointers without provenance. But Miri cannot run the inline assembly and the
+//! system calls of the native machine.
 
+use latchwork::locks::CondvarOver;
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex;
 use latchwork::locks::mutex::RawMutex;
@@ -15,24 +16,23 @@ use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::stacked::{Local, Name};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::{self, bias, count, publish, revoke, table};
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::record::{Clocks, Hazards};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
-use latchwork::map::bucket_lock::{BucketLocked, Reference, Section};
+use latchwork::map::RcuMap;
+use latchwork::map::array::Array;
 use latchwork::map::growing::{Change, Growing};
-use latchwork::map::locked::{Ideal, Locked};
-use latchwork::map::michael::Michael;
-use latchwork::map::{RcuMap, Shape, Table, Visitor as TableVisitor, visit as visit_tables};
 use latchwork::reclaim::counted::CountedDomain;
-use latchwork::reclaim::domain::Domain;
+use latchwork::reclaim::domain::{Domain, Flavour};
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
-use latchwork::reclaim::grace::{Flavour, Grace, Periods};
+use latchwork::reclaim::grace::{Grace, Periods};
 use latchwork::reclaim::hazard::HazardDomain;
 use latchwork::reclaim::qsbr::{Qsbr, QsbrDomain};
 use latchwork::reclaim::rcu::{General, RcuDomain, global};
 use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Pace, Rcu, Reader, Reclaim, Retire, Stall};
 use latchwork::registry::{self, Kind, Visitor};
-use latchwork::{Condvar, RwLock, Semaphore, ShflMutex};
+use latchwork::{Condvar, Mutex, RwLock, Semaphore};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::mem::forget;
@@ -40,39 +40,39 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::ptr::{null, without_provenance, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod locks;
 mod machine;
 mod maps;
 mod reclaim;
 
-/// What the child of [`run`] is to do.
+/// The environment variable that tells the child process of [`run`] what to do.
 const SUBJECT: &str = "LATCHWORK_HOSTILE";
-/// To run all cases without valgrind.
+/// Tells the child to run all cases, without valgrind.
 const NATIVELY: &str = "natively";
-/// To run [`locks::panics_in_a_wait`] alone.
+/// Tells the child to run [`locks::panics_in_a_wait`] alone.
 const MOODY: &str = "moody";
-/// What valgrind exits with if there was an error.
+/// The exit status of valgrind after an error.
 const CAUGHT: i32 = 99;
-/// An address where nothing is.
+/// An address where there is no memory.
 const NOWHERE: usize = 0x40;
 
-/// Whether it panics; that is no harm.
+/// Whether `attempt` panics. A panic is no undefined behaviour.
 fn refused(attempt: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(attempt)).is_err()
 }
 
-/// Deadlines that have passed, on either clock, and one that is near.
+/// A deadline in the past on either clock, and one in the near future.
 fn deadlines() -> [Deadline; 3] {
     let past = |clock| Deadline { clock, nanos: 0 };
     [past(Clock::Monotonic), past(Clock::Realtime), Deadline::after::<Native>(1000)]
 }
 
-/// What is called below, by the file where it is.
+/// The functions that the cases call, by source file.
 const LISTED: &[(&str, &str)] = &[
     (
-        "condvar.rs",
+        "locks/condvar.rs",
         "value new_in wait prepare word is_notified block finish abandon notify_one notify_all \
          has_waiters wait_until_quiet",
     ),
@@ -82,79 +82,84 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "machine/mod.rs",
-        "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and after passed \
-         left spin_until spin_for pause patience yield_now wait wake requeue light_fence \
+        "spin_until spin_for pause patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze",
     ),
-    (
-        "machine/native/mod.rs",
-        "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences has_asymmetric_fences",
-    ),
+    ("machine/native/mod.rs", "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences"),
+    ("machine/native/tls.rs", "reader_row_offset"),
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
     ("machine/row.rs", "as_ptr link is_empty all_rows"),
+    ("machine/time.rs", "after passed left"),
+    ("machine/word.rs", "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and"),
+    ("map/array.rs", "new into_first pointer"),
     ("map/growing.rs", "new enter iter count capacity throttle find set remove fit"),
-    ("map/locked.rs", "new bucket read write"),
-    ("map/mod.rs", "new join get insert remove quiescent waiting each"),
     (
         "map/rcu_map.rs",
         "key get contains_key iter with_capacity with_capacity_and_hasher len is_empty capacity \
          read insert get_or_insert_with update remove retain clear reserve shrink_to_fit",
     ),
-    ("map/strategies.rs", "table visit"),
-    ("mutex/api.rs", "deadline"),
-    ("mutex/mod.rs", "name into_word new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
-    ("mutex/stacked.rs", "has_waiters cohort"),
+    ("locks/mod.rs", "name into_word"),
+    ("locks/mutex/mod.rs", "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
+    ("locks/mutex/local.rs", "has_waiters"),
+    ("locks/mutex/stacked.rs", "cohort"),
     ("reclaim/cell.rs", "new get new_in read replace update"),
     (
         "reclaim/domain.rs",
-        "new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
+        "reader new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
          set_throttle_nanos set_limit throttle collect barrier serve garbage",
     ),
     ("reclaim/epoch.rs", "enter"),
-    ("reclaim/grace.rs", "word clock reached reader new start is_over poll wait stall set_patience"),
+    ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience"),
     ("reclaim/hazard.rs", "clear bound"),
     (
-        "reclaim/mod.rs",
+        "reclaim/strategy.rs",
         "new_in reader covers throttle set_limit collect barrier garbage synchronize enter \
          try_enter quiescent offline protect",
     ),
     ("reclaim/rcu.rs", "global enter"),
     ("registry.rs", "mutex rwlock seqlock visit name for_each find"),
-    ("rwlock/bravo.rs", "new new_biased_in is_biased"),
-    ("rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
-    ("rwlock/bravo/count.rs", "add of_process"),
-    ("rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
-    ("rwlock/bravo/revoke.rs", "until"),
-    ("rwlock/bravo/table.rs", "first second column"),
+    ("locks/rwlock/bravo.rs", "new new_biased_in is_biased"),
+    ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
+    ("locks/rwlock/bravo/count.rs", "add of_process"),
+    ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
+    ("locks/rwlock/bravo/table.rs", "first second column"),
     (
-        "rwlock/mod.rs",
+        "locks/rwlock/mod.rs",
         "new_in read try_read try_read_weak read_until remembers reads_own is_remembered write \
          try_write write_until is_locked is_write_locked",
     ),
-    ("rwlock/seqlock.rs", "new new_in read try_read write load store"),
+    ("locks/rwlock/api_optional.rs", "read_recursive try_read_recursive"),
     (
-        "semaphore.rs",
-        "new acquire_for new_in value acquire try_acquire acquire_until step word forsake release \
-         release_many",
+        "locks/rwlock/optional.rs",
+        "upgradable_within upgradable try_upgradable upgradable_until read_recursive_within read_recursive \
+         try_read_recursive read_recursive_until is_awaited",
+    ),
+    ("locks/rwlock/wait.rs", "until"),
+    ("locks/seqlock.rs", "new new_in read try_read write load store"),
+    (
+        "locks/semaphore.rs",
+        "new new_in value acquire try_acquire acquire_until step word forsake release release_many",
+    ),
+    (
+        "sync/semaphore.rs",
+        "new acquire try_acquire try_acquire_for try_acquire_until release release_many available",
     ),
 ];
 
-/// Files with nothing that can be called from outside, or with nothing that can be given anything.
+/// Files without a function that a user of the crate can call, or with functions that take no argument.
 const EXCUSED: &[(&str, &str)] = &[
+    ("locks/timed.rs", "within the crate"),
     ("machine/shared.rs", "within the crate"),
-    ("map/array.rs", "a private module"),
-    ("map/deferred.rs", "a private module"),
     ("map/elements.rs", "a private module"),
     ("map/lines.rs", "a private module"),
-    ("map/node.rs", "a private module, of which an error alone is re-exported"),
-    ("mutex/newcomer.rs", "a private module"),
-    ("mutex/sleepers.rs", "within the crate"),
-    ("mutex/shfl.rs", "a function of a private type"),
-    ("mutex/policies.rs", "traits that are implemented, not called"),
-    ("mutex/shuffle.rs", "traits that are implemented, not called"),
+    ("locks/mutex/newcomer.rs", "a private module"),
+    ("locks/mutex/sleepers.rs", "within the crate"),
+    ("locks/mutex/shfl.rs", "a function of a private type"),
+    ("locks/mutex/policies.rs", "traits that are implemented, not called"),
+    ("locks/mutex/shuffle.rs", "traits that are implemented, not called"),
 ];
 
 const CASES: &[(&str, fn())] = &[
@@ -162,6 +167,7 @@ const CASES: &[(&str, fn())] = &[
     ("records", machine::records),
     ("raw locks", locks::raw),
     ("guards", locks::guards),
+    ("changes of mode", locks::modes),
     ("bravo", locks::bravo),
     ("condition variables, semaphores, sequence locks", locks::waiting),
     ("strategies", reclaim::strategies),
@@ -169,13 +175,13 @@ const CASES: &[(&str, fn())] = &[
     ("keys", maps::keys),
     ("drops", maps::drops),
     ("growing", maps::growing),
-    ("tables", maps::tables),
-    // What is forgotten is never reclaimed again, so these come last.
+    ("arrays", maps::arrays),
+    // Nothing is reclaimed after a guard was forgotten, so these come last.
     ("forgotten guards", reclaim::forgotten),
     ("forgotten guards of maps", maps::forgotten),
 ];
 
-/// Not a test of its own: what runs in a process of its own, and under valgrind.
+/// The body of the child process, which the tests below start natively and under valgrind.
 #[test]
 #[ignore = "run by the others"]
 fn subject() {
@@ -204,7 +210,7 @@ fn subject() {
     }
 }
 
-/// Runs all cases in a process of their own, behind `before`: its exit status, and what was said.
+/// Runs [`subject`] in a process of its own, as arguments of the command `before`. Returns the exit status and the output.
 fn run(before: &[&str], subject: &str) -> (Option<i32>, String) {
     let exe = std::env::current_exe().unwrap();
     let mut words = before.iter().map(|word| word.to_string()).chain([exe.to_str().unwrap().to_string()]);
@@ -231,7 +237,7 @@ fn a_wait_that_cannot_lock_again_ends_the_process() {
     assert!(status.is_none() && !said.contains("two holders"), "{status:?} {said}");
 }
 
-/// Memcheck, which also catches the access that it is to catch.
+/// Memcheck reports no error in the cases, and reports the error that is made on purpose.
 #[test]
 fn nothing_undefined_is_seen_by_memcheck() {
     let exit = format!("--error-exitcode={CAUGHT}");
@@ -242,8 +248,8 @@ fn nothing_undefined_is_seen_by_memcheck() {
     assert!(status == Some(CAUGHT) && said.contains("Invalid read"), "{status:?} {said}");
 }
 
-/// Each safe `pub fn`, and each safe method of a public trait, is called here, or its file is excused. Constructors
-/// without arguments are left out: they can be given nothing.
+/// Each safe `pub fn` and each safe method of a public trait is called here, or its file is excused. Constructors without
+/// arguments do not count.
 #[test]
 fn every_safe_function_is_listed() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -265,7 +271,8 @@ fn every_safe_function_is_listed() {
                     !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') && !before.ends_with("fn ");
                 whole && ["(", "::<", ")", ","].iter().any(|next| after.starts_with(next))
             });
-            let method = here.contains(&format!("fn {name}<")); // of a visitor
+            // A visitor has a method of that name.
+            let method = here.contains(&format!("fn {name}<"));
             if !listed.split_whitespace().any(|listed| listed == name) || !(called || method) {
                 missing.push(format!("{file}: {name}"));
             }
@@ -280,7 +287,7 @@ fn every_safe_function_is_listed() {
     }
 }
 
-/// Each source file below `folder`, and its safe public functions.
+/// The source files below `folder`, each with its safe public functions.
 fn sources(root: &std::path::Path, folder: &std::path::Path) -> Vec<(String, Vec<String>)> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,0 +1,42 @@
+//! Commands that run before and after the measured program, as hyperfine's options of the same names.
+
+use super::child::{self, End, Launch};
+use super::report;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::signals::Signals;
+use std::ffi::OsString;
+
+/// The commands, in the words of the shell.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Commands around the runs")]
+pub struct Hooks {
+    /// Run this by the shell before the first run of each lock
+    #[arg(long, value_name = "CMD")]
+    pub setup: Option<String>,
+    /// Run this before each run, warm-up included
+    #[arg(long, value_name = "CMD")]
+    pub prepare: Option<String>,
+    /// Run this after each run
+    #[arg(long, value_name = "CMD")]
+    pub conclude: Option<String>,
+    /// Run this for each lock after all runs
+    #[arg(long, value_name = "CMD")]
+    pub cleanup: Option<String>,
+}
+
+/// Runs the command that is the value of `option`, if there is one, without the preload library and untimed. Returns
+/// the signal that asked this process to end meanwhile.
+pub fn run(option: &str, command: Option<&String>, signals: &Signals) -> Result<Option<i32>> {
+    let Some(command) = command else { return Ok(None) };
+    let words = ["sh", "-c", command].map(OsString::from);
+    let launch = Launch { command: &words, environment: &[], input: None };
+    let (end, _) = child::run(&launch, None, false, signals)
+        .map_err(|error| Failure::new(format!("--{option} {command:?}: {error}")))?;
+    match end {
+        End::Good(..) => Ok(None),
+        End::Interrupted(signal) => Ok(Some(signal)),
+        End::Bad(why, output) => {
+            Err(Failure::new(format!("--{option} {command:?} failed: {why}{}", report::tail(&output))))
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The measuring: rounds in which each lock has its turn.
+
+use super::candidates::{Candidate, Failed, Measure, Measured};
+use super::child::{self, End, Launch};
+use super::hooks;
+use super::leftovers::{self, Daemon};
+use super::options::{Length, Plan, Subject};
+use super::report;
+use crate::run;
+use indicatif::{ProgressBar, ProgressStyle};
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::{self, Clock, Machine};
+use latchwork_console::signals::Signals;
+use latchwork_console::stats::{self, order};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Timeout where the user sets none: this many times glibc's slowest run so far ...
+const TIMEOUT_FACTOR: u32 = 10;
+/// ... but no less than this.
+const TIMEOUT_LEAST: Duration = Duration::from_secs(30);
+/// The share of the machine's CPU time that other programs may use, and the spread of glibc's own runs, beyond which the
+/// numbers are called noisy.
+const NOISY: f64 = 0.10;
+
+/// All that was measured.
+pub struct Results {
+    /// The first one is glibc.
+    pub candidates: Vec<Candidate>,
+    pub machine: Machine,
+    pub started: SystemTime,
+    /// Share of the machine that other processes used meanwhile.
+    pub others: f64,
+    pub warnings: Vec<String>,
+    /// The programs that the first run with such left running in the background.
+    pub left_running: Vec<String>,
+    /// The signal that ended the measuring.
+    pub interrupted: Option<i32>,
+}
+
+/// Measures the candidates, of which the first is glibc.
+pub fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
+    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    leftovers::adopt();
+    let results = Results {
+        candidates,
+        machine: Machine::here(),
+        started: SystemTime::now(),
+        others: 0.0,
+        warnings: Vec::new(),
+        left_running: Vec::new(),
+        interrupted: None,
+    };
+    let mut measuring =
+        Measuring { plan, signals: &signals, bar: bar(plan, results.candidates.len()), results };
+    measuring.results.interrupted = wait_for_quiet(plan.settle, &signals);
+    let (clock, own) = (Clock::now(), machine::own_seconds());
+    let measured = match measuring.results.interrupted {
+        Some(_) => Ok(()),
+        None => measuring.all_rounds(),
+    };
+    measuring.bar.finish_and_clear();
+    measured.and(measuring.clean_up())?;
+    let mut results = measuring.results;
+    results.others = clock.others_share(Clock::now(), machine::own_seconds() - own);
+    judge_noise(plan, &mut results);
+    Ok(results)
+}
+
+fn bar(plan: &Plan, candidates: usize) -> ProgressBar {
+    let (length, template) = match plan.length {
+        Length::Rounds(rounds) => (
+            u64::from(plan.warmup + rounds) * candidates as u64,
+            "{wide_msg} {bar:30} {pos}/{len} runs, {eta} left",
+        ),
+        Length::Time(_) => (0, "{wide_msg} {pos} runs, {elapsed}"),
+    };
+    ProgressBar::new(length).with_style(ProgressStyle::with_template(template).expect("a valid template"))
+}
+
+/// Waits until other programs leave the CPUs alone, and says so if they do not at once. The build that has just made
+/// this command is such a program: its last processes may still be running. Whether others disturb the measuring itself
+/// is judged at the end. Returns the signal that ended the wait.
+fn wait_for_quiet(longest: Duration, signals: &Signals) -> Option<i32> {
+    /// Long enough for a share of 10% to be told from single clock ticks, which are 10 ms.
+    const LOOK: Duration = Duration::from_millis(250);
+    let begin = Instant::now();
+    let mut said = false;
+    while begin.elapsed() < longest {
+        let before = Clock::now();
+        if let child::Event::Interrupted(signal) = child::watch(&[], signals, Some(Instant::now() + LOOK)) {
+            return Some(signal);
+        }
+        let share = before.others_share(Clock::now(), 0.0);
+        if share <= NOISY {
+            break;
+        }
+        if !said {
+            said = true;
+            eprintln!(
+                "latchwork: other programs use {:.0}% of the CPUs; waiting until they are done, at most {} s",
+                share * 100.0,
+                longest.as_secs_f64()
+            );
+        }
+    }
+    None
+}
+
+struct Measuring<'a> {
+    plan: &'a Plan,
+    signals: &'a Signals,
+    bar: ProgressBar,
+    results: Results,
+}
+
+/// A run under one lock.
+enum Once {
+    Good(Measured),
+    /// Why, and the end of the output.
+    Bad(String, String),
+    Interrupted(i32),
+}
+
+impl Measuring<'_> {
+    fn all_rounds(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        let mut longest = Duration::ZERO;
+        for round in 0.. {
+            let enough = match self.plan.length {
+                Length::Rounds(rounds) => round >= self.plan.warmup + rounds,
+                // A round more would probably end too late.
+                Length::Time(time) => round > self.plan.warmup && begin.elapsed() + longest > time,
+            };
+            if enough {
+                break;
+            }
+            let start = Instant::now();
+            if self.one_round(round)?.is_break() {
+                break;
+            }
+            longest = longest.max(start.elapsed());
+        }
+        Ok(())
+    }
+
+    fn one_round(&mut self, round: u32) -> Result<ControlFlow<()>> {
+        for index in order(round as usize, self.results.candidates.len()) {
+            let candidate = &self.results.candidates[index];
+            if candidate.failed.is_none() {
+                let warmup = if round < self.plan.warmup { "warm-up, " } else { "" };
+                self.bar.set_message(format!("{warmup}{}", candidate.choice.label()));
+                self.bar.tick();
+                let once = self.turn(index)?;
+                if self.take(index, round, once)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            self.bar.inc(1);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// One run of one lock, and the commands around it.
+    fn turn(&mut self, index: usize) -> Result<Once> {
+        let hooks = &self.plan.hooks;
+        if !self.results.candidates[index].set_up {
+            self.results.candidates[index].set_up = true;
+            if let Some(signal) = hooks::run("setup", hooks.setup.as_ref(), self.signals)? {
+                return Ok(Once::Interrupted(signal));
+            }
+        }
+        if let Some(signal) = hooks::run("prepare", hooks.prepare.as_ref(), self.signals)? {
+            return Ok(Once::Interrupted(signal));
+        }
+        let once = self.run(index)?;
+        let asked = hooks::run("conclude", hooks.conclude.as_ref(), self.signals)?;
+        Ok(asked.map_or(once, Once::Interrupted))
+    }
+
+    fn run(&mut self, index: usize) -> Result<Once> {
+        let plan = self.plan;
+        let choice = &self.results.candidates[index].choice;
+        let environment = if choice.is_glibc() {
+            Vec::new()
+        } else {
+            let locks = run::environment(choice, &plan.library, plan.sanitizer.as_deref());
+            locks.into_iter().chain(plan.programs.environment()).collect()
+        };
+        let timeout = plan.timeout.or_else(|| timeout(&self.results.candidates[0]));
+        let (end, daemons) = match &plan.subject {
+            Subject::Program(command, input) => {
+                let launch = Launch { command, environment: &environment, input: input.as_ref() };
+                child::run(&launch, timeout, plan.any_status, self.signals).map_err(Failure::new)?
+            }
+            Subject::Server(server) => {
+                let run =
+                    server.run(&environment, timeout, plan.any_status, self.signals).map_err(Failure::new)?;
+                if run.killed {
+                    self.warn_once(format!(
+                        "the server did not stop within {} s after SIGTERM, so it was killed",
+                        leftovers::POLITE.as_secs()
+                    ));
+                }
+                (run.end, run.daemons)
+            }
+        };
+        if self.results.left_running.is_empty() && !daemons.is_empty() {
+            self.warn_once(match plan.subject {
+                Subject::Program(..) => background(&daemons),
+                Subject::Server(_) => format!("{}; latchwork ended it", left(&daemons)),
+            });
+            self.results.left_running = daemons.into_iter().map(|daemon| daemon.name).collect();
+        }
+        Ok(match end {
+            End::Interrupted(signal) => Once::Interrupted(signal),
+            End::Bad(why, output) => Once::Bad(why, output),
+            End::Good(cost, output) => match plan.metric.as_ref().map(|metric| metric.read(&output)) {
+                None => Once::Good(Measured { cost, metric: None }),
+                Some(Ok(number)) => Once::Good(Measured { cost, metric: Some(number) }),
+                Some(Err(why)) => Once::Bad(why, output),
+            },
+        })
+    }
+
+    /// Files the result of a run.
+    fn take(&mut self, index: usize, round: u32, once: Once) -> Result<ControlFlow<()>> {
+        let round = round.checked_sub(self.plan.warmup);
+        let candidate = &mut self.results.candidates[index];
+        match once {
+            Once::Good(run) => {
+                candidate.slowest = candidate.slowest.max(run.cost.wall);
+                candidate.runs.extend(round.map(|round| (round, run)));
+            }
+            Once::Bad(why, output) if index == 0 => {
+                return Err(Failure::new(format!(
+                    "the program fails under glibc already, so there is nothing to compare with: {why}{}",
+                    report::tail(&output)
+                )));
+            }
+            Once::Bad(why, output) => {
+                self.bar.suspend(|| eprintln!("latchwork: {} failed: {why}", candidate.choice.label()));
+                candidate.failed = Some(Failed { round, why, output });
+            }
+            Once::Interrupted(signal) => {
+                self.results.interrupted = Some(signal);
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Runs `--cleanup` for each lock whose `--setup` ran, also after Ctrl-C and after an error.
+    fn clean_up(&mut self) -> Result<()> {
+        let hooks = &self.plan.hooks;
+        for _ in self.results.candidates.iter().filter(|candidate| candidate.set_up) {
+            if let Some(signal) = hooks::run("cleanup", hooks.cleanup.as_ref(), self.signals)? {
+                self.results.interrupted = Some(signal);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_once(&mut self, text: String) {
+        if !self.results.warnings.contains(&text) {
+            self.bar.suspend(|| warn(&mut self.results.warnings, text));
+        }
+    }
+}
+
+fn timeout(glibc: &Candidate) -> Option<Duration> {
+    (!glibc.slowest.is_zero()).then(|| (glibc.slowest * TIMEOUT_FACTOR).max(TIMEOUT_LEAST))
+}
+
+fn left(daemons: &[Daemon]) -> String {
+    let names = daemons.iter().map(|Daemon { name, process }| format!("{name} (process {process})"));
+    format!("the program left {} running in the background", names.collect::<Vec<_>>().join(", "))
+}
+
+/// What to say of a program that goes on in the background.
+fn background(daemons: &[Daemon]) -> String {
+    format!(
+        "{}; latchwork ends such processes after each run. A run is measured until the program itself ends. If that is \
+         only a server's start, compare the server in the foreground (there is often an option for it, such as -f, -F, \
+         -D or --foreground) with --server, --ready and --load",
+        left(daemons)
+    )
+}
+
+fn judge_noise(plan: &Plan, results: &mut Results) {
+    let glibc = &results.candidates[0];
+    let values = glibc.values(Measure::deciding(plan.metric.is_some()));
+    let spread = if values.is_empty() { 0.0 } else { stats::spread(&values) };
+    if spread > NOISY {
+        let text = format!(
+            "glibc's own runs differ by {:.0}%: close the other programs, or take more --runs",
+            spread * 100.0
+        );
+        warn(&mut results.warnings, text);
+    }
+    if results.others > NOISY {
+        let text = format!(
+            "other processes used {:.0}% of the machine's CPU time meanwhile: the numbers are noisy",
+            results.others * 100.0
+        );
+        warn(&mut results.warnings, text);
+    }
+}
+
+fn warn(warnings: &mut Vec<String>, text: String) {
+    eprintln!("latchwork: warning: {text}");
+    warnings.push(text);
+}

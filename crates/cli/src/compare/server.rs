@@ -1,0 +1,211 @@
+//! One run of a server under load: the server is started and gets ready, the load generator runs beside it without the
+//! preload library, and the server is asked to stop.
+
+use super::child::{self, Cost, End, Event, Launch, Program};
+use super::leftovers::{self, Daemon, POLITE};
+use super::report::last_lines;
+use latchwork_console::signals::Signals;
+use regex_lite::Regex;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How often a server is looked at that is not ready yet.
+const GLANCE: Duration = Duration::from_millis(10);
+/// How long a connection to this machine may take to be accepted.
+const CONNECTS: Duration = Duration::from_millis(200);
+/// How long the load generator may go on after the server has ended. A load generator that stops the server as its last
+/// action needs some milliseconds.
+const LOAD_ENDS: Duration = Duration::from_secs(1);
+
+/// How to tell that a server is ready.
+pub enum Ready {
+    /// Its output matches.
+    Output(Regex),
+    /// This port of this machine accepts connections.
+    Port(u16),
+}
+
+/// A server and its load.
+pub struct Server {
+    /// The server and its arguments.
+    pub command: Vec<OsString>,
+    /// How to tell that it is ready.
+    pub ready: Ready,
+    /// How long it may take to be ready.
+    pub ready_timeout: Duration,
+    /// The load generator and its arguments.
+    pub load: Vec<OsString>,
+}
+
+/// What one run gave.
+pub struct Run {
+    pub end: End,
+    pub daemons: Vec<Daemon>,
+    /// Whether the server had to be killed because it did not stop when it was asked to.
+    pub killed: bool,
+}
+
+impl Server {
+    /// Runs the server with these variables, and the load without them. The wall time is that of the load, everything
+    /// else that was measured is the server's.
+    pub fn run(
+        &self,
+        environment: &[(&'static str, OsString)],
+        timeout: Option<Duration>,
+        any_status: bool,
+        signals: &Signals,
+    ) -> Result<Run, String> {
+        if let Ready::Port(port) = self.ready
+            && accepts(port)
+        {
+            return Err(format!(
+                "a program that latchwork did not start already listens on port {port}: stop it, or give the server \
+                 another port"
+            ));
+        }
+        let server = Program::start(&Launch { command: &self.command, environment, input: None }, signals)?;
+        let (outcome, load_group) = match self.wait_until_ready(&server, signals) {
+            Outcome::Ready => self.load(&server, timeout, any_status, signals)?,
+            other => (other, None),
+        };
+        let (killed, asked) = stop(&server, signals);
+        let server = server.end();
+        let groups: Vec<_> = [Some(server.group), load_group].into_iter().flatten().collect();
+        let (daemons, also_asked) = leftovers::end(&groups, signals)?;
+        let end = match asked.or(also_asked).map_or(outcome, Outcome::Interrupted) {
+            Outcome::Interrupted(signal) => End::Interrupted(signal),
+            Outcome::Loaded(wall, output) => End::Good(Cost { wall, ..server.cost }, output),
+            Outcome::Ready => unreachable!("the load has run"),
+            Outcome::LoadFailed(why, output) => End::Bad(
+                why,
+                format!(
+                    "{}\n(the end of the server's output:)\n{}",
+                    last_lines(&output, 9),
+                    last_lines(&server.output, 9)
+                ),
+            ),
+            Outcome::NotReady => {
+                let seconds = self.ready_timeout.as_secs_f64();
+                let hint = match &self.ready {
+                    Ready::Port(port) => format!("port {port} accepts no connection"),
+                    Ready::Output(expression) => {
+                        format!("nothing in its output matches {:?}", expression.as_str())
+                    }
+                };
+                End::Bad(
+                    format!("the server is not ready after {seconds} s: {hint} (see --ready-timeout)"),
+                    server.output,
+                )
+            }
+            Outcome::EndedEarly => End::Bad(
+                format!(
+                    "the server ended before it was ready ({}); it must stay in the foreground",
+                    server.manner()
+                ),
+                server.output,
+            ),
+            Outcome::EndedUnderLoad => {
+                End::Bad(format!("the server ended under the load ({})", server.manner()), server.output)
+            }
+        };
+        Ok(Run { end, daemons, killed: killed && asked.is_none() })
+    }
+
+    fn wait_until_ready(&self, server: &Program, signals: &Signals) -> Outcome {
+        let deadline = server.start + self.ready_timeout;
+        let mut looked_at = 0;
+        loop {
+            let ready = match &self.ready {
+                Ready::Port(port) => accepts(*port),
+                Ready::Output(expression) => {
+                    let length = server.output.length();
+                    let grown = length != looked_at;
+                    looked_at = length;
+                    grown && expression.is_match(&server.output.text())
+                }
+            };
+            if ready {
+                return Outcome::Ready;
+            }
+            if Instant::now() > deadline {
+                return Outcome::NotReady;
+            }
+            match child::watch(&[server], signals, Some(Instant::now() + GLANCE)) {
+                Event::Ended(_) => return Outcome::EndedEarly,
+                Event::Interrupted(signal) => return Outcome::Interrupted(signal),
+                Event::TimedOut => {}
+            }
+        }
+    }
+
+    /// Runs the load. Also returns the number of its process group.
+    fn load(
+        &self,
+        server: &Program,
+        timeout: Option<Duration>,
+        any_status: bool,
+        signals: &Signals,
+    ) -> Result<(Outcome, Option<libc::pid_t>), String> {
+        let load = Program::start(&Launch { command: &self.load, environment: &[], input: None }, signals)?;
+        let mut event = child::watch(&[&load, server], signals, timeout.map(|timeout| load.start + timeout));
+        let mut server_ended = false;
+        if let Event::Ended(1) = event {
+            server_ended = true;
+            event = child::watch(&[&load], signals, Some(Instant::now() + LOAD_ENDS));
+        }
+        let wall = load.start.elapsed();
+        if let Event::Ended(_) = event {
+            load.settle();
+        }
+        let load = load.end();
+        let outcome = match event {
+            Event::Interrupted(signal) => Outcome::Interrupted(signal),
+            Event::TimedOut if server_ended => Outcome::EndedUnderLoad,
+            Event::TimedOut => {
+                Outcome::LoadFailed(format!("the load {}", child::timed_out(wall)), load.output)
+            }
+            Event::Ended(_) => match load.failure(any_status) {
+                None => Outcome::Loaded(wall, load.output),
+                Some(_) if server_ended => Outcome::EndedUnderLoad,
+                Some(why) => Outcome::LoadFailed(format!("the load failed: {why}"), load.output),
+            },
+        };
+        Ok((outcome, Some(load.group)))
+    }
+}
+
+enum Outcome {
+    Ready,
+    NotReady,
+    EndedEarly,
+    EndedUnderLoad,
+    /// Why, and what the load printed.
+    LoadFailed(String, String),
+    /// How long the load took, and what it printed.
+    Loaded(Duration, String),
+    Interrupted(i32),
+}
+
+/// Asks the server's process group to end, and waits until the server has ended or has had enough time. Returns whether
+/// the time was not enough, and a signal that asked this process to end meanwhile.
+fn stop(server: &Program, signals: &Signals) -> (bool, Option<i32>) {
+    server.signal(libc::SIGTERM);
+    // A process that is stopped does not see SIGTERM before it continues.
+    server.signal(libc::SIGCONT);
+    match child::watch(&[server], signals, Some(Instant::now() + POLITE)) {
+        Event::Ended(_) => {
+            server.settle();
+            (false, None)
+        }
+        Event::TimedOut => (true, None),
+        Event::Interrupted(signal) => (true, Some(signal)),
+    }
+}
+
+fn accepts(port: u16) -> bool {
+    let addresses = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+    addresses
+        .into_iter()
+        .any(|address| TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECTS).is_ok())
+}

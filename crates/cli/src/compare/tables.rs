@@ -1,0 +1,69 @@
+//! The comparison as a Markdown table, and as comma-separated values.
+
+use super::candidates::Measure;
+use super::json;
+use super::options::Plan;
+use super::report;
+use super::rounds::Results;
+use super::verdict;
+use latchwork_console::stats;
+
+/// The table that is printed, as Markdown, with the machine and the rule below it.
+pub fn markdown(plan: &Plan, results: &Results) -> String {
+    let mut text = String::new();
+    for (index, line) in report::lines(plan, results).into_iter().enumerate() {
+        let columns = line.len();
+        let cells: Vec<_> = line.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        text += &format!("| {} |\n", cells.join(" | "));
+        if index == 0 {
+            let rule =
+                (0..columns).map(|column| if (1..columns - 1).contains(&column) { "---:" } else { "---" });
+            text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    text + &format!(
+        "\n{}. Medians; in brackets the spread (distance of the quartiles). x: median ratio to glibc's run of the same \
+         round. {} rounds. Rule: {}.\n",
+        results.machine.line(),
+        results.candidates[0].runs.len(),
+        verdict::rule(results.locks())
+    )
+}
+
+/// A header, and a line for each candidate: names, verdict, and of each measure the median, least, greatest, spread and
+/// ratio to glibc, in seconds, bytes and plain numbers. What was not measured is empty.
+pub fn csv(plan: &Plan, results: &Results) -> String {
+    let measures = Measure::all(plan.metric.is_some());
+    let mut header: Vec<_> =
+        ["label", "mutex", "rwlock", "verdict", "chance", "runs"].map(String::from).to_vec();
+    for measure in measures {
+        header.extend(
+            ["median", "min", "max", "spread", "ratio"].map(|what| format!("{}_{what}", measure.key())),
+        );
+    }
+    let mut text = header.join(",") + "\n";
+    for (candidate, judgement) in results.candidates.iter().zip(results.judgements(plan)) {
+        let choice = &candidate.choice;
+        let chance =
+            judgement.and_then(|(_, chance)| chance).map_or(String::new(), |chance| format!("{chance:.3e}"));
+        let mut line = vec![choice.label(), choice.mutex.clone(), choice.rwlock.clone()];
+        line.extend([json::verdict(candidate, judgement).into(), chance, candidate.runs.len().to_string()]);
+        for measure in measures {
+            let values = candidate.values(*measure);
+            let ratios = candidate.ratios(&results.candidates[0], *measure);
+            let number = |of: &dyn Fn(&[f64]) -> f64, values: &[f64]| match values {
+                [] => String::new(),
+                values => of(values).to_string(),
+            };
+            line.extend([
+                number(&stats::median, &values),
+                number(&|values| stats::quantile(values, 0.0), &values),
+                number(&|values| stats::quantile(values, 1.0), &values),
+                number(&stats::spread, &values),
+                number(&stats::median, &ratios),
+            ]);
+        }
+        text += &(line.join(",") + "\n");
+    }
+    text
+}

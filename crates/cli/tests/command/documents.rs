@@ -1,0 +1,80 @@
+//! `latchwork completions` and `latchwork man`.
+
+use crate::common::{output, scratch, stderr, stdout};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// The commands that a user sees.
+const COMMANDS: [&str; 6] = ["list", "run", "check", "compare", "completions", "man"];
+
+#[test]
+fn the_pages_hold_options_and_examples() {
+    let directory = scratch("man").join("made/man1");
+    let output = output(&["man", directory.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut names: Vec<_> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let mut expected: Vec<_> = COMMANDS.iter().map(|name| format!("latchwork-{name}.1")).collect();
+    expected.push("latchwork.1".into());
+    expected.sort();
+    assert_eq!(names, expected);
+    let page = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
+    for name in &names {
+        assert!(page(name).contains(".SH EXAMPLES\n.nf\n\\&  latchwork"), "{name}: {}", page(name));
+    }
+    assert!(page("latchwork-run.1").contains("stats\\-json"));
+    assert!(page("latchwork-compare.1").contains(".SH NOTES\n\\&What is compared"));
+    // The page is not one that the formatter complains about.
+    let Ok(formatted) =
+        Command::new("man").args(["--warnings=w", "-l"]).arg(directory.join("latchwork-compare.1")).output()
+    else {
+        eprintln!("SKIPPED: there is no man");
+        return;
+    };
+    let text = stdout(&formatted);
+    assert!(formatted.status.success() && stderr(&formatted).is_empty(), "{}", stderr(&formatted));
+    assert!(text.contains("latchwork compare --mutex shfl,mcs --runs 20 -- ./bench"), "{text}");
+    fs::remove_dir_all(directory.parent().unwrap().parent().unwrap()).unwrap();
+}
+
+#[test]
+fn there_is_a_script_for_each_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&output(&["completions", shell]));
+        for name in COMMANDS {
+            assert!(script.contains(name), "{shell}: {name}");
+        }
+        // The last two are not told the values of options.
+        let told = !["elvish", "powershell"].contains(&shell);
+        assert_eq!(script.contains("bravo-2d-shfl-rw"), told, "{shell}");
+        let Ok(mut parser) =
+            Command::new(shell).arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()
+        else {
+            eprintln!("SKIPPED: there is no {shell}");
+            continue;
+        };
+        std::io::Write::write_all(&mut parser.stdin.take().unwrap(), script.as_bytes()).unwrap();
+        let parsed = parser.wait_with_output().unwrap();
+        assert!(parsed.status.success(), "{shell}: {}", stderr(&parsed));
+    }
+    assert_eq!(output(&["completions", "no-such-shell"]).status.code(), Some(2));
+}
+
+#[test]
+fn bash_completes_commands_and_locks() {
+    let script = stdout(&output(&["completions", "bash"]));
+    let complete = |words: &str, current: u32| {
+        let ask = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD={current}\n_latchwork latchwork \"${{COMP_WORDS[{current}]}}\" \"${{COMP_WORDS[{}]}}\"\necho \"${{COMPREPLY[@]}}\"",
+            current - 1
+        );
+        let output = Command::new("bash").args(["-c", &ask]).output().unwrap();
+        stdout(&output).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete("latchwork compa", 1), ["compare"]);
+    assert_eq!(complete("latchwork run --stats-", 2), ["--stats-json"]);
+    assert_eq!(complete("latchwork run --mutex qsp", 3), ["qspinlock"]);
+}

@@ -1,0 +1,68 @@
+//! `latchwork list` and the help texts.
+
+use crate::common::{output, stdout};
+use latchwork::registry;
+
+#[test]
+fn json_holds_every_registered_lock() {
+    let output = output(&["list", "--json"]);
+    assert!(output.status.success());
+    let locks: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let locks = locks.as_array().unwrap();
+    let mut expected = Vec::new();
+    registry::for_each(|entry| expected.push(entry));
+    let semaphore = &locks[expected.len()];
+    assert_eq!((&semaphore["name"], &semaphore["kind"]), (&"semaphore".into(), &"semaphore".into()));
+    assert_eq!((&semaphore["bytes"], &semaphore["waiter_bytes"]), (&4.into(), &0.into()));
+    assert_eq!(locks.len(), expected.len() + 1 + latchwork::reclaim::STRATEGIES.len());
+    for (strategy, info) in locks[expected.len() + 1..].iter().zip(latchwork::reclaim::STRATEGIES) {
+        assert_eq!((&strategy["name"], &strategy["kind"]), (&info.name.into(), &"reclamation".into()));
+        assert_eq!((&strategy["bound"], &strategy["reader"]), (&info.bound.into(), &info.reader.into()));
+        assert_eq!((&strategy["atomics"], &strategy["source"]), (&info.atomics.into(), &info.source.into()));
+    }
+    for (lock, entry) in locks.iter().zip(&expected) {
+        assert_eq!(lock["name"], entry.info.name);
+        assert_eq!(lock["kind"], entry.kind.name());
+        assert_eq!(lock["bytes"], entry.bytes);
+        assert_eq!(lock["waiter_bytes"], entry.info.waiter_bytes);
+        assert_eq!(lock["holder_bytes"], entry.info.holder_bytes);
+        assert_eq!(lock["atomics"], entry.info.atomics);
+        assert_eq!(lock["blocking"], entry.info.blocking);
+        assert_eq!(lock["suspension"], entry.info.suspension.name());
+        assert_eq!(lock["fairness"], entry.info.fairness);
+        assert_eq!(lock["source"], entry.info.source);
+    }
+}
+
+#[test]
+fn table_has_a_line_for_every_lock() {
+    let text = stdout(&output(&["list"]));
+    registry::for_each(|entry| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(entry.info.name));
+        assert!(line.is_some_and(|line| line.contains(entry.info.source)), "{} in\n{text}", entry.info.name);
+    });
+}
+
+#[test]
+fn table_has_a_line_for_every_reclamation_strategy() {
+    let text = stdout(&output(&["list"]));
+    for info in latchwork::reclaim::STRATEGIES {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(info.name));
+        let facts = [info.reader, info.bound, info.source];
+        assert!(
+            line.is_some_and(|line| facts.iter().all(|fact| line.contains(fact))),
+            "{}\n{text}",
+            info.name
+        );
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for arguments in [&["--help"][..], &["list", "--help"], &["run", "--help"], &["compare", "--help"]] {
+        let output = output(arguments);
+        assert!(output.status.success());
+        assert!(stdout(&output).contains("Examples:\n  latchwork "), "{arguments:?}");
+    }
+    assert_eq!(stdout(&output(&["--version"])), format!("latchwork {}\n", env!("CARGO_PKG_VERSION")));
+}

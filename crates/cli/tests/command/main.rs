@@ -1,0 +1,19 @@
+//! Tests of the command `latchwork`: they run it as a user would. One binary holds them all, because linking each file
+//! for itself takes longer than running it.
+
+#[path = "../../../console/tests/common/mod.rs"]
+mod common;
+
+mod compare;
+mod daemons;
+mod documents;
+mod embedded;
+mod list;
+mod obstacles;
+mod run;
+mod sanitizers;
+mod server;
+mod statistics;
+
+/// The command that was just built.
+const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork");

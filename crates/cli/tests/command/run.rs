@@ -1,0 +1,292 @@
+//! `latchwork run`: the program must not notice that it was started by somebody else.
+
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use latchwork::registry::{self, Kind};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+fn run(script: &str) -> std::process::Output {
+    output(&["run", "--mutex", "mcs", "--", "sh", "-c", script])
+}
+
+#[test]
+fn an_unknown_lock_is_refused_before_anything_runs() {
+    let output = output(&["run", "--mutex", "tickt", "--", "echo", "started"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+    let text = stderr(&output);
+    assert!(text.contains("did you mean --mutex ticket?"), "{text}");
+    registry::for_each(|entry| {
+        if entry.kind == Kind::Mutex {
+            assert!(text.contains(entry.info.name), "{} in {text}", entry.info.name);
+        }
+    });
+}
+
+#[test]
+fn a_program_that_cannot_run_gives_the_usual_statuses() {
+    assert_eq!(output(&["run", "--", "no-such-program"]).status.code(), Some(127));
+    assert_eq!(output(&["run", "--", "/etc/passwd"]).status.code(), Some(126));
+    assert_eq!(output(&["run"]).status.code(), Some(2));
+    let directory = scratch("interpreter");
+    let script = directory.join("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&script).status().unwrap().success());
+    let output = output(&["run", "--", script.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(stderr(&output).contains("interpreter"));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn exit_status_and_signals_are_the_programs_own() {
+    assert_eq!(run("exit 37").status.code(), Some(37));
+    assert_eq!(run("kill -TERM $$").status.signal(), Some(libc::SIGTERM));
+    // The same process throughout: a signal to latchwork's id reaches the program.
+    let mut child = latchwork().args(["run", "--", "sleep", "60"]).spawn().unwrap();
+    while !fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("sleep") {
+        std::thread::yield_now();
+    }
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
+}
+
+#[test]
+fn arguments_input_and_output_pass_through() {
+    let odd = ["", "--runs", "a b", "$HOME", "*"];
+    let output = output(&[&["run", "--", "printf", "[%s]"], &odd[..]].concat());
+    assert_eq!(stdout(&output), "[][--runs][a b][$HOME][*]");
+    assert_eq!(stderr(&output), "");
+
+    let mut child = latchwork()
+        .args(["run", "--rwlock", "glibc", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"through\0\xff").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"through\0\xff");
+}
+
+#[test]
+fn signal_dispositions_and_closed_descriptors_are_handed_on() {
+    // What the shell sees of ignored signals, with and without us: Rust's runtime would change SIGPIPE.
+    let script = "grep -E '^Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd | wc -l";
+    for before in [libc::SIG_DFL, libc::SIG_IGN] {
+        let with = |mut command: Command| {
+            // SAFETY: system calls that are safe between fork and exec.
+            unsafe {
+                command.pre_exec(move || {
+                    libc::signal(libc::SIGPIPE, before);
+                    // SIGINT too: `latchwork()` changes it, and a shell may have, for what it runs in the
+                    // background.
+                    libc::signal(libc::SIGINT, libc::SIG_IGN);
+                    libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+                    libc::close(0);
+                    Ok(())
+                })
+            };
+            stdout(&command.output().unwrap())
+        };
+        let mut plain = Command::new("sh");
+        plain.args(["-c", script]);
+        let mut ours = latchwork();
+        ours.args(["run", "--", "sh", "-c", script]);
+        let text = with(plain);
+        assert!(text.contains("SigIgn"), "{text}");
+        assert_eq!(with(ours), text);
+    }
+}
+
+#[test]
+fn the_library_comes_first_and_what_was_preloaded_stays() {
+    let cache = scratch("cache");
+    let output = latchwork()
+        .args(["run", "--mutex", "mcs", "--stats-json", "out.json", "--", "/bin/sh", "-c"])
+        .arg("echo $LD_PRELOAD; echo $LATCHWORK_MUTEX $LATCHWORK_RWLOCK; echo $LATCHWORK_STATS")
+        .env("XDG_CACHE_HOME", &cache)
+        .env("LD_PRELOAD", "libc.so.6")
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    let mut lines = text.lines();
+    let (ours, rest) = lines.next().unwrap().split_once(':').unwrap();
+    assert_eq!(rest, "libc.so.6");
+    assert!(ours.starts_with(cache.to_str().unwrap()) && ours.ends_with(".so"), "{ours}");
+    assert!(fs::read(ours).unwrap().starts_with(b"\x7fELF"));
+    assert_eq!(lines.next(), Some("mcs glibc"));
+    let here = std::env::current_dir().unwrap().join("out.json");
+    assert_eq!(lines.next(), Some(format!("json:{}", here.display()).as_str()));
+    // The report itself is the library's business; what the shell left is cleaned up.
+    let _ = fs::remove_file(here);
+    fs::remove_dir_all(cache).unwrap();
+}
+
+#[test]
+fn without_options_both_kinds_are_replaced_by_the_recommended_locks() {
+    let script = "echo $LATCHWORK_MUTEX $LATCHWORK_RWLOCK";
+    assert_eq!(stdout(&output(&["run", "--", "sh", "-c", script])), "shfl bravo-2d-shfl-rw\n");
+}
+
+#[test]
+fn a_file_that_statistics_cannot_be_written_to_is_refused_before_anything_runs() {
+    let directory = scratch("statistics-file");
+    let (link, missing) = (directory.join("link"), directory.join("missing/file"));
+    std::os::unix::fs::symlink(directory.join("file"), &link).unwrap();
+    for (file, why) in [(&link, "symbolic link"), (&missing, "cannot be written")] {
+        let output = output(&["run", "--stats-json", file.to_str().unwrap(), "--", "echo", "started"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+        assert!(
+            stderr(&output).contains("--stats-json") && stderr(&output).contains(why),
+            "{}",
+            stderr(&output)
+        );
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_program_that_gave_up_its_privileges_starts_others_with_the_library() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let home = scratch("home-of-root");
+    let source = r#"
+        #include <grp.h>
+        #include <unistd.h>
+        int main(void) {
+            if (setgroups(0, 0) || setgid(65534) || setuid(65534)) return 1;
+            return execl("/bin/sh", "sh", "-c", "grep -q liblatchwork /proc/self/maps && echo loaded", (char *)0);
+        }"#;
+    let program = compile(&home, "program", source, &[]);
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = latchwork();
+    command.args(["run", "--"]).arg(&program).env_remove("XDG_CACHE_HOME").env("HOME", &home);
+    // SAFETY: a system call that is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::umask(0o077);
+            Ok(())
+        })
+    };
+    let output = command.output().unwrap();
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("loaded\n", ""));
+    fs::remove_dir_all(home).unwrap();
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_is_passed_over() {
+    let cache = scratch("no cache");
+    let temporary = scratch("temporary");
+    let output = latchwork()
+        .args(["run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"])
+        .env("XDG_CACHE_HOME", &cache)
+        .env("TMPDIR", &temporary)
+        .output()
+        .unwrap();
+    assert!(stdout(&output).starts_with(temporary.to_str().unwrap()), "{output:?}");
+
+    let output = latchwork()
+        .args(["run", "--", "echo", "started"])
+        .env("LATCHWORK_PRELOAD_PATH", "/no/such/library.so")
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    assert!(stderr(&output).contains("LATCHWORK_PRELOAD_PATH=/no/such/library.so"));
+    fs::remove_dir_all(cache).unwrap();
+    fs::remove_dir_all(temporary).unwrap();
+}
+
+/// Two programs with locks that a shell starts, and which of them get latchwork's.
+#[test]
+fn the_programs_that_get_the_locks_are_chosen_by_name() {
+    let directory = scratch("chosen");
+    let source = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        int main(void) {
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+            printf("%d ", getpid());
+            return 0;
+        }"#;
+    let (first, second) =
+        (compile(&directory, "first", source, &[]), compile(&directory, "second", source, &[]));
+    let script = format!("{} && {}", first.display(), second.display());
+    let file = directory.join("statistics");
+    // Which of the two, in their order, wrote statistics under its lock; and how many processes did in all.
+    let served = |options: &[&str]| {
+        let _ = fs::remove_file(&file);
+        let output = latchwork()
+            .args(["run", "--stats-json"])
+            .arg(&file)
+            .args(options)
+            .args(["--", "sh", "-c", &script])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let printed = stdout(&output);
+        let processes: Vec<i64> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [first, second] = processes[..] else { panic!("{printed}") };
+        let wrote =
+            |process: i64| lines.iter().any(|line| line["pid"] == process && line["mutex"]["lock"] == "shfl");
+        (wrote(first), wrote(second), lines.len())
+    };
+    assert_eq!(served(&[]), (true, true, 2));
+    assert_eq!(served(&["--only", "first"]), (true, false, 1));
+    assert_eq!(served(&["--only", "f*t,nothing"]), (true, false, 1));
+    assert_eq!(served(&["--only", "*s*", "--not", "seco?d"]), (true, false, 1));
+    assert_eq!(served(&["--not", "first", "--not", "sh"]), (false, true, 1));
+    assert_eq!(served(&["--only", "*d"]), (false, true, 1));
+    assert_eq!(served(&["--only", "firs,irst,first?,?first"]), (false, false, 0));
+    for wrong in ["/bin/first", ""] {
+        let output = output(&["run", "--only", wrong, "--", "echo", "started"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{wrong}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A program that is left out must not notice the library: neither its lock nor a name that does not exist.
+#[test]
+fn a_program_that_is_not_chosen_is_glibcs() {
+    let output = latchwork()
+        .args(["run", "--not", "grep", "--", "grep", "-c", "near", "/proc/self/maps"])
+        .env("LATCHWORK_CHECK", "1")
+        .output()
+        .unwrap();
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""));
+}
+
+#[test]
+fn check_is_a_command_of_its_own() {
+    let directory = scratch("check");
+    let source = r#"
+        #include <pthread.h>
+        int main(void) {
+            pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER;
+            pthread_mutex_lock(&one); pthread_mutex_lock(&two);
+            pthread_mutex_unlock(&two); pthread_mutex_unlock(&one);
+            pthread_mutex_lock(&two); pthread_mutex_lock(&one);
+            return 5;
+        }"#;
+    let program = compile(&directory, "program", source, &[]);
+    for arguments in [&["check"][..], &["run", "--check"], &["check", "--mutex", "glibc"]] {
+        let output = latchwork().args(arguments).arg("--").arg(&program).output().unwrap();
+        assert_eq!(output.status.code(), Some(5));
+        assert!(stderr(&output).contains("inversion"), "{arguments:?}: {}", stderr(&output));
+    }
+    let left_out = latchwork().args(["check", "--not", "program", "--"]).arg(&program).output().unwrap();
+    assert_eq!((left_out.status.code(), stderr(&left_out).as_str()), (Some(5), ""));
+    fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,116 @@
+//! The locks of the feature `all-locks`: the field's reference points, to compare with.
+
+use super::{CondvarOver, MutexOver, RwLockOver};
+use crate::locks::{mutex, rwlock};
+use crate::machine::Native;
+
+/// Mutex over [`tas`](mutex::tas).
+pub type TasMutex<T> = MutexOver<mutex::tas::RawTas<Native>, T>;
+/// Mutex over [`ttas`](mutex::ttas).
+pub type TtasMutex<T> = MutexOver<mutex::ttas::RawTtas<Native>, T>;
+/// Mutex over [`clh`](mutex::clh).
+pub type ClhMutex<T> = MutexOver<mutex::clh::RawClh<Native>, T>;
+/// Mutex over [`cna`](mutex::cna).
+pub type CnaMutex<T> = MutexOver<mutex::cna::RawCna<Native>, T>;
+/// Mutex over [`c-bo-mcs`](mutex::stacked).
+pub type CBoMcsMutex<T> = MutexOver<mutex::stacked::CBoMcs<Native>, T>;
+/// Mutex over [`c-tkt-mcs`](mutex::stacked).
+pub type CTktMcsMutex<T> = MutexOver<mutex::stacked::CTktMcs<Native>, T>;
+/// Mutex over [`hmcs`](mutex::stacked).
+pub type HmcsMutex<T> = MutexOver<mutex::stacked::Hmcs<Native>, T>;
+/// Mutex over [`clof`](mutex::stacked).
+pub type ClofMutex<T> = MutexOver<mutex::stacked::Clof<Native>, T>;
+/// Mutex over [`ticket-backoff`](mutex::ticket).
+pub type TicketBackoffMutex<T> = MutexOver<mutex::ticket::RawTicketBackoff<Native>, T>;
+/// Mutex over [`twa`](mutex::twa).
+pub type TwaMutex<T> = MutexOver<mutex::twa::RawTwa<Native>, T>;
+/// Mutex over [`k42`](mutex::k42).
+pub type K42Mutex<T> = MutexOver<mutex::k42::RawK42<Native>, T>;
+/// Mutex over [`qspinlock`](mutex::qspinlock).
+pub type QspinlockMutex<T> = MutexOver<mutex::qspinlock::RawQspinlock<Native>, T>;
+/// Mutex over [`reciprocating`](mutex::reciprocating).
+pub type ReciprocatingMutex<T> = MutexOver<mutex::reciprocating::RawReciprocating<Native>, T>;
+/// Mutex over [`mcs_tp`](mutex::mcs_tp).
+pub type McsTpMutex<T> = MutexOver<mutex::mcs_tp::RawMcsTp<Native>, T>;
+/// Mutex over [`hemlock`](mutex::hemlock).
+pub type HemlockMutex<T> = MutexOver<mutex::hemlock::RawHemlock<Native>, T>;
+/// Mutex over [`hclh`](mutex::hclh).
+pub type HclhMutex<T> = MutexOver<mutex::hclh::RawHclh<Native>, T>;
+/// Mutex over [`fissile`](mutex::fissile).
+pub type FissileMutex<T> = MutexOver<mutex::fissile::RawFissile<Native>, T>;
+/// Mutex over [`mcs_park`](mutex::mcs_park).
+pub type McsParkMutex<T> = MutexOver<mutex::mcs_park::RawMcsPark<Native>, T>;
+/// Mutex over [`malthusian`](mutex::malthusian).
+pub type MalthusianMutex<T> = MutexOver<mutex::malthusian::RawMalthusian<Native>, T>;
+/// Mutex over [`mutexee`](mutex::mutexee).
+pub type MutexeeMutex<T> = MutexOver<mutex::mutexee::RawMutexee<Native>, T>;
+/// Mutex over [`hybrid`](mutex::hybrid).
+pub type HybridMutex<T> = MutexOver<mutex::hybrid::RawHybrid<Native>, T>;
+/// Mutex over [`cst`](mutex::cst).
+pub type CstMutex<T> = MutexOver<mutex::cst::RawCst<Native>, T>;
+/// Mutex over [`shfl_spin`](mutex::shfl_spin).
+pub type ShflSpinMutex<T> = MutexOver<mutex::shfl_spin::RawShflSpin<Native>, T>;
+/// Reader-writer lock over [`pf_t`](rwlock::pf_t).
+pub type PfTRwLock<T> = RwLockOver<rwlock::pf_t::RawPfT<Native>, T>;
+/// Reader-writer lock over [`mcs_rw`](rwlock::mcs_rw).
+pub type McsRwLock<T> = RwLockOver<rwlock::mcs_rw::RawMcsRw<Native>, T>;
+/// Reader-writer lock over [`percpu`](rwlock::percpu).
+pub type PerCpuRwLock<T> = RwLockOver<rwlock::percpu::RawPerCpu<Native>, T>;
+/// Reader-writer lock over [`cohort_rw`](rwlock::cohort_rw).
+pub type CohortRwLock<T> = RwLockOver<rwlock::cohort_rw::RawCohortRw<Native>, T>;
+/// Reader-writer lock over [`rwsem`](rwlock::rwsem).
+pub type RwSemRwLock<T> = RwLockOver<rwlock::rwsem::RawRwSem<Native>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over a mutex, [`shfl`](mutex::shfl): see
+/// [`exclusive`](rwlock::exclusive) for what readers may not do with it.
+pub type BravoMutexRwLock<T> = RwLockOver<
+    rwlock::bravo::RawBravo<Native, rwlock::exclusive::Exclusive<mutex::shfl::RawShfl<Native>>>,
+    T,
+>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
+pub type BravoPfTRwLock<T> = RwLockOver<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>, T>;
+/// Condition variable for [`TasMutex`].
+pub type TasCondvar = CondvarOver<mutex::tas::RawTas<Native>>;
+/// Condition variable for [`TtasMutex`].
+pub type TtasCondvar = CondvarOver<mutex::ttas::RawTtas<Native>>;
+/// Condition variable for [`ClhMutex`].
+pub type ClhCondvar = CondvarOver<mutex::clh::RawClh<Native>>;
+/// Condition variable for [`CnaMutex`].
+pub type CnaCondvar = CondvarOver<mutex::cna::RawCna<Native>>;
+/// Condition variable for [`CBoMcsMutex`].
+pub type CBoMcsCondvar = CondvarOver<mutex::stacked::CBoMcs<Native>>;
+/// Condition variable for [`CTktMcsMutex`].
+pub type CTktMcsCondvar = CondvarOver<mutex::stacked::CTktMcs<Native>>;
+/// Condition variable for [`HmcsMutex`].
+pub type HmcsCondvar = CondvarOver<mutex::stacked::Hmcs<Native>>;
+/// Condition variable for [`ClofMutex`].
+pub type ClofCondvar = CondvarOver<mutex::stacked::Clof<Native>>;
+/// Condition variable for [`TicketBackoffMutex`].
+pub type TicketBackoffCondvar = CondvarOver<mutex::ticket::RawTicketBackoff<Native>>;
+/// Condition variable for [`TwaMutex`].
+pub type TwaCondvar = CondvarOver<mutex::twa::RawTwa<Native>>;
+/// Condition variable for [`K42Mutex`].
+pub type K42Condvar = CondvarOver<mutex::k42::RawK42<Native>>;
+/// Condition variable for [`QspinlockMutex`].
+pub type QspinlockCondvar = CondvarOver<mutex::qspinlock::RawQspinlock<Native>>;
+/// Condition variable for [`ReciprocatingMutex`].
+pub type ReciprocatingCondvar = CondvarOver<mutex::reciprocating::RawReciprocating<Native>>;
+/// Condition variable for [`McsTpMutex`].
+pub type McsTpCondvar = CondvarOver<mutex::mcs_tp::RawMcsTp<Native>>;
+/// Condition variable for [`hemlock`](mutex::hemlock).
+pub type HemlockCondvar = CondvarOver<mutex::hemlock::RawHemlock<Native>>;
+/// Condition variable for [`HclhMutex`].
+pub type HclhCondvar = CondvarOver<mutex::hclh::RawHclh<Native>>;
+/// Condition variable for [`FissileMutex`].
+pub type FissileCondvar = CondvarOver<mutex::fissile::RawFissile<Native>>;
+/// Condition variable for [`McsParkMutex`].
+pub type McsParkCondvar = CondvarOver<mutex::mcs_park::RawMcsPark<Native>>;
+/// Condition variable for [`MalthusianMutex`].
+pub type MalthusianCondvar = CondvarOver<mutex::malthusian::RawMalthusian<Native>>;
+/// Condition variable for [`MutexeeMutex`].
+pub type MutexeeCondvar = CondvarOver<mutex::mutexee::RawMutexee<Native>>;
+/// Condition variable for [`HybridMutex`].
+pub type HybridCondvar = CondvarOver<mutex::hybrid::RawHybrid<Native>>;
+/// Condition variable for [`CstMutex`].
+pub type CstCondvar = CondvarOver<mutex::cst::RawCst<Native>>;
+/// Condition variable for [`ShflSpinMutex`].
+pub type ShflSpinCondvar = CondvarOver<mutex::shfl_spin::RawShflSpin<Native>>;

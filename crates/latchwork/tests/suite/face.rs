@@ -1,0 +1,239 @@
+//! The public root of the crate and the aliases below `latchwork::locks`: what every type has, and that the figures in
+//! the docs are those of the registry.
+
+use latchwork::locks;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::semaphore::Unit;
+use latchwork::machine::Native;
+use latchwork::registry::{self, Entry, Kind};
+use latchwork::{Condvar, Mutex, ReentrantMutex, RwLock, Semaphore, SeqLock, lock_api};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Compiles if a type can be shared by threads.
+fn shared<T: Sync>(_: &T) {}
+
+/// What each type that holds a value has; then `guards` for its guards.
+macro_rules! value {
+    ($($lock:ident)::+, $guards:expr) => {{
+        let lock: $($lock)::+<u32> = From::from(7);
+        assert!(format!("{lock:?}").contains('7'));
+        $guards(&lock);
+        assert_eq!(lock.into_inner(), 7);
+        assert_eq!(<$($lock)::+<u32>>::default().into_inner(), 0);
+        stringify!($($lock)::+)
+    }};
+}
+
+macro_rules! mutexes {
+    ($($name:ident)*) => {
+        [$(value!(locks::$name, |lock: &locks::$name<u32>| {
+            let guard = lock.lock();
+            shared(&guard);
+            assert_eq!(format!("{guard:?}"), "7");
+            let mapped = lock_api::MutexGuard::map(guard, |value| value);
+            shared(&mapped);
+            assert_eq!(format!("{mapped:?}"), "7");
+        })),*]
+    };
+}
+
+macro_rules! rwlocks {
+    ($($name:ident)*) => {
+        [$(value!(locks::$name, |lock: &locks::$name<u32>| {
+            let guard = lock.read();
+            shared(&guard);
+            assert_eq!(format!("{guard:?}"), "7");
+            let mapped = lock_api::RwLockReadGuard::map(guard, |value| value);
+            shared(&mapped);
+            drop(mapped);
+            let guard = lock.write();
+            shared(&guard);
+            assert_eq!(format!("{guard:?}"), "7");
+            let mapped = lock_api::RwLockWriteGuard::map(guard, |value| value);
+            shared(&mapped);
+        })),*]
+    };
+}
+
+macro_rules! condvars {
+    ($($name:ident)*) => {
+        [$({
+            let condvar = locks::$name::default();
+            shared(&condvar);
+            assert!(format!("{condvar:?}").contains("Condvar"));
+            concat!("locks :: ", stringify!($name))
+        }),*]
+    };
+}
+
+#[test]
+fn every_alias_has_the_usual_traits() {
+    let mut seen = Vec::new();
+    seen.extend(mutexes! {
+        TasMutex TtasMutex TicketMutex McsMutex ClhMutex CnaMutex CBoMcsMutex CTktMcsMutex HmcsMutex ClofMutex
+        TicketBackoffMutex TwaMutex K42Mutex QspinlockMutex ReciprocatingMutex McsTpMutex HemlockMutex HclhMutex
+        FissileMutex McsParkMutex MalthusianMutex MutexeeMutex HybridMutex CstMutex ShflSpinMutex ShflMutex
+    });
+    seen.extend(rwlocks! {
+        PfTRwLock PfQRwLock ShflRwLock BravoShflRwLock McsRwLock PerCpuRwLock CohortRwLock RwSemRwLock
+        BravoMutexRwLock BravoPfTRwLock Bravo2dShflRwLock BravoCpuPfQRwLock BravoRwLock
+    });
+    seen.extend(condvars! {
+        TasCondvar TtasCondvar TicketCondvar McsCondvar ClhCondvar CnaCondvar CBoMcsCondvar CTktMcsCondvar HmcsCondvar
+        ClofCondvar TicketBackoffCondvar TwaCondvar K42Condvar QspinlockCondvar ReciprocatingCondvar McsTpCondvar
+        HemlockCondvar HclhCondvar FissileCondvar McsParkCondvar MalthusianCondvar MutexeeCondvar HybridCondvar
+        CstCondvar ShflSpinCondvar ShflCondvar
+    });
+    let sources = concat!(
+        include_str!("../../src/locks/aliases.rs"),
+        include_str!("../../src/locks/aliases/compared.rs")
+    );
+    let names = sources.lines().filter_map(|line| line.strip_prefix("pub type "));
+    let mut missing: Vec<_> = names
+        .map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next().unwrap())
+        .filter(|name| !name.ends_with("Over"))
+        .filter(|name| {
+            !seen
+                .iter()
+                .any(|seen| seen.ends_with(&format!(" {name}")) || seen.ends_with(&format!("::{name}")))
+        })
+        .collect();
+    missing.sort_unstable();
+    assert!(missing.is_empty(), "not checked here: {missing:?}");
+    // Each mutex and each reader-writer lock of the registry has an alias (that of BRAVO over a mutex is beside it).
+    let (mut mutexes, mut rwlocks) = (0, 1);
+    registry::for_each(|entry| match entry.kind {
+        Kind::Mutex => mutexes += 1,
+        Kind::RwLock => rwlocks += 1,
+        Kind::SeqLock => (),
+    });
+    let readme = include_str!("../../README.md");
+    let both = mutexes + rwlocks - 1;
+    assert!(readme.contains(&format!("`all-locks`, {both} of them")), "README.md: there are {both}");
+    let count = |suffix: &str| seen.iter().filter(|name| name.ends_with(suffix)).count();
+    assert_eq!((count("Mutex"), count("RwLock"), count("Condvar")), (mutexes, rwlocks, mutexes));
+}
+
+#[test]
+fn every_type_of_the_root_has_the_usual_traits() {
+    fn usual<T: Debug + Default + Send + Sync>() {
+        assert!(!format!("{:?}", T::default()).is_empty());
+    }
+    usual::<Mutex<u32>>();
+    usual::<RwLock<u32>>();
+    usual::<Condvar>();
+    usual::<Semaphore>();
+    usual::<SeqLock<2>>();
+    usual::<ReentrantMutex<u32>>();
+    usual::<latchwork::reclaim::Rcu<u32>>();
+    usual::<latchwork::map::RcuMap<u32, u32>>();
+    assert_eq!(*Mutex::from(7).lock(), 7);
+    assert_eq!(*RwLock::from(7).read(), 7);
+    assert_eq!(SeqLock::from([7]).read(), [7]);
+    assert_eq!(format!("{:?}", SeqLock::from([7, 8])), "SeqLock([7, 8])");
+    assert_eq!(*latchwork::reclaim::Rcu::from(7).get(), 7);
+    assert_eq!(format!("{:?}", latchwork::reclaim::Rcu::new(7)), "Rcu(7)");
+    let reentrant = ReentrantMutex::from(7);
+    let guards = (reentrant.lock(), reentrant.lock());
+    shared(&guards);
+    assert_eq!(*guards.0 + *guards.1, 14);
+    assert!(format!("{:?}", Semaphore::new(3)).contains("available: 3"));
+}
+
+/// What the reader-writer lock of the root can do beyond reading and writing.
+#[test]
+fn readers_become_writers_and_writers_become_readers() {
+    use latchwork::{ReadRecursive, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+    let lock = RwLock::new(1);
+    for round in 1..50 {
+        let upgradable: RwLockUpgradableReadGuard<'_, u32> = lock.upgradable_read();
+        shared(&upgradable);
+        assert!(
+            lock.try_read().is_some() && lock.try_upgradable_read().is_none() && lock.try_write().is_none()
+        );
+        let mut write = RwLockUpgradableReadGuard::upgrade(upgradable);
+        assert!(lock.try_read().is_none() && *write == round);
+        *write += 1;
+        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
+        let reader = lock.read();
+        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there is a reader");
+        drop(reader);
+        let write =
+            RwLockUpgradableReadGuard::try_upgrade_for(upgradable, Duration::from_secs(60)).expect("alone");
+        let mut reader: RwLockReadGuard<'_, u32> = RwLockWriteGuard::downgrade(write);
+        let again = lock.read_recursive();
+        assert!(*reader == *again && lock.try_read_recursive().is_some() && lock.try_write().is_none());
+        drop(again);
+        RwLockReadGuard::bump(&mut reader);
+        RwLockReadGuard::unlock_fair(reader);
+        RwLockWriteGuard::unlock_fair(lock.write());
+    }
+    assert!(!lock.is_locked());
+}
+
+/// The features that lock_api has too.
+#[test]
+fn locks_are_serialized_as_their_value_and_guards_can_own_them() {
+    assert_eq!(serde_json::to_string(&(Mutex::from(7), RwLock::from([8]))).unwrap(), "[7,[8]]");
+    assert_eq!(*serde_json::from_str::<RwLock<u32>>("7").unwrap().read(), 7);
+    let lock = Arc::new(Mutex::new(7));
+    let guard: latchwork::ArcMutexGuard<u32> = lock.lock_arc();
+    shared(&guard);
+    assert!(lock.is_locked());
+    drop(lock);
+    assert_eq!(*guard, 7);
+}
+
+/// The tables in the docs of the root's types: a row begins with its title.
+#[test]
+fn the_docs_have_the_registrys_figures() {
+    let sources = [
+        ("mutex", include_str!("../../src/sync/mutex.rs")),
+        ("rwlock", include_str!("../../src/sync/rwlock.rs")),
+        ("seqlock", include_str!("../../src/sync/seqlock.rs")),
+        ("semaphore", include_str!("../../src/sync/semaphore.rs")),
+    ];
+    for (kind, source) in sources {
+        let rows: Vec<(&str, &str)> = source
+            .lines()
+            .filter_map(|line| line.strip_prefix("/// | ")?.strip_suffix(" |")?.split_once(" | "))
+            .collect();
+        let row = |title: &str| {
+            let found = rows.iter().find(|(first, _)| *first == title);
+            found.unwrap_or_else(|| panic!("{kind}: no row \"{title}\"")).1
+        };
+        let name = source.split("/// | `").nth(1).and_then(|rest| rest.split('`').next()).expect("a table");
+        let semaphore =
+            Entry { kind: Kind::Mutex, info: Unit::<Native>::INFO, bytes: size_of::<Semaphore>() };
+        let entry = match kind {
+            "mutex" => registry::find(Kind::Mutex, name),
+            "rwlock" => registry::find(Kind::RwLock, name),
+            "seqlock" => registry::find(Kind::SeqLock, name),
+            _ => Some(semaphore),
+        };
+        let Entry { info, bytes, .. } = entry.expect("a registered lock");
+        let size =
+            rows.iter().find(|(title, _)| title.starts_with("bytes") && !title.contains("each")).unwrap();
+        let figures = [
+            ("bytes", size.1, bytes),
+            ("bytes for each waiter", row("bytes for each waiter"), info.waiter_bytes),
+            ("bytes for each holder", row("bytes for each holder"), info.holder_bytes),
+            (
+                "atomic read-modify-writes",
+                row("atomic read-modify-writes, uncontended"),
+                info.atomics as usize,
+            ),
+        ];
+        for (what, documented, figure) in figures {
+            assert_eq!(documented, figure.to_string(), "src/sync: {what} of {name}");
+        }
+        assert_eq!(row("fairness"), info.fairness, "src/sync: fairness of {name}");
+        assert_eq!(row("waiters").ends_with("sleep"), info.blocking, "src/sync: waiters of {name}");
+    }
+    assert_eq!(size_of::<Condvar>(), 8, "src/sync/condvar.rs says 8");
+    assert_eq!(size_of::<ReentrantMutex<()>>(), size_of::<Mutex<()>>() + 16, "src/sync/reentrant.rs says 16");
+    assert_eq!(size_of::<Mutex<()>>(), registry::find(Kind::Mutex, "shfl").unwrap().bytes);
+    assert_eq!(size_of::<RwLock<()>>(), registry::find(Kind::RwLock, "bravo-2d-shfl-rw").unwrap().bytes);
+}

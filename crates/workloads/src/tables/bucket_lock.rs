@@ -1,0 +1,149 @@
+//! The table whose updaters lock the bucket, and whose readers lock nothing.
+//!
+//! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 4:
+//! RCU-L ([`Section`] readers) and HPBR-L ([`Reference`] readers, with the links marked as in Michael's list,
+//! without which a reader could step from a removed element to one that was reclaimed).
+//!
+//! Updaters of a bucket exclude each other, so they read its chain as if nobody else were there: what they
+//! meet cannot be removed, and so not be reclaimed.
+//!
+//! States of an element: free -> in a chain (A) -> removed, which its own link says to readers that protect
+//! each reference (B) -> out of the chain -> retired -> free, when the domain says so.
+//! Atomics: an update, those of the bucket's lock and of retiring; a lookup, none.
+//! Progress: readers of sections never wait or repeat; those that protect references wait for the updater when
+//! they stand on an element that is being removed.
+
+use super::node::{Place, give_back, search};
+use super::readers::{Readers, marked};
+use super::store::{Handle, Store};
+use super::table::{Info, Reclaimed, Shape, Table};
+use crate::lock::{Exclusive, Lock};
+use latchwork::locks::mutex::ttas::RawTtas;
+use latchwork::machine::{Machine, Word};
+use latchwork::reclaim::{Reader, Reclaim};
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// The table. See the [module documentation](self).
+pub struct BucketLocked<D: Reclaim, R> {
+    store: Store<D, Exclusive<RawTtas<D::Machine>>>,
+    readers: PhantomData<R>,
+}
+
+impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
+    /// Looks `key` up in any case, and waits for updaters.
+    #[cold]
+    #[inline(never)]
+    fn look_again<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+        let ((head, mask), mut looks) = (self.store.head(key), 0);
+        loop {
+            let guard = handle.reader.enter();
+            // SAFETY: nodes of this chain are retired in the store's domain, after they have left it.
+            if let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }? {
+                return Ok(value);
+            }
+            drop(guard);
+            wait::<D::Machine>(looks);
+            looks += 1;
+        }
+    }
+}
+
+/// Waits between two looks at a chain that an updater is changing: twice as long each time, and after some looks the
+/// processor is offered to other threads, because the updater may have been preempted.
+fn wait<M: Machine>(looks: u32) {
+    /// Spin hints after the first look.
+    const FIRST: u32 = 4;
+    /// Looks after which the pause does not grow any more (512 spin hints, 5 to 20 microseconds).
+    const GROWS: u32 = 7;
+    /// Looks after which the reader also yields.
+    const YIELDS: u32 = 11;
+    M::pause(FIRST << looks.min(GROWS));
+    if looks >= YIELDS {
+        M::yield_now();
+    }
+}
+
+// SAFETY: elements are retired to the domain after they have left their chain, and readers are as
+// `Readers` promises.
+unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
+    type Machine = D::Machine;
+    type Handle<'a> = Handle<'a, D>;
+    const INFO: Info = R::LOCKED;
+
+    fn new(shape: &Shape) -> Self {
+        BucketLocked { store: Store::new(shape, Exclusive::new), readers: PhantomData }
+    }
+
+    fn join(&self, index: usize) -> Handle<'_, D> {
+        self.store.join(index)
+    }
+
+    #[inline(always)]
+    fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+        let (head, mask) = self.store.head(key);
+        if let Some(guard) = handle.reader.try_enter()
+            // SAFETY: as in `look_again`.
+            && let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }?
+        {
+            return Ok(value);
+        }
+        self.look_again(handle, key)
+    }
+
+    fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
+        let (head, mask) = self.store.head(key);
+        let node = self.store.take(handle, key, value);
+        let _held = self.store.own(key).write();
+        // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
+        let place = unsafe { search::<D::Machine>(head, key, mask, Relaxed) }?;
+        let Place { link, node: next, hit } = place;
+        if hit {
+            // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
+            unsafe { give_back(node, Relaxed) };
+        } else {
+            // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
+            unsafe { &*node }.next.store(next, Relaxed);
+            // (A) pairs with the readers' loads: they see its fields.
+            link.store(node, Release);
+        }
+        Ok(!hit)
+    }
+
+    fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
+        let (head, mask) = self.store.head(key);
+        let held = self.store.own(key).write();
+        // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
+        let Place { link, node, hit } = unsafe { search::<D::Machine>(head, key, mask, Relaxed) }?;
+        if !hit {
+            return Ok(false);
+        }
+        // SAFETY: the node is in the chain, and only the holder of the bucket's lock removes nodes from it.
+        let fields = unsafe { &*node };
+        let next = fields.next.load(Relaxed);
+        if R::MARKS {
+            // (B) before the node leaves the chain: a reader that stands on it follows its link no further.
+            fields.next.store(marked(next), Release);
+        }
+        link.store(next, Release);
+        drop(held);
+        let mut retired = 0;
+        // SAFETY: it has left the chain.
+        unsafe { self.store.retire(&mut retired, node) };
+        self.store.settle(handle, retired);
+        Ok(true)
+    }
+
+    #[inline]
+    fn quiescent<'t>(&'t self, handle: &mut Handle<'t, D>) {
+        handle.reader.quiescent();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.store.waiting()
+    }
+
+    fn each(&mut self, each: impl FnMut(u64, u64)) {
+        self.store.each(each);
+    }
+}

@@ -1,0 +1,246 @@
+//! The elements of the chains, and the pool that they come from.
+//!
+//! All nodes of a table are made with it and freed with it, so a node that is reclaimed too early is no
+//! undefined behaviour here but an observation: its key is turned into one of another bucket while it is
+//! free, and whoever meets a node of another bucket in a chain says so ([`Reclaimed`]). It also keeps the
+//! C library's allocator out of what is compared.
+
+use super::table::Reclaimed;
+use latchwork::locks::ShflMutex;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use latchwork::reclaim::{Header, Retire};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
+
+/// An element, alone in its cache line: as large tables have it, where each is a miss of its own.
+#[repr(C, align(64))]
+pub struct Node<M: Machine> {
+    header: UnsafeCell<Header>,
+    /// The next of the chain. A strategy may use the lowest bit for itself.
+    pub next: M::Ptr<Node<M>>,
+    /// Its key.
+    pub key: M::U64,
+    /// Its value.
+    pub value: M::U64,
+    /// The pool that it came from, so that whoever reclaims it needs nothing else.
+    pool: *const Pool<M>,
+    /// The list of free nodes that it goes back to.
+    list: AtomicUsize,
+}
+
+// SAFETY: all that threads change are words; the pool's address is only used while the pool is there.
+unsafe impl<M: Machine> Send for Node<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Sync for Node<M> {}
+
+// SAFETY: `repr(C)`, and the first field is the header's cell, which is laid out as the header.
+unsafe impl<M: Machine> Retire for Node<M> {
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: the thread that retired it took it from a pool. Nobody else uses the header of a node that was retired.
+        unsafe {
+            *(*this).header.get() = Header::new();
+            give_back(this, Relaxed);
+        }
+    }
+}
+
+/// Lists of free nodes.
+const LISTS: usize = 32;
+
+/// A list of free nodes; which thread uses which is its own choice.
+#[repr(align(128))]
+struct Free<M: Machine>(ShflMutex<Vec<*mut Node<M>>>);
+
+// SAFETY: the pointers are to nodes of the pool, which any thread may have.
+unsafe impl<M: Machine> Sync for Free<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Send for Free<M> {}
+
+/// All nodes of a table.
+///
+/// Taking and giving back costs no simulated time but for the stores into the node: what an allocator costs is no part
+/// of the comparison. `order` is that of these stores: relaxed, where nobody can meet a node that is free.
+pub struct Pool<M: Machine> {
+    nodes: Array<Node<M>>,
+    free: Array<Free<M>>,
+}
+
+impl<M: Machine> Pool<M> {
+    /// `count` free nodes. Boxed, because they know its address.
+    pub fn new(count: usize) -> Box<Self> {
+        let node = |_| Node {
+            header: UnsafeCell::new(Header::new()),
+            next: Word::new(null_mut()),
+            key: Word::new(0),
+            value: Word::new(0),
+            pool: std::ptr::null(),
+            list: AtomicUsize::new(0),
+        };
+        let free = Array::new(LISTS, |_| Free(ShflMutex::new(Vec::new())));
+        let pool = Box::new(Pool { nodes: Array::new(count, node), free });
+        let address: *const Self = &raw const *pool;
+        for at in 0..count {
+            let node = pool.nodes.pointer(at);
+            // SAFETY: nobody else has the node yet.
+            unsafe { (*node).pool = address };
+        }
+        // The last first, so that nodes are taken in the order of their addresses.
+        *pool.free[0].0.lock() = (0..count).rev().map(|at| pool.nodes.pointer(at)).collect();
+        pool
+    }
+
+    /// A node with this key and value, from list `list` if it has one. `None`: all are in use, or wait to
+    /// be reclaimed.
+    pub fn take(&self, list: usize, key: u64, value: u64, order: Ordering) -> Option<*mut Node<M>> {
+        let own = list % LISTS;
+        let node = (0..LISTS).find_map(|other| self.free[(own + other) % LISTS].0.lock().pop())?;
+        // SAFETY: the pool keeps it valid.
+        let fields = unsafe { &*node };
+        fields.list.store(own, Relaxed);
+        fields.key.store(key, order);
+        fields.value.store(value, order);
+        Some(node)
+    }
+}
+
+/// Makes a node free.
+///
+/// # Safety
+///
+/// It came from [`Pool::take`] of a pool that is still there. (If it is in a chain, or given back twice, then tables
+/// are wrong, but nothing is undefined: nodes consist of words, and live as long as the pool.)
+pub unsafe fn give_back<M: Machine>(node: *mut Node<M>, order: Ordering) {
+    // SAFETY: the caller's promise.
+    let (fields, pool) = unsafe { (&*node, &*(*node).pool) };
+    // Its bits differ from those of any key of its bucket.
+    fields.key.store(!fields.key.load(Relaxed), order);
+    pool.free[fields.list.load(Relaxed)].0.lock().push(node);
+}
+
+/// Where a search ended: the link that led to `node`, the first whose key is not below the one that was
+/// looked for (or null), and whether it is that key.
+pub struct Place<'a, M: Machine> {
+    /// The link.
+    pub link: &'a M::Ptr<Node<M>>,
+    /// What it leads to.
+    pub node: *mut Node<M>,
+    /// Whether that has the key.
+    pub hit: bool,
+}
+
+/// What a node's key says about where a search is.
+pub enum Step {
+    /// Not far enough.
+    Below,
+    /// At the key, or (`false`) beyond where it would be.
+    End(bool),
+}
+
+/// Compares the key that was found with the one that is looked for: chains are sorted.
+#[inline(always)]
+pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
+    if found == key {
+        Ok(Step::End(true))
+    } else if (found ^ key) & mask != 0 {
+        Err(Reclaimed)
+    } else if found > key {
+        Ok(Step::End(false))
+    } else {
+        Ok(Step::Below)
+    }
+}
+
+/// Follows a chain from its head to `key`. No node of the chain is reclaimed meanwhile. `order` is the ordering of the
+/// loads of links, `mask` that of the buckets.
+///
+/// # Safety
+///
+/// Links lead to nodes of a pool that outlives them, and carry no marks.
+#[inline(always)]
+pub unsafe fn search<'a, M: Machine>(
+    head: &'a M::Ptr<Node<M>>,
+    key: u64,
+    mask: u64,
+    order: Ordering,
+) -> Result<Place<'a, M>, Reclaimed> {
+    let mut link = head;
+    loop {
+        let node = link.load(order);
+        // SAFETY: the caller says that it leads to a node.
+        let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Place { link, node, hit: false }) };
+        if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
+            return Ok(Place { link, node, hit });
+        }
+        link = &fields.next;
+    }
+}
+
+/// The value of `key` in a chain that no marks are in. `follow` reads a link; what it leads to is not reclaimed
+/// meanwhile. One function for the tables that nobody locks, those under locks and "ideal", so that they differ in
+/// what they are compared in, and in nothing else.
+///
+/// # Safety
+///
+/// Links lead to nodes of a pool that outlives them, and carry no marks.
+#[inline(always)]
+pub unsafe fn look<M: Machine>(
+    head: &M::Ptr<Node<M>>,
+    key: u64,
+    mask: u64,
+    follow: impl Fn(&M::Ptr<Node<M>>) -> *mut Node<M>,
+) -> Result<Option<u64>, Reclaimed> {
+    let mut link = head;
+    loop {
+        // SAFETY: the caller says that it leads to a node.
+        let Some(node) = (unsafe { follow(link).as_ref() }) else { return Ok(None) };
+        if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
+            return Ok(hit.then(|| node.value.load(Relaxed)));
+        }
+        link = &node.next;
+    }
+}
+
+/// Calls `each` with every key and value of these chains, which nobody else uses. Marked links are followed.
+///
+/// # Safety
+///
+/// Links lead to nodes of a pool that outlives them.
+pub unsafe fn each<'a, M: Machine>(
+    heads: impl Iterator<Item = &'a M::Ptr<Node<M>>>,
+    each: &mut impl FnMut(u64, u64),
+) {
+    for head in heads {
+        let mut at = head;
+        // SAFETY: the caller says that it leads to a node.
+        while let Some(node) = unsafe { at.load(Relaxed).map_addr(|address| address & !1).as_ref() } {
+            at = &node.next;
+            if at.load(Relaxed).addr() & 1 == 0 {
+                each(node.key.load(Relaxed), node.value.load(Relaxed));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork::machine::Native;
+
+    #[test]
+    fn a_node_goes_back_to_the_list_it_was_taken_for_and_is_of_no_bucket_meanwhile() {
+        let pool = Pool::<Native>::new(3);
+        let nodes: Vec<_> = (0..3).map(|key| pool.take(5, key, 10 + key, Relaxed).unwrap()).collect();
+        assert!(pool.take(5, 9, 9, Relaxed).is_none());
+        for (key, node) in nodes.iter().enumerate() {
+            // SAFETY: taken above, in no chain, given back once.
+            unsafe {
+                assert_eq!((**node).value.load(Relaxed), 10 + key as u64);
+                give_back(*node, Relaxed);
+                assert_eq!((**node).key.load(Relaxed), !(key as u64));
+            }
+        }
+        assert_eq!(pool.free[5].0.lock().len(), 3);
+    }
+}

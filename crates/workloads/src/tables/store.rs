@@ -1,0 +1,128 @@
+//! What the tables with deferred reclamation share: buckets, the pool, and the domain that removed elements
+//! are retired to.
+
+use super::node::{Node, Pool};
+use super::table::Shape;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use latchwork::reclaim::{GuardOf, Limit, Reader, Reclaim};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Elements that a domain has not looked at, for each thread and each of its lists.
+const SLACK: usize = 256;
+
+/// A table's memory.
+pub struct Store<D: Reclaim, B> {
+    /// Before the pool: dropping it reclaims what waits, into the pool.
+    pub domain: D,
+    heads: Array<<D::Machine as Machine>::Ptr<Node<D::Machine>>>,
+    own: Array<B>,
+    pool: Box<Pool<D::Machine>>,
+    waiting: usize,
+}
+
+/// A thread that uses the table.
+pub struct Handle<'a, D: Reclaim + 'a> {
+    /// As one that reads.
+    pub(super) reader: D::Reader<'a>,
+    list: usize,
+    /// Elements that it has retired since it last looked at how many wait.
+    retired: usize,
+}
+
+impl<D: Reclaim, B> Store<D, B> {
+    /// An empty table.
+    pub fn new(shape: &Shape, own: impl Fn() -> B) -> Self {
+        assert!(shape.buckets.is_power_of_two(), "the number of buckets is a power of two");
+        let waiting = shape.waiting.max(1);
+        let limit = (waiting * shape.threads.max(1)) as u64;
+        let domain = D::new_in();
+        domain.set_limit(Limit { objects: limit, bytes: u64::MAX });
+        Store {
+            domain,
+            heads: Array::new(shape.buckets, |_| Word::new(null_mut())),
+            own: Array::new(shape.buckets, |_| own()),
+            // Each thread holds one more while it inserts, and may retire as many again before it looks; and
+            // what domains leave to the next batch.
+            pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
+            waiting,
+        }
+    }
+
+    /// The calling thread.
+    pub fn join(&self, index: usize) -> Handle<'_, D> {
+        Handle { reader: self.domain.reader(), list: index, retired: 0 }
+    }
+
+    /// A guard of a handle, which may be another table's, once it is clear that it protects what this table retires.
+    #[inline(always)]
+    pub fn checked<'g, 'r, 'd>(&self, guard: &'g GuardOf<'r, 'd, D>) -> &'g GuardOf<'r, 'd, D>
+    where
+        D::Reader<'d>: 'r,
+    {
+        assert!(self.domain.covers(guard), "a handle of another table");
+        guard
+    }
+
+    /// The chain of a key, and the mask of all.
+    #[inline(always)]
+    pub fn head(&self, key: u64) -> (&<D::Machine as Machine>::Ptr<Node<D::Machine>>, u64) {
+        // SAFETY: there is a power of two of them.
+        (unsafe { self.heads.masked(key) }, self.heads.len() as u64 - 1)
+    }
+
+    /// What updaters of a key's bucket have beside it, out of the way of readers: together with the heads it would take
+    /// twice the cache (0.82 of the ideal's lookups in a large table, for 0.9).
+    #[inline(always)]
+    pub fn own(&self, key: u64) -> &B {
+        // SAFETY: as above.
+        unsafe { self.own.masked(key) }
+    }
+
+    /// A free node. Outside of sections: it may wait until one has been reclaimed.
+    pub fn take<'s>(&'s self, handle: &mut Handle<'s, D>, key: u64, value: u64) -> *mut Node<D::Machine> {
+        loop {
+            if let Some(node) = self.pool.take(handle.list, key, value, Relaxed) {
+                return node;
+            }
+            handle.reader.offline(|| self.domain.barrier());
+        }
+    }
+
+    /// Retires a node.
+    ///
+    /// # Safety
+    ///
+    /// As [`Reclaim::retire`]: it has just left its chain, through the caller.
+    pub unsafe fn retire(&self, retired: &mut usize, node: *mut Node<D::Machine>) {
+        *retired += 1;
+        // SAFETY: the caller's promise; nodes of the pool are never freed before the domain is dropped.
+        unsafe { self.domain.retire(node) };
+    }
+
+    /// After an operation, outside of sections: waits if the thread has retired its share, and too many
+    /// wait.
+    #[inline]
+    pub fn settle<'s>(&'s self, handle: &mut Handle<'s, D>, retired: usize) {
+        handle.retired += retired;
+        if handle.retired >= self.waiting {
+            handle.retired = 0;
+            handle.reader.offline(|| {
+                self.domain.collect();
+                self.domain.throttle();
+            });
+        }
+    }
+
+    /// Elements that wait to be reclaimed.
+    pub fn waiting(&self) -> usize {
+        self.domain.garbage().objects as usize
+    }
+
+    /// Calls `each` with every key and value. Nobody else uses the table.
+    pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
+        // SAFETY: the chains consist of nodes of the pool, which is dropped with the table.
+        unsafe { super::node::each::<D::Machine>(self.heads.iter(), &mut each) };
+    }
+}

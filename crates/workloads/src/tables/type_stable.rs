@@ -1,0 +1,160 @@
+//! The table over type-stable memory: elements are used again at once, and readers look whether any was.
+//!
+//! Source: Greenwald and Cheriton, "The Synergy Between Non-Blocking Synchronization and Operating System Structure",
+//! OSDI 1996; McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 2.3, which
+//! discusses it as what deferred reclamation improves on. Linux's SLAB_TYPESAFE_BY_RCU is the same idea, with a grace
+//! period before the memory becomes that of another type.
+//!
+//! An element stays an element for as long as the table is there, so a reader that stands on one which was removed,
+//! and is of another chain by now, reads what it did not look for, but nothing that is no element. Each bucket
+//! counts its removals. A reader notes the count before it looks at the chain, and looks again if it has changed:
+//! else nothing that it met was removed meanwhile, so nothing was used again.
+//!
+//! States of an element: free -> in a chain -> out of it -> counted (A) -> free -> in another (B).
+//! Atomics: an update, those of the bucket's lock; a lookup none. Nothing waits to be reclaimed.
+//! Progress: a lookup is repeated by each removal from its bucket, so that there is no bound.
+
+use super::node::{Node, Place, Pool, give_back, search};
+use super::table::{Info, Reclaimed, Shape, Table};
+use crate::lock::{Exclusive, Lock};
+use latchwork::locks::mutex::ttas::RawTtas;
+use latchwork::machine::{Machine, Word};
+use latchwork::map::array::Array;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+struct Bucket<M: Machine> {
+    head: M::Ptr<Node<M>>,
+    /// How many have been removed. (It would take 4 billion during one lookup to be taken for the same.)
+    removals: M::U32,
+    lock: Exclusive<RawTtas<M>>,
+}
+
+/// The table. See the [module documentation](self).
+pub struct TypeStable<M: Machine> {
+    buckets: Array<Bucket<M>>,
+    pool: Box<Pool<M>>,
+}
+
+impl<M: Machine> TypeStable<M> {
+    #[inline(always)]
+    fn bucket(&self, key: u64) -> (&Bucket<M>, u64) {
+        // SAFETY: there is a power of two of them.
+        (unsafe { self.buckets.masked(key) }, self.buckets.len() as u64 - 1)
+    }
+
+    /// The value of `key`, if there is one. `None`: an element was removed meanwhile.
+    #[inline(always)]
+    fn try_look(bucket: &Bucket<M>, key: u64, mask: u64) -> Option<Option<u64>> {
+        // (A) What was counted before is not met: its removal comes before this.
+        let before = bucket.removals.load(Acquire);
+        let mut link = &bucket.head;
+        let found = loop {
+            // (B) The count comes before whatever a removed element is made into: who sees that, here and below,
+            // sees that it has changed.
+            // SAFETY: a link leads to a node of the pool, which is freed with the table.
+            let Some(node) = (unsafe { link.load(Acquire).as_ref() }) else { break None };
+            let at = node.key.load(Acquire);
+            if at == key {
+                break Some(node.value.load(Acquire));
+            }
+            // Beyond it, or in another chain. (There are no rings: a link that is out of its chain leads to
+            // one that was in it when it was last written.)
+            if at > key || (at ^ key) & mask != 0 {
+                break None;
+            }
+            link = &node.next;
+        };
+        (bucket.removals.load(Relaxed) == before).then_some(found)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_again(&self, key: u64) -> Option<u64> {
+        let (bucket, mask) = self.bucket(key);
+        loop {
+            if let Some(found) = Self::try_look(bucket, key, mask) {
+                return found;
+            }
+        }
+    }
+}
+
+// SAFETY: it does what the trait forbids, and is the one whose readers see it: nothing that they meet is taken for
+// what it was, unless it was not removed.
+unsafe impl<M: Machine> Table for TypeStable<M> {
+    type Machine = M;
+    /// The list of free elements that the thread uses.
+    type Handle<'a> = usize;
+    const INFO: Info = Info {
+        name: "type-stable",
+        summary: "updaters lock the bucket; elements are used again at once, and readers look whether any was",
+        source: "McKenney, Hart and Walpole 2005, section 2.3; Greenwald and Cheriton 1996",
+        concurrent: true,
+        blocking: true,
+    };
+
+    fn new(shape: &Shape) -> Self {
+        assert!(shape.buckets.is_power_of_two(), "the number of buckets is a power of two");
+        let bucket =
+            |_| Bucket { head: Word::new(null_mut()), removals: Word::new(0), lock: Exclusive::new() };
+        // Each thread holds one more while it inserts.
+        let pool = Pool::new(shape.elements + shape.threads.max(1));
+        TypeStable { buckets: Array::new(shape.buckets, bucket), pool }
+    }
+
+    fn join(&self, index: usize) -> usize {
+        index
+    }
+
+    #[inline(always)]
+    fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
+        let (bucket, mask) = self.bucket(key);
+        Ok(match Self::try_look(bucket, key, mask) {
+            Some(found) => found,
+            None => self.look_again(key),
+        })
+    }
+
+    fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
+        let (bucket, mask) = self.bucket(key);
+        // (B): readers may still be here.
+        let node = self.pool.take(*list, key, value, Release).expect("no more elements than the shape says");
+        let _held = bucket.lock.write();
+        // SAFETY: links lead to nodes of the pool, and are never marked.
+        let place = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+        let Place { link, node: next, hit } = place;
+        if hit {
+            // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
+            unsafe { give_back(node, Release) };
+        } else {
+            // (B), as the other stores into an element that is used again.
+            // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
+            unsafe { &*node }.next.store(next, Release);
+            // Readers see its fields.
+            link.store(node, Release);
+        }
+        Ok(!hit)
+    }
+
+    fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
+        let (bucket, mask) = self.bucket(key);
+        let _held = bucket.lock.write();
+        // SAFETY: links lead to nodes of the pool, and are never marked.
+        let Place { link, node, hit } = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+        if hit {
+            // SAFETY: the node is in the chain, and only the holder of the bucket's lock removes nodes from it.
+            link.store(unsafe { &*node }.next.load(Relaxed), Release);
+            // (A) pairs with the readers' loads of the count.
+            bucket.removals.store(bucket.removals.load(Relaxed).wrapping_add(1), Release);
+            // SAFETY: the node came from this pool, and has just left the chain; readers see the new count.
+            unsafe { give_back(node, Release) };
+        }
+        Ok(hit)
+    }
+
+    fn each(&mut self, mut each: impl FnMut(u64, u64)) {
+        // SAFETY: as in `insert`.
+        unsafe { super::node::each::<M>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };
+    }
+}

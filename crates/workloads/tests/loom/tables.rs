@@ -1,0 +1,94 @@
+//! Clients of the tables over deferred reclamation.
+//!
+//! An element that is reclaimed becomes one of another bucket, so a thread that reads it too late returns an error.
+
+use crate::machine::{Loom, Mistake, Model};
+use latchwork::reclaim::counted::CountedDomain;
+use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::rcu::RcuDomain;
+use latchwork_workloads::tables::bucket_lock::BucketLocked;
+use latchwork_workloads::tables::michael::Michael;
+use latchwork_workloads::tables::readers::{Reference, Section};
+use latchwork_workloads::tables::type_stable::TypeStable;
+use latchwork_workloads::tables::{Shape, Table};
+
+/// Two buckets; all keys are of the first, so that one that is free is of the other.
+fn table<T: Table<Machine = Loom>>() -> T {
+    let table = T::new(&Shape { buckets: 2, elements: 4, threads: 3, waiting: 1 });
+    let mut handle = table.join(0);
+    for key in [2, 4] {
+        assert_eq!(table.insert(&mut handle, key, 10 * key), Ok(true));
+    }
+    drop(handle);
+    table
+}
+
+/// The key that stays is found, and the other with its value or not at all.
+fn looks<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(1);
+    assert_eq!(table.get(&mut handle, 4), Ok(Some(40)));
+}
+
+/// Removes one and inserts it anew; its element is reclaimed as soon as that may be.
+fn changes<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(2);
+    assert_eq!(table.remove(&mut handle, 2), Ok(true));
+    assert_eq!(table.insert(&mut handle, 2, 21), Ok(true));
+}
+
+/// Of two that remove it, one does.
+fn removes<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(2);
+    let _ = table.remove(&mut handle, 4).unwrap();
+}
+
+/// Removes one whose element becomes another of the same chain, further on.
+fn moves<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(2);
+    assert_eq!(table.remove(&mut handle, 2), Ok(true));
+    assert_eq!(table.insert(&mut handle, 6, 60), Ok(true));
+}
+
+fn inserts<T: Table<Machine = Loom>>(table: &T) {
+    let mut handle = table.join(3);
+    assert_eq!(table.insert(&mut handle, 6, 60), Ok(true));
+    assert_eq!(table.get(&mut handle, 6), Ok(Some(60)));
+}
+
+fn strategy<T: Table<Machine = Loom>>() {
+    crate::report(T::INFO.name, || Model::new(2).check(table::<T>, &[changes, looks], |_| ()));
+    crate::report(T::INFO.name, || Model::new(1).check(table::<T>, &[removes, inserts], |_| ()));
+}
+
+#[test]
+fn tables() {
+    strategy::<BucketLocked<RcuDomain<Loom>, Section>>();
+    strategy::<BucketLocked<HazardDomain<Loom>, Reference>>();
+    strategy::<Michael<RcuDomain<Loom>, Section>>();
+    strategy::<Michael<HazardDomain<Loom>, Reference>>();
+    strategy::<TypeStable<Loom>>();
+}
+
+/// Reference counts, whose clients are larger.
+#[test]
+fn counted_tables() {
+    fn check<T: Table<Machine = Loom>>() {
+        crate::report(T::INFO.name, || Model::new(1).check(table::<T>, &[changes, looks], |_| ()));
+    }
+    check::<BucketLocked<CountedDomain<Loom>, Reference>>();
+    check::<Michael<CountedDomain<Loom>, Reference>>();
+}
+
+/// Readers of type-stable memory see that what they stand on was used again; with orderings that are relaxed, they
+/// do not.
+#[test]
+fn elements_that_are_used_again() {
+    type Stable = TypeStable<Loom>;
+    let start = table::<Stable>;
+    crate::report("type-stable", || Model::exhaustive().check(start, &[moves, looks], |_| ()));
+    for mistake in [Mistake::RelaxedAcquire, Mistake::RelaxedRelease] {
+        crate::report("type-stable", || {
+            Model::new(2).with_mistake(mistake).check_fails(start, &[moves, looks], |_| ())
+        });
+    }
+}
