@@ -47,8 +47,9 @@ fn there_is_a_script_for_each_shell() {
         for name in COMMANDS {
             assert!(script.contains(name), "{shell}: {name}");
         }
-        assert!(script.contains("bravo-2d-shfl-rw"), "{shell}: no names of locks");
-        // No shell in this list has another option for it.
+        // The last two are not told the values of options.
+        let told = !["elvish", "powershell"].contains(&shell);
+        assert_eq!(script.contains("bravo-2d-shfl-rw"), told, "{shell}");
         let Ok(mut parser) =
             Command::new(shell).arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()
         else {
@@ -73,7 +74,7 @@ fn bash_completes_commands_and_locks() {
         let output = Command::new("bash").args(["-c", &ask]).output().unwrap();
         stdout(&output).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(complete("latchwork comp", 1), ["compare", "completions"]);
+    assert_eq!(complete("latchwork compa", 1), ["compare"]);
     assert_eq!(complete("latchwork run --stats-", 2), ["--stats-json"]);
     assert_eq!(complete("latchwork run --mutex qsp", 3), ["qspinlock"]);
 }
