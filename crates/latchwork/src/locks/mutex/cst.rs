@@ -67,16 +67,7 @@ impl RawCst<Native> {
     }
 }
 
-impl Default for RawCst<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawCst<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawCst<Native>);
 
 node_view! {
     /// A queue node of a thread.
