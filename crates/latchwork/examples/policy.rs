@@ -1,45 +1,46 @@
-//! A shuffling policy of one's own: requests that somebody waits for come before batch work.
+//! A shuffling policy of your own: interactive requests come before batch work.
 //!
 //!     cargo run --release -p latchwork --example policy
 //!
 //! Two interactive threads and six batch threads share a lock. The example prints how long each kind
 //! waited for it, under the default policy and under ours. `docs/policies.md` explains the rules.
 
+use latchwork::locks::MutexOver;
+use latchwork::locks::mutex::ConstNew;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy, Stealing};
-use latchwork::locks::mutex::{Api, ConstNew};
 use latchwork::machine::{Machine, Native};
 use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// What the calling thread does.
+    /// Whether the calling thread serves interactive requests.
     static INTERACTIVE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The policy: all of it.
+/// The whole policy.
 struct InteractiveFirst;
 
 impl Policy for InteractiveFirst {
-    // The head of the queue looks at everybody before it takes the lock, and nobody comes in past the queue.
+    // The head of the queue looks at every waiter before it takes the lock, and no newcomer passes the queue.
     const THOROUGH: bool = true;
     const STEALING: Stealing = Stealing::Nobody;
 
-    /// Asked of each thread that has to queue.
+    /// The key of the calling thread, which is about to queue.
     fn key<M: Machine>() -> u32 {
         u32::from(!INTERACTIVE.get())
     }
 
-    /// Interactive threads (rank 0) move up; the others stay where they are.
+    /// Interactive threads (rank 0) move up. The others stay where they are.
     fn rank<M: Machine>(_shuffler: u32, waiter: u32) -> usize {
         waiter as usize
     }
 }
 
-type Mutex<T, P> = lock_api::Mutex<Api<RawShfl<Native, P>>, T>;
+type Mutex<T, P> = MutexOver<RawShfl<Native, P>, T>;
 
-/// The median and the longest wait of the interactive threads, and what the others got done.
+/// The median wait and the longest wait of the interactive threads, and the number of batch jobs done.
 fn serve<P: Policy>() -> (Duration, Duration, u64)
 where
     RawShfl<Native, P>: ConstNew,

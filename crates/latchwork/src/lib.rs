@@ -50,7 +50,7 @@
 //! |---|---|---|
 //! | `std` | yes | times as `Duration` and `Instant`: `try_lock_for`, `try_lock_until`, `wait_for`, ... |
 //! | `all-locks` | no | every algorithm of the registry; without it, `shfl`, `mcs`, `ticket`, `pf-q`, `shfl-rw`, `bravo` over the last two, and `seqlock` |
-//! | `arc_lock` | no | guards that own the `Arc` of their lock: `lock_arc`, [`ArcMutexGuard`](lock_api::ArcMutexGuard), ... |
+//! | `arc_lock` | no | guards that own the `Arc` of their lock: `lock_arc`, `ArcMutexGuard`, ... |
 //! | `serde` | no | locks are serialized as their value |
 //! | `owning_ref` | no | guards work with the crate `owning_ref` |
 //!
@@ -81,3 +81,8 @@ pub use sync::*;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../COMING-FROM.md")]
 pub mod coming_from {}
+
+/// The examples of the README are tests as well.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

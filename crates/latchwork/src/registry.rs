@@ -1,11 +1,13 @@
 //! Every algorithm, by name.
 //!
-//! One line here makes a lock appear everywhere: `latchwork list`, the preloaded library, the
-//! model-checking suite, the stress tests. Whoever wants all of them implements [`Visitor`], which
-//! is called once with each type; there is no table of function pointers to keep in step.
+//! One line in [`visit`] makes a lock appear everywhere: in `latchwork list`, the preloaded library, the model checking,
+//! the simulator and the stress tests. Code that handles all locks implements [`Visitor`], and [`visit`] calls
+//! it once with each type. So there is no table of function pointers that has to be kept up to date.
 //!
-//! A sequence lock, which readers cannot hold, appears everywhere but where a lock must be held by them: in the
-//! preloaded library, and in workloads whose readers do more than copy.
+//! Readers copy what a sequence lock protects, and cannot hold it. So sequence locks are missing where readers must hold
+//! a lock: in the preloaded library, and in workloads with readers that do more than copy.
+//!
+//! Without the feature `all-locks`, the registry has the locks that an application takes.
 
 use crate::locks::mutex::{Info, RawMutex};
 use crate::locks::rwlock::RawRwLock;
@@ -13,7 +15,7 @@ use crate::locks::seqlock::RawSeqLock;
 use crate::locks::{mutex, rwlock};
 use crate::machine::{Machine, Native};
 
-/// Called with the type of each algorithm.
+/// What [`visit`] calls with the type of each algorithm.
 pub trait Visitor<M: Machine> {
     /// A mutual-exclusion lock.
     fn mutex<L: RawMutex<Machine = M>>(&mut self) {}
@@ -88,12 +90,12 @@ pub enum Kind {
     Mutex,
     /// Readers and writers.
     RwLock,
-    /// Words that readers copy, and writers change: nobody can hold it for reading.
+    /// Words that writers change and readers copy. A reader cannot hold it.
     SeqLock,
 }
 
 impl Kind {
-    /// As a user types it.
+    /// The name, as it is typed on a command line.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Mutex => "mutex",
@@ -156,6 +158,6 @@ mod tests {
             assert_eq!(find(entry.kind, entry.info.name).unwrap().info, entry.info);
         });
         assert!(find(Kind::Mutex, "no-such-lock").is_none());
-        assert!(find(Kind::RwLock, "seqlock").is_none(), "readers cannot hold it");
+        assert!(find(Kind::RwLock, "seqlock").is_none(), "readers cannot hold a sequence lock");
     }
 }

@@ -1,14 +1,14 @@
-//! A read guard that is forgotten holds up the reclamation of the whole process, and nothing else. In a process of its
-//! own, because nothing is reclaimed in it any more.
+//! A forgotten read guard holds up the reclamation of the whole process, and nothing else. The test has a process of its
+//! own, because nothing is reclaimed in that process afterwards.
 
 use latchwork::map::RcuMap;
 use latchwork::reclaim::rcu::global;
 use latchwork::reclaim::{Limit, Rcu};
 
-/// Updates: hundreds of batches above the limit.
+/// Updates of each thread: enough for hundreds of batches above the limit.
 const UPDATES: u64 = 20_000;
 
-/// Garbage that there may be.
+/// The limit of garbage, in objects.
 const LIMIT: u64 = 1000;
 
 #[test]

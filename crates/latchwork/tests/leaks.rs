@@ -1,6 +1,6 @@
-//! Nothing leaks: every object that was retired is freed by the end of its domain, also those of threads
-//! that have exited; and what stays for the process does not grow. Counted by the allocator, in a process
-//! of its own.
+//! Nothing leaks. Every retired object is freed by the end of its domain, also the objects of threads that have exited.
+//! The memory that the library keeps for the process does not grow. The allocator counts, so the test has a process of
+//! its own.
 
 use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::counted::CountedDomain;
@@ -16,16 +16,16 @@ use std::sync::{Barrier, Mutex};
 struct Counting;
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: the system's allocator; counting changes nothing.
+// SAFETY: every call goes to the system's allocator unchanged; the counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size() as isize, Relaxed);
-        // SAFETY: forwarded.
+        // SAFETY: the caller keeps the conditions of `GlobalAlloc::alloc`, which are those of `System`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size() as isize, Relaxed);
-        // SAFETY: forwarded.
+        // SAFETY: the caller keeps the conditions of `GlobalAlloc::dealloc`; the pointer came from `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -41,7 +41,7 @@ struct Object {
 // SAFETY: `repr(C)`, the header first.
 unsafe impl Retire for Object {}
 
-/// Threads read, retire and exit, some inside of a chain of nested guards.
+/// Threads read, retire objects inside nested guards, and exit.
 fn churn<D: Reclaim<Machine = Native>>() {
     let domain = D::new_in();
     let make = || Box::into_raw(Box::new(Object { header: Header::new(), owned: vec![7; 100] }));
@@ -52,27 +52,28 @@ fn churn<D: Reclaim<Machine = Native>>() {
             let mut reader = domain.reader();
             let guards: [_; 4] = std::array::from_fn(|_| reader.enter());
             let object = guards[3].protect(1, &root);
-            // SAFETY: protected.
+            // SAFETY: the guard protects the object.
             assert_eq!(unsafe { &*object }.owned[99], 7);
-            // SAFETY: removed here, by nobody else.
+            // SAFETY: the exchange gave the object to this thread alone, and readers protect it in this domain.
             unsafe { domain.retire(root.swap(make(), AcqRel)) };
             drop(guards);
             reader.quiescent();
         }
-        // Each has had a record of its own, and what belongs to it, in every churn alike.
+        // No thread gets the record of another: so every churn uses the same number of records.
         all_there.wait();
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(body)).collect();
-        // The end of the scope waits for the threads' bodies alone; their records are given back after that.
+        // The end of the scope waits only for the threads' closures. `join` also waits until their records are given
+        // back.
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
-    // SAFETY: the threads are gone.
+    // SAFETY: the threads have exited, and the last object was not retired.
     drop(unsafe { Box::from_raw(root.load(Acquire)) });
 }
 
-/// Bytes that `body` leaves allocated, at least: what others (the test's harness) allocate meanwhile is not
-/// there each time.
+/// The fewest bytes that three runs of `body` leave allocated: the test's harness allocates at the same time, but not
+/// during every run.
 fn always_left(body: fn()) -> isize {
     (0..3).map(|_| left(body)).min().unwrap()
 }
@@ -84,7 +85,7 @@ fn left(body: fn()) -> isize {
     BYTES.load(Relaxed) - before
 }
 
-/// One test, because the allocator is the process's.
+/// One test, because the allocator counts for the whole process.
 #[test]
 fn nothing_leaks() {
     let strategies: [(&str, fn()); 5] = [
@@ -95,7 +96,8 @@ fn nothing_leaks() {
         ("counted", churn::<CountedDomain<Native>>),
     ];
     for (name, churn) in strategies {
-        churn(); // what stays with the threads' records, and with the library, is there from now on
+        // The first run makes what the library keeps: the threads' records, and what belongs to them.
+        churn();
         let left = always_left(churn);
         assert!(left <= 0, "{name}: {left} bytes");
     }
@@ -107,7 +109,7 @@ fn nothing_leaks() {
     };
     cell();
     assert!(always_left(cell) <= 0);
-    // The counter counts.
+    // The counter notices a leak.
     static KEPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
     let leak = || KEPT.lock().unwrap().extend([0; 1000]);
     assert!(always_left(leak) > 0);

@@ -1,4 +1,8 @@
-//! The locks: mutexes, reader-writer locks, condition variables, semaphores and sequence locks.
+//! The locks by name: mutexes, reader-writer locks, condition variables, semaphores and sequence locks.
+//!
+//! An application takes its types from the root of the crate. The aliases below ([`McsMutex`], [`PfQRwLock`], ...) are for
+//! a program that wants one certain algorithm, and [`MutexOver`] is for an algorithm of its own. The feature `all-locks`
+//! adds the locks that are there to be compared with.
 //!
 //! Each algorithm is one file under [`mutex`] or [`rwlock`], or is [`condvar`], [`semaphore`] or [`seqlock`]. This
 //! file holds what the registry says about every lock ([`Info`]), and what an acquisition hands to its release

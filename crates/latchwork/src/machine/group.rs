@@ -1,4 +1,4 @@
-//! What belongs to threads, in groups that say which of it has an owner: [`Group`].
+//! Entries that belong to threads, in groups that say which entries have an owner: [`Group`].
 
 use super::{Arith, Machine, Word};
 use core::ptr::{from_ref, null_mut};
@@ -7,11 +7,14 @@ use core::sync::atomic::Ordering::*;
 /// Entries in a group, at most: one bit each.
 pub const GROUP: usize = 32;
 
-/// Entries that threads own one each, side by side, and a word with a bit for each that is taken. Who looks
-/// at all threads looks at one word for all those that have exited, and the lines of the others are not
-/// found through each other, so that they can be fetched at the same time.
+/// Entries side by side, each of which one thread owns, and a word with a bit for each entry that has an owner. A thread
+/// that looks at all threads skips those that have exited by one look at that word. It does not find one entry through
+/// another, so the processor fetches their cache lines at the same time.
 ///
-/// Groups are linked when they are made, and stay.
+/// Groups are linked when they are made, and stay linked.
+///
+/// State of an entry: free (its bit is 0) -> owned (`take`, `claim`) -> free (`give_back`, `forget`). (B): the release of
+/// an entry pairs with the acquire of the next owner, and of a thread that looks who owns what.
 #[repr(C, align(128))]
 pub struct Group<M: Machine, T: Send + Sync + 'static> {
     taken: M::U32,
@@ -20,7 +23,7 @@ pub struct Group<M: Machine, T: Send + Sync + 'static> {
 }
 
 impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
-    /// A group of `entries`, of which those in `taken` have an owner, linked before `next`.
+    /// A group of `entries`, linked before `next`. Those of which the bit is set in `taken` have an owner.
     pub fn new(entries: &'static [T], taken: u32, next: Option<&'static Self>) -> Self {
         assert!((1..=GROUP).contains(&entries.len()), "a bit for each");
         Group { taken: M::U32::new(taken), next: M::Ptr::new(next.map_or(null_mut(), Self::as_ptr)), entries }
@@ -36,7 +39,7 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
         from_ref(self).cast_mut()
     }
 
-    /// Sets which group was linked before this one; before this one is linked.
+    /// Sets the group that was linked before this one. To be called before this one is linked.
     pub fn link(&self, next: Option<&'static Self>) {
         self.next.store(next.map_or(null_mut(), Self::as_ptr), Relaxed);
     }
@@ -45,7 +48,8 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
     #[inline]
     pub fn groups(&'static self) -> impl Iterator<Item = &'static Self> {
         core::iter::successors(Some(self), |group| {
-            // Acquire: pairs with the machine's linking. SAFETY: only groups that live for ever are linked (`link`).
+            // Acquire: pairs with the exchange by which the machine links a group.
+            // SAFETY: only groups that live for ever are linked (`link` takes a `'static` reference).
             unsafe { group.next.load(Acquire).as_ref() }
         })
     }
@@ -53,17 +57,17 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
     /// A bit for each entry that has an owner.
     #[inline]
     pub fn owners(&self) -> u32 {
-        // (B) what an owner did happens before who sees that it has given its entry back.
+        // (B) what an owner did happens before what a thread does that sees the entry given back.
         self.taken.load(Acquire)
     }
 
-    /// Which one of this group it is.
+    /// The entry's index in this group.
     pub fn index_of(&self, entry: *const T) -> Option<usize> {
         self.entries.iter().position(|one| core::ptr::eq(one, entry))
     }
 
-    /// Those of this group that have an owner. One that somebody takes meanwhile need not be among them: who
-    /// looks for what owners do has issued the heavy fence before, so that this owner begins after it.
+    /// The entries of this group that have an owner. One that a thread takes meanwhile need not be among them: the caller
+    /// has issued the heavy fence before, so that what this owner does comes after the fence.
     #[inline]
     pub fn taken(&'static self) -> impl Iterator<Item = &'static T> {
         let mut taken = self.owners();
@@ -74,13 +78,13 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
         })
     }
 
-    /// Those of this group, and of those linked behind it, that have an owner.
+    /// The entries of this group and of those linked behind it that have an owner.
     #[inline]
     pub fn owned(&'static self) -> impl Iterator<Item = &'static T> {
         self.groups().flat_map(Group::taken)
     }
 
-    /// One that had no owner, if there is any: the caller's from now on.
+    /// Makes the caller the owner of an entry that has none, if there is one.
     pub fn take(&'static self) -> Option<&'static T> {
         loop {
             let index = self.taken.load(Relaxed).trailing_ones() as usize;
@@ -93,18 +97,19 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
 
     /// Gives an entry an owner; `false` if it has one.
     pub fn claim(&self, index: usize) -> bool {
-        // (B) its owner comes after the one before.
+        // (B) what the previous owner did happens before.
         self.taken.fetch_or(1 << index, Acquire) & 1 << index == 0
     }
 
-    /// The owner's: it is nobody's any more.
+    /// Ends the ownership of an entry. For its owner.
     pub fn give_back(&self, entry: &T) {
         let index = self.index_of(entry).expect("of this group");
-        // (B) as above.
+        // (B) what this owner did happens before what the next one does.
         self.taken.fetch_and(!(1 << index), Release);
     }
 
-    /// Takes all from their owners, except for `kept` (or null), if there is nobody else.
+    /// Takes all entries but `kept` (or null) from their owners. For a process in which no owner but that of `kept` is
+    /// left.
     pub fn forget(&self, kept: *const T) {
         let index = self.index_of(kept);
         self.taken.store(index.map_or(0, |index| 1 << index), Relaxed);

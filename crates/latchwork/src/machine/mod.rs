@@ -1,19 +1,42 @@
-//! Everything an algorithm asks of the world, as one trait.
+//! Everything that an algorithm asks of the world, as one trait: [`Machine`].
 //!
-//! A lock is written once, generic over [`Machine`], and runs on each machine that exists:
-//! [`Native`] (Linux, production), loom (every interleaving of a small client, in the tests) and
-//! a simulated NUMA machine. The operations are chosen so that each of them can be implemented
-//! faithfully on all three; an algorithm that needs more than this trait is not portable to them.
+//! A lock, or a strategy of reclamation, is written once, generic over [`Machine`]. The same code then runs on every
+//! machine:
 //!
-//! # Orderings
-//!
-//! Word operations take the C11 orderings. Beyond them there is one *asymmetric* pair, for
-//! Dekker-style handshakes in which one side is hot and the other is about to sleep anyway:
-//!
-//! | hot side | cold side | what it buys |
+//! | machine | what it is for | where it is |
 //! |---|---|---|
-//! | [`Machine::light_fence`] (a compiler barrier) | [`Machine::heavy_fence`] (`membarrier`) | publication with a plain store |
-//! | [`Machine::release_dec`] (a decrement without `lock`) | [`Machine::heavy_fence`] | unlock without an atomic read-modify-write |
+//! | [`Native`] | production, on Linux | [`native`] |
+//! | loom | every interleaving of a small client under the C11 memory model | this crate's tests |
+//! | simulated | costs: caches, NUMA nodes and a scheduler, in virtual time | the simulator's crate |
+//! | exploring | schedules: millions of random interleavings of a larger client | the simulator's crate |
+//!
+//! On [`Native`], every small operation is one or two instructions that the compiler inlines, so a lock compiles to
+//! what hand-written code would. Each operation is chosen so that all machines can implement it faithfully. An
+//! algorithm that needs more than this trait does not run on them.
+//!
+//! # What a newcomer needs to know
+//!
+//! - **Words.** Memory that threads share consists of the machine's words ([`Word`], [`Arith`]), with the operations and
+//!   orderings of the core atomics. On [`Native`] they *are* the core atomics.
+//! - **Waiting** has three forms. A thread spins on one word ([`spin_until`](Machine::spin_until),
+//!   [`spin_for`](Machine::spin_for)); it pauses between two attempts ([`pause`](Machine::pause),
+//!   [`yield_now`](Machine::yield_now), [`doze`](Machine::doze)); or it sleeps until another thread wakes it, as on a
+//!   futex ([`wait`](Machine::wait), [`wake`](Machine::wake)).
+//! - **Asymmetric fences.** In a handshake of the kind of Dekker's, two threads each store one word and then load the
+//!   other's, and each needs a full fence in between. If one side is hot and the other rare, the rare side can pay for
+//!   both:
+//!
+//!   | the hot side | the rare side | what it buys |
+//!   |---|---|---|
+//!   | [`light_fence`](Machine::light_fence): a compiler barrier | [`heavy_fence`](Machine::heavy_fence): the system call `membarrier` | a reader announces itself with a plain store |
+//!   | [`release_dec`](Machine::release_dec): a decrement without a `lock` prefix | [`heavy_fence`](Machine::heavy_fence) | a lock is released without an atomic read-modify-write |
+//!
+//!   [`full_fence`](Machine::full_fence) is the ordinary, symmetric one.
+//! - **What threads share** beside the locks themselves, once for the process: queue nodes ([`QNode`]), rows of visible
+//!   readers ([`ReaderRow`]), and records for reclamation ([`Records`], a trait of its own).
+//!
+//! A new machine implements [`Machine`], and [`Records`] if memory is to be reclaimed on it. The methods with a default
+//! body can wait.
 
 use core::sync::atomic::Ordering;
 
@@ -24,6 +47,8 @@ mod qnode;
 pub mod record;
 mod row;
 pub(crate) mod shared;
+mod time;
+mod word;
 
 pub use group::Group;
 pub use native::Native;
@@ -31,100 +56,38 @@ pub(crate) use offers::Offers;
 pub use qnode::{QNode, node_view};
 pub use record::{Record, Records};
 pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
-
-/// A shared memory cell of one of the machine's word sizes.
-pub trait Word<T: Copy>: Sized + Send + Sync + 'static {
-    /// A new word holding `value`.
-    fn new(value: T) -> Self;
-    /// Atomic load.
-    fn load(&self, order: Ordering) -> T;
-    /// Atomic store.
-    fn store(&self, value: T, order: Ordering);
-    /// Atomic exchange; returns the previous value.
-    fn swap(&self, value: T, order: Ordering) -> T;
-    /// Atomic compare-and-exchange: `Ok(previous)` if it was `current` and is now `new`.
-    fn compare_exchange(&self, current: T, new: T, ok: Ordering, err: Ordering) -> Result<T, T>;
-}
-
-/// A [`Word`] with arithmetic and bitwise read-modify-writes. Each returns the previous value.
-pub trait Arith<T: Copy>: Word<T> {
-    /// Wrapping atomic addition.
-    fn fetch_add(&self, value: T, order: Ordering) -> T;
-    /// Wrapping atomic subtraction.
-    fn fetch_sub(&self, value: T, order: Ordering) -> T;
-    /// Atomic bitwise or.
-    fn fetch_or(&self, value: T, order: Ordering) -> T;
-    /// Atomic bitwise and.
-    fn fetch_and(&self, value: T, order: Ordering) -> T;
-}
-
-/// Which clock a [`Deadline`] is read on.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Never jumps (`CLOCK_MONOTONIC`).
-    Monotonic,
-    /// Wall time (`CLOCK_REALTIME`); a deadline on it moves when the clock is set.
-    Realtime,
-}
-
-/// An absolute point in time after which a waiter gives up.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    /// The clock that `nanos` is read on.
-    pub clock: Clock,
-    /// Nanoseconds since that clock's epoch.
-    pub nanos: u64,
-}
-
-impl Deadline {
-    /// `nanos` nanoseconds from now on `M`'s monotonic clock.
-    pub fn after<M: Machine>(nanos: u64) -> Self {
-        Deadline { clock: Clock::Monotonic, nanos: M::now(Clock::Monotonic).saturating_add(nanos) }
-    }
-
-    /// Whether the deadline has passed on machine `M`.
-    pub fn passed<M: Machine>(&self) -> bool {
-        self.left::<M>() == 0
-    }
-
-    /// Nanoseconds until the deadline on machine `M`; 0 once it has passed.
-    pub fn left<M: Machine>(&self) -> u64 {
-        self.nanos.saturating_sub(M::now(self.clock))
-    }
-}
-
-/// Binary logarithm of nanoseconds in a microsecond, nearly.
-pub(crate) const MICRO: u32 = 10;
-
-/// Now, in such microseconds (of 1024 ns); it wraps after 73 minutes, and is compared by difference.
-pub(crate) fn micros<M: Machine>() -> u32 {
-    (M::now(Clock::Monotonic) >> MICRO) as u32
-}
+pub use time::{Clock, Deadline};
+pub(crate) use time::{MICRO, micros};
+pub use word::{Arith, Word};
 
 /// Why [`Machine::wait`] returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Woken, interrupted, or the word did not hold the expected value: look again.
+    /// The thread was woken or interrupted, or the word did not hold the expected value: look at the word again.
     Woken,
-    /// The deadline passed.
+    /// The deadline has passed.
     TimedOut,
 }
 
-/// What an algorithm asks of the world.
+/// What an algorithm asks of the world. The [module documentation](self) introduces the parts.
 ///
-/// Functions have no `self`: a machine is a type, and one that needs state (loom, the simulator)
-/// finds it through the running thread.
+/// Functions have no `self`: a machine is a type. A machine that needs state (loom, the simulator) finds it through the
+/// running thread.
 ///
 /// # Safety
 ///
-/// Lock code builds memory safety on these operations: an implementation must give words C11
-/// semantics, make the asymmetric pairs hold as documented, never return the same
-/// [`thread_id`](Machine::thread_id) to two live threads, and keep nodes handed out by
-/// [`acquire_node`](Machine::acquire_node) valid until they are released.
+/// Lock code builds memory safety on these operations. An implementation must
+///
+/// - give words the semantics of C11 atomics;
+/// - make the asymmetric pairs hold as documented;
+/// - never return the same [`thread_id`](Machine::thread_id) to two live threads;
+/// - keep a node from [`acquire_node`](Machine::acquire_node) valid until it is released.
 pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
+    // ----- Words.
+
     /// An 8-bit word.
     type U8: Word<u8>;
-    /// A 32-bit word; the only size that can be waited on.
+    /// A 32-bit word; the only size that a thread can sleep on.
     type U32: Arith<u32>;
     /// A 64-bit word.
     type U64: Arith<u64>;
@@ -133,13 +96,15 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A word that holds a pointer.
     type Ptr<T: Send + Sync + 'static>: Word<*mut T>;
 
-    /// Spins until `done(word)`, and returns the value that satisfied it. The load that does has
-    /// ordering `order`. A waiter that spins for long may yield its processor, and then sleep for a
-    /// bounded time between two looks: nobody has to wake it.
+    // ----- Waiting without sleep.
+
+    /// Spins until `done` returns `true` of the word's value, and returns that value. The load that read it has ordering
+    /// `order`. A thread that spins for long may yield its processor, and then sleep for a bounded time between two
+    /// looks; no other thread has to wake it.
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, done: impl FnMut(T) -> bool) -> T;
 
-    /// Like [`spin_until`](Machine::spin_until), but gives up after about `spins` looks at the
-    /// word. Returns `None` when it gave up.
+    /// Like [`spin_until`](Machine::spin_until), but gives up after about `spins` looks at the word, and then returns
+    /// `None`.
     fn spin_for<T: Copy, W: Word<T>>(
         word: &W,
         order: Ordering,
@@ -147,12 +112,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         done: impl FnMut(T) -> bool,
     ) -> Option<T>;
 
-    /// A pause between two attempts that are not a spin on one word (backoff): `spins` units of
-    /// the processor's spin hint.
+    /// A pause between two attempts that are not a spin on one word (backoff): `spins` times the processor's spin hint.
     fn pause(spins: u32);
 
-    /// How many of `looks` looks an algorithm takes before its next step (going to the queue, going
-    /// to sleep). All of them, except on a machine that explores every interleaving.
+    /// How many of `looks` looks an algorithm takes before its next step (joining the queue, going to sleep): all of
+    /// them, except on a machine that explores interleavings, where more looks only mean more work.
     #[inline(always)]
     fn patience(looks: u32) -> u32 {
         looks
@@ -161,155 +125,179 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Gives the processor to another thread that can run.
     fn yield_now();
 
-    /// Sleeps while `word` holds `expected`, until [`wake`](Machine::wake) or the deadline. The
-    /// comparison and going to sleep are one atomic step with respect to `wake` (a futex). May
-    /// return spuriously.
+    /// Sleeps for about `nanos` nanoseconds; may return at once. For a waiter that no other thread wakes, because the
+    /// threads that it waits for must not spend time on looking for waiters.
+    fn doze(nanos: u64) {
+        let _ = nanos;
+        Self::yield_now();
+    }
+
+    // ----- Sleeping and waking.
+
+    /// Sleeps while `word` holds `expected`, until [`wake`](Machine::wake) or the deadline. The comparison and going to
+    /// sleep are one atomic step with respect to `wake` (a futex). May return spuriously.
     fn wait(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Wait;
 
-    /// Wakes up to `count` threads sleeping on `word`, longest sleeper first; returns how many.
-    /// The memory behind `word` may already have been freed (a mutex may be destroyed as soon as
-    /// it is unlocked): an implementation must only use the address.
+    /// Wakes up to `count` threads that sleep on `word`, the longest sleeper first; returns how many.
+    ///
+    /// The memory behind `word` may already have been freed, because a mutex may be destroyed as soon as it is unlocked.
+    /// So an implementation uses the address alone.
     fn wake(word: *const Self::U32, count: u32) -> usize;
 
-    /// If `*from == expected`, moves the longest sleeper on `from` to `to`, without waking it: the
-    /// next [`wake`](Machine::wake) of `to` does. A machine that cannot do so wakes it now. Like
-    /// `wake`, this only uses the address of `from`.
+    /// If `*from == expected`, moves the longest sleeper on `from` to `to` without waking it; the next
+    /// [`wake`](Machine::wake) of `to` wakes it. A machine that cannot move a sleeper wakes it now. Like `wake`, this
+    /// uses the address of `from` alone.
     fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
         let _ = (expected, to);
         Self::wake(from, 1);
     }
 
-    /// The hot side of the asymmetric fence: orders earlier stores before later loads *with
-    /// respect to a* [`heavy_fence`](Machine::heavy_fence) on another thread.
+    /// The deadline, about `nanos` nanoseconds from now, of a sleep that another thread should end, in case that thread
+    /// is suspended. `None`, and so never, on a machine that looks for lost wakeups: a sleep with a deadline hides them.
+    fn safety_timeout(nanos: u64) -> Option<Deadline> {
+        Some(Deadline::after::<Self>(nanos))
+    }
+
+    // ----- Fences.
+
+    /// The hot side of the asymmetric fence: orders the caller's earlier stores before its later loads, *as seen by a
+    /// thread that issues a* [`heavy_fence`](Machine::heavy_fence).
     fn light_fence();
 
-    /// The cold side: a full fence on every thread of the process (costs microseconds).
+    /// The rare side: a full fence on every thread of the process. It costs microseconds.
     ///
-    /// Returns `false` if the operating system refused it, in which case the caller must not rely
-    /// on it: it may only sleep for a bounded time.
+    /// Returns `false` if the operating system refuses it. The caller must not rely on the fence then: it may only sleep
+    /// for a bounded time.
     #[must_use]
     fn heavy_fence() -> bool;
 
-    /// Readies the asymmetric fences, if that is still to be done. Whether
+    /// Readies the asymmetric fences, if that is still to be done. Returns whether
     /// [`lightest_fence`](Machine::lightest_fence) may be used from now on.
     fn prepare_fences() -> bool {
         true
     }
 
-    /// [`light_fence`](Machine::light_fence) for who knows that
-    /// [`prepare_fences`](Machine::prepare_fences) has said `true`.
+    /// [`light_fence`](Machine::light_fence) for a thread that knows that [`prepare_fences`](Machine::prepare_fences)
+    /// has returned `true`.
     #[inline(always)]
     fn lightest_fence() {
         Self::light_fence();
     }
 
-    /// A full fence, for the caller alone: orders what it has done before with what it does then, in one order
-    /// with all other full fences and the heavy ones. What an asymmetric pair is to be compared with, and for who
-    /// needs one so rarely that nobody should pay for the heavy side.
+    /// A full fence, for the caller alone. It orders what the caller has done before with what it does then, in one
+    /// order with all other full fences and the heavy ones. Asymmetric pairs are compared with it; and it serves a thread
+    /// that needs a fence so rarely that no thread should pay for the heavy side.
     fn full_fence();
 
-    /// Exchange on a lock word by a thread that may be the only one of its process: a machine may
-    /// then do without an atomic instruction. Ordering: acquire.
+    // ----- The fast path of a lock.
+
+    /// An exchange on a lock word, with ordering acquire. On a thread that is the only one of its process, a machine may
+    /// do it without an atomic instruction.
     fn acquire_swap(word: &Self::U32, value: u32) -> u32;
 
-    /// Subtracts one from `word` with release ordering and returns whether the result is negative
-    /// as a signed number (its top bit is set), as the cheapest unlock the machine has.
+    /// Subtracts one from `word` with ordering release, as the cheapest unlock that the machine has. Returns whether the
+    /// result is negative as a signed number (its top bit is set).
     ///
-    /// Only the holder of the lock may call it. It is **not** atomic with respect to concurrent
-    /// writers of the word: a bit that another thread sets meanwhile may be lost. It is indivisible
-    /// with respect to [`heavy_fence`](Machine::heavy_fence): if a thread sets a bit, issues a heavy
-    /// fence that returns `true`, and then still sees its bit, every decrement that has not taken
-    /// effect by then will see the bit too.
+    /// Only the holder of the lock may call it. It is **not** atomic with respect to concurrent writers of the word: a
+    /// bit that another thread sets meanwhile may be lost. It is indivisible with respect to
+    /// [`heavy_fence`](Machine::heavy_fence): if a thread sets a bit, issues a heavy fence that returns `true`, and then
+    /// still sees its bit, every decrement that has not taken effect by then will see the bit too.
     ///
-    /// The word is not touched after the decrement took effect, so the memory may be freed by
-    /// whoever gets the lock next.
+    /// The word is not touched after the decrement took effect, so the next holder may free the memory.
     fn release_dec(word: &Self::U32) -> bool;
+
+    // ----- Time.
 
     /// Nanoseconds on `clock`.
     fn now(clock: Clock) -> u64;
 
+    // ----- Which thread, which processor, which NUMA node.
+
     /// A number that no other live thread has; never 0.
     fn thread_id() -> usize;
 
-    /// What stands for the object at `address` where an algorithm hashes it, or publishes it to be
-    /// compared: the address, unless the machine has names that are the same in every run. Distinct
-    /// for distinct addresses, with the same low six bits, and never 0.
+    /// What stands for the object at `address` where an algorithm hashes the address, or publishes it to be compared. It
+    /// is the address itself, unless the machine has names that are the same in every run. It is distinct for distinct
+    /// addresses, has the same low six bits as the address, and is never 0.
     #[inline(always)]
     fn identity(address: usize) -> usize {
         address
     }
 
-    /// The NUMA node that the caller runs on, right now.
-    fn numa_node() -> u32;
-
-    /// How many NUMA nodes the machine has; with one there is nothing to group.
-    fn numa_nodes() -> u32;
-
-    /// The processor that the caller runs on, right now. A machine that has none of its own has one for
-    /// each thread.
+    /// The processor that the caller runs on, right now. On a machine without processors, each thread has one to itself.
     fn cpu() -> u32 {
         Self::thread_id() as u32
     }
 
-    /// How many processors there can be: [`cpu`](Machine::cpu) is below it. Always the same.
+    /// How many processors there can be: [`cpu`](Machine::cpu) is below this number, which never changes.
     fn cpus() -> u32 {
         u32::MAX
     }
 
-    /// How far two NUMA nodes are apart: 0 is the same node, 1 the nearest others, and so on.
+    /// The NUMA node that the caller runs on, right now.
+    fn numa_node() -> u32;
+
+    /// How many NUMA nodes the machine has.
+    fn numa_nodes() -> u32;
+
+    /// How far two NUMA nodes are apart: 0 for the same node, 1 for the nearest others, and so on.
     fn numa_hops(from: u32, to: u32) -> u32 {
         u32::from(from != to)
     }
 
-    /// A queue node from type-stable memory: memory that is only ever reused as a queue node.
+    // ----- Queue nodes.
+
+    /// A queue node from type-stable memory: memory that is only ever used again as a queue node.
     fn acquire_node() -> &'static QNode<Self>;
 
     /// Gives a node back.
     ///
     /// # Safety
     ///
-    /// The node came from [`acquire_node`](Machine::acquire_node), the caller is the only one that
-    /// will still write to it, and it is not released twice.
+    /// The node came from [`acquire_node`](Machine::acquire_node), no other thread will write to it, and it is released
+    /// once.
     unsafe fn release_node(node: &'static QNode<Self>);
 
-    /// A waiter uses a queue node that is not of the pool: on its stack, or in the waiting array. For a machine
-    /// that counts what waiters occupy.
+    /// Notes that a waiter uses a queue node that is not from the pool: on its stack, or in the waiting array. For a
+    /// machine that counts what waiters occupy.
     #[inline(always)]
     fn note_node() {}
 
-    /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of
-    /// two of slots, each null (0) or the address of a lock.
+    /// The process's one array of places to wait at, for locks that have room for a number but not for a pointer, or
+    /// that use no node at all. It holds a power of two of nodes, all fields zero at first, which locks of one kind
+    /// share. On a machine without such an array it is empty, and a thread that finds no place waits at the lock.
     ///
     /// # Safety
     ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
-    unsafe fn visible_readers() -> &'static [Self::Usize];
-
-    /// The index of the first of `words` that holds `value`. Each is read as with a sequentially
-    /// consistent load; a machine may read several at once.
-    #[inline]
-    fn find(words: &[Self::Usize], value: usize) -> Option<usize> {
-        words.iter().position(|word| word.load(Ordering::SeqCst) == value)
-    }
-
-    /// The process's one array of places to wait at, for locks that have room for a number and none for
-    /// a pointer, or no node at all: a power of two of nodes, all fields zero at first, which locks of
-    /// one kind share. On a machine without one it is empty, and who finds no place waits at the lock.
-    ///
-    /// # Safety
-    ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     #[inline]
     unsafe fn waiting_array() -> &'static [QNode<Self>] {
         &[]
     }
 
-    /// The calling thread's own row of slots. A machine without rows has none, and a lock that
-    /// wants one does without what it is for.
+    // ----- Visible readers (BRAVO).
+
+    /// The process's one table of visible readers (BRAVO, listing 1, `VisibleReaders`): a power of two of slots, each of
+    /// which is 0 or the address of a lock.
     ///
     /// # Safety
     ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
+    unsafe fn visible_readers() -> &'static [Self::Usize];
+
+    /// The index of the first of `words` that holds `value`. Each word is read as with a sequentially consistent load; a
+    /// machine may read several at once.
+    #[inline]
+    fn find(words: &[Self::Usize], value: usize) -> Option<usize> {
+        words.iter().position(|word| word.load(Ordering::SeqCst) == value)
+    }
+
+    /// The calling thread's own row of slots (BRAVO-2D). A machine without rows has none; a lock that wants a row then
+    /// does without it, and is slower.
+    ///
+    /// # Safety
+    ///
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     #[inline]
     unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         None
@@ -319,21 +307,8 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
         None
-    }
-
-    /// When a sleep ends that another thread should end, should that thread be suspended: about `nanos` nanoseconds
-    /// from now. `None`, and so never, on a machine that looks for lost wakeups: such sleeps hide them.
-    fn safety_timeout(nanos: u64) -> Option<Deadline> {
-        Some(Deadline::after::<Self>(nanos))
-    }
-
-    /// Sleeps for about `nanos` nanoseconds: for a waiter that nobody wakes, because those it waits
-    /// for are not to look for waiters. May return at once.
-    fn doze(nanos: u64) {
-        let _ = nanos;
-        Self::yield_now();
     }
 }

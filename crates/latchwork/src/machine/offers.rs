@@ -1,4 +1,4 @@
-//! How a waiter waits for long when nobody wakes it: [`Offers`].
+//! How a waiter that no other thread wakes waits for long: [`Offers`].
 //!
 //! The waiter first offers its processor to other threads. `sched_yield` gives the processor only to threads of
 //! the same or a higher priority: a waiter under `SCHED_FIFO` that only yields keeps the preempted thread that it
@@ -7,12 +7,12 @@
 
 use super::Machine;
 
-/// Offers of the processor before the first nap. An offer costs about a microsecond if no other thread can run, so all
-/// of them take 10 ms. A queue whose waiters nap hands over slowly; a long queue alone must not make its waiters nap.
+/// Offers of the processor before the first nap. An offer takes about a microsecond if no other thread can run, so that
+/// all of them take 10 ms. A queue whose waiters nap hands over slowly, so a long queue alone must not make them nap.
 const OFFERS: u32 = 10_000;
-/// The shortest and the longest nap in nanoseconds.
+/// The shortest and the longest nap, in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
-/// Short pauses before an offer.
+/// Pauses before an offer, of one spin hint each.
 const PAUSES: u32 = 64;
 
 /// What a waiter does between two looks.
@@ -27,8 +27,8 @@ impl Offers {
         Offers { pauses: 0, offers: 0, nap: NAPS.0 }
     }
 
-    /// Offers the processor. The waiter that has done so for long naps instead, for at most `left` nanoseconds;
-    /// each nap is a quarter longer than the one before.
+    /// Offers the processor. A waiter that has made `OFFERS` offers naps instead, for at most `left` nanoseconds; each
+    /// nap is a quarter longer than the one before.
     #[cold]
     pub(crate) fn take<M: Machine>(&mut self, left: u64) {
         if self.offers < M::patience(OFFERS) {
@@ -40,7 +40,7 @@ impl Offers {
         }
     }
 
-    /// Pauses for a spin hint; one in so many pauses is also an offer.
+    /// Pauses for one spin hint; every `PAUSES`th pause is also an offer.
     pub(crate) fn pause<M: Machine>(&mut self) {
         M::pause(1);
         self.pauses += 1;

@@ -1,4 +1,8 @@
-//! What a thread says about itself to those who reclaim memory: [`Record`].
+//! What each thread tells the threads that reclaim memory ([`Record`]), and what time it is ([`Clocks`]).
+//!
+//! The machine gives each thread a record, and finds the records of all threads; [`reclaim`](crate::reclaim) decides
+//! what the words mean. `rcu` there describes the words `section` and `grace`, `qsbr` the word `online`, `epoch` the
+//! words `pinned` and `epoch`, and `hazard` the hazard pointers.
 
 use super::{Group, Machine, Word};
 use core::marker::PhantomData;
@@ -8,16 +12,16 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Hazard pointers of one guard, and so the objects that one guard can protect at the same time under every strategy.
 pub const SLOTS: usize = 4;
 
-/// Groups of hazard pointers in one block: with the link to the next block, and what else a record holds, they
-/// fill two cache lines.
+/// Groups of hazard pointers in one block. With the link to the next block and the other words of a record, they fill two
+/// cache lines.
 const GROUPS: usize = 2;
 
-/// The unit of [`Clocks::grace`], and with it of the time that a reader stamps its section with. Below
-/// it, the word of a reader counts its nested sections.
+/// The step in which [`Clocks::grace`] and [`Clocks::epoch`] grow, and with them the time that a reader stamps its
+/// section with. In the bits below it, a reader's word counts its nested sections.
 pub const STEP: u64 = 1 << 16;
 
-/// The bit of a reader's word that says that its owner has no light fence. It stands beside the nested
-/// sections so that the beginning of a section looks at both at once.
+/// The bit of a reader's word that says that its owner has no light fence. It stands next to the count of nested
+/// sections, so that the beginning of a section tests both at once.
 pub const FENCED: u64 = STEP / 2;
 
 /// The bits of a reader's word that count nested sections.
@@ -29,9 +33,9 @@ pub const TIME: u64 = !(STEP - 1);
 /// A grace period that does not end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The thread that is in the way: the number by which the operating system knows it.
+    /// The thread that is in the way, by the number that the operating system knows it by.
     pub thread: u32,
-    /// For how long the grace period has been open.
+    /// For how many nanoseconds the grace period has been open.
     pub nanos: u64,
 }
 
@@ -39,46 +43,49 @@ pub struct Stall {
 ///
 /// # Safety
 ///
-/// A record belongs to one thread at a time; its group is linked, and says that it is taken, before its owner
-/// gets it and until it is idle; groups stay linked and mapped for ever. One whose owner has exited gets a new
-/// owner only when it [is idle](Record::is_idle), after the one before has exited. No two records have the same
-/// number, except for 0. All threads see the same clocks.
+/// - A record belongs to one thread at a time.
+/// - Its group is linked, and says that the record is taken, before the owner gets the record and until the record is
+///   idle. Groups stay linked and mapped for ever.
+/// - A record whose owner has exited gets a new owner only when it [is idle](Record::is_idle), after the previous owner
+///   has exited.
+/// - No two records have the same number, except for 0.
+/// - All threads see the same clocks.
 pub unsafe trait Records: Machine {
-    /// The calling thread's own record. The asymmetric fences are prepared when it gets one; if they cannot
-    /// be, `section` and `pinned` have [`FENCED`] set for ever.
+    /// The calling thread's own record. The machine prepares the asymmetric fences when a thread gets its record; if
+    /// they are not to be had, `section` and `pinned` have [`FENCED`] set for ever.
     ///
     /// # Safety
     ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     unsafe fn record() -> &'static Record<Self>;
 
     /// The newest group of records; all others are linked behind it.
     ///
     /// # Safety
     ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     unsafe fn records() -> Option<&'static Group<Self, Record<Self>>>;
 
-    /// The group that a record is in, and which one of it.
+    /// The group that a record is in, and the record's index there.
     fn place(record: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {
         let mut groups = groups::<Self>().into_iter().flat_map(Group::groups);
         groups.find_map(|group| Some((group, group.index_of(record)?)))
     }
 
-    /// The time that readers stamp their sections with.
+    /// The clocks that readers stamp their sections with.
     ///
     /// # Safety
     ///
-    /// Memory safety rests on these words: the caller writes to them only as the algorithm that they are for does.
+    /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     unsafe fn clocks() -> &'static Clocks<Self>;
 
-    /// Which process this is, in a line of forks: another number (below 2^30) in the child than in the
-    /// parent, so that what other threads of the parent held can be told from what is held.
+    /// Which process this is in a line of forks: a number below 2^30 that is another in the child than in the parent. By
+    /// it the child tells what a thread of the parent held, which is not there, from what a thread of its own holds.
     fn generation() -> u32 {
         0
     }
 
-    /// Tells people about a grace period that does not end.
+    /// Tells the user about a grace period that does not end.
     fn report_stall(stall: Stall) {
         let _ = stall;
     }
@@ -105,34 +112,34 @@ pub(crate) fn clocks<M: Records>() -> &'static Clocks<M> {
     unsafe { M::clocks() }
 }
 
-/// A thread's record. Its owner alone writes to it, others look; except for `left`, which is the machine's.
+/// A thread's record. Its owner alone writes to it, except for `left`, which is the machine's; other threads read it.
 #[repr(C, align(128))]
 pub struct Record<M: Machine> {
-    /// General RCU: the time at which the outermost section began, and how many are nested; 0 in the
+    /// General-purpose RCU: the time at which the outermost section began, and how many sections are nested; 0 in the
     /// bits of [`NESTING`] outside of sections.
     pub section: M::U64,
-    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online; in the place of
-    /// [`FENCED`], whether it vouches for others.
+    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online. The bit [`FENCED`]
+    /// means here that the thread vouches for others.
     pub online: M::U64,
-    /// Epochs: the epoch in which the outermost section began, and how many are nested.
+    /// Epochs: the epoch in which the outermost section began, and how many sections are nested.
     pub pinned: M::U64,
-    /// For people: the number by which the operating system knows the owner, or 0.
+    /// For reports: the number by which the operating system knows the owner, or 0.
     pub thread: M::U32,
-    /// For the machine: whether its owner has exited and left it behind.
+    /// For the machine: whether the owner has exited and left the record behind.
     pub left: M::U32,
     /// Hazard pointers.
     pub hazards: Hazards<M>,
-    /// For the machine: a number that no other record has, from 1 on and without many gaps, so that tables can have
-    /// something for each record; 0, if it has none. Does not change once the record has had an owner.
+    /// A number that no other record has, from 1 on and without many gaps, so that a table can have an entry for each
+    /// record; 0 if the record has none. The machine sets it before the record has its first owner.
     pub number: M::U32,
-    /// How many readers have it, which may begin a section at any time.
+    /// How many readers keep the record, and may begin a section at any time ([`Reclaim::Reader`](crate::reclaim::Reclaim::Reader)).
     pub keepers: M::U32,
 }
 
-/// A record that no other thread gets while this is there, even if its owner exits meanwhile.
+/// Keeps the calling thread's record from being given to another thread, even if the owner exits meanwhile.
 ///
 /// A thread gives its record back before the last of its thread-local destructors has run. Such a destructor may still
-/// have a reader. Without this type the reader's sections would be counted in a record that another thread has by then.
+/// have a reader. Without this type, the reader's sections would be counted in a record that another thread has by then.
 pub(crate) struct Kept<M: Records> {
     record: &'static Record<M>,
     /// Not `Send`: only the owner writes to a record.
@@ -160,7 +167,7 @@ impl<M: Records> Drop for Kept<M> {
     #[inline]
     fn drop(&mut self) {
         let keepers = &self.record.keepers;
-        // Release: pairs with `is_idle`. The next owner comes after what this reader did.
+        // Release: pairs with the load in `is_idle`. What this reader did happens before the next owner gets the record.
         keepers.store(keepers.load(Relaxed) - 1, Release);
     }
 }
@@ -168,23 +175,23 @@ impl<M: Records> Drop for Kept<M> {
 /// A block of hazard pointers.
 #[repr(C)]
 pub struct Hazards<M: Machine> {
-    /// Each for one guard.
+    /// One for each guard.
     pub groups: [Slots<M>; GROUPS],
-    /// More of them, once a thread has needed more; made by the owner, and kept.
+    /// The next block, once the owner has needed one; the owner makes it, and it stays.
     pub(crate) more: M::Ptr<Hazards<M>>,
 }
 
 /// The hazard pointers of a guard.
 #[repr(C)]
 pub struct Slots<M: Machine> {
-    /// Each 0 or an address inside the object that is protected.
+    /// Each is 0 or an address inside of the object that is protected.
     pub hazards: [M::Usize; SLOTS],
-    /// Whether (1) there is a guard that has them; else they mean nothing.
+    /// 1 while a guard has the slots. While it is 0, the slots mean nothing.
     pub used: M::Usize,
 }
 
 impl<M: Machine> Hazards<M> {
-    /// A block of which nothing is used.
+    /// A block without guards.
     pub fn new() -> Self {
         Hazards {
             groups: core::array::from_fn(|_| Slots {
@@ -203,7 +210,8 @@ impl<M: Machine> Hazards<M> {
     /// This block and those behind it.
     pub fn blocks(&'static self) -> impl Iterator<Item = &'static Self> {
         core::iter::successors(Some(self), |block| {
-            // Acquire: pairs with the owner's linking. SAFETY: null, or a block that its owner has leaked (`hazard`).
+            // Acquire: pairs with the store in `hazard`, where the owner links a block.
+            // SAFETY: the link is null, or leads to a block that its owner has leaked.
             unsafe { block.more.load(Acquire).as_ref() }
         })
     }
@@ -235,9 +243,9 @@ impl<M: Machine> Record<M> {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// Whether its owner reads nothing, and has no reader that could.
+    /// Whether the owner reads nothing, and has no reader that could.
     pub fn is_idle(&'static self) -> bool {
-        // Acquire: the next owner comes after what this one did.
+        // Acquire: what this owner did happens before the next owner gets the record.
         let outside = |word: &M::U64| word.load(Acquire) & NESTING == 0;
         outside(&self.section)
             && outside(&self.online)
@@ -246,7 +254,7 @@ impl<M: Machine> Record<M> {
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
-    /// Makes it read nothing: for the records of threads that a fork has not taken along.
+    /// Makes the record idle: for those of threads that a fork has not taken along.
     pub fn reset(&'static self) {
         for word in [&self.section, &self.online, &self.pinned] {
             word.store(0, Relaxed);
@@ -265,18 +273,19 @@ impl<M: Machine> Default for Record<M> {
     }
 }
 
-/// What time it is for readers. Only grows.
+/// What time it is for readers. Clocks only grow.
 #[repr(C, align(128))]
 pub struct Clocks<M: Machine> {
-    /// For RCU: begins at [`STEP`] and grows in steps of that, with every grace period. The lowest bit
-    /// is set, so that it is what a reader's word holds in one section.
+    /// For RCU: begins at [`STEP`], and grows by that with every grace period. The lowest bit is set, so that the clock
+    /// is what a reader's word holds in one section: the stamp, and 1 nested.
     pub grace: M::U64,
+    /// Keeps the clocks in cache lines of their own.
     apart: [M::U64; 15],
-    /// For epochs: the same, with every epoch.
+    /// For epochs: the same, growing with every epoch.
     pub epoch: M::U64,
     further: [M::U64; 15],
-    /// The time that all sections of general RCU, and all readers of QSBR, are known to have reached: what one
-    /// grace period has found is found for those of other domains that were open.
+    /// The time that all threads are known to have reached: one for the sections of general-purpose RCU, one for the
+    /// readers of QSBR. With it, the leader of a grace period tells those of other domains what it has found.
     pub reached: [M::U64; 2],
 }
 

@@ -1,32 +1,31 @@
-//! The row of slots in which one thread says what it reads.
+//! The row of slots in which one thread says which locks it reads: [`ReaderRow`].
 
 use super::{Machine, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Slots in a row: with the link to the next row they fill one cache line, so that a writer looks
-/// at one line per thread.
+/// Slots in a row. With the link to the next row they fill one cache line, so that a writer looks at one line per thread.
 pub const ROW_SLOTS: usize = 7;
 
 /// Counters in a row; see [`bravo::count`](crate::locks::rwlock::bravo::count).
 pub const ROW_COUNTS: usize = 6;
 
-/// A thread's row (BRAVO-2D). Only its owner puts something into a slot, and only into one that is
-/// empty; whoever holds what a slot stands for may empty it. Rows live in type-stable memory and
-/// stay linked for ever; one whose owner has exited gets another owner when it is empty.
+/// A thread's row (BRAVO-2D). Only the owner fills a slot, and only an empty one; any thread that holds the read
+/// acquisition that a slot stands for may empty it. Rows live in type-stable memory and stay linked for ever. A row whose
+/// owner has exited gets another owner when it is empty.
 #[repr(C, align(128))]
 pub struct ReaderRow<M: Machine> {
-    /// Each 0 or the address of a lock that the owner reads.
+    /// Each is 0 or the address of a lock that the owner reads.
     pub slots: [M::Usize; ROW_SLOTS],
     /// The row that was made before this one.
     pub(super) next: M::Ptr<ReaderRow<M>>,
-    /// For the machine: whether its owner has exited and left it behind.
+    /// For the machine: whether the owner has exited and left the row behind.
     pub left: M::U32,
-    /// For the owner: acquisitions that did not use the row.
+    /// For the owner: read acquisitions that did not use the row.
     pub slow_reads: M::U32,
-    /// For the owner: the lock that it last found not to use rows, or 0.
+    /// For the owner: the lock that it last found without bias to readers, or 0.
     pub unbiased: M::Usize,
-    /// For the owner: statistics. They stay when the row changes hands.
+    /// For the owner: statistics. They stay when the row gets another owner.
     pub counts: [M::U64; ROW_COUNTS],
 }
 
@@ -48,14 +47,14 @@ impl<M: Machine> ReaderRow<M> {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// Sets which row was made before this one; before this one is linked.
+    /// Sets the row that was made before this one. To be called before this one is linked.
     pub fn link(&self, next: Option<&'static Self>) {
         self.next.store(next.map_or(null_mut(), Self::as_ptr), Relaxed);
     }
 
     /// Whether no slot is in use.
     pub fn is_empty(&self) -> bool {
-        // Acquire: whoever gets the row comes after those who emptied its slots.
+        // Acquire: the threads that emptied the slots did so before the next owner gets the row.
         self.slots.iter().all(|slot| slot.load(Acquire) == 0)
     }
 
@@ -64,12 +63,12 @@ impl<M: Machine> ReaderRow<M> {
     pub fn all_rows(&'static self, mut each: impl FnMut(&'static Self) -> bool) -> bool {
         let mut row = self.as_ptr();
         while !row.is_null() {
-            // SAFETY: only rows that live for ever are linked (`link`).
+            // SAFETY: only rows that live for ever are linked (`link` takes a `'static` reference).
             let this: &'static Self = unsafe { &*row };
             if !each(this) {
                 return false;
             }
-            row = this.next.load(Acquire); // pairs with the machine's linking
+            row = this.next.load(Acquire); // pairs with the exchange by which the machine links a row
         }
         true
     }

@@ -1,27 +1,50 @@
-//! Grace periods: when all sections that may have seen something are over.
+//! Grace periods of RCU: how a thread waits until every section is over that may have seen something.
 //!
-//! Source: McKenney, Hart, Walpole, "Practical Concerns for Scalable Synchronization", 2005, section
-//! 2.5; Desnoyers, McKenney, Stern, Dagenais, Walpole, "User-Level Implementations of Read-Copy Update",
-//! TPDS 2012, section 3.4, whose counter this widens to 64 bits, so that one phase is enough.
+//! Source: McKenney, Hart, Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 2.5; Desnoyers,
+//! McKenney, Stern, Dagenais, Walpole, "User-Level Implementations of Read-Copy Update", TPDS 2012, section 3.4. The
+//! counter of the latter is 64 bits wide here, so that one phase is enough.
 //!
-//! A reader stamps its section with the time when it begins ([`Clocks::grace`]). Who wants to wait takes
-//! a *ticket*. A *leader* then opens a grace period for all tickets given out so far: it lets time
-//! advance, issues the heavy fence (for QSBR, whose readers issue full ones, a full one), and looks at each thread until it is outside of any section, or in one
-//! that began later. The others sleep: however many wait at once, each grace period is for all of them,
-//! and each of them sees at most two. Leaders of different domains share what they find: a time that one of
-//! them has seen everybody reach has been reached for all.
+//! # The idea
 //!
-//! The leader looks at one word per 31 threads, and at one line per thread among them that has not exited; a
-//! group that is through is not looked at again. Where readers announce quiescent states, they vouch for each other
-//! ([`tree`]), and it looks at one line per 31 threads that do. Readers of the general flavour have no place for that:
-//! it would be in their sections (`docs/reclamation.md` has figures).
-//! A leader can stop halfway: asking whether a ticket is due (`poll`) takes a grace period as far as it gets
-//! without waiting.
+//! A reader stamps its section with the clock ([`Clocks::grace`]; see [`rcu`](super::rcu)). A thread that wants to wait
+//! takes a *ticket*. One of the waiting threads becomes the *leader*, by taking the gate. The leader opens a grace period
+//! for all tickets that were given out so far:
 //!
-//! State: closed (`target` is 0) -> open (a leader; `target` is the time that readers must have reached)
-//! -> closed, and `completed` has reached the tickets that it was for.
-//! Size: 80 bytes. Per grace period: 1 atomic on the clock that readers look at, 1 heavy fence
-//! (QSBR: a full one).
+//! 1. it lets the clock advance;
+//! 2. it issues the heavy fence (for QSBR, whose readers issue full fences, a full fence);
+//! 3. it looks at each thread until that thread is outside of any section, or in one with the new stamp.
+//!
+//! The other threads sleep meanwhile. Each grace period serves all of them, and each thread waits for at most two: one
+//! that was open when it took its ticket, and the next. Leaders of different domains share what they find: when one
+//! leader has seen all threads reach a time, that time is reached for all domains (F).
+//!
+//! The leader looks at one word per 31 threads, and at one line per thread among them that has not exited. It does not
+//! look again at a group of threads that is through. Where readers announce quiescent states, they vouch for each other
+//! ([`tree`]), and the leader looks at one line per 31 threads that do. Readers of general-purpose RCU cannot vouch: it
+//! would cost instructions in their sections (`docs/reclamation.md` has figures).
+//!
+//! A leader can stop halfway. Asking whether a ticket is due (`poll`) takes a grace period as far as it gets without
+//! waiting, and the next leader goes on from there.
+//!
+//! # States
+//!
+//! | state | what the words hold | the next state, and who changes it |
+//! |---|---|---|
+//! | closed | `target` is 0 | open, when a leader finds a ticket above `completed` |
+//! | open | `target` is the time that readers must have reached; `covers` the last ticket that this period is for; `at` the group at which the leader is | closed, when the leader has seen all threads: it sets `completed` to `covers`, and `target` to 0 |
+//!
+//! # What pairs with what
+//!
+//! - (A) `start` gives out a ticket (release) and the leader loads the tickets (acquire): what the caller has removed
+//!   happens before the opening of the grace period that serves its ticket.
+//! - (B), (C), (E): the leader and readers, see [`rcu`](super::rcu).
+//! - (D) the leader stores `completed` (release) and a waiting thread loads it (acquire): all sections that the grace
+//!   period has waited for happen before what that thread does next.
+//! - (F) a leader stores the time that all threads have reached (release), and a leader of another domain loads it
+//!   (acquire).
+//!
+//! Size: 80 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, and 1 heavy fence
+//! (for QSBR, a full fence).
 
 use super::gate::Gate;
 use super::pace::{Pace, Rest};
@@ -58,65 +81,70 @@ pub unsafe trait Stamps: Send + Sync + Sized + 'static {
     }
 }
 
-/// A way to wait until all sections that run now are over.
+/// A way to wait until all sections that run now are over: [`Grace`], or the epochs of [`epoch`](super::epoch).
 ///
 /// # Safety
 ///
 /// A ticket is due only when every section of the flavour is over that may have begun before the ticket was given out;
 /// what was done in these happens before what is done with the ticket.
 pub unsafe trait Periods: Send + Sync + Sized + 'static {
-    /// In a domain that begins.
+    /// For a new domain.
     fn new() -> Self;
-    /// A ticket, which is due when everybody has left the section that they may be in now.
+    /// A ticket, which is due when every thread has left the section that it may be in now.
     fn start(&self) -> u64;
     /// Whether the ticket is due.
     fn is_over(&self, ticket: u64) -> bool;
-    /// Whether the ticket is due; does for it what can be done without waiting.
+    /// Whether the ticket is due. Takes the grace period as far as it gets without waiting.
     fn poll(&self, ticket: u64) -> bool;
     /// Waits until the ticket is due, or the deadline has passed. Whether the ticket is due. The caller is in no
     /// section.
     fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool;
-    /// Which thread holds up the others now.
+    /// Which thread holds up the grace period now.
     fn stall(&self) -> Option<Stall>;
-    /// Sets after how many nanoseconds that is reported.
+    /// Sets after how many nanoseconds a grace period that does not end is reported.
     fn set_patience(&self, nanos: u64);
 }
 
-/// Looks at a thread that is in the way, before the leader rests.
+/// Looks that the leader takes at a thread in the way before it rests.
 const LOOKS: u32 = 64;
 
 /// Grace periods of RCU. See the [module documentation](self).
 pub struct Grace<M: Machine, F> {
+    /// Tickets that were given out.
     tickets: M::U64,
+    /// The last ticket that is due.
     completed: M::U64,
     gate: Gate<M>,
-    /// The open grace period: the tickets it is for, the time, the next group to be looked at, and who was in
-    /// the way there. Under the gate.
+    /// The last ticket that the open grace period is for. This and the next three words: for the holder of the gate.
     covers: M::U64,
+    /// The time that readers must have reached for the grace period to end; 0: none is open.
     target: M::U64,
+    /// The next group of threads to be looked at.
     at: M::Ptr<Group<M, Record<M>>>,
+    /// The thread that was in the way at the leader's last look.
     obstacle: M::Ptr<Record<M>>,
-    /// For how long it has been open.
+    /// For how long the grace period has been open.
     open: Watch<M>,
-    /// Whether somebody is in a hurry.
+    /// Whether a waiting thread is in a hurry ([`Pace::Expedited`]).
     hurry: M::U32,
     flavour: PhantomData<F>,
 }
 
-/// Why a grace period is not over.
+/// What keeps a grace period from ending.
 enum Obstacle<M: Machine> {
-    /// This thread is in a section.
+    /// The owner of this record is in a section that began too early.
     Reader(&'static Record<M>),
     /// The operating system refuses the heavy fence.
     Fence,
 }
 
+/// Whether the owner of this word is outside of any section, or in one that began at `target` or later.
 fn reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || word & TIME >= target & TIME
 }
 
-// SAFETY: a grace period that ends was opened after its tickets were given out, and has seen each thread outside of
-// sections, or in one that began later (`look`).
+// SAFETY: a ticket is due when a grace period has ended that was opened after the ticket was given out. Its leader has
+// seen each thread outside of any section, or in one that began after the opening (`look`).
 unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
     fn new() -> Self {
         Grace {
@@ -134,12 +162,12 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
     }
 
     fn start(&self) -> u64 {
-        // (A) what the caller has removed happens before the opening that sees this ticket.
+        // (A) what the caller has removed happens before the opening of the grace period that serves this ticket.
         self.tickets.fetch_add(1, AcqRel) + 1
     }
 
     fn is_over(&self, ticket: u64) -> bool {
-        // (D) pairs with the end of the grace period.
+        // (D) pairs with the end of the grace period in `advance`.
         self.completed.load(Acquire) >= ticket
     }
 
@@ -147,7 +175,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
         if !self.is_over(ticket)
             && let Some(_leading) = self.gate.try_lock()
         {
-            // Twice: the one that is open may have begun before the ticket.
+            // Twice: the grace period that is open may have been opened before the ticket was given out.
             let _ = self.advance().and_then(|()| self.advance());
         }
         self.is_over(ticket)
@@ -172,7 +200,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 
     fn stall(&self) -> Option<Stall> {
         let target = self.target.load(Relaxed);
-        // SAFETY: records are never unmapped.
+        // SAFETY: `obstacle` is null or a record, and records are never unmapped.
         let record = unsafe { self.obstacle.load(Relaxed).as_ref() }?;
         if target == 0 || reached(F::word(record).load(Relaxed), target) {
             return None;
@@ -186,7 +214,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 }
 
 impl<M: Records, F: Stamps> Grace<M, F> {
-    /// Takes one grace period to its end, or leaves it to others when the deadline has passed.
+    /// Takes one grace period to its end, or leaves it to the next leader when the deadline has passed.
     fn lead(&self, deadline: Option<Deadline>) {
         let mut rest = Rest::new();
         while let Err(obstacle) = self.advance() {
@@ -207,8 +235,8 @@ impl<M: Records, F: Stamps> Grace<M, F> {
         self.hurry.store(0, Relaxed);
     }
 
-    /// Opens a grace period if none is, and takes it as far as it gets. `Ok`: it has ended, or nobody
-    /// waits for one. Under the gate.
+    /// Opens a grace period if none is open, and takes it as far as it gets. `Ok`: it has ended, or no ticket is left to
+    /// be served. The caller holds the gate.
     fn advance(&self) -> Result<(), Obstacle<M>> {
         if self.target.load(Relaxed) == 0 {
             // (A) pairs with `start`.
@@ -216,10 +244,10 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             if covers == self.completed.load(Relaxed) {
                 return Ok(());
             }
-            // (B) pairs with the load in `enter`: who stamps a section with this has seen the removals.
+            // (B) pairs with the load in `enter`: a thread that stamps a section with this time has seen the removals.
             let target = F::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
-            // (C) pairs with the light fence in `enter`, or the full one of QSBR: a section that we do not see
-            // begins after it.
+            // (C) pairs with the light fence in `enter`, or with the full fence of QSBR: a section that this thread does
+            // not see from now on begins after this fence.
             if F::FULL_FENCES {
                 M::full_fence();
             } else if !M::heavy_fence() {
@@ -232,36 +260,36 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             self.target.store(target, Relaxed);
         }
         self.look(self.target.load(Relaxed))?;
-        // (D) the sections of all happen before what is done with a ticket that is due.
+        // (D) all sections that were waited for happen before what is done with a ticket that is due.
         self.completed.store(self.covers.load(Relaxed), Release);
         self.target.store(0, Relaxed);
         Ok(())
     }
 
-    /// Whether the first of a group vouches for all of it, soon.
+    /// Whether the first thread of a group vouches for all of the group, now or within a few looks.
     fn is_vouched_for(group: &'static Group<M, Record<M>>, target: u64) -> bool {
         let Some(first) = group.entries().first() else { return false };
         let known = |word| tree::vouches(word, target) || word & NESTING == 0;
-        // (E) as below.
+        // (E) pairs with the store in `announce` of `qsbr`.
         M::spin_for(F::word(first), Acquire, LOOKS, known).is_some_and(|word| tree::vouches(word, target))
     }
 
-    /// Looks at everybody who has not been seen to have reached `target`. Under the gate.
+    /// Looks at each thread that has not been seen to have reached `target`. The caller holds the gate.
     fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
         let known = F::reached(record::clocks::<M>());
-        // (F) another leader advanced time further, and fenced, after this one: whoever it has seen outside, or
-        // in a section that began later than its advance, is in none that this one waits for.
+        // (F) a leader of another domain has advanced the clock beyond `target`, and fenced, after this leader did. A
+        // thread that it has seen outside, or with its own stamp, is in no section that this leader waits for.
         let before = known.map_or(0, |known| known.load(Acquire));
         if before >= target {
             return Ok(());
         }
-        // SAFETY: groups are never unmapped.
+        // SAFETY: `at` is null or a group, and groups are never unmapped.
         let rest = unsafe { self.at.load(Relaxed).as_ref() };
         for group in rest.into_iter().flat_map(Group::groups) {
             if F::TREE && Self::is_vouched_for(group, target) {
                 continue;
             }
-            // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
+            // (E) pairs with the stores in `enter` and `exit`: the section happens before what this thread does next.
             let left = |record: &&Record<M>| reached(F::word(record).load(Acquire), target);
             if let Some(record) = group.taken().find(|record| !left(record)) {
                 self.at.store(group.as_ptr(), Relaxed);
@@ -273,7 +301,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             }
         }
         if let Some(known) = known {
-            // (F) If it fails, others have found as much, or look themselves.
+            // (F) If this fails, another leader has stored a time meanwhile: each domain then relies on its own look.
             let _ = known.compare_exchange(before, target, AcqRel, Relaxed);
         }
         Ok(())

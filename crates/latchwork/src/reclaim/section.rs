@@ -1,4 +1,7 @@
-//! The reading side of strategies in which a thread stamps its sections with the time: RCU and epochs.
+//! The reading side of RCU and epochs: a thread stamps its sections with the time.
+//!
+//! The states of the word that holds the stamp, and the pairs (B), (C) and (E), are described at
+//! [`rcu`](super::rcu); for epochs, "clock" is the current epoch.
 
 use super::domain::{Domain, Flavour};
 use super::strategy::{Guard, Reader};
@@ -7,7 +10,7 @@ use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
-/// The outermost section of a thread begins, or one that is nested.
+/// Begins the outermost section of a thread, or a nested one.
 #[inline(always)]
 fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
     if !try_enter::<M>(word, clock) {
@@ -15,32 +18,34 @@ fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
     }
 }
 
-/// The outermost section of a thread with light fences begins.
+/// Begins the outermost section of a thread that has light fences. `false`: the section is nested, or the thread has no
+/// light fence, and nothing was done.
 #[inline(always)]
 fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
     if word.load(Relaxed) & (NESTING | FENCED) != 0 {
         return false;
     }
-    // (B) pairs with the advance of time. (E) an earlier section happens before who sees this one.
+    // (B) pairs with the advance of the clock. (E) what was done in an earlier section happens before what a thread does
+    // that sees this stamp.
     word.store(clock.load(Acquire), Release);
-    // (C) pairs with the heavy fence. The fences are prepared, or the word would say so.
+    // (C) pairs with the heavy fence. A thread whose fences are not prepared has `FENCED` set, and does not come here.
     M::lightest_fence();
     true
 }
 
-/// A nested section, or one of a thread without light fences.
+/// Begins a nested section, or a section of a thread without light fences.
 #[cold]
 #[inline(never)]
 fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
     if nest::<M>(word, "32767 nested sections: guards are leaked") {
         return;
     }
-    // (B), (E), (C) as above.
+    // (B), (E) and (C) as in `try_enter`; here the fence is whatever the machine has.
     word.store(clock.load(Acquire) | FENCED, Release);
     M::light_fence();
 }
 
-/// Counts one more, if there is one already. Whether there was.
+/// Counts one more section, if the thread is inside of one already. Returns whether it is.
 #[inline]
 pub(super) fn nest<M: Records>(word: &M::U64, leaked: &str) -> bool {
     let now = word.load(Relaxed);
@@ -48,25 +53,25 @@ pub(super) fn nest<M: Records>(word: &M::U64, leaked: &str) -> bool {
         return false;
     }
     assert!(now & NESTING < NESTING, "{leaked}");
-    // (E) as if it were the outermost: who sees only this has seen what was before that.
+    // (E) as the store of an outermost section: a leader may see this store and not that one.
     word.store(now + 1, Release);
     true
 }
 
-/// The innermost section ends.
+/// Ends the innermost section.
 #[inline(always)]
 pub(super) fn exit<M: Machine>(word: &M::U64) {
-    // (E) the section happens before the end of the grace period that sees this.
+    // (E) what was done in the section happens before the end of the grace period whose leader sees this.
     word.store(word.load(Relaxed) - 1, Release);
 }
 
-/// A thread that reads. See [`Reclaim::reader`](super::Reclaim::reader).
+/// A thread that reads in sections. See [`Reclaim::reader`](super::Reclaim::reader).
 pub struct SectionReader<'d, M: Records, F: Flavour> {
     domain: &'d Domain<M, F>,
     record: Kept<M>,
 }
 
-/// A section.
+/// A section, which ends when this is dropped.
 pub struct SectionGuard<'r, M: Records, F: Flavour> {
     record: &'static Record<M>,
     reader: PhantomData<(&'r F, *mut ())>,
@@ -93,8 +98,8 @@ impl<M: Records, F: Flavour> Drop for SectionGuard<'_, M, F> {
     }
 }
 
-// SAFETY: a section that has begun before an object is retired ends before it is reclaimed (`grace`,
-// `epoch`).
+// SAFETY: a section that begins before an object is retired ends before the object is reclaimed: `Grace` and `Epochs`
+// wait for it.
 unsafe impl<M: Records, F: Flavour> Guard for SectionGuard<'_, M, F> {
     type Machine = M;
 

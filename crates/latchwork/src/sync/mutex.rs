@@ -6,7 +6,7 @@ use crate::machine::Native;
 
 /// A mutex: one thread at a time has the value.
 ///
-/// **When to take it.** By default. The algorithm is [`shfl`](crate::locks::mutex::shfl), a ShflLock whose waiters sleep.
+/// **When to take it.** By default. The algorithm is [`shfl`](crate::locks::mutex::shfl), the blocking ShflLock.
 /// A running thread can take the lock before a waiter that has to be woken, but only for a bounded time. Take
 /// [`RwLock`](crate::RwLock) if most sections only read. Take [`SeqLock`](crate::SeqLock) for a few words that are
 /// mostly read. Other algorithms are in [`locks`](crate::locks).
@@ -55,8 +55,16 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
 /// The value of a [`Mutex`], from [`lock`](lock_api::Mutex::lock). The mutex is unlocked when the guard is dropped.
 ///
-/// The guard stays in the thread that locked. Other threads may share it if they may share the value (it is `Sync` where
-/// `T: Sync`).
+/// The guard stays in the thread that locked. Other threads may use it through a reference if they may use the value so
+/// (it is `Sync` where `T: Sync`).
+///
+/// ```compile_fail,E0277
+/// use latchwork::Mutex;
+///
+/// static LOCK: Mutex<u32> = Mutex::new(0);
+/// let guard = LOCK.lock();
+/// std::thread::spawn(move || drop(guard));
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 /// A part of the value of a [`Mutex`], from [`MutexGuard::map`](lock_api::MutexGuard::map).

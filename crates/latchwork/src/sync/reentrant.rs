@@ -22,12 +22,11 @@ use core::num::NonZeroUsize;
 /// assert_eq!(outer.get(), 1);
 /// ```
 ///
-/// **What it costs.** A [`Mutex`](crate::Mutex), 24 bytes more, and a look at the thread's number for each lock and unlock.
+/// **What it costs.** A [`Mutex`](crate::Mutex), 16 bytes more, and a look at the thread's number for each lock and unlock.
 ///
 /// **Panics.** If a thread locks it `usize::MAX` times without unlocking.
 ///
-/// **Poisoning, on fork, in a signal handler.** As [`Mutex`](crate::Mutex). A handler can lock it again if the
-/// interrupted thread holds it, but not if that thread is about to lock it or has just begun to unlock it: do not lock.
+/// **Poisoning, on fork, in a signal handler.** As [`Mutex`](crate::Mutex).
 pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, ThreadId, T>;
 
 /// What [`ReentrantMutex::lock`](lock_api::ReentrantMutex::lock) returns.

@@ -1,5 +1,5 @@
-//! The example lock of `CONTRIBUTING.md`: that the page shows the file which the suites test, and
-//! that it works behind `lock_api` like the library's own.
+//! The example lock of `CONTRIBUTING.md`: the page shows the file that the tests run, and the lock works behind `lock_api`
+//! as the library's own locks do.
 
 #[path = "../example/futex.rs"]
 mod futex;

@@ -8,6 +8,8 @@ use latchwork::machine::Native;
 use latchwork::registry::{self, Entry, Kind};
 use latchwork::{Condvar, Mutex, ReentrantMutex, RwLock, Semaphore, SeqLock, lock_api};
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Compiles if a type can be shared by threads.
 fn shared<T: Sync>(_: &T) {}
@@ -107,6 +109,9 @@ fn every_alias_has_the_usual_traits() {
         Kind::RwLock => rwlocks += 1,
         Kind::SeqLock => (),
     });
+    let readme = include_str!("../../README.md");
+    let both = mutexes + rwlocks - 1;
+    assert!(readme.contains(&format!("`all-locks`, {both} of them")), "README.md: there are {both}");
     let count = |suffix: &str| seen.iter().filter(|name| name.ends_with(suffix)).count();
     assert_eq!((count("Mutex"), count("RwLock"), count("Condvar")), (mutexes, rwlocks, mutexes));
 }
@@ -135,6 +140,50 @@ fn every_type_of_the_root_has_the_usual_traits() {
     shared(&guards);
     assert_eq!(*guards.0 + *guards.1, 14);
     assert!(format!("{:?}", Semaphore::new(3)).contains("available: 3"));
+}
+
+/// What the reader-writer lock of the root can do beyond reading and writing.
+#[test]
+fn readers_become_writers_and_writers_become_readers() {
+    use latchwork::{ReadRecursive, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+    let lock = RwLock::new(1);
+    for round in 1..50 {
+        let upgradable: RwLockUpgradableReadGuard<'_, u32> = lock.upgradable_read();
+        shared(&upgradable);
+        assert!(
+            lock.try_read().is_some() && lock.try_upgradable_read().is_none() && lock.try_write().is_none()
+        );
+        let mut write = RwLockUpgradableReadGuard::upgrade(upgradable);
+        assert!(lock.try_read().is_none() && *write == round);
+        *write += 1;
+        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
+        let reader = lock.read();
+        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there is a reader");
+        drop(reader);
+        let write =
+            RwLockUpgradableReadGuard::try_upgrade_for(upgradable, Duration::from_secs(60)).expect("alone");
+        let mut reader: RwLockReadGuard<'_, u32> = RwLockWriteGuard::downgrade(write);
+        let again = lock.read_recursive();
+        assert!(*reader == *again && lock.try_read_recursive().is_some() && lock.try_write().is_none());
+        drop(again);
+        RwLockReadGuard::bump(&mut reader);
+        RwLockReadGuard::unlock_fair(reader);
+        RwLockWriteGuard::unlock_fair(lock.write());
+    }
+    assert!(!lock.is_locked());
+}
+
+/// The features that lock_api has too.
+#[test]
+fn locks_are_serialized_as_their_value_and_guards_can_own_them() {
+    assert_eq!(serde_json::to_string(&(Mutex::from(7), RwLock::from([8]))).unwrap(), "[7,[8]]");
+    assert_eq!(*serde_json::from_str::<RwLock<u32>>("7").unwrap().read(), 7);
+    let lock = Arc::new(Mutex::new(7));
+    let guard: latchwork::ArcMutexGuard<u32> = lock.lock_arc();
+    shared(&guard);
+    assert!(lock.is_locked());
+    drop(lock);
+    assert_eq!(*guard, 7);
 }
 
 /// The tables in the docs of the root's types: a row begins with its title.
@@ -184,7 +233,7 @@ fn the_docs_have_the_registrys_figures() {
         assert_eq!(row("waiters").ends_with("sleep"), info.blocking, "src/sync: waiters of {name}");
     }
     assert_eq!(size_of::<Condvar>(), 8, "src/sync/condvar.rs says 8");
-    assert_eq!(size_of::<ReentrantMutex<()>>(), size_of::<Mutex<()>>() + 24, "src/sync/reentrant.rs says 24");
+    assert_eq!(size_of::<ReentrantMutex<()>>(), size_of::<Mutex<()>>() + 16, "src/sync/reentrant.rs says 16");
     assert_eq!(size_of::<Mutex<()>>(), registry::find(Kind::Mutex, "shfl").unwrap().bytes);
     assert_eq!(size_of::<RwLock<()>>(), registry::find(Kind::RwLock, "bravo-2d-shfl-rw").unwrap().bytes);
 }

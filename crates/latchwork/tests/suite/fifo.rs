@@ -1,8 +1,8 @@
-//! Waiters under `SCHED_FIFO`: the holder runs on the same processor with a lower priority, so it runs only while
-//! the waiter sleeps. A waiter that only spins and yields keeps it from running; the kernel then helps out once a
-//! second, or, on machines where that is switched off, never.
+//! Waiters under `SCHED_FIFO`. The holder runs on the same processor with a lower priority, so it runs only while the
+//! waiter sleeps. A waiter that only spins and yields would keep the holder from running. The kernel then lets the holder
+//! run once a second, or never on a machine where that is switched off.
 //!
-//! Needs the right to use `SCHED_FIFO`; says so and passes without it.
+//! The test needs the right to use `SCHED_FIFO`. Without that right it prints so and passes.
 
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
@@ -11,14 +11,14 @@ use latchwork::registry::{Visitor, visit};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::thread;
 
-/// What the holder computes before it releases, in nanoseconds of its own time: longer than any waiter spins and
+/// Nanoseconds of processor time for which the holder computes before it releases: longer than any waiter spins and
 /// yields before it sleeps.
 const SECTION: u64 = 20_000_000;
 
 /// A deadline that never comes.
 const NEVER: Deadline = Deadline { clock: latchwork::machine::Clock::Monotonic, nanos: u64::MAX };
 
-/// Keeps the calling thread, and those that it starts, on the processor that it runs on.
+/// Keeps the calling thread, and the threads that it starts, on the processor where it runs now.
 fn pin() {
     // SAFETY: the set is a plain value and valid for the calls.
     unsafe {
@@ -28,7 +28,7 @@ fn pin() {
     }
 }
 
-/// Gives the calling thread the lowest priority of `SCHED_FIFO`. Whether that is permitted.
+/// Gives the calling thread the lowest priority of `SCHED_FIFO`. Returns whether that is permitted.
 fn become_urgent() -> bool {
     // SAFETY: the parameter is valid for the call.
     unsafe {
@@ -37,7 +37,7 @@ fn become_urgent() -> bool {
     }
 }
 
-/// How often the calling thread has slept. To yield is not to sleep.
+/// How often the calling thread has slept. A yield does not count.
 fn sleeps() -> i64 {
     // SAFETY: zero bytes are a valid value, and it is valid for writes.
     unsafe {
@@ -55,8 +55,8 @@ fn own_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// `waits` runs under `SCHED_FIFO` while this thread, which has acquired something before, is in its section; then
-/// this thread calls `release`.
+/// Runs `waits` in a thread under `SCHED_FIFO`. Meanwhile the calling thread, which holds what `waits` waits for,
+/// computes, and then calls `release`.
 fn meet(what: &str, waits: impl FnOnce() + Send, release: impl FnOnce()) {
     let urgent = AtomicU32::new(0);
     let slept = thread::scope(|scope| {
@@ -104,7 +104,7 @@ impl Visitor<Native> for Locks {
             meet(R::INFO.name, || lock.unlock_read(lock.read()), || lock.unlock_write(token));
             let token = lock.write();
             meet(R::INFO.name, || lock.unlock_write(lock.write()), || lock.unlock_write(token));
-            // Fresh, and then read often enough that a lock which adapts to that has done so.
+            // With a new lock, and after enough reads that a lock which adapts to readers has done so.
             for warm in [0, 64] {
                 (0..warm).for_each(|_| lock.unlock_read(lock.read()));
                 let token = lock.read();

@@ -5,11 +5,12 @@
 //! `forgotten` stops reclamation in the process for good, and `grace` counts the grace periods of the process. `loom`
 //! stands apart because it can take minutes: `cargo test -p latchwork --test loom` runs it alone.
 
+mod alone;
 mod contributing;
 mod face;
 mod fifo;
 mod hostile;
 mod memcheck;
-// mod parking_lot_program;
+mod parking_lot_program;
 mod platform;
 mod symbols;

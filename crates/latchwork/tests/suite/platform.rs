@@ -27,7 +27,7 @@ fn stated(before: &str) -> (u32, u32) {
 #[test]
 fn no_newer_glibc_is_needed_than_the_page_says() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    // (The parts are joined here so that this test's own text is not taken for a version.)
+    // The parts are joined here: otherwise the search would find this test's own text.
     let start = ["\0GLI", "BC_"].concat().into_bytes();
     let versions: Vec<(u32, u32)> = program
         .windows(start.len())

@@ -567,9 +567,10 @@ mod tests {
                 // SAFETY: from the acquisition above.
                 unsafe { lock.unlock_fair(()) };
                 if lock.try_lock().is_some() {
-                    assert!(served.load(Relaxed), "the attempt passed the waiter");
+                    let in_order = served.load(Relaxed);
                     // SAFETY: from the attempt above.
                     unsafe { lock.unlock(()) };
+                    assert!(in_order, "the attempt passed the waiter");
                 }
             });
             assert!(served.into_inner() && !lock.is_locked());

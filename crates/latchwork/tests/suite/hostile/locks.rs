@@ -1,12 +1,16 @@
 //! Locks, condition variables, semaphores and sequence locks.
 
 use super::*;
+use latchwork::locks::Bravo2dShflRwLock;
+use latchwork::locks::mutex::Token;
+use latchwork::locks::rwlock::bravo::Rows;
+use latchwork::locks::rwlock::{RawFair, RawRecursive, RawUpgrade, ReadRecursive, Timeout};
+use latchwork::locks::rwlock::{pf_q::RawPfQ, pf_t::RawPfT, rwsem::RawRwSem, shfl_rw::RawShflRw};
 
 struct Each;
 
 impl Visitor<Native> for Each {
     fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
-        use mutex::Token;
         let lock = L::new_in();
         let token = lock.lock();
         assert!(lock.try_lock().is_none() && lock.try_lock_weak().is_none() && lock.is_locked());
@@ -15,7 +19,7 @@ impl Visitor<Native> for Each {
         }
         // SAFETY: from the acquisition above, by way of its word.
         unsafe { lock.unlock(L::Token::from_word(token.into_word())) };
-        // A token that is forgotten leaves a lock that is held for ever, and may be dropped or moved.
+        // A forgotten token leaves the lock held for ever. The lock may still be moved and dropped.
         lock.lock_contended();
         let moved = Box::new(lock);
         assert!(moved.is_locked() && moved.try_lock().is_none());
@@ -24,7 +28,7 @@ impl Visitor<Native> for Each {
     fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
         let lock = R::new_in();
         for _ in 0..40 {
-            // Until it is biased, if it can be.
+            // Enough reads that a lock with a bias is biased.
             let token = lock.read();
             _ = (R::remembers(&token), lock.reads_own(), lock.is_remembered());
             assert!(lock.is_locked() && !lock.is_write_locked());
@@ -47,7 +51,7 @@ impl Visitor<Native> for Each {
     fn seqlock<L: RawMutex<Machine = Native>>(&mut self) {
         let lock = RawSeqLock::<L>::new_in();
         let words: [AtomicUsize; 3] = [1, 2, 3].map(AtomicUsize::new);
-        // Of other lengths than the words, and of none.
+        // Copies of another length than the words, and of length 0.
         for length in [0, 2, 3, 9] {
             let mut copy = vec![0; length];
             assert!(lock.try_read(&words, &mut copy) && lock.try_read(&[], &mut copy));
@@ -57,7 +61,7 @@ impl Visitor<Native> for Each {
             writing.store(&words, &copy);
             writing.store(&[], &copy);
         }
-        // One that is forgotten keeps writers out, and readers go on.
+        // A forgotten write keeps writers out. Readers go on.
         forget(lock.write());
         assert!(lock.try_read(&words, &mut [0; 3]));
     }
@@ -89,8 +93,52 @@ pub fn raw() {
     assert!(!mcs.has_waiters(token));
 }
 
+/// The functions of locks that can do more than read and write, each with deadlines of all kinds.
+pub fn modes() {
+    fn check<R: RawUpgrade<Machine = Native> + RawFair>() {
+        let lock = R::new_in();
+        let held = lock.upgradable();
+        assert!(lock.try_upgradable().is_none() && lock.is_locked());
+        for deadline in deadlines() {
+            assert!(lock.upgradable_until(deadline).is_none());
+            assert!(lock.upgradable_within(Timeout::At(deadline), &|| ()).is_none());
+        }
+        _ = lock.is_awaited();
+        // SAFETY: from the acquisition above, by way of its word.
+        unsafe { lock.unlock_upgradable_fair(R::Upgradable::from_word(held.into_word())) };
+        // One that is forgotten keeps writers out for ever, and readers go on.
+        _ = lock.upgradable();
+        let moved = Box::new(lock);
+        assert!(moved.try_write().is_none() && moved.try_read().is_some());
+    }
+    fn check_recursive<R: RawRecursive<Machine = Native>>() {
+        let lock = R::new_in();
+        _ = (lock.read_recursive(), lock.try_read_recursive().unwrap());
+        for deadline in deadlines() {
+            assert!(lock.read_recursive_until(deadline).is_some());
+            assert!(lock.read_recursive_within(Timeout::At(deadline), &|| ()).is_some());
+        }
+        let lock = R::new_in();
+        _ = lock.write();
+        assert!(lock.try_read_recursive().is_none());
+        for deadline in deadlines() {
+            assert!(lock.read_recursive_until(deadline).is_none());
+        }
+    }
+    check::<RawPfT<Native>>();
+    check::<RawPfQ<Native>>();
+    check::<RawShflRw<Native>>();
+    check::<Rows<Native, RawShflRw<Native>>>();
+    check_recursive::<RawRwSem<Native>>();
+    check_recursive::<RawShflRw<Native>>();
+    check_recursive::<Rows<Native, RawShflRw<Native>>>();
+    let lock = Bravo2dShflRwLock::new(());
+    forget((lock.read_recursive(), lock.try_read_recursive()));
+    assert!(lock.try_write().is_none());
+}
+
 pub fn guards() {
-    // Guards that are forgotten leave locks held; what they protect is dropped with the lock.
+    // Forgotten guards leave locks held. The value is dropped with the lock.
     let lock = Mutex::new(vec![1]);
     forget(lock.lock());
     assert!(lock.try_lock_for(Duration::ZERO).is_none());
@@ -148,15 +196,15 @@ pub fn bravo() {
     }
     let word = AtomicUsize::new(1);
     for deadline in deadlines() {
-        let patience = revoke::Patience::Until(deadline);
+        let patience = Timeout::At(deadline);
         assert!(!revoke::Naps::until::<Native, _, _>(&word, patience, |_| false));
         assert!(!revoke::Spins::until::<Native, _, _>(&word, patience, |_| false));
     }
-    assert!(!revoke::Naps::until::<Native, _, _>(&word, revoke::Patience::None, |_| true));
+    assert!(!revoke::Naps::until::<Native, _, _>(&word, Timeout::Immediate, |_| true));
 }
 
 pub fn waiting() {
-    // Pieces out of order, and of another condition variable.
+    // The pieces of a wait in the wrong order, and with another condition variable.
     let (one, other) = (RawCondvar::<Native>::new_in(), RawCondvar::<Native>::new_in());
     let ticket = one.prepare();
     other.notify_all();
@@ -169,7 +217,7 @@ pub fn waiting() {
     one.notify_one();
     one.finish(ticket, latchwork::machine::Wait::TimedOut);
     one.wait_until_quiet();
-    // Counted out once too often.
+    // One more waiter leaves than has come.
     one.abandon(ticket);
     one.notify_one();
     let semaphore = Semaphore::new(0);
@@ -200,7 +248,7 @@ pub fn waiting() {
 /// Whether [`Moody`] panics.
 static MOOD: AtomicU32 = AtomicU32::new(0);
 
-/// A user's part of a lock that panics.
+/// The part of a lock that a program has written, and that panics.
 struct Moody;
 
 impl Name for Moody {
@@ -210,8 +258,8 @@ impl Name for Moody {
     }
 }
 
-/// A mutex that cannot be locked again after a wait, because its user's part panics: the guard would unlock what is not
-/// held, so that the process ends instead.
+/// A mutex cannot be locked again after a wait, because the program's part of it panics. The guard would unlock a mutex
+/// that is not held, so the process ends instead.
 pub fn panics_in_a_wait() {
     type Lock = mutex::stacked::Stacked<mutex::tas::RawTas<Native>, mutex::mcs::RawMcs<Native>, Moody>;
     let lock = lock_api::Mutex::<mutex::Api<Lock>, u32>::new(0);

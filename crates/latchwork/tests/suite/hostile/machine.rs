@@ -5,16 +5,16 @@ use super::*;
 pub fn native() {
     Native::init();
     let light = Native::has_light_fences();
-    // Too late: fences that threads rely on stay as they are.
+    // This call comes too late: fences that threads rely on stay as they are.
     Native::avoid_membarrier();
     assert_eq!(light, Native::has_light_fences());
     Native::set_exit(|| ());
     std::thread::spawn(Native::notice_exit).join().unwrap();
     #[cfg(target_arch = "x86_64")]
     assert_ne!(latchwork::machine::native::tls::reader_row_offset(), 0);
-    // Addresses where nothing is: they are only used as such.
+    // Addresses without memory: a wake uses only the number.
     let (word, nowhere) = (AtomicU32::new(7), without_provenance(NOWHERE));
-    // Memcheck takes what the kernel refuses for an error.
+    // Memcheck reports an error where the kernel refuses the address.
     if std::env::var(SUBJECT).as_deref() == Ok(NATIVELY) {
         Native::wake(nowhere, u32::MAX);
         Native::wake(null(), 0);
@@ -47,7 +47,7 @@ pub fn native() {
     Native::note_node();
     assert!(Native::safety_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
     let nodes: Vec<_> = (0..100).map(|_| Native::acquire_node()).collect();
-    // Each is the caller's, whatever is written there, and is leaked.
+    // The nodes belong to the caller, which may write anything there. They are leaked.
     nodes.iter().for_each(|node| node.links[0].store(without_provenance_mut(NOWHERE), Relaxed));
     let all: Vec<AtomicUsize> = (0..67).map(AtomicUsize::new).collect();
     for length in 0..all.len() {
@@ -91,7 +91,7 @@ pub fn records() {
     group.link(None);
     assert_eq!(group.groups().count(), 1);
     assert!(!group.as_ptr().is_null());
-    // A record that is nobody's may say anything.
+    // A record without an owner may hold any number.
     let record = &group.entries()[1];
     record.section.store(u64::MAX, Relaxed);
     assert!(!record.is_idle() && Native::place(record).is_none());

@@ -1,12 +1,12 @@
-//! Safe functions with hostile arguments: whatever they are given, nothing undefined happens. They may panic, refuse, or
-//! wait for a while; nothing that was freed is touched, and nothing that was never allocated.
+//! Safe functions with hostile arguments. No argument may cause undefined behaviour. A function may panic, refuse, or
+//! wait for a while. It must not touch memory that was freed or never allocated.
 //!
-//! Run natively, and under valgrind's memcheck, which sees each access to memory that is not the program's.
-//! [`every_safe_function_is_listed`] reads the sources, so that no function is forgotten.
+//! The cases run natively, and under valgrind's memcheck, which reports each access to memory that is not the program's.
+//! [`every_safe_function_is_listed`] reads the sources, so no function is left out.
 //!
-//! What Miri would see beyond this: data races, references that alias or whose type is wrong, values that are
-//! uninitialised or invalid without the program depending on them, and pointers without provenance. It would not run
-//! the inline assembly and the system calls of the native machine.
+//! Miri would report more: data races, references that alias or have the wrong type, uninitialised or invalid values that
+//! the program does not depend on, and pointers without provenance. But Miri cannot run the inline assembly and the
+//! system calls of the native machine.
 
 use latchwork::locks::CondvarOver;
 use latchwork::locks::condvar::RawCondvar;
@@ -47,29 +47,29 @@ mod machine;
 mod maps;
 mod reclaim;
 
-/// What the child of [`run`] is to do.
+/// The environment variable that tells the child process of [`run`] what to do.
 const SUBJECT: &str = "LATCHWORK_HOSTILE";
-/// To run all cases without valgrind.
+/// Tells the child to run all cases, without valgrind.
 const NATIVELY: &str = "natively";
-/// To run [`locks::panics_in_a_wait`] alone.
+/// Tells the child to run [`locks::panics_in_a_wait`] alone.
 const MOODY: &str = "moody";
-/// What valgrind exits with if there was an error.
+/// The exit status of valgrind after an error.
 const CAUGHT: i32 = 99;
-/// An address where nothing is.
+/// An address where there is no memory.
 const NOWHERE: usize = 0x40;
 
-/// Whether it panics; that is no harm.
+/// Whether `attempt` panics. A panic is no undefined behaviour.
 fn refused(attempt: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(attempt)).is_err()
 }
 
-/// Deadlines that have passed, on either clock, and one that is near.
+/// A deadline in the past on either clock, and one in the near future.
 fn deadlines() -> [Deadline; 3] {
     let past = |clock| Deadline { clock, nanos: 0 };
     [past(Clock::Monotonic), past(Clock::Realtime), Deadline::after::<Native>(1000)]
 }
 
-/// What is called below, by the file where it is.
+/// The functions that the cases call, by source file.
 const LISTED: &[(&str, &str)] = &[
     (
         "locks/condvar.rs",
@@ -82,8 +82,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "machine/mod.rs",
-        "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and after passed \
-         left spin_until spin_for pause patience yield_now wait wake requeue light_fence \
+        "spin_until spin_for pause patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze",
@@ -93,6 +92,8 @@ const LISTED: &[(&str, &str)] = &[
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
     ("machine/row.rs", "as_ptr link is_empty all_rows"),
+    ("machine/time.rs", "after passed left"),
+    ("machine/word.rs", "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and"),
     ("map/array.rs", "new into_first pointer"),
     ("map/growing.rs", "new enter iter count capacity throttle find set remove fit"),
     (
@@ -124,13 +125,19 @@ const LISTED: &[(&str, &str)] = &[
     ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
     ("locks/rwlock/bravo/count.rs", "add of_process"),
     ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
-    ("locks/rwlock/bravo/revoke.rs", "until"),
     ("locks/rwlock/bravo/table.rs", "first second column"),
     (
         "locks/rwlock/mod.rs",
         "new_in read try_read try_read_weak read_until remembers reads_own is_remembered write \
          try_write write_until is_locked is_write_locked",
     ),
+    ("locks/rwlock/api_optional.rs", "read_recursive try_read_recursive"),
+    (
+        "locks/rwlock/optional.rs",
+        "upgradable_within upgradable try_upgradable upgradable_until read_recursive_within read_recursive \
+         try_read_recursive read_recursive_until is_awaited",
+    ),
+    ("locks/rwlock/wait.rs", "until"),
     ("locks/seqlock.rs", "new new_in read try_read write load store"),
     (
         "locks/semaphore.rs",
@@ -142,7 +149,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Files with nothing that can be called from outside, or with nothing that can be given anything.
+/// Files without a function that a user of the crate can call, or with functions that take no argument.
 const EXCUSED: &[(&str, &str)] = &[
     ("locks/timed.rs", "within the crate"),
     ("machine/shared.rs", "within the crate"),
@@ -160,6 +167,7 @@ const CASES: &[(&str, fn())] = &[
     ("records", machine::records),
     ("raw locks", locks::raw),
     ("guards", locks::guards),
+    ("changes of mode", locks::modes),
     ("bravo", locks::bravo),
     ("condition variables, semaphores, sequence locks", locks::waiting),
     ("strategies", reclaim::strategies),
@@ -168,12 +176,12 @@ const CASES: &[(&str, fn())] = &[
     ("drops", maps::drops),
     ("growing", maps::growing),
     ("arrays", maps::arrays),
-    // What is forgotten is never reclaimed again, so these come last.
+    // Nothing is reclaimed after a guard was forgotten, so these come last.
     ("forgotten guards", reclaim::forgotten),
     ("forgotten guards of maps", maps::forgotten),
 ];
 
-/// Not a test of its own: what runs in a process of its own, and under valgrind.
+/// The body of the child process, which the tests below start natively and under valgrind.
 #[test]
 #[ignore = "run by the others"]
 fn subject() {
@@ -202,7 +210,7 @@ fn subject() {
     }
 }
 
-/// Runs all cases in a process of their own, behind `before`: its exit status, and what was said.
+/// Runs [`subject`] in a process of its own, as arguments of the command `before`. Returns the exit status and the output.
 fn run(before: &[&str], subject: &str) -> (Option<i32>, String) {
     let exe = std::env::current_exe().unwrap();
     let mut words = before.iter().map(|word| word.to_string()).chain([exe.to_str().unwrap().to_string()]);
@@ -229,7 +237,7 @@ fn a_wait_that_cannot_lock_again_ends_the_process() {
     assert!(status.is_none() && !said.contains("two holders"), "{status:?} {said}");
 }
 
-/// Memcheck, which also catches the access that it is to catch.
+/// Memcheck reports no error in the cases, and reports the error that is made on purpose.
 #[test]
 fn nothing_undefined_is_seen_by_memcheck() {
     let exit = format!("--error-exitcode={CAUGHT}");
@@ -240,8 +248,8 @@ fn nothing_undefined_is_seen_by_memcheck() {
     assert!(status == Some(CAUGHT) && said.contains("Invalid read"), "{status:?} {said}");
 }
 
-/// Each safe `pub fn`, and each safe method of a public trait, is called here, or its file is excused. Constructors
-/// without arguments are left out: they can be given nothing.
+/// Each safe `pub fn` and each safe method of a public trait is called here, or its file is excused. Constructors without
+/// arguments do not count.
 #[test]
 fn every_safe_function_is_listed() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -263,7 +271,8 @@ fn every_safe_function_is_listed() {
                     !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') && !before.ends_with("fn ");
                 whole && ["(", "::<", ")", ","].iter().any(|next| after.starts_with(next))
             });
-            let method = here.contains(&format!("fn {name}<")); // of a visitor
+            // A visitor has a method of that name.
+            let method = here.contains(&format!("fn {name}<"));
             if !listed.split_whitespace().any(|listed| listed == name) || !(called || method) {
                 missing.push(format!("{file}: {name}"));
             }
@@ -278,7 +287,7 @@ fn every_safe_function_is_listed() {
     }
 }
 
-/// Each source file below `folder`, and its safe public functions.
+/// The source files below `folder`, each with its safe public functions.
 fn sources(root: &std::path::Path, folder: &std::path::Path) -> Vec<(String, Vec<String>)> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
