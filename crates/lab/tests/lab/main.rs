@@ -1,0 +1,10 @@
+//! The tests of the command `latchwork-lab`, one module for each of its commands. They are one program, because each
+//! test program of its own would have to be linked.
+
+mod bench;
+mod calibrate;
+mod common;
+mod count;
+mod reproduce;
+mod simulate;
+mod torture;
