@@ -18,7 +18,7 @@
 //! | LOCKED, any hints | not LOCKED, the same hints | the holder's decrement, `unlock`, which unparks the head if PARKED is set | (A) release; (F) |
 //! | LOCKED | PARKED too | the head before it parks, `park_head`; the new holder for a head that parks already, `leave` | (F) the heavy fence, with `unlock` |
 //! | not LOCKED, PARKED | LOCKED | any swap: the unlock has seen PARKED already | (A) |
-//! | any, no LAPSED | NO_STEALING too: newcomers keep off | the head after [`STEAL_BOUND`]; for a head that does not run, a waiter behind it after [`WAKE_BOUND`]; `support_head` | |
+//! | any, no LAPSED | NO_STEALING too: newcomers keep off | the head after [`STEAL_BOUND`]; for a head that does not run, a waiter behind it after [`WAKE_BOUND`]; `support_head`. The holder, `unlock_fair` | |
 //! | not LOCKED, NO_STEALING | LOCKED, no hint | the head's swap, `take_as_head` | (A) |
 //! | not LOCKED, NO_STEALING | OFFERED too, and the time in `since` | a thread that NO_STEALING keeps off the free lock, `lapses` | |
 //! | the same, OFFERED | LAPSED instead of both | such a thread after [`PROMISE_BOUND`], `lapses` | |
@@ -187,7 +187,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         // A suspended head (LAPSED) would leave the lock unused.
-        if !self.tail.load(Relaxed).is_null() && !self.state().has(LAPSED) {
+        if !self.is_queue_empty() && !self.state().has(LAPSED) {
             // The bit is not lost: this thread itself does the decrement that follows.
             NO_STEALING.set_in::<M>(&self.word);
         }
@@ -494,12 +494,13 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         self.begin(node.key().load(Relaxed)); // (R) makes it visible to the next head
         let claim = |_: Waiter<'_, M>| {
             if P::STEALING == Stealing::Nobody && locked {
-                NO_STEALING.set_in::<M>(&self.word); // not lost: the caller is the holder, who decrements
+                // Not lost: the caller is the holder, and does the next decrement.
+                NO_STEALING.set_in::<M>(&self.word);
             }
         };
         let Some(Next { status, before, .. }) = sleepers::next_head(&self.tail, node, claim) else { return };
         match before {
-            // (If newcomers may not steal until the head runs, a wakeup takes too long for the unlock to begin it.)
+            // (If newcomers may not steal until the head runs, the head is unparked now: that takes long.)
             PARKED if locked && P::STEALING != Stealing::Nobody => {
                 // The next head stays parked, at the word now, until the caller's unlock unparks it. The requeue comes
                 // first: a thread that drops PARKED from the held word unparks, and must find the head. (The next head may
@@ -515,38 +516,4 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::sync::atomic::AtomicBool;
-    use std::thread;
-
-    /// After a fair release, the next attempt does not pass the waiter in the queue. (A later one may, if the waiter does
-    /// not run for `PROMISE_BOUND`.)
-    #[test]
-    fn a_fair_release_hands_over() {
-        for _ in 0..100 {
-            let (lock, served) = (RawShfl::<Native>::new(), AtomicBool::new(false));
-            lock.lock();
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    lock.lock();
-                    served.store(true, Relaxed);
-                    // SAFETY: from the acquisition above.
-                    unsafe { lock.unlock(()) };
-                });
-                while lock.tail.load(Relaxed).is_null() {
-                    thread::yield_now();
-                }
-                // SAFETY: from the acquisition above.
-                unsafe { lock.unlock_fair(()) };
-                if lock.try_lock().is_some() {
-                    let in_order = served.load(Relaxed);
-                    // SAFETY: from the attempt above.
-                    unsafe { lock.unlock(()) };
-                    assert!(in_order, "the attempt passed the waiter");
-                }
-            });
-            assert!(served.into_inner() && !lock.is_locked());
-        }
-    }
-}
+mod tests;
