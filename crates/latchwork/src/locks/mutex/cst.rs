@@ -13,7 +13,7 @@
 //! | a socket's `tail` | an arriving waiter's swap; the holder, if no waiter is behind it | (A), (C) |
 //! | a socket's `passes`, `roused`, `global`, `last` | the holder | (A), (B) |
 //! | a waiter's `next` | the waiter behind it, after its swap; the holder | (D) release; holders' acquire |
-//! | a waiter's `status` | as in [`mcs_park`](super::mcs_park) | (B) |
+//! | a waiter's `status` | as in [`mcs_park`] | (B) |
 //!
 //! Size: 72 bytes, 128 per socket in use, until the lock is dropped; 64 per waiter and 128 per holder, all from the machine's
 //! node pool.

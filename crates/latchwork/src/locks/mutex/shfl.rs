@@ -4,7 +4,7 @@
 //!
 //! One word says whether the lock is held; an acquisition swaps LOCKED into it. A *newcomer* that finds the lock held
 //! spins for some microseconds ([`newcomer`](super::newcomer)) and then joins a queue of waiters that spin briefly and
-//! park ([`sleepers`](super::sleepers)). Only the *head* of the queue competes with newcomers for the word. A newcomer
+//! park ([`sleepers`]). Only the *head* of the queue competes with newcomers for the word. A newcomer
 //! that takes the lock while there is a queue *steals* it from the head. Waiters that wait move those of their own NUMA
 //! node together ([`shuffle`](super::shuffle)).
 //!
