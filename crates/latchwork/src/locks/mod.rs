@@ -21,6 +21,7 @@ pub mod seqlock;
 pub(crate) mod aliases;
 pub(crate) mod backoff;
 pub(crate) mod bits;
+pub(crate) mod parked_bit;
 #[cfg(feature = "std")]
 pub(crate) mod timed;
 
