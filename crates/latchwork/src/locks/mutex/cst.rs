@@ -322,7 +322,7 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
         atomics: 4,
         waiter_bytes: 64,
         holder_bytes: 128,
-        fairness: "per NUMA node FIFO among the awake, 64 in a row, then a sleeper; FIFO among nodes",
+        fairness: "per NUMA node FIFO among spinning waiters, 64 in a row, then a sleeper; FIFO among nodes",
         blocking: true,
         suspension: Suspension::Blocks,
         source: "Kashyap, Min and Kim 2017, section 4",

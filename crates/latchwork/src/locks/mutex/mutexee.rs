@@ -131,7 +131,7 @@ unsafe impl<M: Machine> RawMutex for RawMutexee<M> {
     type Token = ();
     const INFO: Info = Info {
         name: "mutexee",
-        summary: "futex mutex that spins longer, and wakes nobody while somebody is awake",
+        summary: "futex mutex that spins longer, and wakes no sleeper while another waiter spins",
         atomics: 2,
         waiter_bytes: 0,
         holder_bytes: 0,

@@ -170,8 +170,8 @@ unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
     type Token = ();
     const INFO: Info = Info {
         name: "shfl-opportunity",
-        summary: "ShflLock that shares out the time inside",
-        fairness: "equal time inside; at most 1024 pass one that has had more",
+        summary: "ShflLock that shares out the time for which it is held",
+        fairness: "equal time with the lock; at most 1024 pass a waiter that has had more",
         ..RawShfl::<M, Opportunity<A>>::INFO
     };
 

@@ -185,7 +185,7 @@ unsafe impl<M: Machine> RawMutex for RawQspinlock<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "FIFO; stealing while at most one waits",
+        fairness: "FIFO; stealing while at most one thread waits",
         blocking: false,
         suspension: Suspension::Blocks,
         source: "Linux 4.2 and later, kernel/locking/qspinlock.c",

@@ -33,7 +33,8 @@
 //!
 //! # Beyond the paper
 //!
-//! - *The head parks too*, at the word. One that has been parked costs one wakeup, not one an unlock.
+//! - *The head parks too*, at the word. The swap that takes the word drops PARKED, so a sleep costs one wakeup, not one an
+//!   unlock.
 //! - *Bounded unfairness.* If unparked threads run within `PROMISE_BOUND`, a waiter with `n` others in front of it waits
 //!   for at most `n + 1` times the sum of: `WAKE_BOUND`, the time until an unparked thread runs, and a section.
 //! - *Suspended waiters.* NO_STEALING is a promise with a time limit. When it has lapsed, any thread may take the lock
