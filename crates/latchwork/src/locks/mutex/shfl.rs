@@ -4,7 +4,7 @@
 //!
 //! One word says whether the lock is held; an acquisition swaps LOCKED into it. A *newcomer* that finds the lock held
 //! spins for some microseconds ([`newcomer`](super::newcomer)) and then joins a queue of waiters that spin briefly and
-//! park ([`sleepers`](super::sleepers)). Only the *head* of the queue competes with newcomers for the word. A newcomer
+//! park ([`sleepers`]). Only the *head* of the queue competes with newcomers for the word. A newcomer
 //! that takes the lock while there is a queue *steals* it from the head. Waiters that wait move those of their own NUMA
 //! node together ([`shuffle`](super::shuffle)).
 //!
@@ -295,7 +295,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Whether the head has been the head for longer than `bound` microseconds.
     fn waited(&self, bound: u32) -> bool {
-        Since::load::<M>(&self.since).elapsed::<M>() > bound
+        Since::elapsed::<M>(&self.since) > bound
     }
 
     /// Notes that there is a new head, and the group that the lock is in.
