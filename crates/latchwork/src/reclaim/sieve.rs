@@ -76,7 +76,7 @@ impl<M: Records> Sieve<M> {
     /// As [`Reclaim::retire`](super::Reclaim::retire).
     #[inline]
     pub(super) unsafe fn retire<T: Retire>(&self, object: *mut T, scan: impl Fn(&List<M>)) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
         if self.backlog.push(unsafe { prepare(object) }, BATCH) {
             self.relieve(scan);
         }
