@@ -81,7 +81,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     fn assert_outside(&self, what: &str) {
         assert!(!Self::is_inside(), "{what} inside of the caller's own section would wait for ever");
-        assert!(!self.backlog.is_mine(), "{what} by an object that is being reclaimed");
+        assert!(!self.backlog.is_reclaiming(), "{what} by an object that is being reclaimed");
     }
 
     /// Waits until every section that runs now is over. Callers share grace periods.
@@ -149,14 +149,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     pub unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
         if self.backlog.push(unsafe { prepare(object) }, self.backlog.batch()) {
-            self.relieve();
+            self.batch_is_full();
         }
     }
 
     /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.
     #[cold]
-    fn relieve(&self) {
-        if self.backlog.is_mine() {
+    fn batch_is_full(&self) {
+        if self.backlog.is_reclaiming() {
             return;
         }
         if let Some(mine) = self.backlog.mine() {
@@ -200,7 +200,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// [`set_throttle_nanos`](Domain::set_throttle_nanos) says. [`retire`](Domain::retire) does this by itself, but not
     /// inside of a section: a thread that retires only there calls this outside, or [`Reader::quiescent`].
     pub fn throttle(&self) {
-        if !self.backlog.is_over_limit() || self.backlog.is_mine() {
+        if !self.backlog.is_over_limit() || self.backlog.is_reclaiming() {
             return;
         }
         self.assert_outside("throttle");
@@ -267,7 +267,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Reclaims what can be reclaimed without waiting: what the calling thread has retired, and what other threads have
     /// left alone for a millisecond.
     pub fn collect(&self) {
-        if self.backlog.is_mine() {
+        if self.backlog.is_reclaiming() {
             return;
         }
         if let Some(mine) = self.backlog.mine() {
