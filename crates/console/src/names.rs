@@ -9,8 +9,8 @@ pub const GLIBC: &str = "glibc";
 
 /// The mutex that the manual recommends, and its reader-writer lock.
 ///
-/// The waiters of both sleep. `run` takes no lock unasked whose waiters spin: a program with more threads than the
-/// machine has CPUs can become many times slower under it than under glibc's locks.
+/// Waiters of both locks sleep. `run` takes no spinning lock unless the user names it: a program with more threads than
+/// the machine has CPUs can become many times slower under a spinning lock than under glibc's.
 const RECOMMENDED: [&str; 2] = ["shfl", "bravo-2d-shfl-rw"];
 
 /// A mutex and a reader-writer lock to run a program under.

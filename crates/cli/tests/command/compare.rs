@@ -412,7 +412,7 @@ fn the_built_in_program_is_compared_and_checks_itself() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// A library whose reader-writer locks do nothing.
+/// A library with reader-writer locks that do nothing.
 fn broken_locks(directory: &Path) -> PathBuf {
     let source = directory.join("broken.rs");
     let library = directory.join("libbroken.so");
