@@ -133,7 +133,7 @@ fn wrong_arguments_are_told_before_anything_runs() {
 fn what_a_verdict_takes_is_said() {
     let (output, json) = compare(&["--runs", "2", "--mutex", "mcs,ttas"], "true");
     assert!(
-        stderr(&output).contains("2 rounds give no verdict: to judge 2 locks takes at least 7"),
+        stderr(&output).contains("--runs 2 gives no verdict: to judge 2 locks takes at least 7"),
         "{output:?}"
     );
     assert_eq!(json["rounds_needed"], 7);
