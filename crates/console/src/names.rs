@@ -1,10 +1,10 @@
-//! Lock names: what the user typed, checked against the registry before anything is started.
+//! Names of locks. The commands check what the user typed against the registry before they start anything.
 
 use crate::failure::{Failure, Result};
 use latchwork::locks::seqlock::NOT_HELD;
 use latchwork::registry::{self, Entry, Kind};
 
-/// The name of "leave this kind of object to the C library", which is also the baseline.
+/// The name that leaves a kind of object to the C library, and the baseline of every comparison.
 pub const GLIBC: &str = "glibc";
 
 /// The mutex that the manual recommends, and its reader-writer lock.

@@ -176,12 +176,10 @@ fn many_equal_locks_have_no_winner() {
 
 #[test]
 fn rounds_are_measured_until_the_time_is_up() {
-    let (output, json) = compare(&["--seconds", "2", "--mutex", "mcs"], "sleep 0.05");
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!((&json["runs"], &json["seconds"]), (&Value::Null, &2.0.into()));
-    assert!(json["candidates"][1]["runs"].as_array().unwrap().len() >= 2, "{json}");
     // A round that takes longer than the time is measured nevertheless.
-    let (_, json) = compare(&["--seconds", "0.01", "--mutex", "mcs"], "sleep 0.05");
+    let (output, json) = compare(&["--seconds", "0.01", "--mutex", "mcs"], "sleep 0.05");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!((&json["runs"], &json["seconds"]), (&Value::Null, &0.01.into()));
     assert_eq!(json["candidates"][1]["runs"].as_array().unwrap().len(), 1);
 }
 
@@ -396,7 +394,7 @@ fn the_built_in_program_is_compared_and_checks_itself() {
     assert!(output.status.success());
     assert!(stdout(&output).starts_with("operations/s: "));
 
-    // One that excludes nobody is caught; several tries, because on a busy machine the threads may
+    // Reader-writer locks that exclude no thread are caught. It takes several tries, because on a busy machine the threads may
     // hardly ever run at the same time.
     let directory = scratch("broken");
     let library = broken_locks(&directory);
