@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod common;
 mod count;
+mod documents;
 mod reproduce;
 mod simulate;
 mod torture;
