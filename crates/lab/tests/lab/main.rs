@@ -3,9 +3,13 @@
 
 mod bench;
 mod calibrate;
+#[path = "../../../console/tests/common/mod.rs"]
 mod common;
 mod count;
 mod documents;
 mod reproduce;
 mod simulate;
 mod torture;
+
+/// The command that was just built.
+const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");

@@ -21,10 +21,10 @@
 //!   deadlock. There are no spurious wake-ups: they would hide lost ones.
 //! - **Time** stands still until the model's clock thread lets it jump past every deadline at once,
 //!   at a point that loom chooses: every deadline passes early, late and in between.
-//! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions
-//!   as in production; those of threads that exit are reused when they are empty.
-//! - **Queue nodes** are reused by the thread that released them, last in, first out; one that is
-//!   released while somebody may still write to it is reported, and so is a leak.
+//! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions as in production.
+//!   The row of a thread that exits is used again when it is empty.
+//! - **Queue nodes** are used again by the thread that released them, last in, first out. A node that is released while
+//!   another thread may still write to it is reported, and so is a leak.
 
 use super::words::{Cell, UsizeCell};
 use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
@@ -61,9 +61,9 @@ pub enum Mistake {
     NoSecondLook,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
-    /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
+    /// The slots of a thread that exits are emptied, though a read acquisition may still be held through one.
     ExitEmptiesRow,
-    /// Who looks at the threads' records does not see the newest.
+    /// A thread that looks at the records of all threads does not see the newest.
     SkipsReader,
     /// A thread gets a record that does not say that it is taken.
     UntakenRecord,
@@ -132,14 +132,14 @@ pub struct State {
     buckets: RefCell<Vec<(usize, Rc<Bucket>)>>,
     /// Whether time has jumped: as threads that only look at the clock see it ...
     late: atomic::AtomicBool,
-    /// ... and as the one who let it jump knows it.
+    /// ... and as the clock thread knows it.
     jumped: StdCell<bool>,
     nodes: RefCell<Vec<*mut QNode<Loom>>>,
     /// Per thread.
     free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
     nodes_out: StdCell<isize>,
     readers: *mut [UsizeCell],
-    /// The waiting array, once somebody has asked for it.
+    /// The waiting array, once a thread has asked for it.
     waiting: Mutex<Option<&'static [QNode<Loom>]>>,
     rows: Rows,
     pub records: super::records::All,
@@ -149,6 +149,8 @@ pub struct State {
     fenced: StdCell<Option<usize>>,
     /// How often each thread has spun.
     spins: RefCell<Vec<u32>>,
+    /// How long each thread has dozed, if a doze takes time.
+    dozed: Option<RefCell<Vec<u64>>>,
 }
 
 impl State {
@@ -171,6 +173,7 @@ impl State {
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
+            dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }
 
@@ -267,22 +270,22 @@ impl Rows {
             self.own.borrow_mut()[me] = row;
             self.linked.borrow_mut()[me] = reused.is_some();
         }
-        // SAFETY: as above.
+        // SAFETY: rows live until the end of the execution.
         if mistake == Mistake::LateRow && unsafe { &*row }.is_empty() {
-            // SAFETY: as above.
+            // SAFETY: rows live until the end of the execution.
             return unsafe { &*row };
         }
         if !std::mem::replace(&mut self.linked.borrow_mut()[me], true) {
             self.link(row);
         }
-        // SAFETY: as above.
+        // SAFETY: rows live until the end of the execution.
         unsafe { &*row }
     }
 
     fn link(&self, row: *mut ReaderRow<Loom>) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: as above.
+            // SAFETY: rows live until the end of the execution.
             unsafe { (*row).link(newest.as_ref()) };
             match self.newest.compare_exchange(newest, row, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -439,6 +442,8 @@ pub struct Model {
     pub reader_slots: usize,
     /// Whether time jumps.
     pub clock: bool,
+    /// Whether a thread that dozes finds that time has passed.
+    pub dozes: bool,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
     /// Whether the threads' records are in one group.
@@ -453,6 +458,7 @@ impl Model {
             preemptions: Some(preemptions),
             reader_slots: 2,
             clock: false,
+            dozes: false,
             nodes: 2,
             grouped: false,
         }
@@ -487,6 +493,11 @@ impl Model {
     /// The same with a clock.
     pub const fn with_clock(self) -> Self {
         Model { clock: true, ..self }
+    }
+
+    /// The same where a doze takes a second on the clock of the thread that dozes: for waits that end by themselves.
+    pub const fn with_dozes(self) -> Self {
+        Model { dozes: true, ..self }
     }
 
     /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and
@@ -733,7 +744,7 @@ unsafe impl Machine for Loom {
         let source = state.bucket(from.addr());
         let target = state.bucket(std::ptr::from_ref(to).addr());
         fence(Ordering::SeqCst);
-        // Always in this order, and nobody else takes two.
+        // Always in this order, and no other operation takes two.
         let (mut source, mut target) = (source.lock().unwrap(), target.lock().unwrap());
         // SAFETY: a sleeper is in the middle of a call on the word, so the word is there. Without
         // one it may be gone, and there is nothing to move.
@@ -790,7 +801,16 @@ unsafe impl Machine for Loom {
 
     #[track_caller]
     fn now(_clock: Clock) -> u64 {
-        if shared_state().late.load(Ordering::Relaxed) { LATE } else { EARLY }
+        let state = shared_state();
+        let time = if state.late.load(Ordering::Relaxed) { LATE } else { EARLY };
+        time + state.dozed.as_ref().map_or(0, |dozed| dozed.borrow()[thread_number()])
+    }
+
+    fn doze(_nanos: u64) {
+        if let Some(dozed) = &shared_state().dozed {
+            dozed.borrow_mut()[thread_number()] += 1_000_000_000;
+        }
+        Self::yield_now();
     }
 
     fn thread_id() -> usize {
