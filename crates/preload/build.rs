@@ -1,28 +1,33 @@
-//! Builds the C half, and arranges for glibc's symbol versions.
+//! Compiles the parts in C, and gives the exported functions the symbol versions of glibc.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The parts in C.
+const C: [&str; 2] = ["src/families/cond.c", "src/families/sem.c"];
+
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(versioned)");
-    println!("cargo::rerun-if-changed=src/cond.c");
+    for source in C {
+        println!("cargo::rerun-if-changed={source}");
+    }
     println!("cargo::rerun-if-changed=versions.map");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liblatchwork_preload.so");
 
-    // No `-fexceptions`: cleanup handlers must be the set-jump kind, which is exact even when the
-    // thread is cancelled between any two instructions.
+    // Without `-fexceptions` cleanup handlers use setjmp, which works also when the thread is cancelled between any two
+    // instructions.
     cc::Build::new()
-        .file("src/cond.c")
+        .files(C)
         .flag("-fasynchronous-unwind-tables")
         .flag("-fvisibility=hidden")
         .warnings(true)
         .extra_warnings(true)
-        .compile("latchwork_cond");
+        .compile("latchwork_preload_c");
 
     if let Some(lld) = rust_lld() {
-        // rustc always writes an anonymous version script of its own. GNU ld refuses to combine
-        // that with named versions, LLD does it: so name LLD, which rustc brings along.
+        // rustc always passes an anonymous version script of its own. GNU ld refuses to combine that with named versions.
+        // LLD, which rustc has beside itself, combines them.
         let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
         println!("cargo::rustc-cfg=versioned");
         println!("cargo::rustc-cdylib-link-arg=-B{}", lld.display());
@@ -31,8 +36,8 @@ fn main() {
     }
 }
 
-/// The directory of rustc's own LLD, where versions are those of x86-64 glibc. Elsewhere symbols
-/// have no version, which binds for everything but `dlvsym`.
+/// The directory of rustc's own LLD, on x86-64 with glibc. Elsewhere the symbols get no versions: then only `dlvsym` does not
+/// find them.
 fn rust_lld() -> Option<PathBuf> {
     let target = env::var("TARGET").ok()?;
     if target != "x86_64-unknown-linux-gnu" {

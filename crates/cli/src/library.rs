@@ -16,13 +16,19 @@ pub const OVERRIDE: &str = "LATCHWORK_PRELOAD_PATH";
 static CARRIED: &[u8] = include_bytes!(env!("LATCHWORK_PRELOAD_BUILT"));
 const FILE_NAME: &str = concat!("liblatchwork_preload-", env!("LATCHWORK_PRELOAD_HASH"), ".so");
 
-/// The library's path, put there first if need be.
+/// Where a package of the system installs the library.
+const INSTALLED: &str = "/usr/lib/latchwork/liblatchwork_preload.so";
+
+/// The library's path. Where no package of the system has installed the library, this function writes it first.
 ///
 /// The name holds a hash of the content, so that two versions of the command do not get into each
 /// other's way, and a program that still runs keeps its library.
 pub fn path() -> Result<PathBuf> {
     if let Some(path) = env::var_os(OVERRIDE).filter(|path| !path.is_empty()) {
         return overridden(Path::new(&path));
+    }
+    if is_installed(Path::new(INSTALLED)) {
+        return Ok(INSTALLED.into());
     }
     let mut tried = String::new();
     for directory in directories() {
@@ -63,7 +69,7 @@ fn directories() -> Vec<PathBuf> {
     caches.into_iter().flatten().map(|cache| cache.join("latchwork")).chain([temporary]).collect()
 }
 
-/// Makes sure that `directory` holds the library, that every user can read it there, and that nobody else can
+/// Makes sure that `directory` holds the library, that every user can read it there, and that no other user can
 /// change it.
 fn place(directory: &Path) -> std::result::Result<PathBuf, String> {
     let text = |error: io::Error| error.to_string();
@@ -94,6 +100,15 @@ fn place(directory: &Path) -> std::result::Result<PathBuf, String> {
         put(&directory, &path).map_err(text)?;
     }
     Ok(path)
+}
+
+/// Whether the library is there, byte for byte as the command carries it, and only the system's user can change it. A
+/// command and a library of different versions may be installed for a moment, or side by side.
+fn is_installed(path: &Path) -> bool {
+    let of_system = |found: fs::Metadata| found.uid() == 0 && found.mode() & 0o022 == 0;
+    fs::metadata(path).is_ok_and(of_system)
+        && path.parent().is_some_and(|parent| fs::metadata(parent).is_ok_and(of_system))
+        && fs::read(path).is_ok_and(|content| content == CARRIED)
 }
 
 fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
@@ -230,6 +245,25 @@ mod tests {
         place(&directory).unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn an_installed_library_is_taken_if_it_is_the_commands() {
+        let directory = scratch("installed");
+        fs::create_dir(&directory).unwrap();
+        let path = directory.join("liblatchwork_preload.so");
+        assert!(!is_installed(&path));
+        fs::write(&path, CARRIED).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        // SAFETY: cannot fail.
+        let root = unsafe { libc::geteuid() } == 0;
+        assert_eq!(is_installed(&path), root, "only the files of root are the system's");
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        assert!(!is_installed(&path));
+        fs::write(&path, b"of another version").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        assert!(!is_installed(&path));
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -1,11 +1,11 @@
 //! Every algorithm, by name.
 //!
 //! One line in [`visit`] makes a lock appear everywhere: in `latchwork list`, the preloaded library, the model checking,
-//! the simulator and the stress tests. Code that is about all locks implements [`Visitor`], whose methods are called once
-//! with each type. So there is no table of function pointers that has to be kept up to date.
+//! the simulator and the stress tests. Code that handles all locks implements [`Visitor`], and [`visit`] calls
+//! it once with each type. So there is no table of function pointers that has to be kept up to date.
 //!
 //! Readers copy what a sequence lock protects, and cannot hold it. So sequence locks are missing where readers must hold
-//! a lock: in the preloaded library, and in workloads whose readers do more than copy.
+//! a lock: in the preloaded library, and in workloads with readers that do more than copy.
 //!
 //! Without the feature `all-locks`, the registry has the locks that an application takes.
 

@@ -4,9 +4,10 @@
 //! LATCHWORK_MUTEX=shfl LATCHWORK_RWLOCK=bravo-pf-q LD_PRELOAD=/path/liblatchwork_preload.so ./prog
 //! ```
 //!
-//! (`latchwork run` does this, after checking the names.) It exports the pthread mutex, rwlock,
-//! spin lock and condition variable functions, their C11 counterparts, and unnamed semaphores. No algorithm lives here:
-//! this is pthread semantics over the locks of the `latchwork` crate, found through its registry.
+//! (`latchwork run` does this, after checking the names.) The library exports the pthread functions for mutexes, rwlocks,
+//! spin locks and condition variables, their C11 counterparts, and the functions for unnamed semaphores. It has no lock
+//! algorithm of its own: it gives pthread semantics to the locks of the `latchwork` crate, which it finds through the
+//! registry.
 //!
 //! # Environment
 //!
@@ -19,67 +20,49 @@
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
 //! | `LATCHWORK_MEMBARRIER` | `0`: no call of `membarrier`, for programs that install a seccomp filter |
 //! | `LATCHWORK_NEAR` | `0`: no copies of fast paths near the program |
-//! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, over whatever lock serves; reports on stderr |
+//! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, whichever lock serves; reports on stderr |
 //!
-//! A process with raised privileges (`AT_SECURE`) ignores all of them, and is served nothing.
+//! A process with raised privileges (`AT_SECURE`) ignores all of them, and this library serves none of its locks.
 //!
-//! An unknown lock name ends the process with status 127 and one line on stderr. Nothing is ever
-//! written to stdout.
+//! An unknown lock name ends the process with status 127 and one line on stderr. The library never writes to stdout.
 //!
 //! The JSON line: `{"pid":N, FAMILY:{"lock":NAME,"objects":N,"calls":N,"contended":N}, ...,
-//! "to_glibc":{REASON:{"objects":N,"calls":N}, ...}}`. FAMILY is `mutex`, `rwlock`, `condvar`,
-//! `spin` or `semaphore`, present if it is served; `calls` are lock calls (for a condition variable, waits and
-//! notifications), `contended` those that did not get the lock at the first attempt (waits). REASON
-//! is `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`,
-//! `semaphore_shared`, `spin_shared` or `rwlock_prefers_writers`. A
-//! process and each child that it forks write a line each; `_exit` writes none.
+//! "to_glibc":{REASON:{"objects":N,"calls":N}, ...}}`. FAMILY is `mutex`, `rwlock`, `condvar`, `spin` or `semaphore`; it is
+//! present if this library serves it. `calls` are lock calls (for a condition variable: waits and notifications).
+//! `contended` are those that did not get the lock at the first attempt (for a condition variable: waits). REASON is
+//! `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`, `semaphore_shared`, `spin_shared` or
+//! `rwlock_prefers_writers`. A process and each child that it forks write a line each; `_exit` writes none.
 //!
-//! # How it is made
+//! # Layers
 //!
-//! - Every lock lives in the bytes of the pthread object (`abi`), or, if it does not fit, in
-//!   memory that is made at the first use (`place`).
-//! - An exported symbol is one jump through a `table` of functions that were compiled for the
-//!   chosen lock; its fast path is inlined there.
-//! - The fast paths of the recommended locks are copied to a page `near` the program, where calls are cheaper,
-//!   and the program's own table of addresses is pointed there; `unwind` describes that page to libgcc.
-//! - `keys` leaves all thread-specific keys to the program.
-//! - `deep` notices libraries that bind past this one.
-//! - `check` is a layer over the table that looks for deadlocks and misuse.
-//! - `fork` repairs, except what `mapping` finds in memory that the child shares, `cancel` lets a thread die politely, `identity` numbers the threads, `holds` remembers what each
-//!   thread reads.
-//! - What cannot be served (robust, priority-inheriting or -protected, process-shared objects, rwlocks that ask for
-//!   preference of writers) goes to glibc, object by object, and is counted.
+//! Each layer imports only layers below it.
 //!
-//! It must be built with `panic = "abort"`, as the workspace's release profile does: cancellation
-//! may unwind through these functions, which then have no landing pads.
+//! | layer | what it has |
+//! |---|---|
+//! | [`startup`] | what happens once at the start of the process; the exported symbols; the fork handlers |
+//! | [`observers`] | lock-order checks over the table of functions; the report of the statistics |
+//! | [`families`] | the semantics of mutexes, rwlocks, condition variables, semaphores, spin locks and C11 locks, one module each |
+//! | [`state`] | the bytes of the pthread objects, the table of functions, fork generations, numbers of threads, counters |
+//!
+//! A call of the program takes this way:
+//!
+//! 1. An exported symbol jumps to the function of the chosen lock (`startup::entry`), or inlines it (`startup::hot`), or
+//!    the program calls a copy near itself (`startup::near`).
+//! 2. That function (in `families`) compares one word of the object with the word that a usual object has. If they are
+//!    equal, it runs the raw lock's fast path, which is inlined.
+//! 3. Otherwise a slow path, which exists once for all locks, brings the object up to date, finds out what kind it is, and
+//!    waits if need be.
+//!
+//! Every raw lock lies in the bytes of the pthread object (`state::abi`). One that does not fit gets memory at its first
+//! use (`state::place`).
+//!
+//! This library leaves to glibc what its locks cannot do: robust, priority-inheriting, priority-protected and process-shared
+//! objects, and rwlocks that ask for preference of writers. It decides object by object, and counts them.
+//!
+//! The library must be built with `panic = "abort"`, as the workspace's release profile does. Cancellation may unwind
+//! through its functions, which then have no landing pads.
 
-mod abi;
-mod c11;
-mod cancel;
-mod check;
-mod cond;
-mod config;
-#[cfg(versioned)]
-mod deep;
-mod fork;
-mod holds;
-mod hot;
-mod identity;
-mod index;
-mod keys;
-mod mapping;
-mod mutex;
-#[cfg(versioned)]
-mod near;
-mod only;
-mod place;
-mod preference;
-#[cfg(versioned)]
-mod program;
-mod rwlock;
-mod sem;
-mod spin;
-mod stats;
-mod table;
-#[cfg(versioned)]
-mod unwind;
+mod families;
+mod observers;
+mod startup;
+mod state;

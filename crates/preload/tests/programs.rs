@@ -13,6 +13,13 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+/// The library's own map, with its tests. The library has no tests itself, because it would interpose the test harness.
+#[path = "../src/state/index.rs"]
+#[allow(dead_code)]
+mod index;
+/// What the map uses.
+#[path = "../src/state/memory.rs"]
+mod memory;
 #[path = "programs/semantics.rs"]
 mod semantics;
 /// Surroundings that are hostile to a preloaded library.
@@ -47,6 +54,8 @@ fn build(directory: &str, more: &[&str]) -> PathBuf {
         .arg("--target-dir")
         .arg(&target)
         .args(more)
+        // As the command's build script builds the library.
+        .env("CARGO_PROFILE_RELEASE_LTO", "thin")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET")
         .output()

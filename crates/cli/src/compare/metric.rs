@@ -2,7 +2,7 @@
 
 use super::verdict::Better;
 use latchwork_console::failure::{Failure, Result};
-use regex::{Regex, RegexBuilder};
+use regex_lite::{Regex, RegexBuilder};
 
 /// Finds the number.
 pub struct Metric {

@@ -5,7 +5,7 @@ use super::child::{self, Cost, End, Event, Launch, Program};
 use super::leftovers::{self, Daemon, POLITE};
 use super::report::last_lines;
 use latchwork_console::signals::Signals;
-use regex::Regex;
+use regex_lite::Regex;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

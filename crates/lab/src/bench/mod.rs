@@ -1,31 +1,21 @@
 //! `latchwork-lab bench`: measures a workload on this machine, under several locks in turn.
 
-pub mod instructions;
-pub mod json;
-pub mod list;
-pub mod options;
-pub mod plan;
-pub mod plot;
-pub mod report;
-pub mod results;
-mod shares;
+mod instructions;
 
+use crate::measure::json::About;
+use crate::measure::options::{self, Common};
+use crate::measure::plan::{Limits, Plan};
+use crate::measure::results::{Results, Run};
+use crate::measure::{finish, list, progress, stuck};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
-use json::About;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::{self, Machine};
-use latchwork_console::output;
 use latchwork_console::signals::Signals;
 use latchwork_console::stats::order;
 use latchwork_workloads::native::{self, Threads};
 use latchwork_workloads::registry::Point;
 use latchwork_workloads::workload::Settings;
 use latchwork_workloads::{peers, topology};
-use options::Common;
-use plan::{Limits, Plan};
-use results::{Results, Run};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// After the options in `latchwork-lab bench --help`.
@@ -166,40 +156,6 @@ fn warm_up(options: &Options) -> Duration {
     options.warm_up.unwrap_or(options.seconds / 5)
 }
 
-/// Prints and writes what was asked for; the exit status.
-pub fn finish(
-    plan: &Plan,
-    results: &Results,
-    common: &Common,
-    header: &str,
-    machine: &str,
-    about: &About,
-) -> Result<i32> {
-    let to_stdout = common.json.as_deref() == Some(Path::new("-"));
-    if to_stdout {
-        print!("{}", json::text(plan, results, about));
-    } else {
-        print!("{}", report::text(plan, results, header));
-    }
-    if let Some(path) = &common.markdown {
-        output::write("--markdown", path, &shares::page(plan, results, header))?;
-    }
-    if let Some(path) = common.json.as_deref().filter(|_| !to_stdout) {
-        output::write("--json", path, &json::text(plan, results, about))?;
-    }
-    if let Some(path) = &common.plot {
-        plot::write(path, plan, results, machine)?;
-    }
-    Ok(results.interrupted.map_or(i32::from(results.failed()), |signal| 128 + signal))
-}
-
-/// A progress bar for so many measurements.
-pub fn progress(measurements: usize) -> ProgressBar {
-    let template = "{wide_msg} {bar:30} {pos}/{len}, {eta} left";
-    ProgressBar::new(measurements as u64)
-        .with_style(ProgressStyle::with_template(template).expect("a valid template"))
-}
-
 fn measure(plan: &Plan, options: &Options) -> Result<Results> {
     let mut results = Results { cut: options.cut, ..Results::new(plan) };
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
@@ -245,10 +201,4 @@ fn measure(plan: &Plan, options: &Options) -> Result<Results> {
     bar.finish_and_clear();
     results.took = start.elapsed().as_secs_f64();
     Ok(results)
-}
-
-/// Threads that wait for a lock for ever cannot be ended by anything less.
-pub fn stuck(why: &str) -> ! {
-    eprintln!("\nlatchwork-lab: the lock that was being measured is stuck: {why}");
-    std::process::exit(1)
 }

@@ -11,7 +11,7 @@ mod sample;
 pub mod steady;
 pub mod threads;
 
-use crate::bench::progress;
+use crate::measure::progress;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::failure::{Failure, Result};

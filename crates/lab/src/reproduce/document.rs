@@ -5,7 +5,7 @@ use super::experiment::{Effort, Ready};
 use super::judge::{Judged, Verdict};
 use super::native::Conditions;
 use super::validate::Comparison;
-use crate::bench::results::{Results, varied};
+use crate::measure::results::{Results, varied};
 use latchwork_console::machine::Machine;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -121,7 +121,7 @@ fn answer(answer: &Answer) -> Value {
 
 fn experiment((ready, results): (&Ready, &Results)) -> Value {
     let plan = &ready.plan;
-    let point = |point: &crate::bench::results::Point| {
+    let point = |point: &crate::measure::results::Point| {
         json!({
             "lock": plan.locks[point.place.lock].name,
             "threads": plan.threads[point.place.threads],

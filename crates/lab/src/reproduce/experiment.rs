@@ -1,15 +1,17 @@
 //! Experiments: a workload on a simulated machine, or on this one, under several locks. Several claims may
 //! look at one.
 
-use super::native;
-use crate::bench::options::Common;
-use crate::bench::plan::{Limits, Plan};
+use crate::measure::options::Common;
+use crate::measure::plan::{Limits, Plan};
 use crate::simulate::{self, How};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine;
 use latchwork_sim::{MAX_THREADS, Placement, Profile};
 use latchwork_workloads::peers;
 use std::time::Duration;
+
+/// Time of each measurement on this machine, if there are no more threads than CPUs.
+pub const MEASURED: Duration = Duration::from_millis(50);
 
 /// What an experiment runs on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl Experiment {
     pub fn command(&self) -> String {
         let command = match self.on {
             On::Simulated(machine) => format!("simulate {} --machine {machine}", self.workload),
-            On::Here => format!("bench {} --seconds {}", self.workload, native::MEASURED.as_secs_f64()),
+            On::Here => format!("bench {} --seconds {}", self.workload, MEASURED.as_secs_f64()),
         };
         let (locks, threads) = (self.locks.join(","), self.threads);
         let mut text = format!("latchwork-lab {command} --locks {locks} --threads {threads}");
@@ -137,7 +139,7 @@ impl Ready {
 
     /// For how long operations count.
     pub fn measured_ns(&self) -> u64 {
-        self.how.as_ref().map_or_else(|| simulate::nanos(native::MEASURED), |how| how.measured_ns)
+        self.how.as_ref().map_or_else(|| simulate::nanos(MEASURED), |how| how.measured_ns)
     }
 }
 

@@ -6,8 +6,8 @@ use super::experiment::Ready;
 use super::judge::{Checked, Verdict};
 use super::rule::{GLOSSARY, number};
 use super::validate::Comparison;
-use crate::bench::plot;
-use crate::bench::report::rate;
+use crate::measure::plot;
+use crate::measure::report::rate;
 use latchwork_console::failure::{Failure, Result};
 
 const STYLE: &str = "\

@@ -12,7 +12,7 @@ mod runner;
 mod table;
 mod validate;
 
-use crate::bench::{options, progress};
+use crate::measure::{options, progress};
 use claims::{Claim, Paper, SIMULATOR};
 use clap::Args;
 use document::{Answer, Document};

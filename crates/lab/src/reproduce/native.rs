@@ -1,11 +1,11 @@
 //! Measures the points of a plan on this machine. Locks take turns, so that what disturbs the machine for a while
 //! disturbs all alike.
 
-use super::experiment::Ready;
-use crate::bench;
-use crate::bench::plan::Plan;
-use crate::bench::results::{Place, Results, Run};
+use super::experiment::{MEASURED, Ready};
 use crate::calibrate::steady::Probe;
+use crate::measure;
+use crate::measure::plan::Plan;
+use crate::measure::results::{Place, Results, Run};
 use indicatif::ProgressBar;
 use latchwork_console::machine::{self, Clock};
 use latchwork_console::signals::Signals;
@@ -15,10 +15,8 @@ use latchwork_workloads::{peers, registry, topology};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Of each measurement ...
-pub const MEASURED: Duration = Duration::from_millis(50);
-/// ... with more threads than CPUs: then it is quanta that decide, of milliseconds, and it takes many to
-/// tell a lock from its luck.
+/// Time of each measurement with more threads than CPUs. There the order of the scheduler's quanta, milliseconds
+/// each, decides the rate, and only many quanta average it out.
 const MEASURED_IN_TURNS: Duration = Duration::from_millis(250);
 /// Before that.
 const WARM_UP: Duration = Duration::from_millis(10);
@@ -178,7 +176,7 @@ fn measure_locks(
             placement: topology::Placement::Free,
             seed: plan.seed.wrapping_add(u64::from(round)),
         };
-        let stage = Threads::new(options, bench::stuck);
+        let stage = Threads::new(options, measure::stuck);
         let settings = &plan.settings[place.settings];
         let point = registry::Point { workload: plan.workload.name, settings, threads };
         let result = peers::run(&point, &stage, candidate.name, candidate.kind);

@@ -3,7 +3,7 @@
 use super::experiment::Ready;
 use super::native::{self, Conditions};
 use super::rule::Figure;
-use crate::bench::results::{Place, Point, Results};
+use crate::measure::results::{Place, Point, Results};
 use crate::simulate::sweep;
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;

@@ -3,8 +3,8 @@
 
 use super::experiment::{Effort, Experiment, On, Ready};
 use super::{native, runner};
-use crate::bench::results::{Point, Results};
 use crate::calibrate::{self, steady::Probe};
+use crate::measure::results::{Point, Results};
 use indicatif::ProgressBar;
 use latchwork_console::failure::Result;
 use latchwork_console::machine::Machine;
@@ -265,7 +265,7 @@ struct Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::{Place, Run};
+    use crate::measure::results::{Place, Run};
 
     fn points(rates: &[f64]) -> Vec<Point> {
         let run = |rate| Run {

@@ -3,10 +3,10 @@
 mod stage;
 pub mod sweep;
 
-use crate::bench::json::About;
-use crate::bench::options::{self, Common};
-use crate::bench::plan::{Limits, Plan};
-use crate::bench::{finish, list};
+use crate::measure::json::About;
+use crate::measure::options::{self, Common};
+use crate::measure::plan::{Limits, Plan};
+use crate::measure::{finish, list};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};

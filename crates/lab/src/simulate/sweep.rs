@@ -2,9 +2,9 @@
 
 use super::How;
 use super::stage::Simulated;
-use crate::bench::plan::Plan;
-use crate::bench::progress;
-use crate::bench::results::{Place, Results, Run};
+use crate::measure::plan::Plan;
+use crate::measure::progress;
+use crate::measure::results::{Place, Results, Run};
 use indicatif::ProgressBar;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine;

@@ -55,6 +55,39 @@ unsafe impl<R: rwlock::ConstNew> lock_api::RawRwLockTimed for rwlock::Api<R> {
     }
 }
 
+// SAFETY: a guard is returned only with the token of an acquisition, from `RawUpgrade`.
+unsafe impl<R: rwlock::ConstNew + rwlock::RawUpgrade> lock_api::RawRwLockUpgradeTimed for rwlock::Api<R> {
+    fn try_lock_upgradable_for(&self, timeout: Duration) -> Option<Self::UpgradableGuard> {
+        self.0.upgradable_until(after(timeout)).map(mutex::Held::new)
+    }
+
+    fn try_lock_upgradable_until(&self, instant: Instant) -> Option<Self::UpgradableGuard> {
+        self.0.upgradable_until(at(instant)).map(mutex::Held::new)
+    }
+
+    unsafe fn try_upgrade_for(
+        &self,
+        guard: Self::UpgradableGuard,
+        timeout: Duration,
+    ) -> Result<Self::ExclusiveGuard, Self::UpgradableGuard> {
+        // SAFETY: the guard's token is from the upgradable acquisition that the guard stands for.
+        unsafe { self.0.upgrade_until(guard.token, after(timeout)) }
+            .map(mutex::Held::new)
+            .map_err(mutex::Held::new)
+    }
+
+    unsafe fn try_upgrade_until(
+        &self,
+        guard: Self::UpgradableGuard,
+        instant: Instant,
+    ) -> Result<Self::ExclusiveGuard, Self::UpgradableGuard> {
+        // SAFETY: the guard's token is from the upgradable acquisition that the guard stands for.
+        unsafe { self.0.upgrade_until(guard.token, at(instant)) }
+            .map(mutex::Held::new)
+            .map_err(mutex::Held::new)
+    }
+}
+
 // SAFETY: `wait_deadline` keeps the promises of `lock_api::RawCondvar::wait`, with a deadline or without.
 unsafe impl<L: mutex::ConstNew> lock_api::RawCondvarTimed for condvar::Api<L> {
     fn checked_duration_to_instant(timeout: &Duration) -> Option<Instant> {

@@ -1,14 +1,16 @@
-//! An array that begins with a pair of cache lines.
+//! An array that begins at the beginning of a pair of cache lines.
 //!
-//! Which of its elements share a line then does not depend on where the allocator put it: that would
-//! differ from run to run, and a simulation with the same seed has to be the same.
+//! So which of its elements share a cache line does not depend on where the allocator puts the array. That would differ
+//! from run to run, and a simulation with the same seed has to give the same result.
+//!
+//! The laboratory's hash tables use this array too; it is no part of what applications use.
 
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use core::alloc::Layout;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-/// Processors fetch lines in pairs.
+/// Alignment in bytes: processors fetch cache lines in pairs.
 const ALIGN: usize = 128;
 
 /// A fixed number of elements.
@@ -19,7 +21,7 @@ pub struct Array<T> {
 
 // SAFETY: an array owns its elements, as a boxed slice does.
 unsafe impl<T: Send> Send for Array<T> {}
-// SAFETY: as above.
+// SAFETY: a shared array gives out shared references to its elements, as a boxed slice does.
 unsafe impl<T: Sync> Sync for Array<T> {}
 
 impl<T> Array<T> {
@@ -39,42 +41,42 @@ impl<T> Array<T> {
             NonNull::new(memory.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout))
         };
         for at in 0..len {
-            // SAFETY: within the allocation, which is aligned for `T`.
+            // SAFETY: `at` is within the allocation, which is aligned for `T`.
             unsafe { first.add(at).write(new(at)) };
         }
         Array { first, len }
     }
 
-    /// The element whose number is in the lower bits of `at`, if there is a power of two of them.
+    /// The element at the index that is in the lower bits of `at`, in an array whose length is a power of two.
     ///
     /// # Safety
     ///
     /// The array is not empty.
     #[inline(always)]
     pub unsafe fn masked(&self, at: u64) -> &T {
-        // SAFETY: no more than the highest number, which there is, says the caller.
+        // SAFETY: the index is at most the highest one, and the array is not empty, says the caller.
         unsafe { self.get_unchecked(at as usize & (self.len - 1)) }
     }
 
-    /// The first element, of an array that is nobody's any more.
+    /// A pointer to the first element. The caller owns the array from now on ([`from_first`](Array::from_first)).
     pub fn into_first(self) -> *mut T {
         core::mem::ManuallyDrop::new(self).first.as_ptr()
     }
 
-    /// The array back.
+    /// Makes the array again.
     ///
     /// # Safety
     ///
-    /// From [`into_first`](Array::into_first) of one with `len` elements; once.
+    /// `first` is from [`into_first`](Array::into_first) of an array with `len` elements, and is given back once.
     pub unsafe fn from_first(first: *mut T, len: usize) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: `into_first` returns no null pointer.
         Array { first: unsafe { NonNull::new_unchecked(first) }, len }
     }
 
-    /// A pointer to an element, good for as long as the array is there.
+    /// A pointer to an element, valid as long as the array.
     pub fn pointer(&self, at: usize) -> *mut T {
         assert!(at < self.len);
-        // SAFETY: within the allocation.
+        // SAFETY: `at` is within the allocation, as was checked.
         unsafe { self.first.add(at).as_ptr() }
     }
 }
@@ -83,14 +85,14 @@ impl<T> Deref for Array<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: all elements were written, and nobody has them for writing.
+        // SAFETY: `new` wrote all elements, and they are borrowed as the array is.
         unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
 
 impl<T> Drop for Array<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated and filled by `new`, and used by nobody any more.
+        // SAFETY: `new` allocated and wrote them, with this length; the array is dropped, so they are not borrowed.
         unsafe {
             core::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len).drop_in_place();
             let layout = Self::layout(self.len);

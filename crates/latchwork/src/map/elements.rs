@@ -1,12 +1,19 @@
-//! Memory for the elements of a table, as dense as it can be: a lookup's second miss.
+//! Memory for the elements of a shard, as dense as it can be: reading an element is a lookup's second cache miss.
 //!
-//! Elements have numbers. They lie in chunks, of which each is twice as large as the one before, and have nothing
-//! beside them: what an element needs to wait for its readers ([`Removed`]) is made when it is removed. It then
-//! goes back to its home with the element's number, and serves the next one, so that a table whose size stays
-//! the same allocates nothing.
+//! Elements have numbers. They lie in chunks, of which each is twice as large as the one before, with nothing beside
+//! them. What an element needs to wait for its readers is a [`Removed`], which is made when the element is removed. When
+//! the element has been reclaimed, its `Removed` goes back to the shard with the element's number, and serves the next
+//! element. So a table whose size stays the same allocates nothing.
 //!
-//! States of a number: fresh -> in use (`put`) -> removed (`remove`) -> returned by who reclaims (A) -> in use.
-//! At the end (`close`) returned ones are counted, and who reclaims the last of the others frees the memory (B).
+//! State of a number: fresh -> in use (`put`) -> removed (`remove`) -> returned (the thread that reclaims) -> in use
+//! (`put`).
+//!
+//! At the end, `close` counts the numbers that were returned. The thread that reclaims the last of the others frees the
+//! memory.
+//!
+//! What pairs with what: (A) a reclaiming thread pushes a `Removed` onto `returned` (release), and `put` or `close` takes
+//! the list (acquire). (B) `close` adds the number of missing ones to `owed`, and each reclaiming thread after that
+//! subtracts one, with read-modify-writes: the thread that makes it 0 comes after all others.
 
 use super::array::Array;
 use crate::locks::mutex::RawMutex;
@@ -20,37 +27,41 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Elements in the first chunk, a power of two.
 const FIRST: u32 = 8;
-/// Chunks, for all numbers of 32 bits.
+/// Chunks: enough for all numbers of 32 bits.
 const CHUNKS: usize = (32 - FIRST.ilog2()) as usize;
 
-/// An element that has been removed: a line, since it goes from thread to thread.
+/// Stands for an element that has been removed. It is a cache line, because it goes from thread to thread.
 #[repr(C, align(64))]
 pub struct Removed<L: RawMutex, T: Send + Sync + 'static> {
     header: Header,
+    /// Where the element is.
     home: *const Elements<L, T>,
+    /// The next of its list.
     next: *mut Removed<L, T>,
-    /// In the first of those that are free: the next list of such.
+    /// In the first of a list of `Own::free`: the list below it.
     below: *mut Removed<L, T>,
+    /// The element's number.
     number: u32,
 }
 
-// SAFETY: its home is there until it has come back; who has it has the element, which may be sent.
+// SAFETY: its home is freed after it has come back. A thread that has it has the element with it, which is `Send`.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Removed<L, T> {}
-// SAFETY: as above.
+// SAFETY: one thread at a time uses it: the holder of the lock, or the thread that retires and reclaims.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Removed<L, T> {}
 
-/// The memory, and the lock of who adds and removes. What updates write to is one line, in which nothing is that
-/// readers need.
+/// The memory, and the lock of the threads that add and remove. What updates write to lies in one cache line, in which
+/// readers read nothing.
 #[repr(C, align(64))]
 pub struct Elements<L: RawMutex, T: Send + Sync + 'static> {
-    /// The lock.
+    /// The lock of the shard's updates.
     pub lock: L,
     /// How many elements there are. Changed under the lock.
     pub count: Usize<L>,
-    /// Those that have been reclaimed, or [`closed`].
+    /// The list of those `Removed` whose elements have been reclaimed; or [`closed`].
     returned: Ptr<L, Removed<L, T>>,
+    /// Under the lock.
     own: UnsafeCell<Own<L, T>>,
-    /// Those that are away when the table ends.
+    /// After `close`: how many `Removed` have not come back.
     owed: Usize<L>,
     chunks: [Ptr<L, T>; CHUNKS],
 }
@@ -58,25 +69,25 @@ pub struct Elements<L: RawMutex, T: Send + Sync + 'static> {
 type Usize<L> = <<L as RawMutex>::Machine as Machine>::Usize;
 type Ptr<L, T> = <<L as RawMutex>::Machine as Machine>::Ptr<T>;
 
-/// What the lock is for.
+/// What the lock guards.
 struct Own<L: RawMutex, T: Send + Sync + 'static> {
     /// The first number that was never used.
     fresh: u32,
-    /// With a number that is free, in lists as they came back, the last first: what is used again is what has just
-    /// been in a cache, however much has come back at some time.
+    /// `Removed`s with a free number: lists, as they came back, the last one first. So a number is used again that has
+    /// just been in a cache.
     free: *mut Removed<L, T>,
-    /// Without a number: a list.
+    /// `Removed`s without a number: a list.
     blank: *mut Removed<L, T>,
-    /// How many have been removed, and not used again.
+    /// How many numbers have been removed, and not used again.
     away: usize,
 }
 
-// SAFETY: elements are shared as `Sync` allows, and dropped by who has them; what is not atomic is under a lock.
+// SAFETY: elements are `Send` and `Sync`; `own` is used under the lock alone.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Elements<L, T> {}
-// SAFETY: as above.
+// SAFETY: elements and `Removed`s are `Send`.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Elements<L, T> {}
 
-/// Stands where the list of those that were returned was, once nobody uses them any more.
+/// Stands in `returned` once the table has ended.
 fn closed<T>() -> *mut T {
     core::ptr::without_provenance_mut(1)
 }
@@ -85,10 +96,10 @@ fn closed<T>() -> *mut T {
 ///
 /// # Safety
 ///
-/// The list is the caller's.
+/// No other thread uses the list, whose entries are boxes that have not been freed.
 unsafe fn pop<L: RawMutex, T: Send + Sync + 'static>(list: &mut *mut Removed<L, T>) -> *mut Removed<L, T> {
     let first = *list;
-    // SAFETY: what is in a list is there.
+    // SAFETY: an entry of the list has not been freed, says the caller.
     if let Some(removed) = unsafe { first.as_ref() } {
         *list = removed.next;
     }
@@ -99,18 +110,18 @@ unsafe fn pop<L: RawMutex, T: Send + Sync + 'static>(list: &mut *mut Removed<L, 
 ///
 /// # Safety
 ///
-/// The list is the caller's.
+/// No other thread uses the list, whose entries are boxes that have not been freed.
 unsafe fn free<L: RawMutex, T: Send + Sync + 'static>(mut list: *mut Removed<L, T>) -> usize {
     let mut count = 0;
     while !list.is_null() {
-        // SAFETY: the caller's promise; they are boxes.
+        // SAFETY: the entries are boxes, says the caller; each is freed once, because it leaves the list.
         drop(unsafe { Box::from_raw(pop(&mut list)) });
         count += 1;
     }
     count
 }
 
-/// The chunk of a number, and where in it.
+/// The chunk of a number, and the index there.
 #[inline(always)]
 fn locate(number: u32) -> (usize, usize) {
     let at = number + FIRST;
@@ -150,11 +161,11 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     ///
     /// # Safety
     ///
-    /// Under the lock.
+    /// The caller holds the lock.
     pub unsafe fn put(&self, element: T) -> u32 {
-        // SAFETY: the caller has the lock.
+        // SAFETY: the caller holds the lock.
         let own = unsafe { &mut *self.own.get() };
-        // SAFETY: the lists are of who has the lock.
+        // SAFETY: the caller holds the lock.
         let number = match unsafe { self.pop_free(own).as_mut() } {
             Some(removed) => {
                 removed.next = own.blank;
@@ -164,37 +175,38 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
             }
             None => self.fresh(own),
         };
-        // SAFETY: the number is in use by nobody else.
+        // SAFETY: the number is fresh, or its element has been reclaimed: no other thread uses it.
         unsafe { self.at(number).write(element) };
         number
     }
 
-    /// Takes one that has come back, if there is any.
+    /// Takes a `Removed` that has come back, if there is one.
     ///
     /// # Safety
     ///
-    /// Under the lock.
+    /// The caller holds the lock.
     unsafe fn pop_free(&self, own: &mut Own<L, T>) -> *mut Removed<L, T> {
         if !self.returned.load(Relaxed).is_null() {
-            // (A) pairs with `reclaim`.
+            // (A) pairs with the exchange in `Return`.
             let returned = self.returned.swap(null_mut(), Acquire);
-            // SAFETY: it is ours since the exchange.
+            // SAFETY: the list is this thread's since the exchange, and not empty.
             unsafe { (*returned).below = own.free };
             own.free = returned;
         }
         let first = own.free;
-        // SAFETY: what is in a list is there, and of who has the lock.
+        // SAFETY: null, or an entry of a list that is the lock holder's; entries are freed in `close`.
         if let Some(removed) = unsafe { first.as_ref() } {
             own.free = removed.below;
             if !removed.next.is_null() {
                 own.free = removed.next;
-                // SAFETY: as above.
+                // SAFETY: the next entry of the same list.
                 unsafe { (*removed.next).below = removed.below };
             }
         }
         first
     }
 
+    /// A number that was never used; makes a chunk for it if it is the first of one.
     fn fresh(&self, own: &mut Own<L, T>) -> u32 {
         let number = own.fresh;
         assert!(number < u32::MAX - FIRST, "more than 4 billion elements in a shard");
@@ -206,43 +218,43 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         number
     }
 
-    /// Removes an element: what is returned is to be retired.
+    /// Removes an element. The caller retires what this returns.
     ///
     /// # Safety
     ///
-    /// Under the lock; nobody finds the element any more.
+    /// The caller holds the lock, the number is in use, and no thread finds the element any more.
     pub unsafe fn remove(&self, number: u32) -> *mut Removed<L, T> {
-        // SAFETY: the caller has the lock.
+        // SAFETY: the caller holds the lock.
         let own = unsafe { &mut *self.own.get() };
         own.away += 1;
         let new = Removed { header: Header::new(), home: self, next: null_mut(), below: null_mut(), number };
-        // SAFETY: the list is of who has the lock.
+        // SAFETY: the caller holds the lock, and `blank` is a list of boxes.
         let blank = unsafe { pop(&mut own.blank) };
         if blank.is_null() {
             return Box::into_raw(Box::new(new));
         }
-        // SAFETY: as above.
+        // SAFETY: it was just taken out of the list, so no other thread uses it.
         unsafe { blank.write(new) };
         blank
     }
 
-    /// Drops the elements that `left` names, and frees the memory, when the last of those that were removed
-    /// has come back.
+    /// Drops the elements that `left` names. Frees the memory, or has the thread do so that returns the last number.
     ///
     /// # Safety
     ///
-    /// Nobody uses `this`, which is from `new`; `left` are those that have not been removed.
+    /// `this` is from `new`, and no thread uses it but those that reclaim. `left` names the elements that have not been
+    /// removed.
     pub unsafe fn close(this: *mut Self, left: impl Iterator<Item = u32>) {
         let (elements, owed) = {
-            // SAFETY: it is freed below, or by the last that comes back, who waits for (B).
+            // SAFETY: it is freed below, or by a reclaiming thread after the addition (B) below.
             let elements = unsafe { &*this };
-            // SAFETY: nobody else has it; they are in use.
+            // SAFETY: these elements are in use, and no thread finds them any more, says the caller.
             left.for_each(|number| unsafe { elements.at(number).drop_in_place() });
-            // SAFETY: as above.
+            // SAFETY: no thread uses it but those that reclaim, which do not use `own`.
             let own = unsafe { &mut *elements.own.get() };
-            // (A) pairs with `reclaim`.
+            // (A) pairs with the exchange in `Return`.
             let returned = elements.returned.swap(closed(), AcqRel);
-            // SAFETY: the lists are ours.
+            // SAFETY: lists of boxes; no other thread uses `own`, nor `returned` since the exchange.
             let back = unsafe {
                 free(own.blank);
                 let mut back = free(returned);
@@ -255,10 +267,10 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
             };
             (elements, own.away - back)
         };
-        // (B) pairs with `reclaim`: of both, who finds that nothing is owed any more comes last. (It may have
-        // been more than nothing, if some have come back since.)
+        // (B) pairs with the subtraction in `Return`: the thread that makes the sum 0 comes last. (The word may have been
+        // below 0, if some have come back since the exchange.)
         if elements.owed.fetch_add(owed, AcqRel).wrapping_add(owed) == 0 {
-            // SAFETY: it is a box, and nobody else has it.
+            // SAFETY: it is a box, and every `Removed` has come back, so no other thread uses it.
             drop(unsafe { Box::from_raw(this) });
         }
     }
@@ -269,7 +281,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Drop for Elements<L, T> {
         for (chunk, first) in self.chunks.iter().enumerate() {
             let first = first.load(Relaxed).cast::<MaybeUninit<T>>();
             if !first.is_null() {
-                // SAFETY: from `fresh`, which made it so large.
+                // SAFETY: `fresh` made the array with this length.
                 drop(unsafe { Array::from_first(first, (FIRST as usize) << chunk) });
             }
         }
@@ -281,37 +293,38 @@ unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Removed<L, T> {
     const BYTES: usize = size_of::<Self>() + size_of::<T>();
 
     unsafe fn reclaim(this: *mut Self) {
-        // Comes back also if the element's destructor panics.
+        // Gives the number back even if the element's destructor panics.
         let _return = Return(this);
-        // SAFETY: it is the caller's, and its home is there until it has come back.
+        // SAFETY: no other thread uses it, says the caller. Its home is freed after it has come back.
         let (number, home) = unsafe { ((*this).number, &*(*this).home) };
-        // SAFETY: nobody uses the element.
+        // SAFETY: no thread uses the element any more, says the caller.
         unsafe { home.at(number).drop_in_place() };
     }
 }
 
-/// A removed element without an element, which comes back when this is dropped.
+/// A `Removed` whose element has been dropped. It goes back to its home when this is dropped.
 struct Return<L: RawMutex, T: Send + Sync + 'static>(*mut Removed<L, T>);
 
 impl<L: RawMutex, T: Send + Sync + 'static> Drop for Return<L, T> {
     fn drop(&mut self) {
         let this = self.0;
-        // SAFETY: it is the caller's, and its home is there until it has come back.
+        // SAFETY: no other thread uses it until it is pushed. Its home is freed after it has come back.
         let (removed, home) = unsafe { (&mut *this, &*(*this).home) };
         let mut first = home.returned.load(Acquire);
         while first != closed() {
             removed.next = first;
-            // (A) who uses the number comes after those who have read the element.
+            // (A) pairs with the exchanges in `pop_free` and `close`: the element's readers come before its number is used
+            // again.
             match home.returned.compare_exchange(first, this, Release, Acquire) {
                 Ok(_) => return,
                 Err(now) => first = now,
             }
         }
-        // SAFETY: it is a box, and ours.
+        // SAFETY: it is a box, and no other thread uses it.
         let home = unsafe { Box::from_raw(this) }.home.cast_mut();
-        // (B) SAFETY: there is still one that has not come back: this.
+        // (B) pairs with the addition in `close`. SAFETY: this one has not come back, so its home has not been freed.
         if unsafe { &*home }.owed.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: nothing is owed, so that nobody else has it.
+            // SAFETY: it is a box; every `Removed` has come back, and `close` is over, so no other thread uses it.
             drop(unsafe { Box::from_raw(home) });
         }
     }
@@ -335,7 +348,7 @@ mod tests {
     #[test]
     fn an_element_whose_destructor_panics_gives_its_number_back() {
         let elements = Elements::<RawShfl<Native>, Bomb>::new();
-        // SAFETY: nobody else has the elements; each is removed once, and reclaimed once after that.
+        // SAFETY: no other thread has the elements; each is removed once, and reclaimed once after that.
         unsafe {
             let first = elements.put(Bomb);
             let removed = elements.remove(first);

@@ -1,24 +1,29 @@
 //! A hash table that grows while it is read.
 //!
-//! It is divided into *shards*, by the hash: each has a lock for updaters, elements (`elements.rs`), and
-//! buckets (`lines.rs`) that grow by themselves, so that growing keeps few out, and not for long. Readers are
-//! in an RCU section and lock nothing. To grow a shard, its updaters are kept out, larger buckets are made that
-//! name the same elements, and published. Readers of the old ones go on undisturbed: nobody changes them any
-//! more, and they have what was there when the reader began.
+//! The hash divides the table into *shards*. Each shard has a lock for its updates, elements (`elements`), and buckets
+//! (`lines`). Each shard grows by itself, so growing keeps few updates out, and not for long. Readers are in an RCU section
+//! and lock nothing. To grow a shard, a thread holds the shard's lock, makes larger buckets that name the same elements,
+//! and publishes them. Readers of the old buckets go on undisturbed: no thread changes the old buckets any more, and they
+//! name what was there when the readers began.
 //!
-//! Elements have no links. (Where they are in chains, a larger table needs a second link in each element, as in
-//! Xu's resizing of 2010 (McKenney, "Is Parallel Programming Hard", section 10.4), or a grace period for each step
-//! in which a chain is unzipped: Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via
-//! Relativistic Programming", USENIX ATC 2011. Both put off growing while a reader stays in the table before.)
+//! Elements have no links. Where elements are in chains, a larger table needs a second link in each element, as in Xu's
+//! resizing of 2010 (McKenney, "Is Parallel Programming Hard", section 10.4). Or it needs a grace period for each step in
+//! which it unzips a chain: Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via Relativistic
+//! Programming", USENIX ATC 2011. Both put off growing while a reader stays in the previous table.
 //!
-//! States of an element: put -> in a slot (of `lines`), and in those of larger buckets -> removed -> retired.
-//! States of buckets: made -> published (D) -> left by updaters (the next are published) -> retired.
-//! Size: an element is as large as key and value; 9 to 18 bytes for its share of the buckets; 400 per shard.
-//! Lines that an update writes to: the shard's lock and what it is for, the bucket, the element, and what the element
-//! was or will be retired with. A lookup reads none of them but the bucket and the element.
-//! Atomics: a lookup none; an update those of the shard's lock; a removal one more, to come back, and one to be used
-//! again.
-//! Progress: lookups are wait-free; updates wait for updates of their shard, one of which may be growing it.
+//! State of an element: put -> in a slot (of `lines`), and in those of larger buckets -> removed -> retired.
+//!
+//! State of buckets: made -> published (D) -> replaced (larger ones are published) -> retired.
+//!
+//! What pairs with what: (D) a thread publishes buckets (release), and readers and updates load them (acquire). (A), (B)
+//! and (C) are in `lines` and `elements`.
+//!
+//! Size: an element is as large as key and value; 9 to 18 bytes for its share of the buckets; 400 bytes per shard.
+//! An update writes to the lines of the shard's lock, the bucket, the element, and what the element was or will be retired
+//! with. A lookup reads the bucket and the element alone.
+//! Atomics: none for a lookup; those of the shard's lock for an update; for a removal one more when the element's number
+//! comes back, and one when it is used again.
+//! Progress: lookups are wait-free. Updates wait for other updates of their shard, one of which may be growing it.
 
 use super::array::Array;
 use super::elements::Elements;
@@ -41,7 +46,8 @@ pub struct Node<K, V> {
     pub value: V,
 }
 
-/// Elements for each bucket before there are twice as many buckets. With more, too many would need a spare line.
+/// Elements for each bucket at which the shard gets twice as many buckets. With more, too many buckets would need a spare
+/// line.
 const FILL: usize = SLOTS * 2 / 3;
 
 /// The buckets of a shard.
@@ -54,25 +60,25 @@ struct Buckets<M: Machine> {
 // SAFETY: `repr(C)`, and the header comes first.
 unsafe impl<M: Machine> Retire for Buckets<M> {}
 
-/// A part of the table: what readers need, which changes only when it grows.
+/// A part of the table: what readers need, which changes only when the shard grows.
 struct Shard<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     buckets: <L::Machine as Machine>::Ptr<Buckets<L::Machine>>,
     elements: *mut Elements<L, Node<K, V>>,
 }
 
-// SAFETY: elements are `Send` and `Sync`.
+// SAFETY: the shard owns its buckets and elements, which are `Send` and `Sync`.
 unsafe impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Send for Shard<L, K, V> {}
-// SAFETY: as above.
+// SAFETY: the shard owns its buckets and elements, which are `Send` and `Sync`.
 unsafe impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Sync for Shard<L, K, V> {}
 
-/// An element, and where it is.
+/// An element, and its slot.
 type Found<'g, M, K, V> = Option<(Place<'g, M>, &'g Node<K, V>)>;
 
 /// An element before and after a change.
 pub struct Changed<'g, K, V> {
-    /// Before.
+    /// The element before; none if the key was not there.
     pub before: Option<&'g Node<K, V>>,
-    /// After.
+    /// The element after; none if the key is not there now.
     pub after: Option<&'g Node<K, V>>,
 }
 
@@ -108,22 +114,22 @@ where
 
     #[inline(always)]
     fn elements(&self) -> &Elements<L, Node<K, V>> {
-        // SAFETY: they are there as long as the shard.
+        // SAFETY: the elements are freed after the shard (`Elements::close`).
         unsafe { &*self.elements }
     }
 
     /// The buckets, as sections find them.
     #[inline(always)]
     fn lines<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> &'g Lines<L::Machine> {
-        // (D) pairs with `resize`. SAFETY: they are retired after others have been published, so that the
-        // section protects them.
+        // (D) pairs with the exchange in `resize`. SAFETY: buckets are retired after others have been published, so the
+        // section protects those that it finds.
         unsafe { &(*self.buckets.load(Acquire)).lines }
     }
 
     /// An element that was found in a slot.
     #[inline(always)]
     fn node<'g>(&'g self, _: &'g RcuGuard<'_, L::Machine>, number: u32) -> &'g Node<K, V> {
-        // SAFETY: it is retired after it has left its slot, so that the section protects it.
+        // SAFETY: an element is retired after it has left its slot, so the section protects it.
         unsafe { &*self.elements().at(number) }
     }
 
@@ -156,14 +162,14 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// With so many shards, a power of two, and room for `capacity` elements, if they spread evenly.
+    /// A table with `shards` shards, a power of two, and room for `capacity` elements, if they spread evenly.
     pub fn new(domain: &'static RcuDomain<L::Machine>, shards: usize, capacity: usize, hasher: S) -> Self {
         assert!(shards.is_power_of_two());
         let buckets = capacity.div_ceil(shards * FILL).next_power_of_two();
         Growing { shards: Array::new(shards, |_| Shard::new(buckets, shards.ilog2())), hasher, domain }
     }
 
-    /// A section of the calling thread.
+    /// Begins a section of the calling thread.
     #[inline(always)]
     pub fn enter(&self) -> RcuGuard<'_, L::Machine> {
         self.domain.enter()
@@ -171,11 +177,11 @@ where
 
     #[inline(always)]
     fn shard(&self, hash: u64) -> &Shard<L, K, V> {
-        // SAFETY: there is a power of two of them.
+        // SAFETY: there are one or more shards, a power of two (`new`).
         unsafe { self.shards.masked(hash) }
     }
 
-    /// All elements that are there during the whole section, and perhaps some of those that are not.
+    /// All elements that are there during the whole section, and perhaps some that come or go meanwhile.
     pub fn iter<'g>(
         &'g self,
         guard: &'g RcuGuard<'_, L::Machine>,
@@ -196,8 +202,8 @@ where
         self.shards.iter().map(|shard| shard.lines(&guard).buckets() * FILL).sum()
     }
 
-    /// To be called before an update, which retires inside of a section: by who is outside, it waits while too
-    /// much waits to be reclaimed.
+    /// To be called before an update, which retires inside of a section. If the calling thread is in no section, this
+    /// waits while there is too much garbage.
     #[inline]
     pub fn throttle(&self) {
         self.domain.heed();
@@ -225,8 +231,8 @@ where
         Some(self.shard(hash).find(guard, hash, |node| node.key.borrow() == key)?.1)
     }
 
-    /// Sets or keeps the value of a key, as `change` says, which runs while no other update of
-    /// the shard does. Returns the element before and the one after.
+    /// Sets, keeps or removes the value of a key, as `change` says. `change` runs under the shard's lock. Returns the
+    /// element before and the one after.
     pub fn set<'g>(
         &'g self,
         guard: &'g RcuGuard<'_, L::Machine>,
@@ -237,7 +243,7 @@ where
         let (shard, mut outgrown) = (self.shard(hash), Vec::new());
         let (changed, removed) = under(&shard.elements().lock, || {
             let (place, before) = shard.find(guard, hash, |node| node.key == key).unzip();
-            // SAFETY: only with the lock, and once it has left its slot.
+            // SAFETY: called under the lock, once the element has left its slot.
             let remove = |place: Place<'_, _>| unsafe { shard.elements().remove(place.element) };
             match change(before.map(|node| &node.value)) {
                 Change::Keep => (Changed { before, after: before }, None),
@@ -246,7 +252,7 @@ where
                     (Changed { before, after: None }, cleared.map(remove))
                 }
                 Change::Set(value) => {
-                    // SAFETY: under the lock.
+                    // SAFETY: this thread holds the lock.
                     let number = unsafe { shard.elements().put(Node { key, value }) };
                     match &place {
                         Some(place) => place.replace(number),
@@ -256,14 +262,15 @@ where
                 }
             }
         });
-        // Without the lock: this may drop other keys and values. SAFETY: it has just left its slot.
+        // After the lock was released, because this may drop other keys and values.
+        // SAFETY: the element has just left its slot; readers protect elements with sections of RCU.
         removed.inspect(|removed| unsafe { self.domain.retire(*removed) });
-        // SAFETY: sections that begin now find others.
+        // SAFETY: the buckets have been replaced, so sections that begin now find others.
         outgrown.into_iter().for_each(|buckets| unsafe { self.domain.retire(buckets) });
         changed
     }
 
-    /// Removes the element with this key for which `wanted` says so.
+    /// Removes the element with this key of which `wanted` returns `true`.
     pub fn remove<'g, Q: Hash + Eq + ?Sized>(
         &'g self,
         guard: &'g RcuGuard<'_, L::Machine>,
@@ -278,20 +285,21 @@ where
         let (node, removed) = under(&shard.elements().lock, || {
             let (place, node) = shard.find(guard, hash, wanted)?;
             Self::clear(shard, &place);
-            // SAFETY: under the lock; it has left its slot.
+            // SAFETY: this thread holds the lock, and the element has left its slot.
             Some((node, unsafe { shard.elements().remove(place.element) }))
         })?;
-        // SAFETY: as in `set`.
+        // SAFETY: the element has left its slot; readers protect elements with sections of RCU.
         unsafe { self.domain.retire(removed) };
         Some(node)
     }
 
+    /// Empties a slot. The caller holds the shard's lock.
     fn clear(shard: &Shard<L, K, V>, place: &Place<'_, L::Machine>) {
         place.clear();
         shard.elements().count.store(shard.elements().count.load(Relaxed) - 1, Relaxed);
     }
 
-    /// Puts an element into a slot, and grows the shard if it has as many as it should have. Under its lock.
+    /// Puts an element into a slot, and grows the shard if that is full. The caller holds the shard's lock.
     #[inline]
     fn insert(
         &self,
@@ -309,7 +317,8 @@ where
         shard.elements().count.store(count + 1, Relaxed);
     }
 
-    /// Gives a shard other buckets, at least so many, with the same elements. Under its lock. Returns those before.
+    /// Gives a shard other buckets, at least `buckets` of them, with the same elements. Returns the previous ones. The
+    /// caller holds the shard's lock.
     #[cold]
     fn resize(
         &self,
@@ -328,11 +337,11 @@ where
             }
             buckets *= 2;
         };
-        // (D) Who sees them sees what is in them.
+        // (D) A thread that sees the new buckets sees what is in them.
         shard.buckets.swap(new, Release)
     }
 
-    /// Makes room for `capacity` elements, if they spread evenly; `shrink`: and for no more.
+    /// Makes room for `capacity` elements, if they spread evenly. With `shrink`, for no more than that.
     pub fn fit(&self, capacity: usize, shrink: bool) {
         let (guard, capacity) = (self.enter(), capacity.div_ceil(self.shards.len()));
         for shard in self.shards.iter() {
@@ -343,7 +352,7 @@ where
                 let resize = wanted > buckets || (shrink && wanted < buckets);
                 resize.then(|| self.resize(&guard, shard, wanted))
             });
-            // SAFETY: as in `set`.
+            // SAFETY: the buckets have been replaced, so sections that begin now find others.
             outgrown.inspect(|buckets| unsafe { self.domain.retire(*buckets) });
         }
     }
@@ -351,21 +360,22 @@ where
 
 impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for Shard<L, K, V> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the shard; they were made by `Box::into_raw`.
+        // SAFETY: the table is dropped, so no thread uses the shard. `Buckets::new` made a box.
         let buckets = unsafe { Box::from_raw(self.buckets.load(Acquire)) };
-        // SAFETY: as above.
+        // SAFETY: no thread uses the shard. The elements are from `Elements::new`, and the buckets name those that have not
+        // been removed.
         unsafe { Elements::close(self.elements, buckets.lines.elements()) };
     }
 }
 
-/// Runs `section` with the lock, which is released also if that panics.
+/// Runs `section` while the calling thread holds `lock`; releases it also if `section` panics.
 #[inline(always)]
 fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
     struct Held<'a, L: RawMutex>(&'a L, L::Token);
     impl<L: RawMutex> Drop for Held<'_, L> {
         #[inline(always)]
         fn drop(&mut self) {
-            // SAFETY: made with the token of an acquisition, and dropped once.
+            // SAFETY: the token is that of the acquisition below, and this is dropped once.
             unsafe { self.0.unlock(self.1) }
         }
     }

@@ -6,30 +6,34 @@
 //! 2017) and Folly's F14 (Bronson and Shi 2019). CLHT keeps keys and values of a word each in the line; here they
 //! are elsewhere, so that readers can have references to what is replaced meanwhile.
 //!
-//! A lookup reads the tags, in two words, and looks at those elements only whose tag is right: at a line, and at
-//! an element if the key is there (one time in 18, a further one whose tag is right by chance). Elements stay in
-//! their slot, so that a lookup beside updates misses none that is there all the time. A bucket that is full gets
-//! a spare line; there is one for each eight buckets, and when all are used, the table has to grow.
+//! A lookup reads the tags, in two words, and then reads only those elements whose tag is right: one line, and one element
+//! if the key is there. (One lookup in 18 reads one more element, whose tag is right by chance.) Elements stay in their
+//! slots, so a lookup beside updates finds each element that is there all the time. A bucket that is full gets a spare
+//! line. There is one spare line for each eight buckets; when all are used, the table has to grow.
 //!
-//! States of a slot: empty (no tag; its number means nothing) -> full (A) -> replaced, any number of times (B)
-//! -> empty. Updates exclude each other.
+//! State of a slot: empty (no tag; the number means nothing) -> full (`fill`) -> replaced, any number of times
+//! (`replace`) -> empty (`clear`). Updates exclude each other.
+//!
+//! What pairs with what: (A) an update stores a tag (release), and a lookup loads the tags (acquire). (B) an update stores
+//! a number (release), and a lookup loads it (acquire). (C) an update links a spare line (release), and a lookup follows
+//! the link.
 //! Size: 64 bytes for each bucket, and 8 for its share of the spare lines.
 
 use super::array::Array;
 use crate::machine::{Machine, Word};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Elements that fit into a line, beside the tags and the link.
+/// Slots in a line, beside the tags and the link.
 pub const SLOTS: usize = 12;
 /// Buckets that share a spare line.
 const SHARE: usize = 8;
 
 /// The lowest bit of each byte.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
-/// The highest bit of the bytes that are tags, in each of a line's words. Full slots have it.
+/// The highest bit of each byte that is a tag, in each of a line's two words. A full slot has it set.
 const FULL: [u64; 2] = [ONES << 7, (ONES << 7) & 0xffff_ffff];
 
-/// A line.
+/// A line: a bucket, or a part of one.
 #[repr(C, align(64))]
 struct Line<M: Machine> {
     /// A byte for each slot, 0 or [`tag`], and in the upper half of the second word the number of the next line,
@@ -38,14 +42,14 @@ struct Line<M: Machine> {
     slots: [M::U32; SLOTS],
 }
 
-/// Buckets.
+/// The buckets of a shard.
 pub struct Lines<M: Machine> {
-    /// Those of the buckets, a power of two, and then the spare ones.
+    /// First those of the buckets, a power of two; then the spare ones.
     lines: Array<Line<M>>,
     buckets: usize,
     /// Bits of a hash that do not choose the bucket, because they have chosen something else.
     shift: u32,
-    /// How many lines are in use. Of updates.
+    /// How many lines are in use. For updates alone.
     used: M::Usize,
 }
 
@@ -57,13 +61,13 @@ pub struct Place<'a, M: Machine> {
     pub element: u32,
 }
 
-/// The tag of a hash: its highest bits, because buckets are chosen by the lowest.
+/// The tag of a hash: the highest bits, because the lowest ones choose the bucket.
 #[inline(always)]
 fn tag(hash: u64) -> u64 {
     hash >> 57 | 0x80
 }
 
-/// The slots for which a bit of these is set: the highest of its byte.
+/// The slots of which the bit is set in these words: the highest of the slot's byte.
 #[inline(always)]
 fn slots([first, second]: [u64; 2]) -> impl Iterator<Item = usize> {
     // Four bits further on for each slot of the first word, and in between those of the second.
@@ -84,23 +88,25 @@ impl<M: Machine> Line<M> {
 
     #[inline(always)]
     fn words(&self) -> [u64; 2] {
-        // (A) pairs with `fill`.
+        // (A) pairs with the stores of tags in `fill` and `clear`.
         [self.words[0].load(Acquire), self.words[1].load(Acquire)]
     }
 
-    /// Of a slot whose tag has been seen.
+    /// The number in a slot. The caller has seen the slot's tag.
     #[inline(always)]
     fn element(&self, slot: usize) -> u32 {
-        // (A) With its tag there was a number; or there is a later one (B). SAFETY: there are as many as tags.
+        // (B) pairs with the stores of numbers. The slot holds the number that came with the tag, or a later one.
+        // SAFETY: there are as many slots as tags.
         unsafe { self.slots.get_unchecked(slot) }.load(Acquire)
     }
 
     /// Fills an empty slot.
     fn fill(&self, slot: usize, tag: u64, element: u32) {
-        // (B) Its last tag may have been seen by who sees this.
+        // (B) A lookup that saw the slot's previous tag may read this number, and then the element.
         self.slots[slot].store(element, Release);
         let word = &self.words[slot / 8];
-        // (A) Who sees the tag sees the number, and the element. The other tags stand for what others made.
+        // (A) A lookup that sees the tag sees the number, and the element. The other tags in the word are stored again
+        // with it; those that they publish were stored by earlier updates, which happen before this one.
         word.store(word.load(Relaxed) | tag << (slot % 8 * 8), Release);
     }
 }
@@ -122,19 +128,19 @@ impl<M: Machine> Lines<M> {
     #[inline(always)]
     fn bucket(&self, hash: u64) -> &Line<M> {
         let at = (hash >> self.shift) as usize & (self.buckets - 1);
-        // SAFETY: there are so many, a power of two.
+        // SAFETY: `at` is below the number of buckets, a power of two.
         unsafe { self.lines.get_unchecked(at) }
     }
 
-    /// The line behind one with these words.
+    /// The line that these words of a line link to.
     #[inline(always)]
     fn next(&self, words: [u64; 2]) -> Option<&Line<M>> {
         let next = (words[1] >> 32) as usize;
-        // (C) pairs with `insert`.
+        // (C) pairs with the store of the link in `insert`.
         (next != 0).then(|| &self.lines[next])
     }
 
-    /// The element with this hash for which `wanted` says so.
+    /// The first element with this hash of which `wanted` returns `true`.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut wanted: impl FnMut(u32) -> bool) -> Option<Place<'_, M>> {
         let (mut line, same) = (self.bucket(hash), tag(hash) * ONES);
@@ -142,7 +148,7 @@ impl<M: Machine> Lines<M> {
             let words = line.words();
             let marks = [0, 1].map(|at| {
                 let differences = words[at] ^ same;
-                // Bytes that are 0; and sometimes one that is 1, so that its slot is full too.
+                // The bytes that are 0; and sometimes one that is 1, whose slot is full as well.
                 differences.wrapping_sub(ONES) & !differences & FULL[at]
             });
             for slot in slots(marks) {
@@ -157,14 +163,15 @@ impl<M: Machine> Lines<M> {
 
     /// All elements.
     pub fn elements(&self) -> impl Iterator<Item = u32> {
-        // Spare lines that are not in use have none.
+        // Spare lines that are not in use have no tags.
         self.lines.iter().flat_map(|line| {
             let words = line.words();
             slots([words[0] & FULL[0], words[1] & FULL[1]]).map(|slot| line.element(slot))
         })
     }
 
-    /// Puts an element into an empty slot. `false`: there is none. Beside no other update.
+    /// Puts an element into an empty slot. `false`: the bucket is full, and no spare line is left. The caller holds the
+    /// shard's lock.
     #[must_use]
     pub fn insert(&self, hash: u64, element: u32) -> bool {
         let mut line = self.bucket(hash);
@@ -182,7 +189,7 @@ impl<M: Machine> Lines<M> {
             let Some(spare) = self.lines.get(used) else { return false };
             self.used.store(used + 1, Relaxed);
             spare.fill(0, tag(hash), element);
-            // (C) Who sees the number sees what is in the line.
+            // (C) A lookup that sees the link sees what is in the line.
             line.words[1].store(words[1] | (used as u64) << 32, Release);
             return true;
         }
@@ -190,16 +197,16 @@ impl<M: Machine> Lines<M> {
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Puts another element, of the same hash, in its place. Beside no other update.
+    /// Puts another element, of the same hash, in its place. The caller holds the shard's lock.
     pub fn replace(&self, element: u32) {
-        // (B) pairs with the loads of slots: the element.
+        // (B) A lookup that reads the number sees the element.
         self.line.slots[self.slot].store(element, Release);
     }
 
-    /// Empties the slot. Beside no other update.
+    /// Empties the slot. The caller holds the shard's lock.
     pub fn clear(&self) {
         let word = &self.line.words[self.slot / 8];
-        // (A) The other tags stand for what others made.
+        // (A) The other tags in the word are stored again with it, as in `fill`.
         word.store(word.load(Relaxed) & !(0xff << (self.slot % 8 * 8)), Release);
     }
 }

@@ -6,7 +6,7 @@
 //! | [`growing`] | the algorithm, over any machine: shards, each with a lock for its updaters and a table that is replaced when it grows |
 //! | `lines` | a table: buckets that are cache lines of element numbers and tags |
 //! | `elements` | the memory of keys and values, by number |
-//! | [`array`] | an array whose first element is at the beginning of a cache line |
+//! | `array` | an array whose first element is at the beginning of a cache line |
 
 #[doc(hidden)]
 pub mod array;

@@ -1,4 +1,4 @@
-//! [`RcuMap`]: the table to use.
+//! [`RcuMap`]: the map that programs use.
 
 extern crate std;
 
@@ -15,28 +15,29 @@ use std::sync::OnceLock;
 
 type Table<K, V, S> = Growing<RawShfl<Native>, K, V, S>;
 
-/// Parts of a map, whose updaters do not wait for each other: more than there are processors.
+/// How many shards a map has: four for each processor, rounded up to a power of two. Updates of different shards do not
+/// wait for each other.
 fn shards() -> usize {
     static SHARDS: OnceLock<usize> = OnceLock::new();
     let count = || 4 * std::thread::available_parallelism().map_or(16, usize::from);
     *SHARDS.get_or_init(|| count().next_power_of_two())
 }
 
-/// A concurrent hash map whose readers lock nothing and wait for nobody, also while it grows.
+/// A concurrent hash map. Its readers lock nothing, and wait for no other thread, also while the map grows.
 ///
-/// Made for tables that are read much more often than changed. A lookup is a handful of plain instructions
-/// more than that of a map without synchronization; an update locks a part of the table (there are four for each
-/// processor), and retires the element before ([`reclaim`](crate::reclaim)), whose memory serves the next. Parts
-/// grow one by one, which keeps updaters of the part out, never waits for readers, and does not disturb them.
-/// Memory is given back when the map is dropped.
+/// It is for tables that are read much more often than changed. A lookup is a handful of plain instructions more than that
+/// of a map without synchronization. An update locks one part of the map, of which there are four for each processor. It
+/// retires the previous element ([`reclaim`](crate::reclaim)), whose memory then serves another one. Parts grow one by
+/// one: growing a part makes updates of that part wait, and neither waits for readers nor disturbs them. Memory is given
+/// back when the map is dropped.
 ///
-/// Values are not changed in place: readers may have them. [`update`](RcuMap::update) makes a new one from the
-/// old. What a reader has got ([`Ref`], [`Reading`]) stays valid until it is dropped, whatever becomes of the
-/// map's elements meanwhile; a thread that keeps it for long holds up the reclamation of the whole process. Updates
-/// then go on, and the memory grows ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
+/// Values are not changed in place, because readers may have references to them. [`update`](RcuMap::update) makes a new
+/// value from the old one. What a reader has ([`Ref`], [`Reading`]) stays valid until it is dropped, whatever becomes of
+/// the map's elements meanwhile. A thread that keeps it for long holds up reclamation in the whole process: updates go
+/// on, and memory grows ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
 ///
-/// An update may drop keys and values that were removed before, from this map or another, by any thread
-/// ([destructors and locks](crate::reclaim#destructors-and-locks)): a caller must not hold a lock that their
+/// An update may drop keys and values that any thread has removed before, from this map or another
+/// ([destructors and locks](crate::reclaim#destructors-and-locks)). So a caller must not hold a lock that their
 /// destructors take.
 ///
 /// The algorithm: [`growing`](super::growing).
@@ -56,7 +57,7 @@ pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Random
     table: Table<K, V, S>,
 }
 
-/// A value of a map, which stays valid while this is there.
+/// A value of a map. It stays valid until this is dropped.
 ///
 /// ```
 /// let map = latchwork::map::RcuMap::from([("one", String::from("eins"))]);
@@ -66,14 +67,14 @@ pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Random
 /// assert_eq!(value.key(), &"one");
 /// ```
 pub struct Ref<'m, K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    /// Of the section below.
+    /// Found in the section below.
     node: *const Node<K, V>,
     _section: RcuGuard<'m, Native>,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Ref<'_, K, V> {
     fn node(&self) -> &Node<K, V> {
-        // SAFETY: found in the section that this holds.
+        // SAFETY: found in the section that this holds, which protects it.
         unsafe { &*self.node }
     }
 
@@ -101,7 +102,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + fmt::Debug + 'static> fmt::Debug
     }
 }
 
-/// A read section: several lookups at the price of one, and plain references.
+/// A read section: several lookups at the price of one section, and plain references.
 ///
 /// ```
 /// let map = latchwork::map::RcuMap::from([(1, "one"), (2, "two")]);
@@ -149,8 +150,8 @@ where
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Reading<'_, K, V, S> {
-    /// Every key with its value: those that are there the whole time, and some of those that come or go
-    /// meanwhile. In no order.
+    /// Every key with its value, in no order: all that are there the whole time, and some of those that come or go
+    /// meanwhile.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::from([(1, "one"), (2, "two")]);
@@ -162,7 +163,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Reading<'_, K, V, S>
     }
 }
 
-/// See [`Reading::iter`].
+/// Iterates over a map. See [`Reading::iter`].
 ///
 /// ```
 /// let map = latchwork::map::RcuMap::from([(1, "one")]);
@@ -200,7 +201,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuMap<K, V> {
         Self::with_capacity(0)
     }
 
-    /// An empty map that holds so many elements without growing.
+    /// An empty map that holds `capacity` elements without growing, if they spread evenly.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::<u32, u32>::with_capacity(1000);
@@ -223,7 +224,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
         RcuMap { table: Growing::new(rcu::global(), shards(), capacity, hasher) }
     }
 
-    /// How many elements there are; while others change the map, how many there were a moment ago.
+    /// How many elements there are. While other threads change the map, it is how many there were a moment ago.
     ///
     /// ```
     /// assert_eq!(latchwork::map::RcuMap::from([(1, "one")]).len(), 1);
@@ -232,7 +233,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
         self.table.count()
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     ///
     /// ```
     /// assert!(!latchwork::map::RcuMap::from([(1, "one")]).is_empty());
@@ -241,7 +242,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
         self.len() == 0
     }
 
-    /// How many elements it holds before it grows, if they spread evenly.
+    /// How many elements the map holds before it grows, if they spread evenly.
     ///
     /// ```
     /// assert!(latchwork::map::RcuMap::<u32, u32>::new().capacity() > 0);
@@ -299,7 +300,7 @@ where
         self.table.find(&self.table.enter(), key).is_some()
     }
 
-    /// Changes the element of one key while no other update of it runs. Returns the elements before and after.
+    /// Changes the element of one key, under the lock of its shard. Returns the elements before and after.
     fn change(&self, key: K, change: impl FnOnce(Option<&V>) -> Change<V>) -> [Option<Ref<'_, K, V>>; 2] {
         self.table.throttle();
         let sections = [self.table.enter(), self.table.enter()];
@@ -309,7 +310,7 @@ where
         [old.map(|node| Ref { node, _section: before }), new.map(|node| Ref { node, _section: after })]
     }
 
-    /// Sets the value of `key`. Returns the one before.
+    /// Sets the value of `key`. Returns the previous value.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::new();
@@ -321,8 +322,8 @@ where
         before
     }
 
-    /// The value of `key`, which is set to that of `make` if there is none. `make` runs at most once, and must
-    /// not use the map.
+    /// The value of `key`. If there is none, sets it to what `make` returns. `make` runs at most once, and must not use the
+    /// map.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::new();
@@ -341,8 +342,8 @@ where
         after.expect("it was there, or was set")
     }
 
-    /// Makes the value of `key` from the one before, of which there may be none; if `make` returns none, the key
-    /// is removed. Nobody changes the key meanwhile; `make` must not use the map. Returns the value after.
+    /// Sets the value of `key` to what `make` makes of the previous one, if any. If `make` returns `None`, removes the key.
+    /// No other thread changes the key meanwhile. `make` must not use the map. Returns the new value.
     ///
     /// ```
     /// let words = latchwork::map::RcuMap::new();
@@ -361,7 +362,7 @@ where
         after
     }
 
-    /// Removes `key`. Returns its value.
+    /// Removes `key`. Returns the value that it had.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::from([(1, "one")]);
@@ -378,7 +379,8 @@ where
         Some(Ref { node, _section: section })
     }
 
-    /// Removes those for which `keep` says `false`; others may change the map meanwhile. `keep` must not use it.
+    /// Removes the elements of which `keep` returns `false`. Other threads may change the map meanwhile. `keep` must not
+    /// use the map.
     ///
     /// ```
     /// let map: latchwork::map::RcuMap<u32, u32> = (0..10).map(|i| (i, i)).collect();
@@ -394,7 +396,7 @@ where
         }
     }
 
-    /// Removes all that is there now.
+    /// Removes all elements that are there now.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::from([(1, "one")]);
@@ -405,7 +407,7 @@ where
         self.retain(|_, _| false);
     }
 
-    /// Makes room for so many more elements, if they spread evenly.
+    /// Makes room for `more` more elements, if they spread evenly.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::<u32, u32>::new();
@@ -416,7 +418,7 @@ where
         self.table.fit(self.len() + more, false);
     }
 
-    /// Gives room back that the elements do not need.
+    /// Gives back the room that the elements do not need.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::<u32, u32>::with_capacity(10_000);

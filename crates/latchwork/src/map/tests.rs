@@ -69,7 +69,7 @@ fn an_rcu_map_that_grows_and_shrinks_loses_nothing_that_readers_look_for() {
                 }
             });
         }
-        // Others come and go; each has an owner, who knows.
+        // Other keys come and go; each belongs to one thread, which checks it.
         for owner in 1..3 {
             let (map, over, resizes) = (&map, &over, &resizes);
             scope.spawn(move || {

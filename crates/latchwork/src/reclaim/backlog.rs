@@ -1,23 +1,38 @@
 //! The garbage: objects that were retired and are not reclaimed yet.
 //!
-//! Each thread that retires has a [list](super::list) of its own in the domain, by the number of its record: it
-//! retires, and reclaims what is due, with plain instructions, and no object moves from one processor's cache to
-//! another's. The domain has one more list, of who holds the [`Gate`]: there go the objects of others that somebody
-//! needs to have reclaimed (`barrier`), or that their threads have left alone for a while.
+//! Each thread that retires has a [list](super::list) of its own in the domain, found by the number of its record. It
+//! retires, and reclaims what is due, with plain instructions, and objects stay in the cache of its processor. The
+//! domain has one more list, the *central* one, for the thread that holds the [`Gate`] (the *collector*). The collector
+//! moves objects of other threads there: those that it needs to have reclaimed (`barrier`), or that their threads have
+//! left alone for a while.
 //!
-//! A thread has its list as in a biased lock. It marks the list as busy, with a store and a light fence, and looks
-//! whether it has been stopped. Who takes from it (*steals*; only under the gate) stops it, issues the heavy fence,
-//! and waits until it is not busy, or leaves it alone if it may not wait. A thread whose list is stopped does not
-//! wait, but pushes what it retires onto a shared stack, with atomic instructions, until the theft is over.
+//! A thread takes its own list as one takes a biased lock. It marks the list as busy, with a store and a light fence, and
+//! looks whether the list has been stopped. The collector that *steals* from a list stops it, issues the heavy fence, and
+//! waits until the list is not busy; if it must not wait, it leaves a busy list alone. A thread whose list is stopped
+//! does not wait. It pushes what it retires onto a shared stack, with atomic instructions, until the collector is done.
 //!
-//! Lists belong to the domain and end with it; threads have nothing that points to them. The list of a thread that
-//! exits is that of the next with its record, and what is in it is stolen after a millisecond, as that of a thread
-//! that has stopped retiring. In the child of a fork, a busy mark of a thread that is not there says so by the
-//! number of its process.
+//! Lists belong to the domain and end with it; threads have no pointers to them. When a thread exits, its list becomes
+//! that of the next thread with the same record; what is in it is stolen after a millisecond, as from a thread that has
+//! stopped retiring. In the child of a fork, the busy mark of a thread that is not there is known by the number of the
+//! process that it holds.
 //!
-//! States of a list: free (busy is 0) -> busy (its thread; (A), (B)) -> free; stopped (A) -> free and stopped ->
-//! empty (C) -> free. Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none;
-//! 2 in a list that is stopped.
+//! States of a list:
+//!
+//! | busy | stopped | state | the next state, and who changes it |
+//! |---|---|---|---|
+//! | no | no | free | busy (its thread); stopped (the collector) |
+//! | yes | no | its thread uses it | free (its thread); busy and stopped (the collector) |
+//! | yes | yes | its thread uses it, or has just seen that it is stopped | stopped (its thread) |
+//! | no | yes | the collector uses it | free (the collector); busy and stopped, for a moment (its thread) |
+//!
+//! What pairs with what: (A) a thread marks its list busy, fences lightly and loads `stopped`; the collector stores
+//! `stopped`, fences heavily and loads `busy`. (B) the thread's release of the list with the collector's load. (C) the
+//! collector's `go_on` with the thread's load of `stopped`. (D) the publication of a chunk of lists with its loads. (E)
+//! the push onto the shared stack with the collector's exchange. (F) the last store of an amount with the load that finds
+//! it 0.
+//!
+//! Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none; 2 while the list is
+//! stopped.
 
 use super::garbage::{Garbage, Limit};
 use super::gate::{Gate, Held};
@@ -30,32 +45,35 @@ use alloc::vec::Vec;
 use core::ptr::{null_mut, slice_from_raw_parts_mut};
 use core::sync::atomic::Ordering::*;
 
-/// Nanoseconds after which what has come in may be stolen by who is not told to wait.
+/// Nanoseconds after which a collector that must not wait may steal what has come in.
 const LEFT_ALONE: u64 = 1 << 20;
 
-/// Objects that a thread retires before it does something about them, where the limit allows it: enough to be worth a
-/// heavy fence, which interrupts all other threads for longer than retiring a hundred objects takes.
+/// Objects that a thread retires before it reclaims, if the limit allows that: enough to be worth a heavy fence, which
+/// interrupts all other threads for longer than retiring a hundred objects takes.
 const LARGEST_BATCH: u32 = 512;
 
 /// Lists in the first chunk, a power of two; each chunk is twice as large as the one before.
 const FIRST: u32 = 4;
+/// Chunks: enough for 67 million threads at a time.
 const CHUNKS: usize = 24;
 
-/// What was retired while its thread's list was stopped.
+/// Objects that were retired while their thread's list was stopped.
 struct Stack<M: Machine> {
     newest: M::Ptr<Header>,
     amount: M::U64,
 }
 
-/// What who holds the gate writes to.
+/// What the collector writes to.
 #[repr(align(128))]
 struct Central<M: Machine> {
     gate: Gate<M>,
     list: List<M>,
 }
 
+/// The garbage of a domain. See the [module documentation](self).
 pub(super) struct Backlog<M: Machine> {
     chunks: [M::Ptr<List<M>>; CHUNKS],
+    /// See [`Limit`]: objects, and bytes.
     limit: [M::U64; 2],
     /// See [`batch`](Self::batch).
     batch: M::U32,
@@ -63,7 +81,7 @@ pub(super) struct Backlog<M: Machine> {
     central: Central<M>,
 }
 
-/// Who holds the gate, and the list that belongs to it.
+/// The collector: it holds the gate, and with it the central list, until this is dropped.
 pub(super) struct Collecting<'a, M: Records> {
     backlog: &'a Backlog<M>,
     _held: Held<'a, M>,
@@ -72,17 +90,17 @@ pub(super) struct Collecting<'a, M: Records> {
 /// Which lists are stolen.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) enum Steal {
-    /// All; waits for who is busy.
+    /// All; the collector waits until each is free.
     All,
-    /// All lists that are not busy; the thread that steals waits for none.
+    /// All that are not busy; the collector waits for none.
     Free,
-    /// All, of a domain that nobody else uses any more: without a fence.
+    /// All, without a fence: for a domain that no other thread uses any more.
     Last,
-    /// Those that have been left alone; waits for nobody.
+    /// Those that have been left alone and are not busy; the collector waits for none.
     Old,
 }
 
-/// The chunk of a record's number, and where in it. A record without a number (0) is in none.
+/// The chunk of a record's number, and the index there. A record without a number (0) gets a chunk that there is not.
 #[inline(always)]
 fn locate(number: u32) -> (usize, usize) {
     let at = number.wrapping_add(FIRST - 1);
@@ -90,12 +108,13 @@ fn locate(number: u32) -> (usize, usize) {
     (chunk.wrapping_sub(FIRST.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
 }
 
+/// Lists in a chunk.
 fn length(chunk: usize) -> usize {
     (FIRST as usize) << chunk
 }
 
-/// Objects in a batch, with such a limit: few enough that some tens of threads with almost a batch each are below it, or
-/// they would wait for each other's garbage all the time.
+/// Objects in a batch, with such a limit: few enough that some tens of threads with almost a batch each stay below it.
+/// Else they would wait for each other's garbage all the time.
 fn batch(limit: &Limit) -> u32 {
     let share = (limit.objects / 32).clamp(16, u64::from(LARGEST_BATCH)) as u32;
     1 << share.ilog2()
@@ -117,16 +136,16 @@ impl<M: Records> Backlog<M> {
     #[inline(always)]
     fn list(&self, number: u32) -> Option<&List<M>> {
         let (chunk, at) = locate(number);
-        // (D) pairs with `make`.
+        // (D) pairs with the exchange in `make`.
         let mut first = self.chunks.get(chunk)?.load(Acquire);
         if first.is_null() {
             first = self.make(chunk);
         }
-        // SAFETY: chunks are so long, and there as long as the domain.
+        // SAFETY: `locate` gives an index within the chunk. Chunks are freed with the domain.
         Some(unsafe { &*first.add(at) })
     }
 
-    /// Makes a chunk, after those before it.
+    /// Makes a chunk, and before that the chunks before it.
     #[cold]
     #[inline(never)]
     fn make(&self, chunk: usize) -> *mut List<M> {
@@ -137,71 +156,71 @@ impl<M: Records> Backlog<M> {
         }
         let new: Vec<_> = (0..length(chunk)).map(|_| List::<M>::new()).collect();
         let new = Box::into_raw(new.into_boxed_slice());
-        // (D) who sees the chunk sees its lists, and the chunks before.
+        // (D) a thread that sees the chunk sees its lists, and the chunks before.
         match self.chunks[chunk].compare_exchange(null_mut(), new.cast(), AcqRel, Acquire) {
             Ok(_) => new.cast(),
             Err(first) => {
-                // SAFETY: made above and given to nobody.
+                // SAFETY: made above as a box, and no other thread has it.
                 drop(unsafe { Box::from_raw(new) });
                 first
             }
         }
     }
 
+    /// The lists of all threads.
     fn lists(&self) -> impl Iterator<Item = &List<M>> {
-        // (D)
+        // (D) pairs with the exchange in `make`.
         let chunks = self.chunks.iter().map(|first| first.load(Acquire)).take_while(|first| !first.is_null());
         chunks.enumerate().flat_map(|(chunk, first)| {
-            // SAFETY: as in `list`.
+            // SAFETY: the index is within the chunk, which is freed with the domain.
             (0..length(chunk)).map(move |at| unsafe { &*first.add(at) })
         })
     }
 
-    /// The calling thread's list, which is the caller's until the guard is dropped. `None`: somebody takes what is
-    /// in it.
+    /// The calling thread's list, which is the caller's until the guard is dropped. `None`: the collector steals from it.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<Mine<'_, M>> {
         Mine::new(self.list(record::own::<M>().number.load(Relaxed))?)
     }
 
-    /// Whether the caller is an object that is being reclaimed right now.
+    /// Whether the caller is a destructor that the calling thread runs while it reclaims for this domain.
     pub(super) fn is_mine(&self) -> bool {
         let (chunk, at) = locate(record::own::<M>().number.load(Relaxed));
-        // (D)
+        // (D) pairs with the exchange in `make`.
         let first = self.chunks.get(chunk).map(|first| first.load(Acquire)).filter(|first| !first.is_null());
-        // SAFETY: as in `list`.
+        // SAFETY: the index is within the chunk, which is freed with the domain.
         self.central.gate.is_mine() || first.is_some_and(|first| is_busy(unsafe { &*first.add(at) }))
     }
 
-    /// After how many objects of its own a thread does something about them: a power of two.
+    /// After how many objects of its own a thread reclaims: a power of two.
     #[inline(always)]
     pub(super) fn batch(&self) -> u32 {
         self.batch.load(Relaxed)
     }
 
-    /// Adds a retired object. Whether a batch of so many, a power of two, is full with it.
+    /// Adds a retired object. Returns whether a batch of `batch` objects, a power of two, is full with it.
     #[inline]
     pub(super) fn push(&self, object: *mut Header, batch: u32) -> bool {
         let count = match self.mine() {
             Some(mine) => mine.push(object),
             None => self.push_shared(object),
         };
-        count & (batch - 1) == 0 // a variable, and division is slow
+        count & (batch - 1) == 0 // `batch` is a variable, and a division takes long
     }
 
-    /// Adds an object to the stack. Returns how many are there with it.
+    /// Adds an object to the shared stack. Returns how many are there with it.
     #[cold]
     #[inline(never)]
     fn push_shared(&self, object: *mut Header) -> u32 {
         let stack = &self.stack;
-        // SAFETY: the object is alive, and the caller's until it is pushed.
+        // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
-        // Before it is pushed: taking it subtracts this.
+        // Before the push: the collector subtracts this when it takes the object.
         let before = Amount(stack.amount.fetch_add(Amount::of(header).0, Relaxed));
         let mut newest = stack.newest.load(Relaxed);
         loop {
             header.set_next(newest);
-            // (E) pairs with the exchange in `steal`: the header, and the object's removal.
+            // (E) pairs with the exchange in `steal`: publishes the header, and the object's removal.
             match stack.newest.compare_exchange(newest, object, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => newest = now,
@@ -210,30 +229,33 @@ impl<M: Records> Backlog<M> {
         before.objects() + 1
     }
 
-    /// How many objects were retired while lists were stopped, and lie there.
+    /// How many objects are on the shared stack.
     pub(super) fn stacked(&self) -> u32 {
         Amount(self.stack.amount.load(Relaxed)).objects()
     }
 
+    /// Becomes the collector; waits as long as it takes.
     pub(super) fn lock(&self) -> Collecting<'_, M> {
         self.lock_until(None).expect("without a deadline, the gate is waited for")
     }
 
-    /// `None`: the deadline has passed, and another thread is still collecting.
+    /// Becomes the collector. `None`: the deadline has passed, and another thread is still collecting.
     pub(super) fn lock_until(&self, deadline: Option<Deadline>) -> Option<Collecting<'_, M>> {
         Some(Collecting { backlog: self, _held: self.central.gate.lock(deadline)? })
     }
 
+    /// Becomes the collector, unless another thread is.
     pub(super) fn try_lock(&self) -> Option<Collecting<'_, M>> {
         Some(Collecting { backlog: self, _held: self.central.gate.try_lock()? })
     }
 
+    /// How much there is in each place.
     fn amounts(&self) -> impl Iterator<Item = Amount> {
         let lists = self.lists().chain([&self.central.list]).map(List::amount);
         lists.chain([Amount(self.stack.amount.load(Relaxed))])
     }
 
-    /// Whether there is more than there may be.
+    /// Whether there is more garbage than the limit.
     pub(super) fn is_over_limit(&self) -> bool {
         let (objects, bytes) = self
             .amounts()
@@ -260,19 +282,19 @@ impl<M: Records> Backlog<M> {
 }
 
 impl<M: Records> Collecting<'_, M> {
-    /// The list of who holds the gate.
+    /// The central list.
     pub(super) fn list(&self) -> &List<M> {
         &self.backlog.central.list
     }
 
-    /// Has what others have retired come in on the list of who holds the gate. `false`: the operating system
-    /// refuses the heavy fence, so that it stays where it is.
+    /// Moves what other threads have retired to the central list. `false`: the operating system refuses the heavy fence,
+    /// so that it stays where it is.
     pub(super) fn steal(&self, which: Steal) -> bool {
         let then = M::now(Clock::Monotonic).saturating_sub(LEFT_ALONE);
         let (mut stolen, all) = (0, || self.backlog.lists());
         for list in all() {
-            // (F) pairs with the stores to the amount: if it is 0, all that was in the list is reclaimed. What a
-            // thread that a fork has not taken along had stopped is set free.
+            // (F) `is_empty` pairs with the last store to the amount: then all that was in the list is reclaimed. A list
+            // that is stopped already was stopped by a thread that a fork has not taken along; it is set free below.
             let wanted = which != Steal::Old || list.is_left_alone_since(then);
             if list.is_stopped() || wanted && !list.is_empty() {
                 list.stop();
@@ -288,7 +310,7 @@ impl<M: Records> Collecting<'_, M> {
             list.go_on();
         }
         if !self.backlog.stack.newest.load(Relaxed).is_null() {
-            // (E)
+            // (E) pairs with the exchange in `push_shared`.
             let first = self.backlog.stack.newest.swap(null_mut(), Acquire);
             let amount = self.list().put(first, M::now(Clock::Monotonic));
             self.backlog.stack.amount.fetch_sub(amount.0, Relaxed);
@@ -302,7 +324,7 @@ impl<M: Machine> Drop for Backlog<M> {
         for (chunk, first) in self.chunks.iter().enumerate() {
             let first = first.load(Acquire);
             if !first.is_null() {
-                // SAFETY: from `make`, which made it so long; nobody uses the domain any more.
+                // SAFETY: `make` leaked a box of this length; the domain is dropped, so no thread uses it.
                 drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(first, length(chunk))) });
             }
         }

@@ -17,7 +17,7 @@ struct Version<T> {
     value: T,
 }
 
-// SAFETY: `repr(C)`, the header first; made by `Version::make`.
+// SAFETY: `repr(C)`, and the header comes first; `Version::make` makes it as a box.
 unsafe impl<T: Send + Sync + 'static> Retire for Version<T> {}
 
 impl<T> Version<T> {
@@ -28,9 +28,10 @@ impl<T> Version<T> {
 
 type Link<T, D> = <<D as Reclaim>::Machine as Machine>::Ptr<Version<T>>;
 
-/// A value that many read and few replace (read, copy, update). Reading is a load in a section of the
-/// reader's; who replaces the value retires the old one, which is dropped when no reader has it any more,
-/// in whatever thread.
+/// A value that many threads read and few replace (read, copy, update).
+///
+/// Reading is a load in a section of the reader's. A thread that replaces the value retires the old one. The old value is
+/// dropped when no reader has it any more, by any thread.
 ///
 /// ```
 /// use latchwork::reclaim::Rcu;
@@ -81,12 +82,12 @@ pub struct Rcu<T: Send + Sync + 'static, D: GracePeriod = RcuDomain<Native>> {
 }
 
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// A cell in the process's domain.
+    /// A cell in the domain of the process.
     pub fn new(value: T) -> Self {
         Rcu::new_in(value, global())
     }
 
-    /// The value, with a section of its own around it.
+    /// The value, in a section of its own.
     #[inline]
     pub fn get(&self) -> Ref<'_, T> {
         let guard = self.domain.enter();
@@ -104,37 +105,37 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
     /// The value, in a section of the caller's.
     #[inline(always)]
     pub fn read<'g>(&'g self, guard: &'g GuardOf<'_, '_, D>) -> &'g T {
-        // SAFETY: there is always a version. What is read in a section is not reclaimed before its end, and sections
-        // of this strategy cover all its domains (`GracePeriod`); nor is the cell dropped, which is borrowed.
+        // SAFETY: `current` always leads to a version. What is read in a section is not reclaimed before the section ends,
+        // and sections of this strategy cover all its domains (`GracePeriod`). The cell is borrowed, so it is not dropped.
         unsafe { &(*guard.protect(0, &self.current)).value }
     }
 
-    /// Replaces the value. The old one is dropped when nobody reads it any more.
+    /// Replaces the value. The old one is dropped when no thread reads it any more.
     ///
     /// This may drop other values that were retired in the domain
-    /// ([destructors and locks](super#destructors-and-locks)). Outside of sections it may wait, if too many
-    /// old values wait to be dropped.
+    /// ([destructors and locks](super#destructors-and-locks)). Outside of sections it may wait, while too many old values
+    /// wait to be dropped.
     pub fn replace(&self, value: T) {
         let old = self.current.swap(Version::make(value), AcqRel);
-        // SAFETY: removed by this exchange, and by no other.
+        // SAFETY: this exchange, and no other, has removed the version, which `Version::make` made.
         unsafe { self.domain.retire(old) };
     }
 
-    /// Replaces the value by one that is made from it; by the value that is there then, if others replace it
-    /// meanwhile.
+    /// Replaces the value by one that `make` makes from it. If another thread replaces the value meanwhile, `make` runs
+    /// again, on the new value.
     pub fn update(&self, mut make: impl FnMut(&T) -> T) {
         let reader = self.domain.reader();
         let guard = reader.enter();
         let mut old = guard.protect(0, &self.current);
         loop {
-            // SAFETY: as in `read`.
+            // SAFETY: read in the section of `guard`, which is not over; the cell is borrowed.
             let new = Version::make(make(unsafe { &(*old).value }));
-            // It is the same version as long as it is at this address: the section keeps it from being
-            // reclaimed, and the address from being used again.
+            // A version at this address is the same version: the section keeps it from being reclaimed, so the address is
+            // not used again.
             match self.current.compare_exchange(old, new, AcqRel, Acquire) {
                 Ok(_) => break,
                 Err(now) => {
-                    // SAFETY: made above and given to nobody.
+                    // SAFETY: `make` made it as a box, and no other thread has it.
                     drop(unsafe { Box::from_raw(new) });
                     old = now;
                 }
@@ -142,14 +143,14 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
         }
         drop(guard);
         drop(reader);
-        // SAFETY: removed by this exchange, and by no other.
+        // SAFETY: the exchange above, and no other, has removed the version, which `Version::make` made.
         unsafe { self.domain.retire(old) };
     }
 }
 
 impl<T: Send + Sync + 'static, D: GracePeriod> Drop for Rcu<T, D> {
     fn drop(&mut self) {
-        // SAFETY: whoever read it borrowed the cell, and does so no longer.
+        // SAFETY: readers borrow the cell, so none is left. The last version is a box that was never retired.
         drop(unsafe { Box::from_raw(self.current.load(Acquire)) });
     }
 }
@@ -178,7 +179,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Ref<'_, T> {
     }
 }
 
-/// What [`Rcu::get`] has read: the value, in a section.
+/// What [`Rcu::get`] returns: the value, and the section in which it was read.
 pub struct Ref<'a, T: Send + Sync + 'static> {
     version: *mut Version<T>,
     _guard: RcuGuard<'a, Native>,
@@ -190,7 +191,7 @@ impl<T: Send + Sync + 'static> Deref for Ref<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: as in `read`: the section is not over.
+        // SAFETY: read in the section of `_guard`, which is not over; the cell is borrowed.
         unsafe { &(*self.version).value }
     }
 }

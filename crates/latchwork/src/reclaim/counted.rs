@@ -4,14 +4,20 @@
 //! obvious technique ... is to associate reference counts with the data"); Detlefs, Martin, Moir, Steele,
 //! "Lock-Free Reference Counting", 2001, for why the count cannot stand in the object itself.
 //!
-//! A reader counts itself at the object that it is about to follow, and looks again whether it is still
-//! there. The counts stand beside the objects, 1024 of them, chosen by address: a count in the object could
-//! only be reached through the pointer that it is to protect. Objects that share a count keep each other
-//! from being reclaimed, for a while.
+//! A reader counts itself at the object that it is about to follow, and then looks again whether the object is still
+//! linked. The counts stand beside the objects, 1024 of them, chosen by address: a reader could reach a count inside of
+//! the object only through the pointer that the count is to protect. Objects that share a count keep each other from
+//! being reclaimed, for a while.
 //!
-//! State of a count: readers of the objects that it stands for.
-//! Size: 64 KiB per domain. Atomics per protection: 2, on a line that all readers of the object share; that
-//! is why nobody wants it. Garbage: what readers hold, what shares a count with that, and a batch per thread.
+//! State of a count: the number of readers of the objects that it stands for.
+//!
+//! What pairs with what: (A) a reader adds to the count (acquire) and looks again; the scan reads the count with a
+//! read-modify-write. So the scan sees the reader, or the reader sees that the object was removed. (E) the reader's
+//! subtraction (release) pairs with the scan's read (acquire): what was done with an object happens before it is
+//! reclaimed.
+//!
+//! Size: 64 KiB per domain. Atomics per protection: 2, on a line that all readers of the object share; therefore this
+//! does not scale. Garbage: what readers hold, what shares a count with that, and a batch per thread.
 //! Marks in the lowest three bits of a pointer are ignored; a reference into the middle of an object does not
 //! protect it.
 
@@ -27,24 +33,24 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
-/// Counts.
+/// Counts of a domain.
 const COUNTS: usize = 1024;
 
-/// References that a count stands for, at most: far from where it would wrap around, however many threads find that
-/// at the same time.
+/// The largest number of references that a count may stand for: far from where it would wrap around, even if all threads
+/// exceed it at the same time.
 const MOST: u32 = u32::MAX / 2;
 
-/// A count, in a line of its own.
+/// A count, in a cache line of its own.
 #[repr(align(64))]
 struct Count<M: Machine>(M::U32);
 
-/// Objects that are retired together.
+/// A domain: objects that are retired together.
 pub struct CountedDomain<M: Records> {
     sieve: Sieve<M>,
     counts: Box<[Count<M>]>,
 }
 
-/// A thread that reads. See [`Reclaim::reader`].
+/// A thread that reads with counts. See [`Reclaim::reader`].
 pub struct CountedReader<'d, M: Records> {
     domain: &'d CountedDomain<M>,
     thread: PhantomData<*mut ()>,
@@ -53,7 +59,7 @@ pub struct CountedReader<'d, M: Records> {
 /// A section: up to [`SLOTS`] references.
 pub struct CountedGuard<'r, M: Records> {
     domain: &'r CountedDomain<M>,
-    /// Each the count at which the slot's object is counted.
+    /// For each slot, the count at which the slot's object is counted.
     held: [Cell<Option<&'r M::U32>>; SLOTS],
     thread: PhantomData<*mut ()>,
 }
@@ -64,25 +70,25 @@ impl<M: Records> CountedDomain<M> {
         &self.counts[(mixed >> (64 - COUNTS.ilog2())) as usize].0
     }
 
-    /// Reclaims what waits in a list and nobody is counted at. The caller has the list.
+    /// Reclaims each object that waits in a list and whose count is 0. The caller has the list.
     fn scan(&self, list: &List<M>) {
         let in_use = |header: &Header| {
             let address = core::ptr::from_ref(header).addr();
-            // (A) An exchange: readers that come to the count after it see that the object is gone. (E) What
-            // those did that have left happens before.
+            // (A) A read-modify-write: a reader that adds to the count after it sees that the object was removed. (E) What
+            // earlier readers did happens before.
             self.count(address).fetch_add(0, AcqRel) != 0
         };
         list.attach(list.keep(list.detach(), in_use));
-        // SAFETY: removed before they came in, and nobody was counted at them after that.
+        // SAFETY: the objects were removed before they came in, and after that each had a count of 0.
         unsafe { list.reclaim() };
     }
 }
 
 impl<M: Records> CountedGuard<'_, M> {
-    /// Is counted no longer.
+    /// Ends the protection of a slot.
     fn leave(&self, slot: usize) {
         if let Some(count) = self.held[slot].take() {
-            // (E) pairs with the scan.
+            // (E) pairs with the read in `scan`.
             count.fetch_sub(1, Release);
         }
     }
@@ -94,8 +100,8 @@ impl<M: Records> Drop for CountedGuard<'_, M> {
     }
 }
 
-// SAFETY: the reader was counted before the object was seen to be linked, so it was when the object was
-// removed, and every scan that finds the object comes after that.
+// SAFETY: the reader was counted before it saw that the object was linked. So it was counted when the object was removed.
+// Every scan that finds the object comes after that, and sees the count (A).
 unsafe impl<M: Records> Guard for CountedGuard<'_, M> {
     type Machine = M;
 
@@ -104,11 +110,13 @@ unsafe impl<M: Records> Guard for CountedGuard<'_, M> {
         let mut pointer = from.load(Acquire);
         loop {
             if pointer.addr() & !7 == 0 {
-                // There is nothing to protect; all ends of all lists would share a count.
+                // A null pointer needs no protection. Counting it would have all readers at the end of a list share a
+                // count.
                 return pointer;
             }
             let count = self.domain.count(pointer.addr());
-            // (A) pairs with the scan: it sees us, or we see that the object is gone.
+            // (A) pairs with the read in `scan`: the scan sees this reader, or this reader sees that the object was
+            // removed.
             let before = count.fetch_add(1, Acquire);
             assert!(before < MOST, "2 billion references to what shares a count: guards are leaked");
             let now = from.load(Acquire);
@@ -156,7 +164,7 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
         CountedReader { domain: self, thread: PhantomData }
     }
 
-    /// The counts are the domain's own.
+    /// For guards of this domain alone: the counts are the domain's own.
     #[inline]
     fn covers<'r, 'd>(&self, guard: &CountedGuard<'r, M>) -> bool
     where
@@ -175,7 +183,7 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
         self.sieve.collect(|list| self.scan(list));
     }
 
-    /// Waits for readers of objects that are retired already; none may be the caller.
+    /// Waits for the readers of objects that are retired already; the caller must not be one of them.
     fn barrier(&self) {
         self.sieve.barrier(|list| self.scan(list));
     }
@@ -186,7 +194,7 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
 }
 
 impl<M: Records> Drop for CountedDomain<M> {
-    /// Nobody reads any more: reclaims everything.
+    /// Reclaims everything: readers borrow the domain, so none is left. What a forgotten guard protects is leaked.
     fn drop(&mut self) {
         self.sieve.close(|list| self.scan(list));
     }

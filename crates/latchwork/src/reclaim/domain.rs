@@ -1,4 +1,7 @@
-//! The writing side of RCU and epochs: grace periods, and the garbage that waits for them.
+//! The writing side of RCU and epochs: what was retired waits in lists until a grace period has passed.
+//!
+//! State of an object: alive -> incoming in a list (`retire`) -> waiting, with the ticket of a grace period (`take`) ->
+//! reclaimed, when the ticket is due (`work`, `clear`).
 
 use super::backlog::{Backlog, Collecting, Steal};
 use super::garbage::{Garbage, Limit};
@@ -28,35 +31,36 @@ pub unsafe trait Flavour: Stamps {
     fn reader<M: Records>(domain: &Domain<M, Self>) -> Self::Reader<'_, M>;
 }
 
-/// What is retired together. Readers are the process's: a section protects what is retired in any domain
-/// of its flavour.
+/// A domain: objects that are retired together. Sections are the process's: one protects what is retired in any domain of
+/// its flavour.
 ///
-/// Nobody has to drive it: each 512th object that a thread retires (each 16th, with a small [`Limit`]) takes the
-/// reclamation as far as it gets without waiting, and with too much garbage ([`Limit`]) who retires waits for it,
-/// except inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
+/// No thread has to drive it. With each 512th object that a thread retires (each 16th, with a small [`Limit`]), the thread
+/// takes the reclamation as far as it gets without waiting. While there is more garbage than the [`Limit`], the thread
+/// waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
     backlog: Backlog<M>,
-    /// Whether somebody has retired too much where it could not wait.
+    /// Whether a thread has retired too much inside of a section, where it could not wait.
     pressed: M::U32,
     throttle: Throttle<M>,
 }
 
 /// How long a thread that retires waits while there is too much garbage.
 struct Throttle<M: Machine> {
-    /// The bound, in nanoseconds.
+    /// For how long a thread that retires waits, in nanoseconds.
     nanos: M::U64,
-    /// The ticket of a grace period that has not ended within the bound, or 0. Nobody waits while it is not over.
+    /// The ticket of a grace period that has not ended within the bound, or 0. Until it is due, no thread that retires
+    /// waits.
     stuck: M::U64,
     /// See [`Garbage::overruns`].
     overruns: M::U64,
 }
 
-/// How long a thread that retires waits for a grace period, in nanoseconds: longer than a reader is preempted on a
-/// busy machine, and short enough for a program that has lost a guard to go on.
+/// For how many nanoseconds a thread that retires waits for a grace period: longer than a reader is preempted on a busy
+/// machine, and short enough for a program that has lost a guard to go on.
 const THROTTLE: u64 = 1_000_000_000;
 
-/// A point in time, to ask later whether a grace period has passed since.
+/// A point in time. [`Domain::poll`] says whether a grace period has passed since.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use]
 pub struct Cookie(u64);
@@ -80,7 +84,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         assert!(!self.backlog.is_mine(), "{what} by an object that is being reclaimed");
     }
 
-    /// Waits until every section that runs now is over. Many callers share a grace period.
+    /// Waits until every section that runs now is over. Callers share grace periods.
     ///
     /// # Panics
     ///
@@ -91,7 +95,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.grace.wait(self.grace.start(), Pace::Normal, None);
     }
 
-    /// [`synchronize`](Domain::synchronize) for who is in a hurry, and burns a processor for it.
+    /// [`synchronize`](Domain::synchronize) in a hurry: the thread that leads the grace period burns a processor for it.
     ///
     /// # Panics
     ///
@@ -107,31 +111,30 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         Cookie(self.grace.start())
     }
 
-    /// Whether every section that ran when the cookie was made is over. Does not wait, and may be called
-    /// inside of a section, which it does not take for over.
+    /// Whether every section that ran when the cookie was made is over. Does not wait. Inside of a section that ran then,
+    /// the answer is `false`.
     pub fn poll(&self, cookie: Cookie) -> bool {
         self.grace.poll(cookie.0)
     }
 
-    /// Which thread holds up a grace period right now, and for how long.
+    /// The thread that holds up a grace period right now, and for how long.
     pub fn stall(&self) -> Option<Stall> {
         self.grace.stall()
     }
 
-    /// After how many nanoseconds a grace period that does not end is reported (10 seconds if this is not
-    /// called).
+    /// Sets after how many nanoseconds a grace period that does not end is reported (10 seconds if this is not called).
     pub fn set_stall_nanos(&self, nanos: u64) {
         self.grace.set_patience(nanos);
     }
 
-    /// For how many nanoseconds a thread that retires waits while there is more garbage than the [`Limit`] (1 second if
-    /// this is not called). If the grace period that it waits for has not ended by then, it goes on, and so does every
-    /// other thread until that grace period has ended: the garbage grows, and [`Garbage::overruns`] counts.
+    /// Sets for how many nanoseconds a thread that retires waits while there is more garbage than the [`Limit`] (1 second
+    /// if this is not called). If the grace period has not ended by then, the thread goes on, and so does every other
+    /// thread until that grace period has ended: the garbage grows, and [`Garbage::overruns`] counts.
     pub fn set_throttle_nanos(&self, nanos: u64) {
         self.throttle.nanos.store(nanos, Relaxed);
     }
 
-    /// How much garbage there may be before a thread that retires has to wait.
+    /// Sets how much garbage there may be before a thread that retires has to wait.
     pub fn set_limit(&self, limit: Limit) {
         self.backlog.set_limit(limit);
     }
@@ -141,7 +144,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As [`Reclaim::retire`].
     #[inline]
     pub unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: forwarded from the caller.
@@ -150,15 +153,15 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// A batch is full.
+    /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.
     #[cold]
     fn relieve(&self) {
         if self.backlog.is_mine() {
             return;
         }
         if let Some(mine) = self.backlog.mine() {
-            // What comes in now is looked at when the next batch is full: by then somebody else's grace period may
-            // be over, which is as good.
+            // Once, and not again for what has come in now: when the next batch is full, a grace period that another
+            // thread has led may serve it as well.
             self.work(&mine);
         }
         self.collect_others();
@@ -169,14 +172,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// Whether who can wait now should.
+    /// Whether a thread has retired too much inside of a section, so that a thread that can wait should.
     #[inline(always)]
     pub(super) fn is_pressed(&self) -> bool {
         self.pressed.load(Relaxed) != 0
     }
 
-    /// Waits while there is too much garbage, if a thread has retired that inside of a section, and the calling thread is
-    /// in none.
+    /// Waits while there is too much garbage, if a thread has retired it inside of a section, and the calling thread is in
+    /// no section.
     #[inline(always)]
     pub(crate) fn heed(&self) {
         if self.is_pressed() {
@@ -184,7 +187,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// Waits until there is not too much garbage, if the calling thread is in no section.
+    /// Waits while there is too much garbage, if the calling thread is in no section.
     #[cold]
     pub(super) fn relent(&self) {
         if !Self::is_inside() {
@@ -193,10 +196,10 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// Waits while there is more garbage than there may be, for as long as
-    /// [`set_throttle_nanos`](Domain::set_throttle_nanos) says. [`retire`](Domain::retire) does this by itself,
-    /// but not inside of a section: a thread that retires only there calls this outside, or
-    /// [`Reader::quiescent`](super::Reader::quiescent).
+    /// Waits while there is more garbage than the [`Limit`], for as long as
+    /// [`set_throttle_nanos`](Domain::set_throttle_nanos) says. [`retire`](Domain::retire) does this by itself, but not
+    /// inside of a section: a thread that retires only there calls this outside, or
+    /// [`Reader::quiescent`].
     pub fn throttle(&self) {
         if !self.backlog.is_over_limit() || self.backlog.is_mine() {
             return;
@@ -204,7 +207,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.assert_outside("throttle");
         if !self.is_stuck() {
             let deadline = Deadline::after::<M>(self.throttle.nanos.load(Relaxed));
-            // What the caller has retired itself, and then all.
+            // First what the caller has retired itself, and then what all threads have.
             if self.settle(deadline) && self.clear_until(deadline) {
                 return;
             }
@@ -217,14 +220,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     fn is_stuck(&self) -> bool {
         let ticket = self.throttle.stuck.load(Relaxed);
         if ticket != 0 && self.grace.poll(ticket) {
-            // If another thread has stored a later ticket meanwhile, one more wait is bounded too.
+            // This may overwrite a later ticket of another thread: then one more thread waits, for the bounded time.
             self.throttle.stuck.store(0, Relaxed);
             return false;
         }
         ticket != 0
     }
 
-    /// Waits until it can reclaim what the calling thread has retired, and reclaims it. The list is not busy
+    /// Waits until what the calling thread has retired is due, and reclaims it. Other threads may take the list
     /// meanwhile. `false`: the deadline has passed.
     fn settle(&self, deadline: Deadline) -> bool {
         let begin =
@@ -240,7 +243,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         true
     }
 
-    /// Reclaims what others have retired until there is not too much. `false`: the deadline has passed.
+    /// Reclaims what all threads have retired until there is no more than the limit. `false`: the deadline has passed.
     fn clear_until(&self, deadline: Deadline) -> bool {
         let mut rest = Rest::new();
         while self.backlog.is_over_limit() {
@@ -250,7 +253,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
                 return false;
             }
             drop(collecting);
-            // The rest is in lists that their threads are just reclaiming, or adding to.
+            // The rest is in lists that their threads are reclaiming, or adding to, right now.
             if self.backlog.is_over_limit() {
                 if deadline.passed::<M>() {
                     return false;
@@ -261,14 +264,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         true
     }
 
-    /// Reclaims what can be reclaimed without waiting: what the calling thread has retired, and what others have
+    /// Reclaims what can be reclaimed without waiting: what the calling thread has retired, and what other threads have
     /// left alone for a millisecond.
     pub fn collect(&self) {
         if self.backlog.is_mine() {
             return;
         }
         if let Some(mine) = self.backlog.mine() {
-            // Twice: what has been waiting for long, and what has come in since.
+            // Twice: for what has been waiting, and for what has come in since.
             let _ = self.work(&mine) && self.work(&mine);
         }
         self.collect_others();
@@ -292,7 +295,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.clear(&self.backlog.lock(), Steal::All, None);
     }
 
-    /// Reclaims for the others until `stop` says so, and then all there is. Looks every `nanos`.
+    /// Reclaims for the other threads until `stop` returns `true`, and then everything. Looks every `nanos` nanoseconds.
     pub fn serve(&self, nanos: u64, stop: impl Fn() -> bool) {
         while !stop() {
             self.collect();
@@ -306,7 +309,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         Garbage { overruns: self.throttle.overruns.load(Relaxed), ..self.backlog.garbage() }
     }
 
-    /// Has what has come in on a list wait. The caller has the list.
+    /// Gives what has come in on a list a ticket, for which it waits. Returns whether anything has come in. The caller has
+    /// the list.
     fn take(&self, list: &List<M>) -> bool {
         let any = list.take();
         if any {
@@ -315,21 +319,22 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         any
     }
 
-    /// Reclaims what is waiting in a list, if its time has come, and has what has come in wait. `false`: its time
-    /// has not come, or there is nothing. The caller has the list.
+    /// Reclaims what is waiting in a list, if its ticket is due, and then gives what has come in a ticket. `false`: the
+    /// ticket is not due, or nothing has come in. The caller has the list.
     fn work(&self, list: &List<M>) -> bool {
         if list.is_waiting() {
             if !self.grace.poll(list.ticket.load(Relaxed)) {
                 return false;
             }
-            // SAFETY: a grace period has passed since it was retired, so that nobody uses it.
+            // SAFETY: the ticket was given out after the objects were removed and retired, and it is due: every section
+            // is over that may have found them.
             unsafe { list.reclaim() };
         }
         self.take(list)
     }
 
-    /// Reclaims what everybody has retired before, waiting for grace periods. Whether there was any. `None`: the
-    /// deadline has passed.
+    /// Reclaims what all threads have retired before, and waits for grace periods. Returns whether there was anything.
+    /// `None`: the deadline has passed.
     fn clear(
         &self,
         collecting: &Collecting<'_, M>,
@@ -348,7 +353,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             if !self.grace.wait(list.ticket.load(Relaxed), Pace::Normal, deadline) {
                 return None;
             }
-            // SAFETY: a grace period has passed since it was retired, so that nobody uses it.
+            // SAFETY: as in `work`: the ticket of the objects is due.
             unsafe { list.reclaim() };
             any = true;
         }
@@ -357,8 +362,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 }
 
 impl<M: Records, F: Flavour> Drop for Domain<M, F> {
-    /// Reclaims everything. It waits for the readers that may have what is garbage, for as long as they stay in their
-    /// sections. In a section of the thread's own there is nothing to be waited for: then the garbage is leaked.
+    /// Reclaims everything. Waits for readers that may have found an object of the garbage, as long as they stay in their
+    /// sections. Inside of a section of its own, the thread would wait for itself: then the garbage is leaked.
     fn drop(&mut self) {
         if Self::is_inside() {
             return debug_assert!(
@@ -372,7 +377,7 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
 }
 
 // SAFETY: a list is reclaimed when a grace period has passed since the last object came in: each section of the
-// flavour, of whichever domain, that may have protected one of them is over. Each object is in one list.
+// flavour, of whichever domain, that may have found one of them is over. Each object is in one list.
 unsafe impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     type Machine = M;
     type Reader<'d> = F::Reader<'d, M>;
@@ -386,7 +391,7 @@ unsafe impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
         F::reader(self)
     }
 
-    /// The sections of a flavour are the process's.
+    /// Always: the sections of a flavour are the process's.
     #[inline(always)]
     fn covers<'r, 'd>(&self, _: &GuardOf<'r, 'd, Self>) -> bool
     where
@@ -423,7 +428,7 @@ unsafe impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
     }
 }
 
-// SAFETY: a section protects all that begins to be reclaimed after it has begun, in every domain of the flavour.
+// SAFETY: a section protects every object that is retired after the section has begun, in every domain of the flavour.
 unsafe impl<M: Records, F: Flavour> GracePeriod for Domain<M, F> {
     #[track_caller]
     fn synchronize(&self) {

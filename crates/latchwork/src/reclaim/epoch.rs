@@ -3,17 +3,27 @@
 //! Source: Fraser, "Practical Lock-Freedom", 2003, section 5.2.3; McKenney, Hart, Walpole 2005, section
 //! 2.4.
 //!
-//! A section is in the epoch that was the current one when it began. The current epoch advances when all
-//! sections that run are in it, so that two advances after an object was retired nobody has it. Whoever
-//! reclaims tries to advance; nobody waits for a particular reader, and nobody is made to.
+//! A section is in the epoch that was the current one when the section began. A thread that reclaims advances the current
+//! epoch when all sections that run are in it. After two advances, no section is left that ran when an object was
+//! retired. No thread waits for a particular reader.
 //!
-//! It differs from the thesis: the reader's fence is light, and who tries to advance issues the heavy one;
-//! threads keep no counts of their operations, nor a limbo list for each epoch, but two lists in each
-//! [domain](super::domain), of what has come in and of what waits for its epoch; and an epoch is a number of 48 bits, not of two.
+//! What differs from the thesis:
 //!
-//! State of a record's `pinned`: (epoch, nested sections); 0 nested is outside.
-//! Atomics per section: none. Per batch: two heavy fences and two advances, if nobody is in the way.
-//! A reader that stays in its section holds up all reclamation, as with RCU.
+//! - the reader's fence is light, and the thread that tries to advance issues the heavy one;
+//! - threads keep no counts of their operations, and no limbo list for each epoch: each [domain](super::domain) has two
+//!   lists, of what has come in and of what waits for its epoch;
+//! - an epoch is a number of 48 bits, not of two.
+//!
+//! State of a record's `pinned`: (epoch, nested sections), as of `section` in [`rcu`](super::rcu), with the current epoch
+//! for a clock; 0 nested is outside. State of the epoch: current -> the next, when a thread has seen that every section
+//! is in the current one (`advance`).
+//!
+//! What pairs with what: (B) the advance of the epoch with the load of a reader that begins a section, and of the next
+//! thread that tries to advance; (C) the heavy fence of `advance` with the reader's light fence; (D) the advance with the
+//! load of a waiting thread; (E) the reader's stores with the load of `straggler`.
+//!
+//! Atomics per section: none. Per batch: two heavy fences and two advances, if no section is in the way. A reader that
+//! stays in its section holds up all reclamation, as with RCU.
 
 use super::domain::{Domain, Flavour};
 use super::grace::{Periods, Stamps};
@@ -25,11 +35,11 @@ use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall
 use crate::machine::{Arith, Deadline, Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// The flavour. See the [module documentation](self).
+/// Epochs as a flavour of [`Domain`]. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
 pub struct Epoch;
 
-// SAFETY: `SectionGuard` stamps `pinned` with `epoch`, and issues the light fence after that.
+// SAFETY: `SectionGuard` stores the epoch in `pinned`, and issues the light fence (C) after that.
 unsafe impl Stamps for Epoch {
     #[inline(always)]
     fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
@@ -42,14 +52,15 @@ unsafe impl Stamps for Epoch {
     }
 }
 
-// SAFETY: sections are stamped with the epoch (`SectionGuard`), and `Epochs` looks at all stamps before each advance.
+// SAFETY: `SectionReader` makes `SectionGuard`s, which stamp as `Stamps` says; `Epochs` looks at the stamps of all threads
+// before each advance.
 unsafe impl Flavour for Epoch {
     const INFO: Info = Info {
         name: "epoch",
-        summary: "epochs: readers stamp sections, whoever reclaims advances the epoch",
+        summary: "epochs: readers stamp sections, threads that reclaim advance the epoch",
         reader: "a stamp on the section, with plain instructions",
         atomics: 0,
-        bound: "the limit, for who retires outside of sections",
+        bound: "the limit, for threads that retire outside of sections",
         source: "Fraser 2003, section 5.2.3",
     };
     type Periods<M: Records> = Epochs<M>;
@@ -67,7 +78,7 @@ pub type EpochDomain<M> = Domain<M, Epoch>;
 pub type EpochGuard<'r, M> = SectionGuard<'r, M, Epoch>;
 
 impl<M: Records> EpochDomain<M> {
-    /// A section of the calling thread.
+    /// Begins a section of the calling thread, which ends when the guard is dropped.
     #[inline(always)]
     pub fn enter(&self) -> EpochGuard<'_, M> {
         SectionGuard::new(record::own::<M>())
@@ -76,25 +87,25 @@ impl<M: Records> EpochDomain<M> {
 
 /// Grace periods as advances of the epoch; the epoch is the process's.
 pub struct Epochs<M: Machine> {
-    /// Since when the epoch has not advanced while somebody tried.
+    /// Runs from the first failed attempt to advance until the epoch advances.
     stuck: Watch<M>,
 }
 
-/// The first section that is not in the current epoch.
+/// The first thread in a section that is not in the current epoch.
 fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
     record::groups::<M>().into_iter().flat_map(Group::owned).find(|record| {
-        // (E) pairs with the stores in `enter` and `exit`: the section happens before what follows.
+        // (E) pairs with the stores in `enter` and `exit`: the section happens before what this thread does next.
         let word = record.pinned.load(Acquire);
         word & NESTING != 0 && word & TIME != epoch & TIME
     })
 }
 
 impl<M: Records> Epochs<M> {
-    /// Advances the epoch, if nobody is in the way.
+    /// Advances the epoch, if every section is in the current one.
     fn advance(&self) -> Result<(), ()> {
-        // (B) whoever has advanced it has seen the sections end that were in the way.
+        // (B) pairs with the exchange below: the thread that advanced the epoch has seen the earlier sections end.
         let epoch = record::clocks::<M>().epoch.load(Acquire);
-        // (C) pairs with the light fence in `enter`: a section that we do not see begins after it.
+        // (C) pairs with the light fence in `enter`: a section that this thread does not see begins after this fence.
         if !M::heavy_fence() {
             return Err(());
         }
@@ -103,7 +114,7 @@ impl<M: Records> Epochs<M> {
             return Err(());
         }
         self.stuck.end();
-        // (B) pairs with the load in `enter`. If it fails, somebody else was faster.
+        // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch.
         let _ = record::clocks::<M>().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
         Ok(())
     }
@@ -117,21 +128,21 @@ impl<M: Records> Epochs<M> {
     }
 }
 
-// SAFETY: the epoch advances when all sections are in the current one, so that after two advances none is left that
-// began before.
+// SAFETY: the epoch advances when all sections are in the current one. A section that ran when the ticket was given out
+// may be in that epoch, or in the one before; after two advances it is over.
 unsafe impl<M: Records> Periods for Epochs<M> {
     fn new() -> Self {
         Epochs { stuck: Watch::new() }
     }
 
     fn start(&self) -> u64 {
-        // An exchange, so that what the caller has removed happens before the next advance, and with it
-        // before any section in a later epoch than this.
+        // A read-modify-write, so that what the caller has removed happens before the next advance, and with it before
+        // any section in a later epoch.
         record::clocks::<M>().epoch.fetch_add(0, AcqRel) + 2 * STEP
     }
 
     fn is_over(&self, ticket: u64) -> bool {
-        // (D) pairs with the advance.
+        // (D) pairs with the exchange in `advance`.
         record::clocks::<M>().epoch.load(Acquire) >= ticket
     }
 

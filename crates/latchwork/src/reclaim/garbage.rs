@@ -5,18 +5,18 @@
 pub struct Garbage {
     /// How many.
     pub objects: u64,
-    /// How large they are, each rounded up to 16 bytes; without what they own.
+    /// How many bytes they have, each rounded up to 16; without what they own.
     pub bytes: u64,
-    /// For how long the oldest has been waiting (at least; of those that came in together, the first's).
+    /// For how many nanoseconds the oldest has been waiting, at least; of objects that came in together, the first counts.
     pub oldest_nanos: u64,
-    /// How often a thread that retires has gone on although there was more than the [`Limit`], since the domain
-    /// began: a reader has stayed in its section for longer than such a thread waits
-    /// ([`Domain::set_throttle_nanos`](domain::Domain::set_throttle_nanos)).
+    /// How often a thread that retires has gone on although there was more than the [`Limit`], since the domain was made.
+    /// Each time a reader has stayed in its section for longer than such a thread waits
+    /// ([`Domain::set_throttle_nanos`](super::domain::Domain::set_throttle_nanos)).
     pub overruns: u64,
 }
 
-/// How much garbage there may be before a thread that retires has to wait. The wait has a bound: where a reader never
-/// leaves its section, the garbage grows beyond the limit ([`Garbage::overruns`]).
+/// How much garbage there may be before a thread that retires has to wait. The wait is bounded: while a reader stays in
+/// its section, the garbage grows beyond the limit ([`Garbage::overruns`]).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Objects.

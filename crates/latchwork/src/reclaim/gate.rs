@@ -1,12 +1,13 @@
-//! A lock for whoever does the work of all: runs a grace period, or reclaims what is due.
+//! A lock for the one thread that does the work of all: leads a grace period, or reclaims what is due.
 //!
-//! Others either go on at once, since the work is being done ([`Gate::try_lock`]), or sleep until it
-//! has been and look again ([`Gate::wait`]); nobody queues to do it once more. So a release wakes all.
+//! Other threads either go on at once, because the work is being done ([`Gate::try_lock`]), or sleep until it has been
+//! done and look again ([`Gate::wait`]). No thread queues to do the work once more, so a release wakes all sleepers.
 //!
-//! The child of a fork has only one thread: a gate that another thread held there is free. The word says
-//! in which process it was taken.
+//! The child of a fork has only one thread. The word says in which process the gate was taken, so that a gate that
+//! another thread held at the fork is free in the child.
 //!
-//! State: FREE -> HELD (`try_lock`), HELD -> HELD | SLEEPERS (`wait`), HELD* -> FREE (the holder).
+//! State: FREE -> HELD (`try_lock`), HELD -> HELD | SLEEPERS (`wait`), HELD or HELD | SLEEPERS -> FREE (the holder).
+//! (A): the holder's release pairs with the acquire of the next holder.
 //! Size: 16 bytes. Atomics: 2 per pair.
 
 use crate::machine::record::Records;
@@ -16,19 +17,20 @@ use core::sync::atomic::Ordering::*;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const SLEEPERS: u32 = 2;
-/// Above these bits stands the generation of the process.
+/// Bits below the generation of the process.
 const GENERATION: u32 = 2;
 
-/// Looks at the word before who waits sleeps.
+/// Looks at the word before a waiting thread sleeps.
 const LOOKS: u32 = 100;
 
+/// See the [module documentation](self).
 pub(super) struct Gate<M: Machine> {
     word: M::U32,
-    /// The thread that holds it, or 0; exact for the thread itself.
+    /// The thread that holds the gate, or 0. Only the holder can rely on what it reads.
     owner: M::Usize,
 }
 
-/// Who holds a gate, until this is dropped.
+/// The calling thread holds the gate, until this is dropped.
 pub(super) struct Held<'a, M: Records>(&'a Gate<M>);
 
 impl<M: Records> Gate<M> {
@@ -36,7 +38,7 @@ impl<M: Records> Gate<M> {
         Gate { word: M::U32::new(FREE), owner: M::Usize::new(0) }
     }
 
-    /// What the word is when a thread of this process holds it.
+    /// The word while a thread of this process holds the gate, without sleepers.
     fn held() -> u32 {
         M::generation() << GENERATION | HELD
     }
@@ -53,7 +55,7 @@ impl<M: Records> Gate<M> {
         Some(Held(self))
     }
 
-    /// Waits as long as it takes, or until the deadline: then nobody has been let in.
+    /// Waits as long as it takes, or until the deadline has passed: then it returns `None`.
     pub(super) fn lock(&self, deadline: Option<Deadline>) -> Option<Held<'_, M>> {
         loop {
             if let Some(held) = self.try_lock() {
@@ -66,7 +68,7 @@ impl<M: Records> Gate<M> {
         }
     }
 
-    /// Returns when the gate is not held, or has been released since, or when the deadline has passed.
+    /// Returns when the gate is free, or has been released since, or when the deadline has passed.
     pub(super) fn wait(&self, deadline: Option<Deadline>) {
         let held = Self::held();
         let open = |word: u32| word | SLEEPERS != held | SLEEPERS;
@@ -78,9 +80,10 @@ impl<M: Records> Gate<M> {
         M::wait(&self.word, held | SLEEPERS, deadline);
     }
 
-    /// Whether the calling thread holds it: reclaims an object right now.
+    /// Whether the calling thread holds the gate: if it is asked by a destructor, that runs in the thread's own
+    /// reclamation.
     pub(super) fn is_mine(&self) -> bool {
-        // An owner that a fork has left behind is nobody.
+        // In the child of a fork, a gate of the parent is free, whatever `owner` says.
         self.word.load(Relaxed) | SLEEPERS == Self::held() | SLEEPERS
             && self.owner.load(Relaxed) == M::thread_id()
     }
@@ -90,7 +93,7 @@ impl<M: Records> Drop for Held<'_, M> {
     fn drop(&mut self) {
         let Gate { word, owner } = self.0;
         owner.store(0, Relaxed);
-        // (A) what was done under the gate happens before the next holder's.
+        // (A) what this holder did happens before what the next one does.
         if word.swap(FREE, Release) & SLEEPERS != 0 {
             M::wake(word, u32::MAX);
         }

@@ -3,25 +3,33 @@
 //! Source: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", TPDS 2004; the
 //! asymmetric fence as in Folly's and in P1121; McKenney, Hart, Walpole 2005, section 2.4.
 //!
-//! A reader publishes the address that it is about to follow in a slot of its thread's record, and looks
-//! again whether it is still there. Who reclaims looks through all slots after the objects were removed,
-//! and keeps those that a slot points into: anywhere between an object's first byte and its last, so that
-//! marks in low bits and references into the middle protect the object.
+//! A reader publishes the address that it is about to follow in a slot of its thread's record (a *hazard pointer*). Then
+//! it looks again whether the pointer still stands where it read it. A thread that reclaims *scans* all slots after the
+//! objects were removed. It keeps each object that a slot points into: anywhere between the object's first byte and its
+//! last, so that pointers with marks in their low bits, and pointers into the middle, protect the object.
 //!
-//! It differs from the paper: the fence between publishing and looking again is light, and the scan issues
-//! the heavy one, for 256 objects at a time; slots count only while their thread says that a guard has them, so that dropping it is one store.
-//! A thread has slots for two guards, and for two more at a time when it needs them. With `FULL_FENCE`, the
-//! fence is as in the paper: readers issue a full one for each protection, and the scan one of its own; and slots are
-//! *static*, as in McKenney, Hart and Walpole's measurements: they are the reader's for as long as it lives, count all
-//! the time, and are not cleared when a guard is dropped, so that a section costs its fences and nothing else. What
-//! they point to stays protected until the reader protects something else, goes offline, or ends. That is a yardstick,
-//! and for where `membarrier` is out of the question.
+//! What differs from the paper:
 //!
-//! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept (a slot points into it),
-//! and waiting again in the next scan.
-//! Size: 64 bytes of slots per thread. Atomics per protection: none.
-//! Garbage: at most [`HazardDomain::bound`] objects, whatever readers do. A retirer may wait for a scan,
-//! which waits for no reader.
+//! - the fence between publishing and looking again is light, and the scan issues the heavy one, for 256 objects at a
+//!   time;
+//! - slots count only while their thread says that a guard has them, so that dropping a guard is one store;
+//! - a thread has slots for two guards, and for two more at a time when it needs them.
+//!
+//! With `FULL_FENCE`, fences are as in the paper: readers issue a full one for each protection, and the scan issues one of
+//! its own. Slots are *static* then, as in McKenney, Hart and Walpole's measurements. They belong to the reader as long as
+//! it lives, count all the time, and are not cleared when a guard is dropped; a section costs its fences and nothing
+//! else. What they point to stays protected until the reader protects something else, goes offline, or is dropped. This
+//! variant is there for comparison, and for systems without `membarrier`.
+//!
+//! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept (a slot points into it) -> waiting in
+//! the next scan. State of a group of slots: free (`used` is 0) -> used (a guard takes it) -> free.
+//!
+//! What pairs with what: (A) the reader stores a slot, fences and loads the pointer again; the scan fences and loads the
+//! slots. So the scan sees the slot, or the reader sees that the object has been removed. (E) the reader's release of a
+//! slot pairs with the scan's load: what was done with an object happens before it is reclaimed.
+//!
+//! Size: 64 bytes of slots per thread. Atomics per protection: none. Garbage: at most [`HazardDomain::bound`] objects,
+//! whatever readers do. A thread that retires may wait for a scan, which waits for no reader.
 
 use super::garbage::Garbage;
 use super::header::{Header, Retire};
@@ -35,41 +43,41 @@ use core::hint::cold_path;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-/// Hazards that are looked for at a time; more need one more pass over the objects.
+/// Hazard pointers that a scan looks for at a time; more of them take another pass over the objects.
 const PASS: usize = 128;
 
-/// Objects that are retired together. Slots are the process's: one protects an object of any domain.
+/// A domain: objects that are retired together. Slots are the process's: one protects an object of any domain.
 pub struct HazardDomain<M: Records, const FULL_FENCE: bool = false> {
     sieve: Sieve<M>,
 }
 
-/// A thread that reads. See [`Reclaim::reader`].
+/// A thread that reads with hazard pointers. See [`Reclaim::reader`].
 pub struct HazardReader<'d, M: Records, const FULL_FENCE: bool = false> {
     record: Kept<M>,
-    /// Whether it has no light fences.
+    /// Whether the thread has no light fences.
     fenced: bool,
-    /// With `FULL_FENCE`, the slots that are this reader's.
+    /// With `FULL_FENCE`, the slots that belong to this reader.
     own: Option<&'static Slots<M>>,
-    /// Whether a guard has them. Only its thread looks at it.
+    /// Whether a guard has the slots in `own`. Only the reader's thread uses this.
     busy: AtomicBool,
     domain: PhantomData<&'d ()>,
 }
 
-/// See [`HazardGuard`].
+/// The flag of a guard whose thread has no light fences ([`HazardGuard`]).
 static NO_LIGHT_FENCE: AtomicBool = AtomicBool::new(true);
 
 /// [`SLOTS`] hazard pointers.
 pub struct HazardGuard<'r, M: Records, const FULL_FENCE: bool = false> {
     slots: &'static Slots<M>,
-    /// With `FULL_FENCE`, whether the reader's own slots are taken, if they are these; without, [`NO_LIGHT_FENCE`] if the
-    /// thread has none. One word for both: a guard is in two registers, and its reader in one.
+    /// With `FULL_FENCE`: the reader's `busy`, if the slots are the reader's own. Without: [`NO_LIGHT_FENCE`], if the
+    /// thread has none. One field serves both, so that a guard fits into two registers.
     flag: Option<&'r AtomicBool>,
     /// Not `Send`: the slots are the thread's.
     thread: PhantomData<*mut ()>,
 }
 
 impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
-    /// With the reader's own slots, unless another guard has them.
+    /// A guard with the reader's own slots, unless another guard has them.
     #[inline(always)]
     fn take_own(reader: &'r HazardReader<'_, M, FULL_FENCE>) -> Option<Self> {
         let slots = reader.own.filter(|_| !reader.busy.load(Relaxed))?;
@@ -77,18 +85,18 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
         Some(HazardGuard { slots, flag: Some(&reader.busy), thread: PhantomData })
     }
 
-    /// With these slots, unless another guard has them.
+    /// A guard with these slots, unless another guard has them.
     #[inline(always)]
     fn take(slots: &'static Slots<M>, flag: Option<&'r AtomicBool>) -> Option<Self> {
         if slots.used.load(Relaxed) != 0 {
             return None;
         }
-        // (A) What the slots still hold counts from here on: at worst, an object is kept for longer.
+        // What the slots still hold counts from here on: at worst, an object is kept for longer.
         slots.used.store(1, Relaxed);
         Some(HazardGuard { slots, flag, thread: PhantomData })
     }
 
-    /// With the first that are free; more are made if there are none.
+    /// A guard with the first free slots of the thread; makes more slots if none are free.
     #[cold]
     fn take_any(mut block: &'static Hazards<M>, flag: Option<&'r AtomicBool>) -> Self {
         loop {
@@ -104,10 +112,10 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
         }
     }
 
-    /// Protects no object any longer with `slot`.
+    /// Ends the protection of `slot`.
     #[inline(always)]
     pub fn clear(&self, slot: usize) {
-        // (E) what was done with the object happens before the scan that sees this.
+        // (E) what was done with the object happens before what a scan does that sees this.
         self.slot(slot).store(0, Release);
     }
 
@@ -117,17 +125,17 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
         &self.slots.hazards[slot]
     }
 
-    /// Publishes what is there, and looks whether it still is.
+    /// Publishes the pointer, and looks whether it still stands there.
     #[inline(always)]
     fn try_protect<T: Send + Sync + 'static>(&self, slot: &M::Usize, from: &M::Ptr<T>) -> Result<*mut T, ()> {
         let pointer = from.load(if FULL_FENCE { Acquire } else { Relaxed });
-        // As in Michael's loop. Where fences are light, the comparison would cost more than it saves.
+        // As in Michael's loop. With light fences, the comparison would cost more than it saves.
         if FULL_FENCE && pointer.is_null() {
             return Ok(pointer);
         }
-        // (E) what was done with the slot's last object happens before who sees this.
+        // (E) what was done with the slot's previous object happens before what a scan does that sees this.
         slot.store(pointer.addr(), Release);
-        // (A) pairs with the fence in `scan`: it sees the slot, or we see that the object is gone.
+        // (A) pairs with the fence in `scan`: the scan sees the slot, or this thread sees that the object was removed.
         if FULL_FENCE {
             M::full_fence();
         } else if self.flag.is_some() {
@@ -150,8 +158,8 @@ impl<M: Records, const FULL_FENCE: bool> Drop for HazardGuard<'_, M, FULL_FENCE>
     }
 }
 
-// SAFETY: the address stood in a slot before the object was seen to be linked, so it was there when the
-// object was removed, and every scan that finds the object comes after that.
+// SAFETY: the address stood in a slot before this thread saw that the object was linked. So it stood there when the object
+// was removed. Every scan that finds the object comes after that, and sees the slot (A).
 unsafe impl<M: Records, const FULL_FENCE: bool> Guard for HazardGuard<'_, M, FULL_FENCE> {
     type Machine = M;
 
@@ -193,7 +201,7 @@ impl<M: Records, const FULL_FENCE: bool> Reader for HazardReader<'_, M, FULL_FEN
 
     #[inline]
     fn offline<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        // There is no guard: nothing is protected any longer.
+        // The reader is borrowed mutably, so there is no guard: nothing needs protection.
         for slot in self.own.iter().flat_map(|own| &own.hazards) {
             slot.store(0, Release); // (E)
         }
@@ -211,29 +219,28 @@ impl<M: Records, const FULL_FENCE: bool> Drop for HazardReader<'_, M, FULL_FENCE
 }
 
 impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
-    /// Objects that are garbage at most, if `threads` threads retire at the same time and all threads
-    /// together have `slots` hazard pointers: what has come in, what is being looked through, and what is
-    /// protected.
+    /// The largest number of objects that are garbage, if `threads` threads retire at the same time and all threads
+    /// together have `slots` hazard pointers: what has come in, what is being scanned, and what is protected.
     pub const fn bound(threads: u64, slots: u64) -> u64 {
-        // A thread looks through its list when a batch has come in. While somebody else looks through what has been
-        // taken away from it, a further batch may come in; and one on the shared stack, before the thread waits.
+        // A thread scans its list when a batch has come in. While another thread scans what it has taken from that list,
+        // a further batch may come in; and one more on the shared stack, before the thread waits.
         3 * BATCH as u64 * threads + slots
     }
 
-    /// Reclaims what waits in a list and no slot points into. The caller has the list.
+    /// Reclaims each object that waits in a list and that no slot points into. The caller has the list.
     fn scan(&self, list: &List<M>) {
         // (A) pairs with the fence in `protect`. The objects were removed before they came in.
         if FULL_FENCE {
             M::full_fence();
         } else if !M::heavy_fence() {
-            return; // what waits waits on
+            return; // the objects wait for the next scan
         }
         let mut objects = list.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
         for record in record::groups::<M>().into_iter().flat_map(Group::owned) {
             for group in record.hazards.all() {
-                // (E) pairs with the stores of the readers.
+                // (E) pairs with the readers' stores.
                 if group.used.load(Acquire) == 0 {
                     continue;
                 }
@@ -252,12 +259,12 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         }
         objects = Self::sift(list, objects, &mut hazards[..found]);
         list.attach(objects);
-        // SAFETY: they were removed before the fence, after which no slot pointed into them, and none
-        // will: its reader would see that the object is gone.
+        // SAFETY: the objects were removed before the fence. After it, no slot pointed into them; and none will, because
+        // a reader that publishes such an address now sees that the object was removed.
         unsafe { list.reclaim() };
     }
 
-    /// Keeps those of `objects` that a hazard points into, and returns the others.
+    /// Keeps those of `objects` that a hazard pointer points into, and returns the others.
     fn sift(list: &List<M>, objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
         hazards.sort_unstable();
         list.keep(objects, |header| {
@@ -268,7 +275,7 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     }
 }
 
-// SAFETY: a scan looks at the slots of all threads, which are the process's, and keeps what one of them points into.
+// SAFETY: a scan looks at the slots of all threads of the process, and keeps each object that one of them points into.
 // Each object is in one list.
 unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL_FENCE> {
     type Machine = M;
@@ -325,7 +332,7 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
         self.sieve.collect(|list| self.scan(list));
     }
 
-    /// Waits for hazard pointers that point to objects which are retired already; none may be the caller's.
+    /// Waits until no hazard pointer points to an object that is retired already; none may be the caller's.
     fn barrier(&self) {
         self.sieve.barrier(|list| self.scan(list));
     }
@@ -336,8 +343,8 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
 }
 
 impl<M: Records, const FULL_FENCE: bool> Drop for HazardDomain<M, FULL_FENCE> {
-    /// Reclaims everything that no slot points into; guards that outlive the domain are those of others, and
-    /// what they protect is leaked.
+    /// Reclaims everything that no slot points into. Guards that outlive the domain are those of other domains; what they
+    /// protect is leaked.
     fn drop(&mut self) {
         self.sieve.close(|list| self.scan(list));
     }

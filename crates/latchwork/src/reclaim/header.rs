@@ -5,8 +5,8 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr::null_mut;
 
-/// The room inside of an object for what happens to it once it is retired: 24 bytes, which nobody looks
-/// at before. Readers have the object while it is retired, so nothing of it can be asked for.
+/// Room inside of an object for what the library notes about it once it is retired: 24 bytes, unused before. Readers may
+/// have the object when it is retired, so the header answers no questions:
 ///
 /// ```compile_fail,E0624
 /// assert!(!latchwork::reclaim::Header::new().is_retired());
@@ -14,17 +14,18 @@ use core::ptr::null_mut;
 pub struct Header {
     /// The object that was retired before this one.
     next: Cell<*mut Header>,
-    /// How to reclaim it; `None` until it is retired.
+    /// How to reclaim the object; `None` until it is retired.
     reclaim: Cell<Option<unsafe fn(*mut Header)>>,
+    /// [`Retire::BYTES`].
     bytes: Cell<u32>,
-    /// For who reclaims: when it got to know the object.
+    /// The number of the first scan that found the object (`sieve`).
     stamp: Cell<u32>,
 }
 
-// SAFETY: the cells are private to this part of the library. They are used by the thread that retires the object, and
-// then by the one that has the list which it is in; the list orders that.
+// SAFETY: the cells are private to this part of the library. Only the thread uses them that retires the object, and then
+// the thread that has the list which the object is in; taking the list orders the two.
 unsafe impl Sync for Header {}
-// SAFETY: as above.
+// SAFETY: the object, and its header with it, may be reclaimed by any thread; the cells hold no thread's own.
 unsafe impl Send for Header {}
 
 impl Header {
@@ -38,7 +39,7 @@ impl Header {
         }
     }
 
-    /// Whether the object has been retired. For the thread that retires it.
+    /// Whether the object has been retired. For the thread that retires it alone.
     fn is_retired(&self) -> bool {
         self.reclaim.get().is_some()
     }
@@ -66,7 +67,7 @@ impl Header {
 }
 
 impl fmt::Debug for Header {
-    /// Without the fields: another thread may write them.
+    /// Shows no fields: another thread may write them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Header")
     }
@@ -87,9 +88,9 @@ impl Default for Header {
 /// - The type is `repr(C)` and its first field is a [`Header`].
 /// - [`reclaim`](Retire::reclaim) ends the object's life, and does nothing else that is not safe.
 pub unsafe trait Retire: Send + Sized + 'static {
-    /// How much [`Garbage`](super::Garbage) it is. More than its size, if it stands for something beside it; for
-    /// hazard pointers, the bytes that such may point to. Not less than its size, or a hazard pointer into the rest
-    /// would not protect it: retiring such an object does not compile.
+    /// How many bytes of [`Garbage`](super::Garbage) the object is, and how many bytes from its beginning on a hazard
+    /// pointer protects. It is more than the object's size if the object stands for something beside it. If it were less,
+    /// a hazard pointer into the rest would not protect the object: retiring such an object does not compile.
     ///
     /// ```compile_fail,E0080
     /// use latchwork::machine::Native;
@@ -115,21 +116,22 @@ pub unsafe trait Retire: Send + Sized + 'static {
     ///
     /// # Safety
     ///
-    /// Nobody uses the object any more, and this is called once.
+    /// No thread uses the object any more, and this is called once.
     unsafe fn reclaim(this: *mut Self) {
-        // SAFETY: it came from a box, says the implementation, and nobody uses it, says the caller.
+        // SAFETY: an implementation that does not override this retires boxes alone (see `Reclaim::retire`). No thread
+        // uses the object, says the caller.
         drop(unsafe { Box::from_raw(this) });
     }
 }
 
-/// Writes into the object's header what there is to be known about it.
+/// Notes in the object's header how to reclaim it, and how large it is.
 ///
 /// # Safety
 ///
 /// As [`Reclaim::retire`](super::Reclaim::retire).
 pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
     let header: *mut Header = object.cast();
-    // SAFETY: the header is the first field of a live object.
+    // SAFETY: the header is the first field of the object (`Retire`), which is alive until it is reclaimed.
     let this = unsafe { &*header };
     debug_assert!(!this.is_retired(), "an object was retired twice");
     this.reclaim.set(Some(reclaim::<T>));
@@ -144,7 +146,8 @@ const fn bytes_of<T: Retire>() -> u32 {
 }
 
 unsafe fn reclaim<T: Retire>(header: *mut Header) {
-    // SAFETY: `prepare` made the pair of function and object; the rest is the caller's.
+    // SAFETY: `prepare` put this function into the header of a `T`. No thread uses the object, and this is called once: so
+    // promises the caller of `finish`.
     unsafe { T::reclaim(header.cast()) };
 }
 
@@ -152,11 +155,11 @@ unsafe fn reclaim<T: Retire>(header: *mut Header) {
 ///
 /// # Safety
 ///
-/// Nobody uses it any more, and this is called once.
+/// No thread uses the object any more, and this is called once.
 pub(super) unsafe fn finish(header: *mut Header) {
-    // SAFETY: the object is alive until the call below.
+    // SAFETY: a retired object is alive until the call below.
     let reclaim = unsafe { (*header).reclaim.get() };
     let reclaim = reclaim.expect("only retired objects are in lists");
-    // SAFETY: forwarded from the caller.
+    // SAFETY: no thread uses the object, and this is called once, says the caller.
     unsafe { reclaim(header) };
 }

@@ -1,4 +1,6 @@
-//! A list of garbage, which one thread at a time has: its own ([`Mine`]), or who holds the gate.
+//! A list of garbage. One thread at a time has it: the list's own thread ([`Mine`]), or the collector, which holds the gate.
+//!
+//! The states of a list, and the pairs (A) to (F), are described at [`backlog`](super::backlog).
 
 use super::header::{Header, finish};
 use crate::machine::record::Records;
@@ -7,7 +9,8 @@ use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
-/// How many objects, and how many bytes: in one word, 32 bits each. Bytes count in units of 16.
+/// How many objects, and how many bytes, in one word: 32 bits each, the objects in the upper half. The unit of the bytes is
+/// 16.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) struct Amount(pub(super) u64);
 
@@ -25,45 +28,47 @@ impl Amount {
     }
 }
 
-/// Objects: incoming (`push`) -> waiting (`take`, once for all that came in) -> reclaimed (`reclaim`, one by one).
+/// State of an object: incoming (`push`) -> waiting (`take`, once for all that came in) -> reclaimed (`reclaim`, one by
+/// one).
 ///
-/// In a forked child, what another thread was moving from list to list is lost: it is taken out first.
+/// A thread that moves objects from list to list first takes them out of the one. So if a fork interrupts it, the child
+/// leaks them, and does not reclaim them twice.
 #[repr(C, align(128))]
 pub(super) struct List<M: Machine> {
-    /// Not 0: its thread has it. Then it is [`tag`].
+    /// [`tag`] while the list's own thread has it, else 0 or the tag of another process.
     busy: M::U32,
-    /// Not 0: somebody takes from it.
+    /// Not 0 while the collector has stopped the list.
     stopped: M::U32,
     /// Objects that have come in.
     count: M::U32,
     incoming: M::Ptr<Header>,
-    /// Of all that are here, or are being reclaimed. Others look at it.
+    /// The amount of all objects that are here, or are being reclaimed. Other threads read it.
     amount: M::U64,
-    /// When the oldest of those that have come in did.
+    /// When the oldest incoming object came in.
     since: M::U64,
     waiting: M::Ptr<Header>,
-    /// When the oldest of those that are waiting came in.
+    /// When the oldest waiting object came in.
     oldest: M::U64,
-    /// For what those that are waiting wait.
+    /// The ticket that the waiting objects wait for.
     pub(super) ticket: M::U64,
-    /// What was found in use.
+    /// Objects that a scan has found in use.
     kept: M::Ptr<Header>,
 }
 
-/// The calling thread's list, as long as nobody else may have it.
+/// The calling thread has its own list, until this is dropped.
 pub(super) struct Mine<'a, M: Records> {
     list: &'a List<M>,
-    /// What `busy` was: not 0 in an object that is being reclaimed.
+    /// What `busy` was before: the tag, if this is used by a destructor that the thread runs while it reclaims.
     before: u32,
 }
 
-/// What `busy` is when a thread of this process has the list.
+/// The value of `busy` while a thread of this process has the list.
 #[inline(always)]
 fn tag<M: Records>() -> u32 {
     M::generation() << 1 | 1
 }
 
-/// Whether the thread whose list it is has it: it is in the middle of reclaiming, if it is the caller.
+/// Whether the list's own thread has it. If that is the calling thread, it is in the middle of reclaiming.
 pub(super) fn is_busy<M: Records>(list: &List<M>) -> bool {
     list.busy.load(Relaxed) == tag::<M>()
 }
@@ -74,9 +79,10 @@ impl<'a, M: Records> Mine<'a, M> {
         let before = list.busy.load(Relaxed);
         list.busy.store(tag::<M>(), Relaxed);
         let mine = Mine { list, before };
-        // (A) pairs with the heavy fence in `steal`: it sees that the list is busy, or we see that it is stopped.
+        // (A) pairs with the heavy fence in `steal`: the collector sees that the list is busy, or this thread sees that
+        // it is stopped.
         M::light_fence();
-        // (C) pairs with `go_on`: what the theft has left.
+        // (C) pairs with `go_on`: this thread sees what the collector has left.
         if list.stopped.load(Acquire) != 0 { None } else { Some(mine) }
     }
 }
@@ -92,12 +98,12 @@ impl<M: Records> Deref for Mine<'_, M> {
 impl<M: Records> Drop for Mine<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // (B) pairs with `wait_until_free`: what was done to the list.
+        // (B) pairs with `wait_until_free`: the collector sees what was done to the list.
         self.list.busy.store(self.before, Release);
     }
 }
 
-/// What others do.
+/// What threads do that do not have the list.
 impl<M: Records> List<M> {
     pub(super) fn new() -> Self {
         List {
@@ -118,13 +124,13 @@ impl<M: Records> List<M> {
         Amount(self.amount.load(Relaxed))
     }
 
-    /// Whether everything that has come in before has been reclaimed.
+    /// Whether everything that has come in has been reclaimed.
     pub(super) fn is_empty(&self) -> bool {
-        // (F) pairs with the store in `reclaim`.
+        // (F) pairs with the store in `Gone`.
         self.amount.load(Acquire) == 0
     }
 
-    /// Whether its thread has begun no batch since then.
+    /// Whether the list's thread has begun no batch since `then`.
     pub(super) fn is_left_alone_since(&self, then: u64) -> bool {
         self.since.load(Relaxed) < then
     }
@@ -141,16 +147,17 @@ impl<M: Records> List<M> {
         self.stopped.load(Relaxed) != 0
     }
 
-    /// Under the gate, as what follows.
+    /// Keeps the list's thread from taking it. For the collector, as what follows.
     pub(super) fn stop(&self) {
         self.stopped.store(1, Relaxed);
     }
 
-    /// Whether its thread does not have it, and will not until it may go on. After the heavy fence.
+    /// After the heavy fence: whether the list's thread does not have the list, and will not until `go_on`. Waits for that
+    /// if `wait` says so.
     pub(super) fn wait_until_free(&self, wait: bool) -> bool {
-        // One that has the mark of another process is in a fork's child, and its thread is not.
+        // In the child of a fork, the mark of another process is that of a thread which is not there.
         let free = |busy| busy != tag::<M>();
-        // (B) Once is enough: a thread that marks it after that sees that it is stopped.
+        // (B) One look is enough: a thread that marks the list busy after it sees that the list is stopped.
         if free(self.busy.load(Acquire)) {
             return true;
         }
@@ -160,14 +167,14 @@ impl<M: Records> List<M> {
         wait
     }
 
-    /// Its thread may have it again.
+    /// The list's thread may have it again.
     pub(super) fn go_on(&self) {
-        // (C)
+        // (C) pairs with the load in `Mine::new`.
         self.stopped.store(0, Release);
     }
 }
 
-/// For who has it.
+/// What the thread does that has the list.
 impl<M: Records> List<M> {
     /// Adds an object. Returns how many have come in with it.
     #[inline(always)]
@@ -176,7 +183,7 @@ impl<M: Records> List<M> {
         if newest.is_null() {
             self.begin();
         }
-        // SAFETY: the object is alive, and the caller's until it is pushed.
+        // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
         header.set_next(newest);
         self.incoming.store(object, Relaxed);
@@ -186,7 +193,7 @@ impl<M: Records> List<M> {
         count
     }
 
-    /// The first comes in.
+    /// Notes the time at which the first object comes in.
     #[cold]
     fn begin(&self) {
         self.since.store(M::now(Clock::Monotonic), Relaxed);
@@ -196,7 +203,7 @@ impl<M: Records> List<M> {
     pub(super) fn put(&self, first: *mut Header, since: u64) -> Amount {
         let mut amount = Amount(0);
         let mut at = first;
-        // SAFETY: what is in a chain is alive, and the caller's.
+        // SAFETY: retired objects are alive until they are reclaimed, and the chain is this thread's alone.
         while let Some(header) = unsafe { at.as_ref() } {
             amount.0 += Amount::of(header).0;
             at = header.next();
@@ -214,16 +221,16 @@ impl<M: Records> List<M> {
         amount
     }
 
-    /// Adds all that is in another list, which the caller has too.
+    /// Moves everything from another list, which the calling thread has too.
     pub(super) fn put_all(&self, other: &Self) {
         let since = other.oldest().unwrap_or(0);
         for chain in [&other.incoming, &other.waiting, &other.kept] {
             let first = chain.load(Relaxed);
-            // Release: in a fork's child it is nowhere, rather than in both.
+            // Release: in the child of a fork the chain is in neither list, rather than in both.
             chain.store(null_mut(), Release);
             self.put(first, since);
         }
-        // First there, then no longer here: a sum over all counts no object too few.
+        // After it was added here: a thread that sums up all lists may count an object twice, but misses none.
         other.count.store(0, Relaxed);
         other.amount.store(0, Release);
     }
@@ -238,31 +245,31 @@ impl<M: Records> List<M> {
         !self.waiting.load(Relaxed).is_null()
     }
 
-    /// Has all that has come in wait; nothing else does. Whether there is any.
+    /// Makes all incoming objects the waiting ones, of which there were none. Returns whether there are any.
     pub(super) fn take(&self) -> bool {
         let first = self.incoming.load(Relaxed);
         self.incoming.store(null_mut(), Relaxed);
         self.count.store(0, Relaxed);
         self.oldest.store(self.since.load(Relaxed), Relaxed);
-        // Release: as in `put_all`.
+        // Release: in the child of a fork the objects are in neither chain, rather than in both.
         self.waiting.store(first, Release);
         !first.is_null()
     }
 
-    /// Reclaims all that is waiting.
+    /// Reclaims all waiting objects.
     ///
     /// # Safety
     ///
-    /// Nobody uses it, nor will.
+    /// No thread uses the waiting objects, and none will.
     pub(super) unsafe fn reclaim(&self) {
         loop {
             let first = self.waiting.load(Relaxed);
-            // SAFETY: what is in the list is alive.
+            // SAFETY: objects in a list are alive until they are reclaimed.
             let Some(header) = (unsafe { first.as_ref() }) else { return };
             self.waiting.store(header.next(), Relaxed);
-            // Subtracts the object also if its destructor panics; the rest waits on then.
+            // Subtracts the object even if its destructor panics; the rest stays waiting then.
             let _gone = Gone(self, Amount::of(header));
-            // SAFETY: the caller's promise; it is out of the list, so that this happens once.
+            // SAFETY: no thread uses the object, says the caller. It is out of the list, so it is reclaimed once.
             unsafe { finish(first) };
         }
     }
@@ -279,32 +286,32 @@ impl<M: Records> Drop for Gone<'_, M> {
         if left > 0 {
             list.amount.store(left, Relaxed);
         } else {
-            // (F) who sees that nothing is here any more sees what was done with all of it.
+            // (F) a thread that sees the list empty sees what was done with all that was in it.
             list.amount.store(left, Release);
         }
     }
 }
 
-/// For strategies that find out which objects are in use.
+/// What the thread does that has the list, where a scan finds out which objects are in use (`sieve`).
 impl<M: Records> List<M> {
-    /// Stamps what has come in.
+    /// Stamps the incoming objects.
     pub(super) fn stamp(&self, stamp: u32) {
         self.chain(&self.incoming).for_each(|header| header.set_stamp(stamp));
     }
 
     /// The objects of a chain.
     fn chain(&self, first: &M::Ptr<Header>) -> impl Iterator<Item = &Header> {
-        // SAFETY: what is in the list is alive.
+        // SAFETY: objects in a list are alive until they are reclaimed.
         let at = |header: *mut Header| unsafe { header.as_ref() };
         core::iter::successors(at(first.load(Relaxed)), move |header| at(header.next()))
     }
 
-    /// The stamps of those that are still here.
+    /// The stamps of the objects that are kept or waiting.
     pub(super) fn stamps(&self) -> impl Iterator<Item = u32> {
         self.chain(&self.kept).chain(self.chain(&self.waiting)).map(Header::stamp)
     }
 
-    /// Has all objects wait, those that were kept included. Whether there are any.
+    /// Makes all objects waiting ones, those that were kept included. Returns whether there are any.
     pub(super) fn gather(&self) -> bool {
         let oldest = self.oldest();
         for chain in [&self.kept, &self.waiting] {
@@ -319,7 +326,7 @@ impl<M: Records> List<M> {
 
     /// Moves objects into a chain, one by one.
     fn move_to(&self, chain: &M::Ptr<Header>, mut objects: *mut Header) {
-        // SAFETY: what is in the list is alive.
+        // SAFETY: objects in a list are alive until they are reclaimed.
         while let Some(header) = unsafe { objects.as_ref() } {
             let object = objects;
             objects = header.next();
@@ -328,7 +335,7 @@ impl<M: Records> List<M> {
         }
     }
 
-    /// Removes all that are waiting, without forgetting that they are there.
+    /// Takes the waiting objects out. They still count.
     pub(super) fn detach(&self) -> *mut Header {
         let all = self.waiting.load(Relaxed);
         self.waiting.store(null_mut(), Relaxed);
@@ -340,10 +347,10 @@ impl<M: Records> List<M> {
         self.move_to(&self.waiting, objects);
     }
 
-    /// Keeps those of `objects` that are in use, and returns the others. They were detached.
+    /// Keeps those of the detached `objects` that are in use, and returns the others.
     pub(super) fn keep(&self, mut objects: *mut Header, in_use: impl Fn(&Header) -> bool) -> *mut Header {
         let mut others = null_mut();
-        // SAFETY: what is in the list is alive.
+        // SAFETY: objects in a list are alive until they are reclaimed.
         while let Some(header) = unsafe { objects.as_ref() } {
             let object = objects;
             objects = header.next();

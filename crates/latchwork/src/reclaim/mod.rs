@@ -1,16 +1,16 @@
-//! Reclamation: when may what was removed from a shared structure be freed, if readers take no locks?
+//! Reclamation: when may an object be freed that was removed from a shared structure, if readers take no locks?
 //!
-//! Readers read inside of *sections*; who removes an object *retires* it instead of freeing it, and it is
-//! reclaimed when no reader can have it any more. One strategy, one file:
+//! Readers read inside of *sections*. A thread that removes an object *retires* it instead of freeing it. The object is
+//! reclaimed when no reader can have a reference to it any more. Each strategy is one file:
 //!
 //! | | readers pay | garbage is bounded by |
 //! |---|---|---|
-//! | [`qsbr`] | nothing per section; quiescent states every now and then | back-pressure, in quiescent states |
+//! | [`qsbr`] | nothing per section; a quiescent state every now and then | back-pressure, in quiescent states |
 //! | [`rcu`], [`epoch`] | a few plain instructions per section | back-pressure, outside of sections |
 //! | [`hazard`] | a store and a second look per pointer | a number of objects, whatever readers do |
 //! | [`counted`] | two atomic instructions on a shared line per pointer | what readers hold |
 //!
-//! [`Reclaim`] is what a structure is written over, so that it has every strategy:
+//! A structure is written over [`Reclaim`], and then works with every strategy:
 //!
 //! ```
 //! use latchwork::machine::{Machine, Native, Word};
@@ -86,8 +86,8 @@
 //!
 //! # Destructors and locks
 //!
-//! Retiring an object may run the destructors of *other* objects, which any thread may have retired. The thread that
-//! fills a batch reclaims it, inside of [`retire`](Reclaim::retire). So do [`collect`](Reclaim::collect),
+//! Retiring an object may run the destructors of *other* objects, which any thread may have retired: the thread that
+//! fills a batch reclaims it inside of [`retire`](Reclaim::retire). So do [`collect`](Reclaim::collect),
 //! [`throttle`](Reclaim::throttle), [`barrier`](Reclaim::barrier), a quiescent state, [`Rcu::replace`],
 //! [`Rcu::update`], and every update of a map. A thread that holds a lock when it calls one of these waits for itself
 //! if such a destructor takes the same lock. Therefore:
@@ -95,21 +95,33 @@
 //! - call them after the lock has been released: remove the object under the lock, and retire it then, as
 //!   [`RcuMap`](crate::map::RcuMap) does with the locks of its own;
 //! - or let no destructor of a retired object take a lock that is held around such a call;
-//! - or have one thread reclaim for all ([`Domain::serve`](domain::Domain::serve)). That makes it rare that others
-//!   reclaim, but does not exclude it.
+//! - or have one thread reclaim for all ([`Domain::serve`](domain::Domain::serve)). Other threads then reclaim rarely,
+//!   but may still do so.
 //!
 //! Destructors may retire. They must not wait for reclamation: [`barrier`](Reclaim::barrier) panics there. A destructor
-//! that panics does so in the thread that reclaims; its object counts as reclaimed, and the others stay retired.
+//! that panics does so in the thread that reclaims. Its object counts as reclaimed, and the others stay retired.
 //!
-//! [`Rcu`] is the safe layer over it: a value that many read and few replace.
+//! [`Rcu`] is a safe layer over all this: a value that many threads read and few replace.
 //!
-//! Threads need not be registered: a thread gets its [`Record`](crate::machine::Record) when it first
-//! reads, and gives it back when it exits. After a fork, the child has one thread, which reads what it
-//! read before.
+//! A program does not register its threads. A thread gets its [`Record`](crate::machine::Record) when it first reads, and
+//! gives it back when it exits. The one thread of a forked child is in the sections in which it was before the fork.
 //!
-//! This part of the library uses `alloc`, for the objects that are retired: they are boxes unless they
-//! say otherwise ([`Retire::reclaim`]). Retiring itself allocates nothing,
-//! but for the lists of a domain, once.
+//! This part of the library uses `alloc`, for the objects that are retired: they are boxes unless their type says
+//! otherwise ([`Retire::reclaim`]). Retiring allocates nothing but the lists of a domain, once.
+//!
+//! # The files
+//!
+//! Each line needs only the lines below it.
+//!
+//! | files | |
+//! |---|---|
+//! | `cell` | [`Rcu`], the safe cell |
+//! | [`rcu`], [`qsbr`], [`epoch`], [`hazard`], [`counted`] | the strategies |
+//! | [`section`] | the reading side of RCU and epochs |
+//! | [`domain`]; `sieve` | the writing side of RCU and epochs; of hazard pointers and counts |
+//! | [`grace`], [`tree`] | grace periods of RCU, and how readers of QSBR vouch for each other |
+//! | `backlog`, `list`, `gate` | the garbage: a list for each thread, and the lock of the thread that collects |
+//! | `strategy`, `header`, `garbage`, `pace`, `watch` | what a strategy is, what an object carries, and what waiting takes |
 
 mod backlog;
 mod cell;

@@ -1,22 +1,24 @@
-//! How a grace period is waited for by who leads it. Readers do not tell when they leave, as that would
-//! cost them a look at somebody's flag: the leader looks again.
+//! How the leader of a grace period waits. Readers do not tell when they leave their sections, because that would cost
+//! them a look at a flag; so the leader looks again and again.
 
 use crate::machine::Machine;
 
-/// How a grace period is waited for.
+/// How the leader of a grace period waits between two looks at the readers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Asleep, after a few looks: the leader naps for up to a millisecond between two looks.
     Normal,
-    /// Awake, mostly.
+    /// Awake for a thousand offers of the processor, and then in short naps.
     Expedited,
 }
 
-/// Offers of the processor before the leader sleeps, and in a hurry.
+/// Offers of the processor before the leader sleeps.
 const OFFERS: u32 = 4;
+/// The same for a leader in a hurry.
 const HURRIED_OFFERS: u32 = 1000;
-/// How long it sleeps, at first and at most, in nanoseconds. In a hurry it stays with the first.
+/// The first nap in nanoseconds, and every nap of a leader in a hurry.
 const NAP: u64 = 20_000;
+/// The longest nap in nanoseconds; each is twice as long as the one before.
 const LONG_NAP: u64 = 1_000_000;
 
 /// What the leader does between two looks.

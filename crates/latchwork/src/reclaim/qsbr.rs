@@ -3,15 +3,30 @@
 //! Source: McKenney, Hart, Walpole, "Practical Concerns for Scalable Synchronization", 2005, section
 //! 2.5; the "QSBR" flavour of Desnoyers et al., TPDS 2012, section 3.2.
 //!
-//! A thread that has a reader is *online*: it may be in a section at any time, and a grace period waits
-//! until it says that it is not ([`Reader::quiescent`]), or goes offline. Neither the beginning nor the end
-//! of a section compiles to anything. Guards borrow the reader, so that saying so while there is one is a
-//! compile error; a second reader of the same thread, which may have guards of its own, keeps both online.
+//! A thread that has a reader is *online*: it may be in a section at any time. A grace period waits until the thread
+//! announces a quiescent state ([`Reader::quiescent`]), or goes offline ([`Reader::offline`]). Neither the beginning nor
+//! the end of a section compiles to anything. Guards borrow the reader, so announcing a quiescent state while there is a
+//! guard is a compile error. A thread may have a second reader, with guards of its own; then its quiescent states count
+//! for nothing until one of the readers is dropped.
 //!
-//! State of a record's `online`: (time of the last quiescent state, whether it vouches for others, readers); 0 readers
-//! is offline. Atomics per section: none, nor per quiescent state: that is two loads, and a store and a full fence if a
-//! grace period has begun meanwhile, so that this one needs no heavy fence; then a look at up to four other threads, and
-//! one more store ([`tree`]). An online thread that does not announce quiescent states holds up all reclamation.
+//! State of a record's `online`: (time of the last quiescent state, whether the thread vouches for others, readers);
+//! 0 readers is offline. Only the thread itself writes the word:
+//!
+//! | state | the next state |
+//! |---|---|
+//! | offline | online, stamped with the clock, when the thread makes a reader or comes back online |
+//! | online at a time | online at a later time, in a quiescent state after the clock has advanced; offline, when the last reader is dropped or goes offline |
+//! | online, vouching for a time | online at a later time, as above |
+//!
+//! A quiescent state is two loads if no grace period has begun since the last one. Else it is a store and a full fence;
+//! therefore the grace period needs no heavy one. Then it is a look at up to four other threads, and one more store, if
+//! the thread can vouch for them ([`tree`]). Atomic read-modify-writes: none.
+//!
+//! What pairs with what: (B) the advance of the clock with the load in `announce` and `go_online`; (C) the full fence of
+//! `stamp` with that of the leader; (E) the stores of the word with the leader's load, and with that of a thread above in
+//! the tree.
+//!
+//! An online thread that announces no quiescent state holds up all reclamation.
 //!
 //! ```compile_fail,E0502
 //! use latchwork::machine::Native;
@@ -34,7 +49,7 @@ use crate::machine::{Group, Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
-/// The flavour. See the [module documentation](self).
+/// QSBR as a flavour of [`Domain`]. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
 pub struct Qsbr;
 
@@ -59,15 +74,14 @@ unsafe impl Stamps for Qsbr {
     }
 }
 
-// SAFETY: readers stamp the time when they go online and in quiescent states, with a full fence (`stamp`), and `Grace`
-// looks at all stamps. A thread vouches for those below it after it has looked at each (`announce`).
+// SAFETY: a `QsbrReader` keeps its thread online, with a stamp; `Grace` looks at the stamps of all threads.
 unsafe impl Flavour for Qsbr {
     const INFO: Info = Info {
         name: "qsbr",
         summary: "quiescent-state-based RCU: sections cost nothing, threads announce quiescent states",
         reader: "nothing; a quiescent state now and then",
         atomics: 0,
-        bound: "the limit, for who announces quiescent states",
+        bound: "the limit, for threads that announce quiescent states",
         source: "McKenney et al. 2005, section 2.5",
     };
     type Periods<M: Records> = Grace<M, Self>;
@@ -86,11 +100,11 @@ pub type QsbrDomain<M> = Domain<M, Qsbr>;
 pub struct QsbrReader<'d, M: Records> {
     domain: &'d QsbrDomain<M>,
     record: Kept<M>,
-    /// The record's, in the tree.
+    /// The record's place in the tree: its group, and its index there.
     place: Option<(&'static Group<M, Record<M>>, usize)>,
 }
 
-/// A section.
+/// A section. See the [module documentation](self).
 pub struct QsbrGuard<'r, M> {
     reader: PhantomData<(&'r M, *mut ())>,
 }
@@ -103,13 +117,13 @@ impl<'d, M: Records> QsbrReader<'d, M> {
         QsbrReader { domain, record, place }
     }
 
-    /// A quiescent state that has something to say: about this thread, or about those below it in the tree.
+    /// A quiescent state of which the thread's word does not tell yet: for this thread, or for those below it in the tree.
     #[cold]
     #[inline(never)]
     fn announce(&self) {
         let online = &self.record.get().online;
         let word = online.load(Relaxed);
-        // Another reader of this thread may have guards: then this is nothing.
+        // With a second reader of this thread, which may have guards, this is no quiescent state.
         if word & NESTING != 1 {
             return;
         }
@@ -118,25 +132,26 @@ impl<'d, M: Records> QsbrReader<'d, M> {
             stamp::<M>(online, now);
         }
         if self.place.is_some_and(|(group, place)| tree::reached(group, place, now)) {
-            // (E) pairs with who relies on it. What is not below it is below others.
+            // (E) pairs with the loads of the leader, and of the thread above.
             online.store(now | ALL, Release);
         }
     }
 }
 
-/// A thread, or one more reader of it, goes online.
+/// Counts one more reader of the calling thread, which goes online if it was offline.
 fn go_online<M: Records>(online: &M::U64) {
     if !nest::<M>(online, "32767 readers of a thread: they are leaked") {
         stamp::<M>(online, record::clocks::<M>().grace.load(Acquire));
     }
 }
 
-/// The only reader of a thread has nothing from before `now`.
+/// Says that the thread keeps no reference to anything it has read before `now`.
 #[inline(always)]
 fn stamp<M: Records>(online: &M::U64, now: u64) {
-    // (B) pairs with the advance of time. (E) what was read before happens before who sees this.
+    // (E) what the thread has read before happens before what a thread does that sees this stamp.
     online.store(now, Release);
-    // (C) pairs with the full fence after that: it sees this, or we see what was removed before.
+    // (C) pairs with the leader's full fence after the advance of the clock: the leader sees this stamp, or this thread
+    // sees what was removed before the advance.
     M::full_fence();
 }
 
@@ -146,8 +161,8 @@ impl<M: Records> Drop for QsbrReader<'_, M> {
     }
 }
 
-// SAFETY: an object that was retired is reclaimed when every thread that was online has been in a quiescent
-// state, in which it has no guard (`grace`).
+// SAFETY: a retired object is reclaimed when every thread that was online has been in a quiescent state, in which the
+// thread has no guard: `quiescent` and `offline` borrow the reader mutably (`Grace` waits for that).
 unsafe impl<M: Records> Guard for QsbrGuard<'_, M> {
     type Machine = M;
 
@@ -171,7 +186,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
 
     #[inline(always)]
     fn quiescent(&mut self) {
-        // Nothing, where it has said so of this time, for itself and for those below it.
+        // Nothing to do if the word says so of the current time already, for this thread and for those below it.
         if self.record.get().online.load(Relaxed) ^ record::clocks::<M>().grace.load(Relaxed) != ALL {
             self.announce();
         }

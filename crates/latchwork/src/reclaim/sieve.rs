@@ -1,9 +1,12 @@
-//! Garbage of which some is in use: a scan reclaims the rest, and keeps that for the next one.
+//! The writing side of hazard pointers and counts: a scan finds out which objects are in use, keeps those for the next
+//! scan, and reclaims the others.
 //!
 //! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept -> waiting (the next scan).
-//! A thread that has filled a batch scans its own. Who waits for all scans what it has stolen: such scans are
-//! numbered, and an object is stamped with the number of the first that finds it, so that one can wait for what was
-//! there at some time while more comes in.
+//!
+//! A thread that has filled a batch scans its own list. A thread that waits for the objects of all threads (`barrier`)
+//! becomes the collector, steals them, and scans the central list. Scans of the central list are numbered, and an object
+//! is stamped with the number of the first such scan that finds it. By the oldest stamp, a thread knows when everything
+//! is reclaimed that was there when it began to wait, while more comes in.
 
 use super::backlog::{Backlog, Collecting, Steal};
 use super::header::{Retire, prepare};
@@ -13,18 +16,19 @@ use crate::machine::record::Records;
 use crate::machine::{Arith, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// Objects that a thread retires before it scans: enough to be worth a heavy fence.
+/// Objects that a thread retires before it scans: enough to be worth the heavy fence of a scan.
 pub(super) const BATCH: u32 = 256;
 
+/// The garbage of a domain whose scans find out which objects are in use.
 pub(super) struct Sieve<M: Machine> {
     pub(super) backlog: Backlog<M>,
-    /// The number of the last scan of what was stolen, and that of the first which has found one of the objects that
-    /// are still there.
+    /// The number of the last scan of the central list.
     scans: M::U32,
+    /// The smallest stamp of an object that is still there, or the number of the next scan.
     oldest: M::U32,
 }
 
-/// Whether one scan came before another; their numbers wrap around.
+/// Whether one scan came before another. The numbers wrap around.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -34,8 +38,8 @@ impl<M: Records> Sieve<M> {
         Sieve { backlog: Backlog::new(), scans: M::U32::new(0), oldest: M::U32::new(0) }
     }
 
-    /// Scans what has been stolen, and is. `scan` reclaims what is waiting in a list that the caller has, except for
-    /// what it keeps there.
+    /// Steals from the lists of other threads, and scans the central list. `scan` reclaims the waiting objects of a list
+    /// that the caller has, except for those that it keeps.
     fn scan_others(&self, collecting: &Collecting<'_, M>, which: Steal, scan: impl Fn(&List<M>)) {
         let stolen = collecting.steal(which);
         let list = collecting.list();
@@ -44,13 +48,13 @@ impl<M: Records> Sieve<M> {
         if list.gather() {
             scan(list);
         }
-        // If nothing could be stolen, nobody has waited for it.
+        // If nothing could be stolen, the objects in other lists have not been seen by this scan.
         let first = if stolen { number.wrapping_add(1) } else { number };
         let older = |one, other| if is_before(one, other) { one } else { other };
         self.oldest.store(list.stamps().fold(first, older), Relaxed);
     }
 
-    /// Scans until everything is reclaimed that has come in before.
+    /// Scans until everything is reclaimed that was retired before.
     pub(super) fn barrier(&self, scan: impl Fn(&List<M>)) {
         assert!(!self.backlog.is_mine(), "barrier by an object that is being reclaimed");
         let mut scanning = self.backlog.lock();
@@ -65,7 +69,7 @@ impl<M: Records> Sieve<M> {
         }
     }
 
-    /// Takes an object in, and scans if that fills a batch.
+    /// Adds a retired object, and scans if that fills a batch.
     ///
     /// # Safety
     ///
@@ -78,12 +82,12 @@ impl<M: Records> Sieve<M> {
         }
     }
 
-    /// The domain ends: scans for the last time.
+    /// Scans for the last time, when the domain is dropped.
     pub(super) fn close(&self, scan: impl Fn(&List<M>)) {
         self.scan_others(&self.backlog.lock(), Steal::Last, scan);
     }
 
-    /// A batch is full: scans, unless the caller is an object that is being reclaimed.
+    /// Scans, unless the caller is a destructor that runs in a scan. Called when a batch is full.
     #[cold]
     fn relieve(&self, scan: impl Fn(&List<M>)) {
         if self.backlog.stacked() >= BATCH && !self.backlog.is_mine() {
@@ -92,7 +96,8 @@ impl<M: Records> Sieve<M> {
         self.collect(scan);
     }
 
-    /// Scans what the caller has retired, and what others have left alone, unless somebody does.
+    /// Scans what the calling thread has retired; and what other threads have left alone, unless another thread is the
+    /// collector.
     pub(super) fn collect(&self, scan: impl Fn(&List<M>)) {
         if self.backlog.is_mine() {
             return;

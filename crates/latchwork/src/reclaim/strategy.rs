@@ -15,8 +15,8 @@ pub type GuardOf<'r, 'd, D> = <<D as Reclaim>::Reader<'d> as Reader>::Guard<'r>;
 ///
 /// # Safety
 ///
-/// - An object that was retired is reclaimed once at most, and not while a guard protects it that
-///   [covers](Reclaim::covers) the domain.
+/// - A retired object is reclaimed once at most, and not while a guard protects it that [covers](Reclaim::covers) the
+///   domain.
 /// - The guards of its [`reader`](Reclaim::reader) cover the domain.
 pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     /// The machine it runs on.
@@ -31,35 +31,36 @@ pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     /// A domain without garbage, on any machine.
     fn new_in() -> Self;
 
-    /// The calling thread, as one that reads.
+    /// The calling thread as one that reads.
     fn reader(&self) -> Self::Reader<'_>;
 
-    /// Whether what this guard protects is not reclaimed by this domain. True of the guards of its own
-    /// [`reader`](Reclaim::reader). Where the readers are the process's, as with RCU, epochs and hazard pointers, it is
-    /// true of every guard of the type, and costs nothing to ask. A [`counted`] guard covers its own domain alone.
+    /// Whether this domain does not reclaim what the guard protects. True of the guards of the domain's own
+    /// [`reader`](Reclaim::reader). With RCU, epochs and hazard pointers it is true of every guard of the type, because
+    /// readers are the process's; asking costs nothing then. A guard of [`counted`](super::counted) covers its own domain
+    /// alone.
     fn covers<'r, 'd>(&self, guard: &GuardOf<'r, 'd, Self>) -> bool
     where
         Self::Reader<'d>: 'r;
 
-    /// Reclaims an object when nobody uses it any more, in whatever thread. Now and then this takes the
-    /// reclamation a step on, which runs destructors of [other objects](super#destructors-and-locks); outside of
-    /// sections it waits while there is more garbage than the [`Limit`].
+    /// Has an object reclaimed when no thread uses it any more; any thread may be the one that reclaims it. Now and then
+    /// this takes the reclamation a step on, which runs destructors of [other objects](super#destructors-and-locks).
+    /// Outside of sections it waits while there is more garbage than the [`Limit`].
     ///
     /// # Safety
     ///
-    /// - The object has been removed: a section that begins now does not find it, and one that has
-    ///   found it has protected it ([`Guard::protect`]) with a guard that [covers](Reclaim::covers) this domain.
-    /// - It is retired once, and nobody writes to its [`Header`].
-    /// - [`Retire::reclaim`] may be called for it: it came from [`Box::into_raw`](alloc::boxed::Box::into_raw), if
-    ///   that is not overridden.
+    /// - The object has been removed: a section that begins now does not find it, and one that has found it has protected
+    ///   it ([`Guard::protect`]) with a guard that [covers](Reclaim::covers) this domain.
+    /// - The object is retired once, and no thread writes to its [`Header`](super::Header).
+    /// - [`Retire::reclaim`] may be called for it: unless that is overridden, the object came from
+    ///   [`Box::into_raw`](alloc::boxed::Box::into_raw).
     unsafe fn retire<T: Retire>(&self, object: *mut T);
 
-    /// Waits while there is more garbage than the limit: for threads that retire only inside of sections.
-    /// To be called outside.
+    /// Waits while there is more garbage than the limit. For threads that retire only inside of sections; to be called
+    /// outside.
     fn throttle(&self) {}
 
-    /// How much garbage there may be before who retires has to wait. Strategies with a bound of their own
-    /// do not need it.
+    /// Sets how much garbage there may be before a thread that retires has to wait. Strategies with a bound of their own
+    /// do nothing here.
     fn set_limit(&self, limit: Limit) {
         let _ = limit;
     }
@@ -71,16 +72,15 @@ pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     ///
     /// # Panics
     ///
-    /// Inside of a section of the caller's own, where it may wait for ever, and in the destructor of a retired
-    /// object. A thread that has a quiescent-state-based reader is in a section, unless it is
-    /// [`offline`](Reader::offline).
+    /// Inside of a section of the caller's own, where it may wait for ever, and in the destructor of a retired object. A
+    /// thread that has a quiescent-state-based reader is in a section, unless the reader is [`offline`](Reader::offline).
     fn barrier(&self);
 
     /// How much garbage there is.
     fn garbage(&self) -> Garbage;
 }
 
-/// A strategy that can tell when all sections are over; hazard pointers cannot.
+/// A strategy that can say when all sections are over; hazard pointers cannot.
 ///
 /// # Safety
 ///
@@ -91,8 +91,8 @@ pub unsafe trait GracePeriod: Reclaim {
     ///
     /// # Panics
     ///
-    /// Inside of a section of the caller's own, where it would wait for ever. A thread that has a
-    /// quiescent-state-based reader is in one, unless it is [`offline`](Reader::offline).
+    /// Inside of a section of the caller's own, where it would wait for ever. A thread that has a quiescent-state-based
+    /// reader is in a section, unless the reader is [`offline`](Reader::offline).
     fn synchronize(&self);
 }
 
@@ -108,21 +108,20 @@ pub trait Reader {
     /// Begins a section, which ends when the guard is dropped. Sections nest.
     fn enter(&self) -> Self::Guard<'_>;
 
-    /// As [`enter`](Reader::enter), if that takes no call; `None`: it does. For who has another way to go then:
-    /// a call, even if it is never made, has the caller keep its registers on the stack, which costs more than the
-    /// section.
+    /// As [`enter`](Reader::enter) if that takes no call; `None` if it does. For a caller that has another way to go then:
+    /// a call that is never made still has the compiler keep registers on the stack, which costs more than the section.
     #[inline(always)]
     fn try_enter(&self) -> Option<Self::Guard<'_>> {
         Some(self.enter())
     }
 
-    /// Says that this thread has nothing of what it has read; that is what quiescent-state-based strategies
-    /// wait for. Where there is too much garbage, this waits until there is less. To be called between
-    /// operations, every now and then.
+    /// Announces a quiescent state: this thread keeps no reference to anything that it has read. Quiescent-state-based
+    /// strategies wait for that. While there is too much garbage, this waits. To be called between operations, every now
+    /// and then.
     #[inline(always)]
     fn quiescent(&mut self) {}
 
-    /// Does something that may take long, during which nobody waits for this thread.
+    /// Does something that may take long; no thread waits for this one meanwhile.
     #[inline(always)]
     fn offline<R>(&mut self, work: impl FnOnce() -> R) -> R {
         work()
@@ -139,16 +138,15 @@ pub unsafe trait Guard {
     /// The machine it runs on.
     type Machine: Machine;
 
-    /// Reads a pointer to an object that may be retired meanwhile, in a domain that the guard
-    /// [covers](Reclaim::covers); it is not reclaimed until the guard is
-    /// dropped, or until `slot` protects another or is cleared (for hazard pointers, which have [`SLOTS`] per guard; the
-    /// others protect everything that is read in the section). So no reference to it may be kept while code that is
-    /// not trusted has the guard. Ordering: acquire.
+    /// Reads a pointer to an object that may be retired meanwhile, in a domain that the guard [covers](Reclaim::covers).
+    /// The object is not reclaimed until the guard is dropped. With hazard pointers, which have
+    /// [`SLOTS`](super::SLOTS) per guard, the object is protected until `slot` protects another one or is cleared; the
+    /// other strategies protect everything that is read in the section. So a caller must not keep a reference to the
+    /// object while it gives the guard to code that it does not trust. Ordering: acquire.
     ///
-    /// The pointer may carry marks in its low bits, or (except for [`counted`]) point into the middle of the
-    /// object. It must be
-    /// read from where the object is still linked when it is read: a structure with marks looks at those
-    /// of the object that the word belongs to.
+    /// The pointer may carry marks in its low bits, or (except for [`counted`](super::counted)) point into the middle of
+    /// the object. It must be read from a place where the object is still linked at that time: a structure with marks
+    /// looks at the marks of the object that the word belongs to.
     fn protect<T: Send + Sync + 'static>(
         &self,
         slot: usize,
@@ -163,9 +161,9 @@ pub struct Info {
     pub name: &'static str,
     /// One line: what it is.
     pub summary: &'static str,
-    /// What a section with one pointer costs a reader, besides following it.
+    /// What a section with one pointer costs a reader, besides following the pointer.
     pub reader: &'static str,
-    /// Of that, atomic read-modify-writes.
+    /// How many atomic read-modify-writes that is.
     pub atomics: u32,
     /// What the garbage is bounded by.
     pub bound: &'static str,

@@ -45,7 +45,7 @@ impl Drop for Object {
     }
 }
 
-/// Readers never see what has been reclaimed; everything is, once.
+/// Readers never see a reclaimed object, and each object is reclaimed once.
 fn readers_are_safe<D: Reclaim<Machine = Native>>() {
     let domain = &D::new_in();
     let reclaimed = Arc::new(AtomicUsize::new(0));
@@ -72,14 +72,14 @@ fn readers_are_safe<D: Reclaim<Machine = Native>>() {
             scope.spawn(|| {
                 for value in 1..=UPDATES {
                     let old = root.swap(Object::make(value, &reclaimed), AcqRel);
-                    // SAFETY: removed above, by nobody else.
+                    // SAFETY: the exchange above, and no other, has removed it.
                     unsafe { domain.retire(old) };
                 }
             })
         });
         updaters.into_iter().for_each(|updater| updater.join().unwrap());
         let old = root.swap(Object::make(2 * UPDATES, &reclaimed), AcqRel);
-        // SAFETY: as above.
+        // SAFETY: this exchange, and no other, has removed it.
         unsafe { domain.retire(old) };
     });
     domain.barrier();
@@ -89,7 +89,7 @@ fn readers_are_safe<D: Reclaim<Machine = Native>>() {
     drop(unsafe { Box::from_raw(root.load(Acquire)) });
 }
 
-/// What is protected stays, and goes when it no longer is.
+/// An object stays while it is protected, and is reclaimed after that.
 fn protected_objects_stay<D: Reclaim<Machine = Native>>() {
     let domain = D::new_in();
     let reclaimed = Arc::new(AtomicUsize::new(0));
@@ -136,7 +136,7 @@ fn hazard() {
     protected_objects_stay::<HazardDomain<Native>>();
 }
 
-/// A domain in which one thread is inside until it is let go.
+/// A domain with a thread that stays in a section until it is told to leave.
 fn with_a_reader_inside<D: Reclaim<Machine = Native>>(domain: &D, meanwhile: impl FnOnce(i32)) {
     let (inside, leave) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
     let thread = &AtomicUsize::new(0);
@@ -196,7 +196,7 @@ fn hazard_pointers_bound_the_garbage() {
     });
 }
 
-/// A reader that stays inside holds up everything, and who retires too much waits, not the memory.
+/// A reader that stays in its section holds up reclamation; a thread that retires too much waits, so memory stays bounded.
 #[test]
 fn rcu_pushes_back_and_names_who_is_in_the_way() {
     let domain = &RcuDomain::<Native>::new_in();
@@ -232,7 +232,7 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
     assert!(most <= LIMIT + 128 + 100, "{most} objects");
 }
 
-/// Inside of a section nobody is held up; outside of it, at the next quiescent state.
+/// A thread that retires inside of a section does not wait there, but at its next quiescent state.
 #[test]
 fn who_retires_inside_is_held_up_outside() {
     fn check<D: Reclaim<Machine = Native>>() {
@@ -302,7 +302,7 @@ fn misuse_panics() {
     panics("retired twice", || unsafe { domain.retire(object) });
 }
 
-/// The child has the one thread that forked: readers and leaders of the parent hold up nothing there.
+/// The child of a fork has one thread: readers and leaders of the parent hold up nothing there.
 #[test]
 fn a_forked_child_reclaims() {
     let domain = &RcuDomain::<Native>::new_in();
@@ -328,8 +328,8 @@ fn a_forked_child_reclaims() {
     });
 }
 
-/// What other threads have retired and left, alive or not, is reclaimed by who waits for it, by who only comes by, and
-/// in the child of a fork.
+/// What other threads have retired and left, whether they live or have exited, is reclaimed: by a thread that waits for
+/// it, by a thread that retires for itself, and in the child of a fork.
 #[test]
 fn what_others_have_left_is_reclaimed() {
     fn check<D: Reclaim<Machine = Native>>() {
@@ -404,7 +404,7 @@ impl Drop for Nest {
     }
 }
 
-/// More than batches, from inside of what is reclaimed, by the thread itself and by others.
+/// Destructors that retire more than a batch, in the thread that retired them and in others.
 #[test]
 fn what_is_reclaimed_may_retire() {
     let domain = RcuDomain::<Native>::new_in();
@@ -453,7 +453,7 @@ fn cells_are_read_and_updated() {
     assert_eq!(*cell.read(&rcu::global().enter()), (1, 2));
 }
 
-/// Where there is no light fence, sections are as long and as many.
+/// On a thread without light fences, sections begin, nest and end all the same.
 #[test]
 fn sections_of_a_thread_without_light_fences() {
     use crate::machine::record::{FENCED, NESTING};

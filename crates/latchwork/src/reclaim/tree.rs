@@ -1,14 +1,14 @@
-//! A tree of readers: who has announced a quiescent state says so for others, too.
+//! A tree of readers: a thread that has announced a quiescent state says so for other threads, too.
 //!
 //! Source: the tree of the Linux kernel's RCU (McKenney, "Hierarchical RCU", LWN 2008), and combining trees (Yew, Tzeng,
-//! Lawrie 1987). In those, threads count each other with atomic instructions on words that they share. Here each
-//! thread writes to its own word only, and looks at those below it.
+//! Lawrie 1987). There, threads count each other with atomic instructions on words that they share. Here each thread
+//! writes to its own word alone, and looks at the words of the threads below it.
 //!
-//! The records of a group are a heap with four children each. A thread that has reached a time looks at its children at
-//! its quiescent states, until each of them *vouches*: says that it, and all below it, have reached that time.
-//! Then it vouches as well. The leader of a grace period looks at the first thread of each group, and at all of
-//! the group only if that one does not vouch: it may be offline, or have announced nothing for long. So the tree is
-//! never waited for.
+//! The records of a group form a heap with four children each. A thread that has reached a time looks at its children in
+//! its quiescent states, until each of them *vouches*: says that it, and all threads below it, have reached that time.
+//! Then the thread vouches as well. The leader of a grace period looks at the first thread of each group. It looks at
+//! all of the group only if the first thread does not vouch, because that thread may be offline, or may have announced
+//! nothing for long. So no thread waits for the tree.
 //!
 //! State of a record's `online`: stamped (time) -> vouches (the same, and a bit) -> stamped (a later time).
 //! Per grace period and thread: one store, and a look at up to four lines; no atomics.
@@ -20,17 +20,18 @@ use core::sync::atomic::Ordering::*;
 /// Children of a thread.
 const CHILDREN: usize = 4;
 
-/// The bit of a reader's word that says that it vouches. (QSBR has no need for the bit's other meaning.)
+/// The bit of a reader's word that says that the thread vouches. (Readers of QSBR have no light fences, so they do not
+/// need the bit's other meaning.)
 pub(super) const ALL: u64 = FENCED;
 
-/// Whether the owner of this word says that it, and all below it, have reached `time`. It stays true when that thread
-/// goes offline, or exits.
+/// Whether the owner of this word says that it, and all threads below it, have reached `time`. That stays true when the
+/// owner goes offline, or exits.
 pub(super) fn vouches(word: u64, time: u64) -> bool {
     word & ALL != 0 && word & TIME >= time & TIME
 }
 
-/// Whether all below `parent` have reached `time`. The caller has advanced time to that, or seen that somebody has,
-/// and has issued a full fence since then.
+/// Whether all threads below `parent` have reached `time`. The caller has seen that time on the clock, and has issued a
+/// full fence since then.
 pub(super) fn reached<M: Machine>(group: &'static Group<M, Record<M>>, parent: usize, time: u64) -> bool {
     below(group.entries(), group.owners(), parent, time)
 }
@@ -39,9 +40,9 @@ fn below<M: Machine>(records: &'static [Record<M>], owned: u32, parent: usize, t
     let first = CHILDREN * parent + 1;
     let mut children = first..records.len().min(first + CHILDREN);
     children.all(|child| {
-        // (E) pairs with the stores of that thread: its sections, and those of who is below it, happen before.
+        // (E) pairs with the stores of that thread: its sections, and those of the threads below it, happen before.
         let word = if owned & 1 << child == 0 { 0 } else { records[child].online.load(Acquire) };
-        // Who is offline vouches for nobody; what it reads next begins later.
+        // A thread that is offline does not vouch for those below it. What it reads next, it reads at a later time.
         vouches(word, time) || word & NESTING == 0 && below(records, owned, child, time)
     })
 }

@@ -1,16 +1,18 @@
-//! For how long something has been held up, and when that is to be reported.
+//! For how long a grace period has been held up, and when to report that.
 
 use crate::machine::{Clock, Machine, Word};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// After how long a grace period is reported that does not end.
+/// Nanoseconds after which a grace period that does not end is reported.
 const PATIENCE: u64 = 10_000_000_000;
 
+/// A stop watch that says when a report is due.
 pub(super) struct Watch<M: Machine> {
-    /// Since when; 0: nothing is.
+    /// When the grace period was opened; 0: the watch does not run.
     since: M::U64,
+    /// When the next report is due.
     report_at: M::U64,
-    /// How long it may take until it is reported.
+    /// Nanoseconds until the first report, and between two reports.
     patience: M::U64,
 }
 
@@ -23,7 +25,7 @@ impl<M: Machine> Watch<M> {
         self.patience.store(nanos, Relaxed);
     }
 
-    /// From now on.
+    /// Starts the watch.
     pub(super) fn begin(&self) {
         let now = M::now(Clock::Monotonic);
         self.since.store(now, Relaxed);
@@ -38,7 +40,7 @@ impl<M: Machine> Watch<M> {
         self.since.store(0, Relaxed);
     }
 
-    /// For how many nanoseconds.
+    /// For how many nanoseconds the watch has run.
     pub(super) fn nanos(&self) -> u64 {
         match self.since.load(Relaxed) {
             0 => 0,
@@ -46,7 +48,7 @@ impl<M: Machine> Watch<M> {
         }
     }
 
-    /// Whether it is to be reported now: when it has taken too long, and again each time after that time.
+    /// Whether a report is due now. If so, the next one is due after the same time again.
     pub(super) fn is_due(&self) -> bool {
         let now = M::now(Clock::Monotonic);
         let due = now >= self.report_at.load(Relaxed);

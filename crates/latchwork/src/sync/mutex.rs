@@ -6,7 +6,7 @@ use crate::machine::Native;
 
 /// A mutex: one thread at a time has the value.
 ///
-/// **When to take it.** By default. The algorithm is [`shfl`](crate::locks::mutex::shfl), a ShflLock whose waiters sleep.
+/// **When to take it.** By default. The algorithm is [`shfl`](crate::locks::mutex::shfl), the blocking ShflLock.
 /// A running thread can take the lock before a waiter that has to be woken, but only for a bounded time. Take
 /// [`RwLock`](crate::RwLock) if most sections only read. Take [`SeqLock`](crate::SeqLock) for a few words that are
 /// mostly read. Other algorithms are in [`locks`](crate::locks).

@@ -5,6 +5,8 @@ use crate::locks::rwlock::bravo::Rows;
 use crate::locks::rwlock::shfl_rw::RawShflRw;
 use crate::machine::Native;
 
+pub use crate::locks::rwlock::ReadRecursive;
+
 /// A reader-writer lock: many threads read the value at the same time, or one thread writes it.
 ///
 /// **When to take it.** If most sections only read. It is `bravo-2d-shfl-rw`: [`bravo`](crate::locks::rwlock::bravo) with a
@@ -14,15 +16,20 @@ use crate::machine::Native;
 /// [`reclaim`](crate::reclaim).
 ///
 /// ```
-/// use latchwork::{RwLock, RwLockWriteGuard};
+/// use latchwork::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 ///
 /// static LIMITS: RwLock<[u32; 2]> = RwLock::new([10, 20]);
 ///
 /// assert_eq!(LIMITS.read()[1], 20);
-/// let mut limits = LIMITS.write();
-/// limits[1] += 1;
-/// drop(limits);
-/// assert!(LIMITS.try_read().is_some_and(|limits| limits[1] == 21));
+///
+/// // Look first, beside other readers; then write, with no other writer in between; then read on.
+/// let limits = LIMITS.upgradable_read();
+/// if limits[1] == 20 {
+///     let mut limits = RwLockUpgradableReadGuard::upgrade(limits);
+///     limits[1] += 1;
+///     let limits = RwLockWriteGuard::downgrade(limits);
+///     assert_eq!(limits[1], 21);
+/// }
 /// ```
 ///
 /// **What it costs.** A read costs two plain stores and no atomic read-modify-write while the lock is biased to
@@ -44,8 +51,8 @@ use crate::machine::Native;
 /// **Panics.** No method panics. A thread that asks for the write lock while it reads, or for any lock while it writes,
 /// waits for ever.
 ///
-/// **Recursive reads.** A thread must not read-lock again while it holds a read guard: if a writer waits in between, both
-/// may wait for ever.
+/// **Recursive reads.** A thread that holds a read guard must not call [`read`](lock_api::RwLock::read) again: if a writer
+/// waits in between, both may wait for ever. It can call [`read_recursive`](ReadRecursive::read_recursive).
 ///
 /// **Poisoning.** There is none. If a writer panics, its guard unlocks, and the next thread finds the value as the panic
 /// left it.
@@ -66,6 +73,11 @@ pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 /// The value of a [`RwLock`], for one thread alone, from [`write`](lock_api::RwLock::write).
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
+/// The value of a [`RwLock`], shared with readers but with no writer and no other upgradable reader, from
+/// [`upgradable_read`](lock_api::RwLock::upgradable_read). It can become a [`RwLockWriteGuard`] without letting a writer in
+/// between.
+pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
+
 /// A part of the value of a [`RwLock`], from [`RwLockReadGuard::map`](lock_api::RwLockReadGuard::map).
 pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
 
@@ -81,6 +93,11 @@ pub type ArcRwLockReadGuard<T> = lock_api::ArcRwLockReadGuard<RawRwLock, T>;
 /// [`write_arc`](lock_api::RwLock::write_arc). (Feature `arc_lock`.)
 #[cfg(feature = "arc_lock")]
 pub type ArcRwLockWriteGuard<T> = lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
+
+/// A [`RwLockUpgradableReadGuard`] that owns an [`Arc`](alloc::sync::Arc) of its lock, from
+/// [`upgradable_read_arc`](lock_api::RwLock::upgradable_read_arc). (Feature `arc_lock`.)
+#[cfg(feature = "arc_lock")]
+pub type ArcRwLockUpgradableReadGuard<T> = lock_api::ArcRwLockUpgradableReadGuard<RawRwLock, T>;
 
 /// The algorithm of [`RwLock`], as [`lock_api`] sees it: for code that is generic over `lock_api::RawRwLock`.
 pub type RawRwLock = Api<Rows<Native, RawShflRw<Native>>>;

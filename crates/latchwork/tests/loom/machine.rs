@@ -149,6 +149,8 @@ pub struct State {
     fenced: StdCell<Option<usize>>,
     /// How often each thread has spun.
     spins: RefCell<Vec<u32>>,
+    /// How long each thread has dozed, if a doze takes time.
+    dozed: Option<RefCell<Vec<u64>>>,
 }
 
 impl State {
@@ -171,6 +173,7 @@ impl State {
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
+            dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }
 
@@ -439,6 +442,8 @@ pub struct Model {
     pub reader_slots: usize,
     /// Whether time jumps.
     pub clock: bool,
+    /// Whether a thread that dozes finds that time has passed.
+    pub dozes: bool,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
     /// Whether the threads' records are in one group.
@@ -453,6 +458,7 @@ impl Model {
             preemptions: Some(preemptions),
             reader_slots: 2,
             clock: false,
+            dozes: false,
             nodes: 2,
             grouped: false,
         }
@@ -487,6 +493,11 @@ impl Model {
     /// The same with a clock.
     pub const fn with_clock(self) -> Self {
         Model { clock: true, ..self }
+    }
+
+    /// The same where a doze takes a second on the clock of the thread that dozes: for waits that end by themselves.
+    pub const fn with_dozes(self) -> Self {
+        Model { dozes: true, ..self }
     }
 
     /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and
@@ -790,7 +801,16 @@ unsafe impl Machine for Loom {
 
     #[track_caller]
     fn now(_clock: Clock) -> u64 {
-        if shared_state().late.load(Ordering::Relaxed) { LATE } else { EARLY }
+        let state = shared_state();
+        let time = if state.late.load(Ordering::Relaxed) { LATE } else { EARLY };
+        time + state.dozed.as_ref().map_or(0, |dozed| dozed.borrow()[thread_number()])
+    }
+
+    fn doze(_nanos: u64) {
+        if let Some(dozed) = &shared_state().dozed {
+            dozed.borrow_mut()[thread_number()] += 1_000_000_000;
+        }
+        Self::yield_now();
     }
 
     fn thread_id() -> usize {

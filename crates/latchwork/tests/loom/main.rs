@@ -17,6 +17,7 @@ mod words;
 mod bravo;
 mod condvar;
 mod map;
+mod modes;
 mod mutex;
 mod reclaim;
 mod rwlock;

@@ -38,11 +38,25 @@ impl<R: RawRwLock> Shared<R> {
 
     /// The writer's section, and its end.
     pub fn finish_write(&self, token: R::Write) {
-        assert!(self.lock.is_locked() && self.lock.is_write_locked());
-        // SAFETY: the caller holds the lock for writing.
-        self.writes.with_mut(|writes| unsafe { *writes += 1 });
+        self.add();
         // SAFETY: the token is from the caller's acquisition.
         unsafe { self.lock.unlock_write(token) };
+    }
+
+    /// How many writes there were, asked by a holder in any mode.
+    pub fn look(&self) -> usize {
+        // SAFETY: the caller holds the lock.
+        self.writes.with(|writes| unsafe { *writes })
+    }
+
+    /// The writer's section alone. Returns how many writes there were.
+    pub fn add(&self) -> usize {
+        assert!(self.lock.is_locked() && self.lock.is_write_locked());
+        // SAFETY: the caller holds the lock for writing.
+        self.writes.with_mut(|writes| unsafe {
+            *writes += 1;
+            *writes
+        })
     }
 
     fn writes(&self) -> usize {

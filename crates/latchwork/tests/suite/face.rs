@@ -9,6 +9,7 @@ use latchwork::registry::{self, Entry, Kind};
 use latchwork::{Condvar, Mutex, ReentrantMutex, RwLock, Semaphore, SeqLock, lock_api};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Compiles if a type can be shared by threads.
 fn shared<T: Sync>(_: &T) {}
@@ -139,6 +140,37 @@ fn every_type_of_the_root_has_the_usual_traits() {
     shared(&guards);
     assert_eq!(*guards.0 + *guards.1, 14);
     assert!(format!("{:?}", Semaphore::new(3)).contains("available: 3"));
+}
+
+/// What the reader-writer lock of the root can do beyond reading and writing.
+#[test]
+fn readers_become_writers_and_writers_become_readers() {
+    use latchwork::{ReadRecursive, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+    let lock = RwLock::new(1);
+    for round in 1..50 {
+        let upgradable: RwLockUpgradableReadGuard<'_, u32> = lock.upgradable_read();
+        shared(&upgradable);
+        assert!(
+            lock.try_read().is_some() && lock.try_upgradable_read().is_none() && lock.try_write().is_none()
+        );
+        let mut write = RwLockUpgradableReadGuard::upgrade(upgradable);
+        assert!(lock.try_read().is_none() && *write == round);
+        *write += 1;
+        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
+        let reader = lock.read();
+        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there is a reader");
+        drop(reader);
+        let write =
+            RwLockUpgradableReadGuard::try_upgrade_for(upgradable, Duration::from_secs(60)).expect("alone");
+        let mut reader: RwLockReadGuard<'_, u32> = RwLockWriteGuard::downgrade(write);
+        let again = lock.read_recursive();
+        assert!(*reader == *again && lock.try_read_recursive().is_some() && lock.try_write().is_none());
+        drop(again);
+        RwLockReadGuard::bump(&mut reader);
+        RwLockReadGuard::unlock_fair(reader);
+        RwLockWriteGuard::unlock_fair(lock.write());
+    }
+    assert!(!lock.is_locked());
 }
 
 /// The features that lock_api has too.

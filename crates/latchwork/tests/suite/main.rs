@@ -11,6 +11,6 @@ mod face;
 mod fifo;
 mod hostile;
 mod memcheck;
-// mod parking_lot_program;
+mod parking_lot_program;
 mod platform;
 mod symbols;

@@ -1,7 +1,7 @@
 /* A program made of cases, each of which prints what the pthread functions did. The same binary runs with glibc's
-   locks and with latchwork's, and what it prints is compared: see tests/semantics.rs.
+   locks and with latchwork's, and tests/programs/semantics.rs compares what it prints.
 
-   Each case runs in a process of its own, so that one that hangs, which a watchdog ends, is one line. */
+   Each case runs in a process of its own. If one hangs, a watchdog ends it, and that is one line of the output. */
 #ifndef CASES_H
 #define CASES_H
 
@@ -17,15 +17,17 @@ struct test {
 
 static const char *this_case;
 
-/* Prints a line of the case. */
+/* Prints a line of the case, in one piece: threads may print at the same time. */
 __attribute__((format(printf, 1, 2))) static inline void say(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
+    flockfile(stdout);
     printf("%s: ", this_case);
     vprintf(format, list);
     putchar('\n');
     fflush(stdout);
+    funlockfile(stdout);
     va_end(list);
 }
 
@@ -71,8 +73,8 @@ static inline int run_cases(const struct test *tests, int count, int arguments, 
 #define RUN_CASES(tests, arguments, argument) \
     run_cases(tests, sizeof tests / sizeof *tests, arguments, argument)
 
-/* Runs a statement, which uses no local variables, in a thread of its own, which ends. A thread that is made next gets the same control block and
-   stack from glibc. */
+/* Runs a statement, which uses no local variables, in a thread of its own, and joins it. The next thread gets the same
+   control block and stack from glibc. */
 #define IN_A_THREAD(statement)                                                              \
     do {                                                                                    \
         void *body_(void *argument_)                                                        \

@@ -6,7 +6,7 @@
 mod cost;
 mod operations;
 
-use super::options::Common;
+use crate::measure::options::Common;
 use comfy_table::{CellAlignment, Table, presets};
 use cost::Cost;
 use latchwork_console::failure::{Failure, Result};

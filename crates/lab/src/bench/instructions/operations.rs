@@ -3,8 +3,8 @@
 //! The paper's table says yes or no; here is how much. Two runs of the workload, with so many updates and
 //! with none, tell a lookup from an update.
 
-use crate::bench::options::Common;
-use crate::bench::plan::{Limits, Plan};
+use crate::measure::options::Common;
+use crate::measure::plan::{Limits, Plan};
 use crate::simulate::{self, How};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_sim::{MAX_THREADS, Profile};

@@ -265,7 +265,7 @@ mod tests {
     use super::super::judge::Verdict;
     use super::super::runner;
     use super::*;
-    use crate::bench::results::Results;
+    use crate::measure::results::Results;
     use std::collections::HashSet;
 
     #[test]

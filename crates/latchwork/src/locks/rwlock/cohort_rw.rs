@@ -27,7 +27,7 @@
 //! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! Timed forms: they poll.
 
-use super::{ConstNew, Index, Info, RawRwLock, Suspension};
+use super::{ConstNew, Index, Info, RawDowngrade, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -313,5 +313,17 @@ unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
 
     fn is_write_locked(&self) -> bool {
         !self.global.0.is_free()
+    }
+}
+
+// SAFETY: the caller has arrived as a reader before it releases the global lock, and the next writer to take that lock
+// waits for all readers that have arrived (E).
+unsafe impl<M: Machine> RawDowngrade for RawCohortRw<M> {
+    unsafe fn downgrade(&self, index: Index) -> Index {
+        let node = self.node(index);
+        node.ingress.0.fetch_add(1, SeqCst); // (E)
+        // Not to the next writer of the cohort: that does not look for readers.
+        self.release(&node.writers.0);
+        index
     }
 }

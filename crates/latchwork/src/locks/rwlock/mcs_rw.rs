@@ -34,7 +34,7 @@
 //! Timed forms: they poll, outside the queue, which nobody can leave.
 //! More than 2^31 - 1 simultaneous readers would break it.
 
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::{ConstNew, Info, RawFair, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -354,3 +354,6 @@ unsafe impl<M: Machine> RawRwLock for RawMcsRw<M> {
         self.written.load(Relaxed) != 0
     }
 }
+
+// SAFETY: the functions are those of `RawRwLock`: the lock is FIFO.
+unsafe impl<M: Machine> RawFair for RawMcsRw<M> {}

@@ -25,7 +25,14 @@ pub mod percpu;
 pub mod rwsem;
 
 mod api;
+mod api_optional;
+mod optional;
+mod phases;
+mod wait;
 pub use api::Api;
+pub use api_optional::ReadRecursive;
+pub use optional::{RawDowngrade, RawFair, RawRecursive, RawUpgrade};
+pub use wait::Timeout;
 
 #[cfg(test)]
 mod tests;

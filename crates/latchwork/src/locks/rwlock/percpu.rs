@@ -21,7 +21,7 @@
 //! Timed forms: they poll, for the reason given in `pf_t`.
 
 use super::pf_q::RawPfQ;
-use super::{ConstNew, Index, Info, RawRwLock, Suspension};
+use super::{ConstNew, Index, Info, RawDowngrade, RawFair, RawRwLock, Suspension};
 use crate::machine::{Machine, Native, QNode, Word};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -48,6 +48,17 @@ impl<M: Machine> Shard<M> {
         let token = NonNull::new(self.token.load(Relaxed)).expect("kept by the writer");
         // SAFETY: the token is from the acquisition that ends.
         unsafe { self.lock.unlock_write(token) };
+    }
+}
+
+impl<M: Machine> Shard<M> {
+    /// # Safety
+    ///
+    /// The caller holds the shard for writing; then it holds it for reading.
+    unsafe fn downgrade(&self) {
+        let token = NonNull::new(self.token.load(Relaxed)).expect("kept by the writer");
+        // SAFETY: the token is from the acquisition that becomes a read acquisition.
+        unsafe { self.lock.downgrade(token) };
     }
 }
 
@@ -203,3 +214,21 @@ unsafe impl<M: Machine, const LOCKS: usize> RawRwLock for RawPerCpu<M, LOCKS> {
         self.writing.0.load(Relaxed) != 0
     }
 }
+
+// SAFETY: the caller's own shard goes from its writer to its reader without another writer in between, and a writer needs
+// every shard.
+unsafe impl<M: Machine, const LOCKS: usize> RawDowngrade for RawPerCpu<M, LOCKS> {
+    unsafe fn downgrade(&self, (): ()) -> Index {
+        let index = self.mine();
+        for (at, shard) in self.shards().iter().enumerate() {
+            // SAFETY: the caller holds all shards for writing.
+            unsafe { if at == index.0 as usize { shard.downgrade() } else { shard.release() } }
+        }
+        // (A) as in `unlock_write`.
+        self.writing.0.store(0, Release);
+        index
+    }
+}
+
+// SAFETY: the functions are those of `RawRwLock`: each shard is phase-fair.
+unsafe impl<M: Machine, const LOCKS: usize> RawFair for RawPerCpu<M, LOCKS> {}

@@ -1,55 +1,55 @@
 //! Phase-fair ticket lock.
 //!
-//! Source: Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor
-//! real-time systems", Real-Time Systems 46(1), 2010, the PF-T lock (also "Reader-writer
-//! synchronization for shared-memory multiprocessor real-time systems", ECRTS 2009).
+//! # Source
 //!
-//! Reader phases and writer phases alternate. A reader that finds a writer present, holding the
-//! lock or waiting for the readers before it, waits for the end of *that* writer's phase and no
-//! longer: the next writer waits for it. A writer waits for one reader phase per writer before it.
+//! Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems", Real-Time
+//! Systems 46(1), 2010, the PF-T lock (also "Reader-writer synchronization for shared-memory multiprocessor real-time
+//! systems", ECRTS 2009).
 //!
-//! State:
+//! # Idea
 //!
-//! | word | who writes it |
-//! |---|---|
-//! | `rin`: arrived readers (30 bits), PRESENT, PHASE | an arriving reader adds one; the writer whose turn it is sets PRESENT and flips PHASE together, and clears PRESENT at release |
-//! | `rout`: departed readers, same scale | a leaving reader adds one |
-//! | `win`, `wout`: writer tickets drawn and served | a ticket lock among writers |
+//! Reader phases and writer phases alternate. A reader that finds a writer present, holding the lock or waiting for the
+//! readers before it, waits for the end of *that* writer's phase and no longer: the next writer waits for this reader. A
+//! writer waits for one reader phase per writer before it.
 //!
-//! A blocked reader waits until PRESENT and PHASE are no longer both what it saw. Flipping PHASE
-//! is what lets it notice the end of a phase when the next one begins at once. There cannot be two
-//! phases in between: each writer that enters waits for all readers before it, so a writer must
-//! not end its phase before they have left. The paper takes PHASE from the ticket; here it
-//! alternates between writers that *entered*, because a try draws a ticket and may not enter.
+//! # States
 //!
-//! A writer gives its turn on before it clears PRESENT, which is its last access: once a reader gets
-//! in, it may be the last to use the lock, and free it. The next writer waits for the few instructions
-//! in between. (In the paper the turn comes last.)
+//! | word | meaning | which thread changes it |
+//! |---|---|---|
+//! | `rin`, `rout` | readers arrived and departed, and the writer's phase: see `phases.rs` | readers; the writer with the turn |
+//! | `win` | writer tickets drawn | an arriving writer or upgradable reader adds one |
+//! | `wout` | the ticket that has the turn | the thread with the turn adds one when it gives the turn on |
 //!
-//! Size: 16 bytes, none per waiter or holder. Atomics per uncontended pair: read 2 (add, add);
-//! write 3 (ticket, enter, leave: the paper's byte store to leave would mix access sizes).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: phase-fair; writers are FIFO among themselves. Everybody spins on a shared word.
-//! More than 2^30 - 1 simultaneous readers would break it.
-//! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
+//! A writer draws a ticket and waits for its turn, enters (PRESENT), waits for the readers that arrived before, and has the
+//! lock. When it leaves, it gives the turn on and then clears PRESENT. That is its last access: as soon as a reader gets in,
+//! that reader may be the last user of the lock and free it. (In the paper the turn comes last.) The next writer waits for
+//! the few instructions in between.
 //!
-//! Timed forms poll: neither a reader nor a writer can leave once the other side has counted on it
-//! (a writer that gave up its phase would end it before the readers in it have noticed). So they
-//! may starve, a timed reader under a ceaseless stream of writers, a timed writer under overlapping
-//! readers.
+//! An upgradable reader has the turn but begins no writer phase, so readers enter beside it. An upgrade begins one.
+//!
+//! # Orderings
+//!
+//! (A), (B) and (E) are those of `phases.rs`. (C): `wout` is stored with release by the thread that gives the turn on and
+//! loaded with acquire by the thread that gets it.
+//!
+//! # Properties
+//!
+//! - Size: 16 bytes, none per waiter or holder.
+//! - Atomic read-modify-writes per uncontended pair: read 2 (arrive, depart); write 3 (ticket, enter, leave). The paper
+//!   leaves with a byte store, which would mix access sizes.
+//! - Fairness: phase-fair; writers are FIFO among themselves. All waiters spin on shared words.
+//! - Suspension: a waiter that is suspended blocks others.
+//! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
+//! - Limit: 2^30 - 1 simultaneous readers.
+//! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it: a writer that
+//!   gave up its phase would end it before the readers in it have noticed. So they may starve, a timed reader under a
+//!   ceaseless stream of writers, a timed writer under overlapping readers.
 
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::phases::Readers;
+use super::{ConstNew, Info, RawDowngrade, RawFair, RawRwLock, RawUpgrade, Suspension, Timeout};
+use crate::locks::backoff;
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-
-/// A writer has the lock, or waits for the last readers before it.
-pub(super) const PRESENT: u32 = 2;
-/// Flips with every writer that enters.
-pub(super) const PHASE: u32 = 1;
-/// The writer's part of `rin`.
-pub(super) const WRITER: u32 = PRESENT | PHASE;
-/// One reader in `rin` and `rout`.
-pub(super) const READER: u32 = 4;
 
 /// Phase-fair ticket lock. See the [module documentation](self).
 #[repr(C)]
@@ -57,114 +57,6 @@ pub struct RawPfT<M: Machine> {
     readers: Readers<M>,
     win: M::U32,
     wout: M::U32,
-}
-
-/// The readers' half, which the queue lock shares.
-#[repr(C)]
-pub(super) struct Readers<M: Machine> {
-    pub(super) rin: M::U32,
-    pub(super) rout: M::U32,
-}
-
-impl Readers<Native> {
-    pub(super) const fn new() -> Self {
-        Readers { rin: AtomicU32::new(0), rout: AtomicU32::new(0) }
-    }
-}
-
-impl<M: Machine> Readers<M> {
-    pub(super) fn new_in() -> Self {
-        Readers { rin: M::U32::new(0), rout: M::U32::new(0) }
-    }
-
-    /// Counts the caller in. Returns the writer bits that it must wait out, or `None` if it has
-    /// the lock.
-    #[inline]
-    pub(super) fn arrive(&self) -> Option<u32> {
-        // (A) pairs with `leave_write`, directly or through the read-modify-writes after it.
-        // (E) pairs with `enter_write`.
-        let writer = self.rin.fetch_add(READER, Acquire) & WRITER;
-        (writer & PRESENT != 0).then_some(writer)
-    }
-
-    /// Acquires for reading unless a writer is present. An arrival cannot be taken back (the
-    /// writer may have counted it), hence the compare-and-exchange.
-    #[inline]
-    pub(super) fn try_arrive(&self) -> bool {
-        let mut rin = self.rin.load(Relaxed);
-        while rin & PRESENT == 0 {
-            // (A) as in `arrive`. A failure is another reader's success, or a writer.
-            match self.rin.compare_exchange(rin, rin.wrapping_add(READER), Acquire, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => rin = now,
-            }
-        }
-        false
-    }
-
-    #[inline]
-    pub(super) fn depart(&self) {
-        // (B) the section happens before the writer that counts us out.
-        self.rout.fetch_add(READER, Release);
-    }
-
-    /// The value of `rin` once the caller, the only writer whose turn it is, has entered from
-    /// `rin`: PRESENT set, PHASE flipped.
-    #[inline]
-    fn entered(rin: u32) -> u32 {
-        (rin ^ PHASE) | PRESENT
-    }
-
-    /// Begins a writer phase; the caller has the turn among writers. Returns the readers to wait
-    /// for, as the value that `rout` will reach.
-    #[inline]
-    pub(super) fn enter_write(&self) -> u32 {
-        // The writer before us gives the turn on before it leaves: (A) pairs with `leave_write`.
-        // Only the writer whose turn it is writes the writer bits from then on, so this is no race.
-        let bits = M::spin_until(&self.rin, Acquire, |rin| rin & PRESENT == 0) & WRITER;
-        // (E) what the writers before us wrote is visible to readers that see our phase.
-        self.rin.fetch_add(Self::entered(bits).wrapping_sub(bits), Release) & !WRITER
-    }
-
-    /// Begins a writer phase if there are no readers; the caller has the turn among writers.
-    #[inline]
-    pub(super) fn try_enter_write(&self) -> bool {
-        // (B) pairs with `depart`: all that arrived by then have left, and their sections are over.
-        let rout = self.rout.load(Acquire);
-        // Acquire: (A) pairs with `leave_write` of the writer before us, if PRESENT is clear.
-        let rin = self.rin.load(Acquire);
-        // (E) as in `enter_write`. The exchange fails if a reader has arrived since.
-        rin & !PHASE == rout && self.rin.compare_exchange(rin, Self::entered(rin), Release, Relaxed).is_ok()
-    }
-
-    #[inline]
-    pub(super) fn await_readers(&self, readers: u32) {
-        // (B) pairs with `depart`; every departure is a read-modify-write, so the last one stands
-        // for all.
-        M::spin_until(&self.rout, Acquire, |rout| rout == readers);
-    }
-
-    #[inline]
-    pub(super) fn leave_write(&self) {
-        // (A) the section happens before the readers that find PRESENT clear, or find a phase
-        // other than the one that they wait for.
-        self.rin.fetch_and(!PRESENT, Release);
-    }
-
-    /// The phase of the present writer, asked by itself.
-    pub(super) fn phase(&self) -> u32 {
-        self.rin.load(Relaxed) & PHASE
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        // In this order: departures that are seen are no more than the arrivals that are.
-        let rout = self.rout.load(Acquire);
-        self.rin.load(Relaxed) & !WRITER == rout
-    }
-
-    pub(super) fn has_writer(&self) -> bool {
-        self.rin.load(Relaxed) & PRESENT != 0
-    }
 }
 
 impl RawPfT<Native> {
@@ -186,25 +78,36 @@ impl ConstNew for RawPfT<Native> {
 }
 
 impl<M: Machine> RawPfT<M> {
+    /// Takes the turn among writers if no other thread has it or waits for it.
     #[inline]
     fn try_turn(&self) -> bool {
-        // (C) pairs with the store in `end_turn`: the section before is the one that served us.
+        // (C) pairs with the store in `end_turn` by the thread that had the turn before.
         let turn = self.wout.load(Acquire);
-        // Nobody can draw `turn` unless it is next, so success means that it is our turn.
+        // `win` equals `turn` only if no ticket is out, so a successful exchange draws the ticket that has the turn.
         self.win.compare_exchange(turn, turn.wrapping_add(1), Relaxed, Relaxed).is_ok()
     }
 
+    /// Draws a ticket and waits for its turn.
+    #[inline]
+    fn take_turn(&self) {
+        let ticket = self.win.fetch_add(1, Relaxed);
+        // (C) pairs with the store in `end_turn`.
+        if self.wout.load(Acquire) != ticket {
+            M::spin_until(&self.wout, Acquire, |turn| turn == ticket);
+        }
+    }
+
+    /// Gives the turn on to the next ticket.
     #[inline]
     fn end_turn(&self) {
-        // Only the writer whose turn it is writes `wout`. (C) what it did happens before the next
-        // writer's turn.
+        // Only the thread with the turn writes `wout`. (C) what it did happens before the next thread's turn.
         let turn = self.wout.load(Relaxed);
         self.wout.store(turn.wrapping_add(1), Release);
     }
 }
 
-// SAFETY: tickets make writers exclusive among themselves (C); a writer waits for all readers that
-// arrived before it (B), and those that arrive later wait for it (A).
+// SAFETY: tickets make writers exclusive among themselves (C). A writer waits for all readers that arrived before it (B),
+// and readers that arrive later wait for it (A).
 unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
     type Machine = M;
     type Read = ();
@@ -229,8 +132,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
     #[inline]
     fn read(&self) {
         if let Some(writer) = self.readers.arrive() {
-            // (A) pairs with `leave_write`, directly or through the next writer's entry.
-            M::spin_until(&self.readers.rin, Acquire, |rin| rin & WRITER != writer);
+            self.readers.await_end(writer);
         }
     }
 
@@ -246,11 +148,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
 
     #[inline]
     fn write(&self) {
-        let ticket = self.win.fetch_add(1, Relaxed);
-        // (C) pairs with the store in `end_turn`.
-        if self.wout.load(Acquire) != ticket {
-            M::spin_until(&self.wout, Acquire, |turn| turn == ticket);
-        }
+        self.take_turn();
         let readers = self.readers.enter_write();
         self.readers.await_readers(readers);
     }
@@ -269,7 +167,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
 
     #[inline]
     unsafe fn unlock_write(&self, (): ()) {
-        // In this order: with the last step the lock may be gone.
+        // In this order: after the last step another thread may free the lock.
         self.end_turn();
         self.readers.leave_write();
     }
@@ -283,8 +181,59 @@ unsafe impl<M: Machine> RawRwLock for RawPfT<M> {
     }
 }
 
+// SAFETY: the writer counts itself in as a reader before it gives its turn on, and the next writer waits for all readers
+// that are counted by then, (B).
+unsafe impl<M: Machine> RawDowngrade for RawPfT<M> {
+    #[inline]
+    unsafe fn downgrade(&self, (): ()) {
+        self.readers.arrive_with_turn();
+        // SAFETY: the caller holds the lock for writing.
+        unsafe { self.unlock_write(()) };
+    }
+}
+
+// SAFETY: an upgradable reader has the turn among writers, which excludes writers and other upgradable readers, and begins
+// no writer phase, so readers enter. An upgrade begins one, and waits for the readers before it.
+unsafe impl<M: Machine> RawUpgrade for RawPfT<M> {
+    type Upgradable = ();
+
+    fn upgradable_within(&self, timeout: Timeout, _watch: &dyn Fn()) -> Option<()> {
+        match timeout {
+            Timeout::Immediate => self.try_turn().then_some(())?,
+            Timeout::At(deadline) => backoff::poll::<M, _>(deadline, || self.try_turn().then_some(()))?,
+            Timeout::Never => self.take_turn(),
+        }
+        self.readers.await_writer();
+        Some(())
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self, (): ()) {
+        self.end_turn();
+    }
+
+    unsafe fn upgrade_within(&self, (): (), timeout: Timeout) -> Result<(), ()> {
+        if self.readers.enter_write_within(timeout) { Ok(()) } else { Err(()) }
+    }
+
+    #[inline]
+    unsafe fn downgrade_upgradable(&self, (): ()) {
+        self.readers.arrive_with_turn();
+        self.end_turn();
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self, (): ()) {
+        self.readers.leave_write();
+    }
+}
+
+// SAFETY: the functions are those of `RawRwLock`: the lock is phase-fair.
+unsafe impl<M: Machine> RawFair for RawPfT<M> {}
+
 #[cfg(test)]
 mod tests {
+    use super::super::phases::{PHASE, READER, WRITER};
     use super::*;
     use std::sync::Mutex;
     use std::vec::Vec;
@@ -306,7 +255,7 @@ mod tests {
             move || {
                 lock.write();
                 order.lock().unwrap().push(name);
-                // SAFETY: acquired above.
+                // SAFETY: this thread acquired the lock a few lines above.
                 unsafe { lock.unlock_write(()) };
             }
         };
@@ -320,12 +269,12 @@ mod tests {
             scope.spawn(|| {
                 lock.read();
                 order.lock().unwrap().push("reader");
-                // SAFETY: acquired above.
+                // SAFETY: this thread acquired the lock a few lines above.
                 unsafe { lock.unlock_read(()) };
             });
             spin_until(|| lock.readers.rin.load(Relaxed) & !WRITER == 2 * READER);
             assert!(order.lock().unwrap().is_empty());
-            // SAFETY: acquired at the top.
+            // SAFETY: this thread acquired the lock at the top.
             unsafe { lock.unlock_read(()) };
         });
         assert_eq!(*order.lock().unwrap(), ["first writer", "reader", "second writer"]);

@@ -30,7 +30,7 @@
 //! Fairness: writers pass everybody else for 4 ms at most, readers pass nobody.
 //! Re-entry: a reader that read-locks again while somebody waits deadlocks with that.
 
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::{ConstNew, Info, RawDowngrade, RawRecursive, RawRwLock, Suspension, Timeout};
 use crate::locks::mutex::RawMutex;
 use crate::locks::mutex::shfl::RawShfl;
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
@@ -283,6 +283,32 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
 
     fn is_write_locked(&self) -> bool {
         self.word.load(Relaxed) & WRITER != 0
+    }
+}
+
+// SAFETY: WRITER becomes a reader in one atomic step.
+unsafe impl<M: Machine> RawDowngrade for RawRwSem<M> {
+    unsafe fn downgrade(&self, (): ()) {
+        self.owner.store(READERS, Relaxed);
+        // (A) the section happens before the readers that enter now.
+        if self.word.fetch_add(READER - WRITER, Release) & WAITERS != 0 {
+            // The head may be a reader. A head that writes sleeps again.
+            M::wake(&raw const self.word, 1);
+        }
+    }
+}
+
+// SAFETY: a recursive reader enters unless a writer is inside, and WRITER is set only when no reader is.
+unsafe impl<M: Machine> RawRecursive for RawRwSem<M> {
+    fn read_recursive_within(&self, timeout: Timeout, _watch: &dyn Fn()) -> Option<()> {
+        let entered = self.enter_read(WRITER)
+            || match timeout {
+                Timeout::Immediate => false,
+                // A writer is inside, so no reader is, and the caller waits like any other.
+                Timeout::At(deadline) => self.read_slow(Some(deadline)),
+                Timeout::Never => self.read_slow(None),
+            };
+        entered.then_some(())
     }
 }
 

@@ -73,7 +73,10 @@
 //! preloaded library counts a thread's read holdings and does not ask the lock again.)
 //! More than 2^30 - 1 simultaneous readers would break it.
 
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::wait::{Await, Naps};
+use super::{
+    ConstNew, Info, RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Suspension, Timeout,
+};
 use crate::locks::mutex::shuffle::{NumaPolicy, Policy, Waiter, may_start};
 use crate::locks::mutex::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
@@ -86,9 +89,11 @@ const CLAIMED: u32 = 1 << 1;
 const WAKING: u32 = 1 << 2;
 const OFFERED: u32 = 1 << 3;
 const LAPSED: u32 = 1 << 4;
+const UPGRADING: u32 = 1 << 5;
 const PARKED_HEAD: u32 = 1 << 31;
 
 const READER: u32 = 1;
+const UPGRADABLE: u32 = 1 << 29;
 const MIND: u32 = 1 << 30;
 const COUNT: u32 = MIND - 1;
 
@@ -129,6 +134,7 @@ const UNFENCED_SLEEP: u64 = 1_000_000;
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Side {
     Read,
+    Upgradable,
     Write,
 }
 
@@ -137,13 +143,25 @@ impl Side {
     fn group<M: Machine>(self) -> u32 {
         match self {
             Side::Read => READING,
+            Side::Upgradable => UPGRADABLE_READING,
             Side::Write => NumaPolicy::key::<M>(),
+        }
+    }
+
+    /// What keeps this side out while it is in `readers`.
+    fn kept_out_by(self) -> u32 {
+        match self {
+            Side::Read => 0,
+            Side::Upgradable => UPGRADABLE,
+            Side::Write => COUNT,
         }
     }
 }
 
 /// The group of readers, which is no NUMA node's.
 const READING: u32 = u32::MAX;
+/// The group of upgradable readers, likewise.
+const UPGRADABLE_READING: u32 = u32::MAX - 1;
 
 /// Reader-writer ShflLock. See the [module documentation](self).
 #[repr(C)]
@@ -189,19 +207,37 @@ impl<M: Machine> RawShflRw<M> {
         // bit and then looks for readers, all four sequentially consistent, so one sees the other.
         let before = self.readers.fetch_add(READER, SeqCst);
         // (A) pairs with the decrement in `unlock_write`.
-        before < MIND && self.word.load(SeqCst) == FREE || self.stay(before)
+        before < MIND && self.word.load(SeqCst) == FREE || self.stay(READER, before)
     }
 
-    /// What is left to do for a newcomer that has added itself to `before` and has not seen a free lock:
+    /// The same for an upgradable read.
+    fn try_upgradable_free(&self) -> bool {
+        self.announce_upgradable().is_some_and(|before| {
+            // (A), (E) as above.
+            before < MIND && self.word.load(SeqCst) == FREE || self.stay(UPGRADABLE, before)
+        })
+    }
+
+    /// Adds the upgradable reader to `readers` if there is none; what was there before.
+    fn announce_upgradable(&self) -> Option<u32> {
+        if self.readers.load(Relaxed) & UPGRADABLE != 0 {
+            return None;
+        }
+        // (E) as in `try_read_free`. If another thread was faster, this changes nothing.
+        let before = self.readers.fetch_or(UPGRADABLE, SeqCst);
+        (before & UPGRADABLE == 0).then_some(before)
+    }
+
+    /// What is left to do for a newcomer that has added itself, as `unit`, to `before` and has not seen a free lock:
     /// stays, or takes its addition back.
     #[cold]
     #[inline(never)]
-    fn stay(&self, before: u32) -> bool {
+    fn stay(&self, unit: u32, before: u32) -> bool {
         let word = self.word.load(SeqCst); // (A), (E)
         let asleep = word & (WAKING | PARKED_HEAD) != 0 || before >= MIND;
         let promised = word & CLAIMED != 0 || asleep && self.has_waited();
         if word & WRITER != 0 || promised && word & LAPSED == 0 {
-            self.turn_back();
+            self.turn_back(unit);
             return false;
         }
         if asleep {
@@ -217,15 +253,22 @@ impl<M: Machine> RawShflRw<M> {
         true
     }
 
-    /// Takes back a reader's addition.
+    /// Takes back the addition of a reader, or of an upgradable reader.
     #[inline]
-    fn turn_back(&self) {
-        self.depart(Relaxed);
+    fn turn_back(&self, unit: u32) {
+        if unit == UPGRADABLE { self.leave_upgradable(Relaxed) } else { self.depart(Relaxed) }
     }
 
     #[inline(always)]
     fn depart(&self, order: Ordering) {
         if self.readers.fetch_sub(READER, order) & (COUNT | PARKED_HEAD) == READER | PARKED_HEAD {
+            wake_head::<M>(&raw const self.readers);
+        }
+    }
+
+    /// Subtracts the upgradable reader. The head may wait for just that, while other readers are inside.
+    fn leave_upgradable(&self, order: Ordering) {
+        if self.readers.fetch_sub(UPGRADABLE, order) & PARKED_HEAD != 0 {
             wake_head::<M>(&raw const self.readers);
         }
     }
@@ -274,6 +317,7 @@ impl<M: Machine> RawShflRw<M> {
         }
         let taken = match side {
             Side::Read => self.try_read_free(),
+            Side::Upgradable => self.try_upgradable_free(),
             Side::Write if readers & COUNT != 0 => false,
             Side::Write => {
                 // If the head sleeps at the word, its waker has been, and nobody need do so again.
@@ -393,12 +437,12 @@ impl<M: Machine> RawShflRw<M> {
     fn arrive(&self, side: Side) -> bool {
         let mut pause = 1;
         // With a head asleep there is nobody to be polite to.
-        let mut eager = side == Side::Read
+        let mut eager = side != Side::Write
             || self.word.load(Relaxed) & (WAKING | PARKED_HEAD) != 0
             || self.readers.load(Relaxed) >= MIND;
         for _ in 0..M::patience(ARRIVAL.0) {
             if eager || self.is_idle(ARRIVAL_IDLE) {
-                eager = side == Side::Read;
+                eager = side != Side::Write;
                 match self.steal(side) {
                     Steal::Taken => return true,
                     Steal::Refused => return false,
@@ -424,7 +468,7 @@ impl<M: Machine> RawShflRw<M> {
             // Only readers are invited.
             let enter = |invited| {
                 if invited {
-                    return self.enter();
+                    return self.enter(Side::Read);
                 }
                 watch();
                 self.rescue(side)
@@ -437,7 +481,7 @@ impl<M: Machine> RawShflRw<M> {
             }
         }
         locked = locked || self.compete(node, side, deadline, watch);
-        if locked && side == Side::Read {
+        if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
             sleepers::invite::<M, NumaPolicy>(node, M::patience(INVITATIONS), reads);
         }
@@ -458,16 +502,16 @@ impl<M: Machine> RawShflRw<M> {
             if may_start::<M, NumaPolicy>(node) {
                 sleepers::walk::<M, NumaPolicy>(&self.tail, node, || self.is_open(side));
             }
-            let drains = side == Side::Write && self.is_read();
-            let drained = drains && self.drain();
+            let drains = self.is_kept_out_by_readers(side);
+            let drained = drains && self.drain(side);
             if self.try_head(side, claimed || drained) {
                 return true;
             }
-            let past = WAKING | LAPSED | if drains && !claimed { CLAIMED } else { 0 };
+            let past = WAKING | LAPSED | if drains && side == Side::Write && !claimed { CLAIMED } else { 0 };
             if self.word.load(Relaxed) & past != 0 {
                 self.word.fetch_and(!past, Relaxed);
             }
-            let read = side == Side::Write && self.is_read();
+            let read = self.is_kept_out_by_readers(side);
             M::pause(pause);
             if pause < M::patience(HEAD_PAUSE.1) && !read {
                 pause *= 2;
@@ -488,7 +532,7 @@ impl<M: Machine> RawShflRw<M> {
             if read || looks >= M::patience(HEAD_LOOKS) {
                 let until = intervals.until::<M>(deadline);
                 if read {
-                    self.park_behind_readers(until);
+                    self.park_behind_readers(side, until);
                 } else {
                     self.park_head(until);
                 }
@@ -501,19 +545,24 @@ impl<M: Machine> RawShflRw<M> {
     /// Whether nobody inside keeps `side` out.
     fn is_open(&self, side: Side) -> bool {
         self.word.load(Relaxed) & WRITER == 0
-            && (side == Side::Read || self.readers.load(Relaxed) & COUNT == 0)
+            && (side == Side::Read || self.readers.load(Relaxed) & side.kept_out_by() == 0)
     }
 
-    /// Whether there are readers inside and no writer.
-    fn is_read(&self) -> bool {
-        self.word.load(Relaxed) & WRITER == 0 && self.readers.load(Relaxed) & COUNT != 0
+    /// Whether readers inside keep `side` out, and no writer does.
+    fn is_kept_out_by_readers(&self, side: Side) -> bool {
+        side != Side::Read
+            && self.word.load(Relaxed) & WRITER == 0
+            && self.readers.load(Relaxed) & side.kept_out_by() != 0
     }
 
     /// Shuts newcomers out while the readers inside leave, for some microseconds; whether they did. By CLAIMED and not
     /// by WRITER, which is no promise that lapses.
-    fn drain(&self) -> bool {
-        self.word.fetch_or(CLAIMED, Relaxed);
-        M::spin_for(&self.readers, Relaxed, DRAIN, |readers| readers & COUNT == 0).is_some()
+    /// (An upgradable reader waits for one reader only, and shuts nobody out.)
+    fn drain(&self, side: Side) -> bool {
+        if side == Side::Write {
+            self.word.fetch_or(CLAIMED, Relaxed);
+        }
+        M::spin_for(&self.readers, Relaxed, DRAIN, |readers| readers & side.kept_out_by() == 0).is_some()
     }
 
     /// The head's attempt, or that of a thread which has found the queue empty: hints do not keep it out, and
@@ -521,12 +570,13 @@ impl<M: Machine> RawShflRw<M> {
     /// if it is its `turn`.
     fn try_head(&self, side: Side, turn: bool) -> bool {
         match side {
-            Side::Read => {
-                if !self.enter() {
+            Side::Read | Side::Upgradable => {
+                if !self.enter(side) {
                     return false;
                 }
                 if self.word.load(Relaxed) != FREE {
-                    let dropped = self.word.fetch_and(WRITER, Relaxed);
+                    // UPGRADING is no hint: an upgradable reader may have set it just now.
+                    let dropped = self.word.fetch_and(WRITER | UPGRADING, Relaxed);
                     if dropped & WRITER != 0 && dropped & PARKED_HEAD != 0 {
                         // A writer that is about to turn back has set its bit, and a head that we do not know
                         // of went to sleep behind it: let that head announce itself again. (Without the
@@ -555,15 +605,22 @@ impl<M: Machine> RawShflRw<M> {
         }
     }
 
-    /// A reader's attempt past all hints, for a waiter that is the head or has been invited.
-    fn enter(&self) -> bool {
+    /// The attempt of a reader or an upgradable reader past all hints, for a waiter that is the head or has been invited.
+    fn enter(&self, side: Side) -> bool {
         if self.word.load(Relaxed) & WRITER != 0 {
             return false;
         }
-        self.readers.fetch_add(READER, SeqCst); // (E)
+        let unit = if side == Side::Upgradable { UPGRADABLE } else { READER };
+        if unit == UPGRADABLE {
+            if self.announce_upgradable().is_none() {
+                return false;
+            }
+        } else {
+            self.readers.fetch_add(READER, SeqCst); // (E)
+        }
         // (A), (E)
         if self.word.load(SeqCst) & WRITER != 0 {
-            self.turn_back();
+            self.turn_back(unit);
             return false;
         }
         true
@@ -598,12 +655,12 @@ impl<M: Machine> RawShflRw<M> {
         M::wait(&self.word, word, deadline);
     }
 
-    /// A writing head sleeps until the last reader leaves. While readers come and go the word does not
+    /// A head that readers keep out sleeps until the last of them leaves. While readers come and go the word does not
     /// stand still for long enough to fall asleep at it.
-    fn park_behind_readers(&self, deadline: Option<Deadline>) {
+    fn park_behind_readers(&self, side: Side, deadline: Option<Deadline>) {
         let mut readers = self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed) | MIND | PARKED_HEAD;
         for _ in 0..M::patience(SLEEPS.0) {
-            if readers & COUNT == 0 || readers & PARKED_HEAD == 0 {
+            if readers & side.kept_out_by() == 0 || readers & PARKED_HEAD == 0 {
                 break;
             }
             M::wait(&self.readers, readers, deadline);
@@ -627,7 +684,11 @@ impl<M: Machine> RawShflRw<M> {
                 M::requeue(status, READY, &self.word);
                 self.word.fetch_or(PARKED_HEAD, Relaxed);
             }
-            PARKED if locked && group != READING => {
+            PARKED
+                if locked
+                    && group != READING
+                    && (group != UPGRADABLE_READING || side == Side::Upgradable) =>
+            {
                 M::requeue(status, READY, &self.readers);
                 self.readers.fetch_or(MIND | PARKED_HEAD, Relaxed);
             }
@@ -758,6 +819,180 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
 
     fn is_write_locked(&self) -> bool {
         self.word.load(Relaxed) & WRITER != 0
+    }
+}
+
+impl<M: Machine> RawShflRw<M> {
+    /// An attempt to read past everything but a writer that is inside. `Err` says whether a reader is inside.
+    fn enter_recursive(&self) -> Result<(), bool> {
+        // (A), (E) as in `try_read_free`.
+        let before = self.readers.fetch_add(READER, SeqCst);
+        let word = self.word.load(SeqCst);
+        // (U) An upgradable reader that upgrades looks for readers again after it has taken UPGRADING back.
+        if word & WRITER == 0 || word & UPGRADING != 0 {
+            return Ok(());
+        }
+        self.turn_back(READER);
+        Err(before & COUNT != 0)
+    }
+
+    /// Makes the upgradable reader, which the caller is, a writer.
+    fn upgrade_slow(&self, timeout: Timeout) -> bool {
+        let alone = |readers: u32| readers & COUNT == UPGRADABLE;
+        if matches!(timeout, Timeout::Immediate) && !alone(self.readers.load(Relaxed)) {
+            return false;
+        }
+        // A writer that has set its bit finds the upgradable reader, and takes the bit back.
+        let mut word = self.word.load(Relaxed);
+        loop {
+            if word & WRITER != 0 {
+                if M::spin_for(&self.word, Relaxed, TURNING, |word| word & WRITER == 0).is_none()
+                    && !Naps::until::<M, _, _>(&self.word, timeout, |word| word & WRITER == 0)
+                {
+                    return false;
+                }
+                word = self.word.load(Relaxed);
+                continue;
+            }
+            // (A), (E) as in `try_write_free`.
+            match self.word.compare_exchange(word, word & !OFFERED | WRITER, SeqCst, Relaxed) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        // (B), (E) as in `try_head`.
+        while M::spin_for(&self.readers, SeqCst, TURNING, alone).is_none() {
+            // Readers are inside. A reader that reads again must not wait for this thread: UPGRADING tells it.
+            self.word.fetch_or(UPGRADING, Relaxed);
+            let left = Naps::until::<M, _, _>(&self.readers, timeout, alone);
+            // (U) Dekker pair with `enter_recursive`: it adds a reader and then looks for UPGRADING, this thread takes
+            // UPGRADING back and then looks for readers, all sequentially consistent, so one sees the other.
+            self.word.fetch_and(!UPGRADING, SeqCst);
+            if !left {
+                return self.take_back();
+            }
+        }
+        // The head may sleep until there are no readers; now it must sleep until the writer leaves.
+        self.leave_upgradable(Relaxed);
+        true
+    }
+
+    /// Leaves the lock to the head of the queue, if there is one: newcomers do not pass it, unless it is suspended.
+    fn promise(&self) {
+        if !self.tail.load(Relaxed).is_null() {
+            self.word.fetch_or(CLAIMED, Relaxed);
+        }
+    }
+}
+
+// SAFETY: the caller has added itself to the readers before it takes WRITER back, and a writer that sets WRITER afterwards
+// sees it: (A) orders the addition before.
+unsafe impl<M: Machine> RawDowngrade for RawShflRw<M> {
+    #[inline]
+    unsafe fn downgrade(&self, (): ()) {
+        self.readers.fetch_add(READER, Relaxed);
+        // SAFETY: the caller holds the lock for writing.
+        unsafe { self.unlock_write(()) };
+    }
+}
+
+// SAFETY: UPGRADABLE counts as a reader for writers, and only one thread has it. That thread sets WRITER while it has
+// UPGRADABLE, so no other writer comes in between, and is a writer when no other reader is left (E), (U).
+unsafe impl<M: Machine> RawUpgrade for RawShflRw<M> {
+    type Upgradable = ();
+
+    #[inline]
+    fn upgradable_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<()> {
+        let taken = self.try_upgradable_free()
+            || match timeout {
+                Timeout::Immediate => self.try_slow(Side::Upgradable),
+                Timeout::At(deadline) => self.wait_for_lock(Side::Upgradable, Some(deadline), watch),
+                Timeout::Never => self.wait_for_lock(Side::Upgradable, None, watch),
+            };
+        taken.then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self, (): ()) {
+        self.leave_upgradable(Release); // (B)
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable_fair(&self, (): ()) {
+        self.promise();
+        self.leave_upgradable(Release); // (B)
+    }
+
+    #[inline]
+    unsafe fn upgrade_within(&self, (): (), timeout: Timeout) -> Result<(), ()> {
+        if self.upgrade_slow(timeout) { Ok(()) } else { Err(()) }
+    }
+
+    #[inline]
+    unsafe fn downgrade_upgradable(&self, (): ()) {
+        // Another upgradable reader may wait at the head.
+        if self.readers.fetch_sub(UPGRADABLE - READER, Release) & PARKED_HEAD != 0 {
+            wake_head::<M>(&raw const self.readers);
+        }
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self, (): ()) {
+        // A newcomer that has announced itself finds the writer, and takes that back.
+        while self.readers.fetch_or(UPGRADABLE, Relaxed) & UPGRADABLE != 0 {
+            let gone = |readers: u32| readers & UPGRADABLE == 0;
+            Naps::until::<M, _, _>(&self.readers, Timeout::Never, gone);
+        }
+        // SAFETY: the caller holds the lock for writing.
+        unsafe { self.unlock_write(()) };
+    }
+}
+
+// SAFETY: a recursive reader enters as a reader does, or beside an upgradable reader that does not write yet (U).
+unsafe impl<M: Machine> RawRecursive for RawShflRw<M> {
+    #[inline]
+    fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<()> {
+        loop {
+            let Err(read) = self.enter_recursive() else { return Some(()) };
+            if !read {
+                // A writer is inside, and no reader: the caller waits like any other.
+                return match timeout {
+                    Timeout::Immediate => None,
+                    Timeout::At(deadline) => self.read_watching(Some(deadline), watch),
+                    Timeout::Never => self.read_watching(None, watch),
+                };
+            }
+            // The writer, or the reader, is about to turn back, so the caller must not wait in the queue.
+            let open = |word| word & WRITER == 0 || word & UPGRADING != 0;
+            if M::spin_for(&self.word, Relaxed, TURNING, open).is_none() {
+                watch();
+                if !Naps::until::<M, _, _>(&self.word, timeout, open) {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: CLAIMED is a hint, and the release is that of `RawRwLock`.
+unsafe impl<M: Machine> RawFair for RawShflRw<M> {
+    #[inline]
+    fn is_awaited(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+
+    #[inline]
+    unsafe fn unlock_read_fair(&self, (): ()) {
+        self.promise();
+        // SAFETY: the caller holds the lock for reading.
+        unsafe { self.unlock_read(()) };
+    }
+
+    #[inline]
+    unsafe fn unlock_write_fair(&self, (): ()) {
+        self.promise();
+        // SAFETY: the caller holds the lock for writing.
+        unsafe { self.unlock_write(()) };
     }
 }
 

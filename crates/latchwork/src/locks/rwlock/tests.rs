@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::boxed::Box;
 use std::thread;
 
+mod optional;
+
 /// Two numbers that only a writer may find unequal.
 struct Pair<R> {
     lock: R,
@@ -37,17 +39,30 @@ impl<R: RawRwLock> Pair<R> {
         }
     }
 
-    fn change(&self, token: R::Write) {
+    /// How many changes there were. The caller holds the lock in any mode.
+    fn look(&self) -> u64 {
+        // SAFETY: a holder of any kind excludes writers but itself.
+        unsafe { (&raw const (*self.numbers.get()).0).read_volatile() }
+    }
+
+    /// The change alone, by a holder for writing. Returns how many there were.
+    fn change_only(&self) -> u64 {
         let numbers = self.numbers.get();
-        // SAFETY: the token excludes everybody; volatile keeps the two writes apart.
+        // SAFETY: the caller excludes all other threads; volatile keeps the two writes apart.
         unsafe {
             let next = (&raw const (*numbers).0).read_volatile() + 1;
             (&raw mut (*numbers).0).write_volatile(next);
             core::hint::spin_loop();
             assert_eq!((&raw const (*numbers).1).read_volatile(), next - 1, "{}: two writers", R::INFO.name);
             (&raw mut (*numbers).1).write_volatile(next);
-            self.lock.unlock_write(token);
+            next
         }
+    }
+
+    fn change(&self, token: R::Write) {
+        self.change_only();
+        // SAFETY: the token is from the caller's acquisition.
+        unsafe { self.lock.unlock_write(token) };
     }
 }
 

@@ -1,17 +1,17 @@
-//! How far NUMA nodes are apart, as the firmware has told the kernel.
+//! How far NUMA nodes are apart: what the firmware has told the kernel.
 
 use super::thread::read_file;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Nodes that are looked at; further ones are all as far as can be.
+/// NUMA nodes whose distances are read. Further nodes count as the farthest of all.
 const NODES: usize = 16;
 /// Not known yet.
 const UNKNOWN: u8 = 0;
-/// Hops between two nodes, plus one.
+/// Hops between two nodes, plus one; or [`UNKNOWN`].
 static HOPS: [[AtomicU8; NODES]; NODES] = [const { [const { AtomicU8::new(UNKNOWN) }; NODES] }; NODES];
 
-/// How many shorter distances there are from node `from` than that to node `to`.
+/// How many distances from node `from` are shorter than that to node `to`.
 pub(super) fn hops(from: u32, to: u32) -> u32 {
     let Some(known) = HOPS.get(from as usize).and_then(|row| row.get(to as usize)) else {
         return if from == to { 0 } else { NODES as u32 };

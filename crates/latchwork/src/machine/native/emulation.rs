@@ -1,10 +1,10 @@
 //! Whether the processor is software that translates this process (user-mode emulation).
 //!
 //! An emulator turns one instruction of the program into several instructions of the real processor, and `membarrier`
-//! can interrupt between them. So the decrement that `fence` relies on is not indivisible. Emulators say who they are in
-//! CPUID. One that was told to hide that is not found: `qemu-x86_64 -cpu ...,tcg-cpuid=off`.
+//! can interrupt between them. So the decrement that `fence` relies on is not indivisible there. Emulators give their name
+//! in CPUID. An emulator that was told to hide its name is not found: `qemu-x86_64 -cpu ...,tcg-cpuid=off`.
 
-/// What CPUID says of itself.
+/// Names in CPUID.
 #[cfg(any(test, target_arch = "x86_64"))]
 struct Answers {
     /// Leaf 0: the vendor.
@@ -18,7 +18,8 @@ struct Answers {
 #[cfg(any(test, target_arch = "x86_64"))]
 impl Answers {
     fn are_an_emulators(&self) -> bool {
-        // Also QEMU when it emulates a whole machine. There instructions are whole; that machine is slow anyway.
+        // QEMU has this name also when it emulates a whole machine. Instructions are indivisible there, but that machine
+        // is slow anyway.
         &self.hypervisor == b"TCGTCGTCGTCG"
             || &self.hypervisor == b"FEXIFEXIEMU\0"
             || &self.vendor == b"VirtualApple" // Rosetta
@@ -46,7 +47,7 @@ pub(super) fn is_emulated() -> bool {
     answers.are_an_emulators()
 }
 
-/// Elsewhere the decrement is an atomic instruction.
+/// On other processors the decrement is an atomic instruction, so it does not matter.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn is_emulated() -> bool {
     false

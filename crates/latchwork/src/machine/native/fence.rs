@@ -2,26 +2,27 @@
 //!
 //! # Why the decrement needs no `lock` prefix
 //!
-//! A waiter that is about to sleep (the *parker*) sets PARKED in the lock word with an atomic or,
-//! calls [`heavy`], looks again, and sleeps only if it still sees LOCKED and its own PARKED. The
-//! holder unlocks with [`release_dec`]: on x86-64 one `dec` instruction, a load and a store that
-//! are not one atomic step, because nothing holds the line between them. Two cases:
+//! A waiter that is about to sleep (the *parker*) sets PARKED in the lock word with an atomic or. It calls [`heavy`] and
+//! looks at the word again. It sleeps only if it still sees LOCKED and its own PARKED. The holder unlocks with
+//! [`release_dec`]: on x86-64 one `dec` instruction. That is a load and a store, but not one atomic step, because the
+//! processor does not keep the cache line between the two. There are two cases:
 //!
-//! - The decrement took effect (its store became visible) before `heavy` returned. Then the
-//!   parker's second look sees the lock free, or taken again by somebody whose swap came later, or
-//!   sees that its bit was overwritten; in the last two it starts over.
-//! - It did not. `membarrier` interrupts every processor that runs a thread of this process, and
-//!   an interrupt falls between instructions, never inside one. So the whole `dec`, its load
-//!   included, comes after the parker's bit was set: it sees PARKED and wakes the parker.
+//! - The decrement took effect (its store became visible) before `heavy` returned. Then the parker's second look finds
+//!   the lock free; or taken again by a thread whose exchange came later; or it finds that PARKED was overwritten. In the
+//!   last two cases the parker starts over.
+//! - The decrement did not take effect before that. `membarrier` interrupts every processor that runs a thread of this
+//!   process, and an interrupt falls between instructions, never inside one. So the whole `dec`, its load included, comes
+//!   after PARKED was set: the holder sees PARKED and wakes the parker.
 //!
-//! A preempted holder is between two instructions as well, and the context switch is a full fence.
-//! The word is not read again after the store took effect, so whoever gets the lock next may free
-//! it. A store followed by a load of a second word would be as fast, but that load could touch an
-//! unmapped page.
+//! A preempted holder is between two instructions as well, and the context switch is a full fence. The holder does not
+//! read the word again after its store took effect, so the next holder may free the memory. A store and then a load of a
+//! second word would be as fast, but that load could touch an unmapped page.
 //!
-//! Portable path, also taken on x86-64 until [`init`] has run, and for ever if the kernel refuses
-//! `membarrier` (seccomp, before 4.14) or the processor is a user-mode emulator, to which "one
-//! instruction" does not apply: an atomic decrement, with which the parker needs no fence.
+//! The portable path is an atomic decrement, with which the parker needs no fence. x86-64 takes it until [`init`] has
+//! run. It takes it for ever if the kernel refuses `membarrier` (a seccomp filter, or a kernel before 4.14), or if the
+//! processor is a user-mode emulator, which may be interrupted inside of an instruction (`emulation`).
+//!
+//! State of [`MODE`]: UNKNOWN -> registering -> LIGHT or FULL; UNKNOWN -> FULL (`avoid`).
 
 use super::super::Offers;
 use super::emulation::is_emulated;
@@ -34,14 +35,14 @@ const UNKNOWN: u32 = 0;
 const LIGHT: u32 = 1;
 const FULL: u32 = 2;
 
-/// Which side pays. UNKNOWN -> registering -> LIGHT | FULL; the hot side takes the cheap path in
-/// LIGHT only, and no parker relies on `membarrier` before it has seen LIGHT. While it is being
-/// registered, this is FULL plus the number of the process: in a child that is forked meanwhile, the
-/// thread that was at it is not there, and the next one that asks begins anew.
+/// Which side pays for a fence. The hot side takes the cheap path in LIGHT alone, and no parker relies on `membarrier`
+/// before it has seen LIGHT. While a thread registers the process, this is FULL plus the number of the process. By that, a
+/// child that is forked meanwhile knows that it does not have the registering thread, and the next thread begins anew.
 static MODE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 fn membarrier(command: i32) -> bool {
-    // SAFETY: membarrier takes no pointers. `errno` is restored: lock calls must not disturb it.
+    // SAFETY: `membarrier` takes no pointers, and `errno` is the thread's own. It is restored: lock calls must not change
+    // it.
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
@@ -57,12 +58,12 @@ pub(super) fn is_light() -> bool {
     MODE.load(Ordering::Relaxed) == LIGHT
 }
 
-/// Decides the mode, once per process. Threads that come meanwhile wait: a parker must not take
-/// the full-fence protocol while the hot side is about to be told that it may take the cheap one.
+/// Decides the mode, once per process. Threads that call this meanwhile wait: a parker must not act as in FULL while the
+/// hot side may be about to act as in LIGHT.
 pub(super) fn init() {
     let (mut mode, mut offers) = (MODE.load(Ordering::Acquire), Offers::new());
     while mode != LIGHT && mode != FULL {
-        // SAFETY: no arguments, no memory.
+        // SAFETY: the call takes no arguments and touches no memory.
         let registering = FULL + unsafe { libc::getpid() } as u32;
         if mode == registering {
             offers.take::<super::Native>(u64::MAX);
@@ -80,26 +81,26 @@ pub(super) fn init() {
     }
 }
 
-/// Whether the mode may still be any.
+/// Whether no thread has begun to decide the mode.
 pub(super) fn is_undecided() -> bool {
     MODE.load(Ordering::Relaxed) == UNKNOWN
 }
 
 /// Decides against `membarrier`, unless the mode is decided already.
 pub(super) fn avoid() {
-    // A mode that is being decided belongs to the thread that is at it.
+    // If another thread is deciding the mode, this has no effect.
     let _ = MODE.compare_exchange(UNKNOWN, FULL, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// A full fence on every running thread of the process. `false`: the kernel takes part no longer
-/// (a filter was installed later), and the caller may only sleep for a bounded time.
+/// A full fence on every running thread of the process. `false`: the kernel refuses it now (a filter was installed after
+/// the registration), and the caller may only sleep for a bounded time.
 pub(super) fn heavy() -> bool {
     init();
     fence(Ordering::SeqCst);
     if MODE.load(Ordering::Acquire) == FULL {
-        return true; // the hot side uses atomic instructions: there is nothing to make up for
+        return true; // the hot side uses atomic instructions and full fences, so the rare side needs no more than its own
     }
-    // A forked child inherits the registration on the kernels we know; if not, register again.
+    // A forked child inherits the registration on every kernel that was tried. If it does not, this registers again.
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
         || (membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_PRIVATE_EXPEDITED))
 }
@@ -118,8 +119,8 @@ pub(super) fn release_dec(word: &AtomicU32) -> bool {
 #[inline(always)]
 fn light_dec(word: &AtomicU32) -> bool {
     let negative: u8;
-    // SAFETY: a decrement of a valid, writable word. x86 stores are release stores, and the block
-    // is not `nomem`, so the compiler moves no access across it.
+    // SAFETY: the word is valid and writable. On x86 every store is a release store; the block is not `nomem`, so the
+    // compiler moves no access across it.
     unsafe {
         core::arch::asm!(
             "dec dword ptr [{word}]",

@@ -1,12 +1,12 @@
 //! Whether a filter of system calls (seccomp) that the process was started under lets it call `membarrier`.
 //!
 //! Some filters do not refuse a call but kill the process that makes it. So where there is a filter, a child process
-//! makes the call first. Containers have filters, most of which let `membarrier` pass.
+//! makes the call first. Containers have filters, and most of those let `membarrier` pass.
 
 use super::fence::{MEMBARRIER_PRIVATE_EXPEDITED, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED};
 use super::thread::read_file;
 
-/// `false` if calling it may end the process.
+/// Whether the process may call `membarrier`. `false` if the call may kill it.
 pub(super) fn lets_membarrier_pass() -> bool {
     is_absent() || child_survives()
 }
@@ -20,6 +20,7 @@ fn is_absent() -> bool {
     place.is_some_and(|place| status.get(place + line.len()) == Some(&b'0'))
 }
 
+/// Whether a child process survives the calls.
 fn child_survives() -> bool {
     // SAFETY: the child is a copy of this thread alone and makes system calls only, until it exits; `status` is valid.
     // The child has no exit signal, so the program's own waits for children do not see it. `errno` is restored: lock

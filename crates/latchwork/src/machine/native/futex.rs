@@ -45,7 +45,7 @@ unsafe fn futex(word: *const AtomicU32, op: i32, value: u32, timeout: *const lib
     }
 }
 
-/// Sleeps while `*word == expected`.
+/// Sleeps while `*word == expected`; see [`Machine::wait`](super::super::Machine::wait).
 pub(super) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
     let mut op = libc::FUTEX_WAIT_BITSET;
     let timeout = deadline.map(|d| {
@@ -63,16 +63,15 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
     if result == -i64::from(libc::ETIMEDOUT) { Wait::TimedOut } else { Wait::Woken }
 }
 
-/// Wakes up to `count` sleepers. Only the address is used: the kernel reports freed memory as an
-/// error, which is ignored.
+/// Wakes up to `count` sleepers. Uses the address alone: for freed memory the kernel returns an error, which is ignored.
 pub(super) fn wake(word: *const AtomicU32, count: u32) -> usize {
     // SAFETY: FUTEX_WAKE dereferences nothing in this process.
     let woken = unsafe { futex(word, libc::FUTEX_WAKE, count.min(i32::MAX as u32), core::ptr::null()) };
     usize::try_from(woken).unwrap_or(0)
 }
 
-/// Moves one sleeper from one word to another, if the first still holds `expected`. Should the kernel refuse (a
-/// filter of system calls may), wakes it instead: a sleeper may always be woken too early, and never too late.
+/// Moves one sleeper from one word to another, if the first still holds `expected`. If the kernel refuses (a filter of
+/// system calls may), wakes the sleeper instead: a sleeper may be woken too early, but never too late.
 pub(super) fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
     const MOVE_ONE: usize = 1;
     // SAFETY: FUTEX_CMP_REQUEUE reads `from` in the kernel, which reports freed memory as an error;
@@ -120,7 +119,7 @@ mod tests {
                 wait(&FROM, 0, None);
             }
         });
-        // Once somebody can be woken through `TO`, the sleep has been moved.
+        // Once `wake` finds a sleeper at `TO`, the sleep has been moved.
         loop {
             requeue(&FROM, 0, &TO);
             TO.store(1, Ordering::Release);

@@ -1,9 +1,16 @@
 //! Linux: the machine that production code runs on.
 //!
-//! Words are the core atomics and everything small inlines, so a lock over [`Native`] compiles to
-//! what hand-written code would. x86-64 with glibc has three short cuts, each with a portable path
-//! beside it: the unlock without a `lock` prefix, thread-local storage without a call, and plain
-//! instructions while the process has only one thread.
+//! Words are the core atomics and everything small inlines, so a lock over [`Native`] compiles to what hand-written code
+//! would. x86-64 with glibc has three short cuts, each with a portable path beside it:
+//!
+//! | short cut | file |
+//! |---|---|
+//! | the unlock without a `lock` prefix | `fence` |
+//! | thread-local storage without a call | `tls` |
+//! | plain instructions while the process has only one thread | `thread` |
+//!
+//! What a lock call runs here allocates nothing and restores `errno`: the call may come from a program's `malloc`, through
+//! the preload library.
 
 mod distances;
 mod emulation;
@@ -19,16 +26,17 @@ mod scan;
 mod thread;
 #[doc(hidden)]
 pub mod tls;
+mod words;
 
-use super::{Arith, Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word, shared};
+use super::{Clock, Deadline, Group, Machine, Offers, QNode, ReaderRow, Wait, Word, shared};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The Linux machine. See the [module documentation](self).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Native;
 
-/// Spins on one word before the waiter offers its processor to others. With more threads than
-/// cores the thread it waits for may not be running.
+/// Looks at one word before the waiter offers its processor to other threads: with more threads than cores, the thread
+/// that it waits for may not be running.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// Slots in the table of visible readers (BRAVO, section 3: "4096 entries").
@@ -38,16 +46,16 @@ const VISIBLE_READERS: usize = 4096;
 struct Table([AtomicUsize; VISIBLE_READERS]);
 static TABLE: Table = Table([const { AtomicUsize::new(0) }; VISIBLE_READERS]);
 
-/// Nodes in the waiting array; it is 64 KiB of zeros, of which only what is used takes memory.
+/// Nodes in the waiting array. The array is 64 KiB of zeros; a page of it takes memory once it is used.
 const WAITING_ARRAY: usize = 1024;
 static WAITING: [QNode<Native>; WAITING_ARRAY] = [const { QNode::zeroed() }; WAITING_ARRAY];
 
 impl Native {
-    /// Readies what the operating system has to be asked for once: the `membarrier` registration.
+    /// Registers the process for `membarrier`, once.
     ///
-    /// It happens by itself at the first contention. Call this early in `main` to have it while
-    /// the process is single-threaded, when it is free; later it can take milliseconds. It also finds out whether a
-    /// filter of system calls would end the process for `membarrier`, and then does without.
+    /// A lock does so by itself at its first contention. Registering is free while the process has one thread, and can
+    /// take milliseconds later: so a program may call this early in `main`. This also finds out whether a filter of
+    /// system calls would kill the process for calling `membarrier`; then the locks do without it.
     pub fn init() {
         if fence::is_undecided() && !filter::lets_membarrier_pass() {
             fence::avoid();
@@ -57,41 +65,46 @@ impl Native {
         rows::init();
     }
 
-    /// Has `at_exit` called when a thread exits that has asked for it with [`notice_exit`](Self::notice_exit). For the
-    /// library that is preloaded: there is one such function in a process.
+    /// Has `at_exit` called when a thread exits that has asked for it with [`notice_exit`](Self::notice_exit). A process
+    /// has one such function, that of the preload library.
+    #[doc(hidden)]
     pub fn set_exit(at_exit: fn()) {
         exit::Hook::LIBRARY.create(at_exit, || ());
     }
 
     /// See [`set_exit`](Self::set_exit). `false` if the thread's exit will not be noticed.
+    #[doc(hidden)]
     pub fn notice_exit() -> bool {
         exit::Hook::LIBRARY.set()
     }
 
-    /// Gives the process's only `pthread_key` of this crate back to the C library, for a program that needs all. What
-    /// threads keep for themselves is not used again when they exit from then on. `false` if there is none.
+    /// Gives this crate's only `pthread_key` back to the C library, for a program that needs all keys. When threads exit
+    /// from then on, what they kept for themselves is not used again. `false` if the crate has no key.
+    #[doc(hidden)]
     pub fn give_up_key() -> bool {
         exit::give_up()
     }
 
-    /// Does without `membarrier`, whether the kernel lets the process call it or not: unlocking takes an atomic
-    /// instruction. For a process that will install a filter of system calls which knows nothing of it. To be called
-    /// before the first use of a lock; later it has no effect.
+    /// Has the locks do without `membarrier`, whether or not the kernel lets the process call it. Unlocking then takes an
+    /// atomic instruction. For a process that will install a filter of system calls that does not know `membarrier`. To
+    /// be called before the first use of a lock; later it has no effect.
     pub fn avoid_membarrier() {
         fence::avoid();
     }
 
-    /// Whether light fences are, and will be, the compiler's only, and `release_dec` no atomic instruction.
+    /// Whether light fences are compiler barriers, and `release_dec` is not an atomic instruction; that stays so.
+    #[doc(hidden)]
     pub fn has_light_fences() -> bool {
         fence::is_light()
     }
 
-    /// Forgets all fast readers (BRAVO's) in the table, and in the rows of all threads but the calling one.
+    /// Empties the table of visible readers (BRAVO's), and the rows of all threads but the calling one.
     ///
     /// # Safety
     ///
-    /// For a forked child that has one thread yet: the parent's other threads do not read a lock here. What the forking
-    /// thread reads stays in its row; the caller acquires anew what that thread reads through the table.
+    /// For a forked child that still has one thread: the parent's other threads do not read a lock here. What the thread
+    /// itself reads stays in its row; the caller acquires anew what the thread reads through the table.
+    #[doc(hidden)]
     pub unsafe fn forget_readers() {
         for slot in shared::visible_readers::<Self>() {
             if slot.load(Ordering::Relaxed) != 0 {
@@ -102,99 +115,14 @@ impl Native {
     }
 }
 
-/// Marks the branch that it is called in as the one to be laid out elsewhere.
+/// Has the compiler lay out the branch that calls this apart from the hot path.
 #[cold]
 #[inline(always)]
 fn unlikely() {}
 
-macro_rules! word {
-    ($atomic:ty, $t:ty) => {
-        impl Word<$t> for $atomic {
-            #[inline(always)]
-            fn new(value: $t) -> Self {
-                <$atomic>::new(value)
-            }
-            #[inline(always)]
-            fn load(&self, order: Ordering) -> $t {
-                self.load(order)
-            }
-            #[inline(always)]
-            fn store(&self, value: $t, order: Ordering) {
-                self.store(value, order)
-            }
-            #[inline(always)]
-            fn swap(&self, value: $t, order: Ordering) -> $t {
-                self.swap(value, order)
-            }
-            #[inline(always)]
-            fn compare_exchange(&self, current: $t, new: $t, ok: Ordering, err: Ordering) -> Result<$t, $t> {
-                self.compare_exchange(current, new, ok, err)
-            }
-        }
-    };
-}
-
-macro_rules! arith {
-    ($atomic:ty, $t:ty) => {
-        word!($atomic, $t);
-        impl Arith<$t> for $atomic {
-            #[inline(always)]
-            fn fetch_add(&self, value: $t, order: Ordering) -> $t {
-                self.fetch_add(value, order)
-            }
-            #[inline(always)]
-            fn fetch_sub(&self, value: $t, order: Ordering) -> $t {
-                self.fetch_sub(value, order)
-            }
-            #[inline(always)]
-            fn fetch_or(&self, value: $t, order: Ordering) -> $t {
-                self.fetch_or(value, order)
-            }
-            #[inline(always)]
-            fn fetch_and(&self, value: $t, order: Ordering) -> $t {
-                self.fetch_and(value, order)
-            }
-        }
-    };
-}
-
-word!(AtomicU8, u8);
-arith!(AtomicU32, u32);
-arith!(AtomicU64, u64);
-arith!(AtomicUsize, usize);
-
-impl<T: Send + Sync + 'static> Word<*mut T> for AtomicPtr<T> {
-    #[inline(always)]
-    fn new(value: *mut T) -> Self {
-        AtomicPtr::new(value)
-    }
-    #[inline(always)]
-    fn load(&self, order: Ordering) -> *mut T {
-        self.load(order)
-    }
-    #[inline(always)]
-    fn store(&self, value: *mut T, order: Ordering) {
-        self.store(value, order)
-    }
-    #[inline(always)]
-    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
-        self.swap(value, order)
-    }
-    #[inline(always)]
-    fn compare_exchange(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        ok: Ordering,
-        err: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        self.compare_exchange(current, new, ok, err)
-    }
-}
-
-// SAFETY: words are the core atomics; the futex compares and sleeps atomically; the asymmetric
-// pairs are argued in `fence`; a thread's id is the address of its own control block; nodes live in
-// memory that is never returned to the system.
+// SAFETY: words are the core atomics; the kernel's futex compares and sleeps in one step; `fence` argues why the
+// asymmetric pairs hold; a thread's id is the address of its own control block; nodes live in memory that is never
+// returned to the system.
 unsafe impl Machine for Native {
     type U8 = AtomicU8;
     type U32 = AtomicU32;
@@ -238,7 +166,7 @@ unsafe impl Machine for Native {
     }
 
     fn yield_now() {
-        // SAFETY: no arguments, no memory.
+        // SAFETY: the call takes no arguments and touches no memory.
         unsafe { libc::sched_yield() };
     }
 
@@ -285,7 +213,7 @@ unsafe impl Machine for Native {
     #[inline(always)]
     fn acquire_swap(word: &AtomicU32, value: u32) -> u32 {
         if thread::is_single() {
-            // Not the way to be laid out first: there the exchange is the smaller part of the cost.
+            // Laid out second: in a process with one thread, the exchange is the smaller part of the cost.
             unlikely();
             let old = word.load(Ordering::Relaxed);
             word.store(value, Ordering::Relaxed);
@@ -343,7 +271,7 @@ unsafe impl Machine for Native {
 
     #[inline]
     unsafe fn release_node(node: &'static QNode<Self>) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the node came from `acquire_node`, which is `pool::acquire`, and is released once, says the caller.
         unsafe { pool::release(node) }
     }
 
@@ -367,7 +295,8 @@ unsafe impl Machine for Native {
     }
 
     fn doze(nanos: u64) {
-        let nobody = AtomicU32::new(0);
-        futex::wait(&nobody, 0, Some(Deadline::after::<Self>(nanos)));
+        // No thread knows this word, so the sleep ends with the deadline.
+        let unknown = AtomicU32::new(0);
+        futex::wait(&unknown, 0, Some(Deadline::after::<Self>(nanos)));
     }
 }

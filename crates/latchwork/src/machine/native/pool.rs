@@ -1,13 +1,16 @@
 //! Queue nodes from type-stable memory.
 //!
-//! A thread keeps a short list of free nodes in a thread-local word, so taking and returning one
-//! is a few plain instructions. The list is refilled from, and spills to, a global stack on which
-//! chains are pushed one by one but taken all at once: with no single pop there is no ABA problem.
-//! Memory comes from `mmap`, a page of nodes at a time, and is never given back; nothing here
-//! allocates, so it may run inside an interposed lock call that `malloc` made.
+//! A thread keeps a short list of free nodes in thread-local memory, so taking and returning a node is a few plain
+//! instructions. The list is refilled from a global stack, and spills to it. Threads push chains onto the stack one by
+//! one, but take all chains at once: without a pop of a single chain there is no ABA problem. Memory comes from `mmap`, a
+//! page of nodes at a time, and is never given back. Nothing here allocates.
 //!
-//! A thread that exits returns its list ([`Hook`]). Where the exit would not be noticed, a thread returns each node that
-//! it releases at once.
+//! A thread that exits returns its list ([`Hook`]). Where its exit would not be noticed, a thread returns each node at
+//! once when it releases the node.
+//!
+//! State of a node: free in a thread's list -> in use (`acquire`) -> free in a thread's list (`release`) -> in a chain of
+//! the stack (`spill`, or the thread exits) -> free in another thread's list (`refill`). (A): the push of a chain pairs
+//! with the exchange that takes it.
 
 use super::super::QNode;
 use super::Native;
@@ -20,10 +23,10 @@ type Node = QNode<Native>;
 
 /// Nodes that a thread keeps before it spills half of them.
 const KEEP: usize = 32;
-/// Nodes made at a time: one page.
+/// Nodes that are made at a time: one page.
 const PAGE: usize = 4096 / size_of::<Node>();
 
-/// The per-thread list.
+/// A thread's list. Zero bytes are an empty list.
 #[repr(C)]
 struct Cache {
     head: *mut Node,
@@ -68,7 +71,7 @@ pub(super) fn acquire() -> &'static Node {
 #[inline]
 pub(super) unsafe fn release(node: &'static Node) {
     let cache = Local::address();
-    // SAFETY: the cache is this thread's own, and the node is the caller's to give.
+    // SAFETY: the cache is this thread's own. The node is free from now on, says the caller.
     unsafe {
         if !(*cache).exit_hook {
             return release_first(cache, node);
@@ -82,7 +85,8 @@ pub(super) unsafe fn release(node: &'static Node) {
     }
 }
 
-/// Releases the first node of a thread, which asks for its exit to be noticed. If that cannot be, the thread keeps no node.
+/// Releases a node of a thread that has not asked for its exit to be noticed; asks for that. If that fails, the thread
+/// keeps no nodes.
 #[cold]
 #[inline(never)]
 unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
@@ -101,14 +105,14 @@ unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
 /// Takes every chain there is, keeps one page's worth and puts the rest back.
 #[cold]
 unsafe fn refill(cache: *mut Cache) -> &'static Node {
-    // (A) pairs with the push in `give`: the links of the chain are visible.
+    // (A) pairs with the push in `give`: this thread sees the links of the chain.
     let mut chain = GLOBAL.swap(null_mut(), Ordering::Acquire);
     if chain.is_null() {
         chain = map_page();
     }
     let mut last = chain;
     let mut length = 1;
-    // SAFETY: the chain is exclusively ours since the swap, and its nodes are never unmapped.
+    // SAFETY: the chain is this thread's alone since the swap, and nodes are never unmapped.
     unsafe {
         while length < PAGE && !(*last).links[0].load(Ordering::Relaxed).is_null() {
             last = (*last).links[0].load(Ordering::Relaxed);
@@ -142,10 +146,10 @@ unsafe fn spill(cache: *mut Cache) {
     }
 }
 
-/// Pushes a chain that only the caller knows.
+/// Pushes a chain that belongs to the caller alone.
 unsafe fn give(chain: *mut Node) {
     let mut last = chain;
-    // SAFETY: the chain is the caller's own.
+    // SAFETY: the chain is the caller's alone, and nodes are never unmapped.
     unsafe {
         while !(*last).links[0].load(Ordering::Relaxed).is_null() {
             last = (*last).links[0].load(Ordering::Relaxed);
@@ -153,7 +157,7 @@ unsafe fn give(chain: *mut Node) {
         let mut head = GLOBAL.load(Ordering::Relaxed);
         loop {
             (*last).links[0].store(head, Ordering::Relaxed);
-            // (A) the chain's links, for the thread that takes it.
+            // (A) publishes the chain's links to the thread that takes it.
             match GLOBAL.compare_exchange(head, chain, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -162,7 +166,7 @@ unsafe fn give(chain: *mut Node) {
     }
 }
 
-/// A page of fresh nodes, linked.
+/// Maps a page of nodes, and links them into a chain.
 fn map_page() -> *mut Node {
     // SAFETY: an anonymous private mapping; checked below.
     let page = unsafe {
@@ -176,12 +180,12 @@ fn map_page() -> *mut Node {
         )
     };
     if page == libc::MAP_FAILED {
-        // A lock call has no way to report this, and going on would break exclusion.
+        // A lock call cannot report this, and without a node it would break exclusion.
         // SAFETY: ends the process.
         unsafe { libc::abort() };
     }
     let page: *mut Node = page.cast();
-    // SAFETY: the page is ours, zeroed and large enough; all-zero words are valid nodes.
+    // SAFETY: the page was mapped above, is large enough, and no other thread knows it.
     unsafe {
         for i in 0..PAGE {
             page.add(i).write(Node::zeroed());
@@ -192,7 +196,7 @@ fn map_page() -> *mut Node {
     page
 }
 
-/// Runs when a thread exits; again, if later destructors release nodes.
+/// Runs when a thread exits, and once more if destructors that run later release nodes.
 fn thread_exit() {
     let cache = Local::address();
     // SAFETY: the cache is this thread's own.

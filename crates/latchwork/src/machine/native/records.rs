@@ -1,5 +1,5 @@
-//! The threads' records for reclamation, a [`Roll`]. A thread that exits in a section leaves its record
-//! behind. The child of a fork keeps the record of the thread that forked, and empties the others.
+//! The threads' records for reclamation, in a [`Roll`]. A thread that exits inside of a section leaves its record behind.
+//! The child of a fork keeps the record of the thread that forked, and makes the others idle.
 
 use super::super::record::{Clocks, FENCED, Record, Records, Stall};
 use super::exit::Hook;
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 type Own = Record<Native>;
 
 static RECORDS: Roll<Own> = Roll::new();
-/// Forks on the way to this process.
+/// How many forks lie between the first process and this one, modulo 2^30.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOCKS: Clocks<Native> = Clocks::native();
 
@@ -21,7 +21,7 @@ crate::thread_local_word!(
     Local: *mut Own = "record"
 );
 
-// SAFETY: zero bytes are idle, and only an owner begins to read.
+// SAFETY: a record of zero bytes is idle, and only an owner begins to read.
 unsafe impl Entry for Own {
     fn left(&self) -> &AtomicU32 {
         &self.left
@@ -32,7 +32,8 @@ unsafe impl Entry for Own {
     }
 }
 
-// SAFETY: `Roll` keeps the promises.
+// SAFETY: `Roll` gives each record one owner at a time, links groups before it gives out their records, never unmaps them,
+// and lets a record that was left behind be adopted only when it is idle. `take` numbers records.
 unsafe impl Records for Native {
     #[inline(always)]
     unsafe fn record() -> &'static Own {
@@ -59,7 +60,7 @@ unsafe impl Records for Native {
         GENERATION.load(Relaxed)
     }
 
-    /// One line on stderr, in one piece.
+    /// Writes one line to stderr, in one piece.
     #[cold]
     fn report_stall(stall: Stall) {
         let mut line = Line { text: [0; 160], length: 0 };
@@ -75,11 +76,11 @@ unsafe impl Records for Native {
 }
 
 fn process() -> i32 {
-    // SAFETY: no arguments, no memory.
+    // SAFETY: the call takes no arguments and touches no memory.
     unsafe { libc::getpid() }
 }
 
-/// A line of text without allocation; what is too long is cut off.
+/// A line of text, without allocation; text that is too long is cut off.
 struct Line {
     text: [u8; 160],
     length: usize,
@@ -95,12 +96,12 @@ impl Write for Line {
     }
 }
 
-/// A record for a thread that has none.
+/// Gets a record for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Own {
-    // First: that the child of a fork is told (twice does no harm), before anybody relies on it.
-    // SAFETY: `after_fork` is a plain function that does nothing a forked child must not do.
+    // First `pthread_atfork`, before any thread relies on `after_fork`. (Two threads may both call it, which does no harm.)
+    // SAFETY: `after_fork` stores to words, which a forked child may do.
     Hook::RECORDS.create(thread_exit, || unsafe {
         libc::pthread_atfork(None, None, Some(after_fork));
     });
@@ -113,16 +114,16 @@ fn take() -> &'static Own {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         found.number.store(NUMBERS.fetch_add(1, Relaxed) + 1, Relaxed);
     }
-    // Its readers issue full fences in any case.
+    // Readers of QSBR issue full fences in any case.
     found.online.store(0, Relaxed);
-    // SAFETY: no arguments, no memory.
+    // SAFETY: the call takes no arguments and touches no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     Local::set(found.as_ptr());
     Hook::RECORDS.set();
     found
 }
 
-/// Runs when a thread exits; again, if later destructors read.
+/// Runs when a thread exits, and once more if destructors that run later read.
 fn thread_exit() {
     // SAFETY: null, or a record, which is never unmapped.
     let record = unsafe { Local::get().as_ref() };
@@ -132,13 +133,13 @@ fn thread_exit() {
     }
 }
 
-/// In a forked child: takes the other threads' records from them.
+/// Runs in a forked child: takes the records of all other threads from them.
 extern "C" fn after_fork() {
     let generation = GENERATION.load(Relaxed);
     GENERATION.store((generation + 1) % (1 << 30), Relaxed);
     // SAFETY: null, or a record, which is never unmapped.
     if let Some(mine) = unsafe { Local::get().as_ref() } {
-        // SAFETY: no arguments, no memory.
+        // SAFETY: the call takes no arguments and touches no memory.
         mine.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     }
     RECORDS.forget_others(Local::get(), Record::reset);

@@ -1,9 +1,13 @@
-//! What each thread has one of, for as long as the process lives: [`Roll`].
+//! Entries of which each thread has one, in memory that stays mapped: [`Roll`]. Rows of readers and records are such.
 //!
-//! A thread finds its entry through a thread-local word. Entries come from `mmap`, a page at a time, and are
-//! linked before anybody uses them; a thread that exits gives its entry back, or leaves it behind if it is
-//! still in use: then it goes to the first thread that looks for one and finds it idle. Nothing here
-//! allocates.
+//! A thread finds its entry through a thread-local word. Entries come from `mmap`, a page at a time, and are linked before
+//! any thread uses them. Nothing here allocates.
+//!
+//! State of an entry: free -> owned (`take`) -> free (`give_back`, if the entry is idle), or left behind (`give_back`, if
+//! it is still in use) -> owned by the first thread that looks for an entry and finds this one idle (`take`).
+//!
+//! What pairs with what: (A) the linking of a page with loads of the newest one. (C) `give_back` with the adoption of an
+//! entry that was left behind. ((B) is in [`Group`].)
 
 use super::super::group::Group;
 use super::Native;
@@ -14,21 +18,21 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 ///
 /// # Safety
 ///
-/// Zero bytes are an idle entry that is not left behind. One that is idle stays so until it has an owner.
+/// Zero bytes are an idle entry that is not left behind. An idle entry stays idle until it has an owner.
 pub(super) unsafe trait Entry: Send + Sync + Sized + 'static {
-    /// Whether its owner has exited and left it behind: 0 or 1.
+    /// Whether the owner has exited and left the entry behind: 0 or 1.
     fn left(&self) -> &AtomicU32;
 
-    /// Whether it is not in use. Acquire: the next owner comes after what was done with it.
+    /// Whether the entry is not in use. Acquire: what was done with it happens before the next owner gets it.
     fn is_idle(&'static self) -> bool;
 
-    /// Entries that are linked otherwise too are so here, before anybody sees them.
+    /// Links an entry to the one before it, before any thread sees the entry. For entries with links of their own.
     fn link(&self, next: *mut Self) {
         let _ = next;
     }
 }
 
-/// Entries in a page, and so in a group.
+/// Entries in a page, which is one group.
 const ENTRIES: usize = 31;
 
 #[repr(C)]
@@ -37,11 +41,11 @@ struct Page<T: Entry> {
     entries: [T; ENTRIES],
 }
 
-/// All entries.
+/// All entries of one kind.
 pub(super) struct Roll<T: Entry>(AtomicPtr<Group<Native, T>>);
 
 impl<T: Entry> Roll<T> {
-    /// None yet.
+    /// Without entries.
     pub(super) const fn new() -> Self {
         Roll(AtomicPtr::new(null_mut()))
     }
@@ -49,15 +53,15 @@ impl<T: Entry> Roll<T> {
     /// The newest group; the others are linked behind it.
     #[inline]
     pub(super) fn newest(&self) -> Option<&'static Group<Native, T>> {
-        // (A) pairs with the linking in `map`. SAFETY: pages are never unmapped.
+        // (A) pairs with the exchange in `map`. SAFETY: null, or in a page, and pages are never unmapped.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// An idle entry, the caller's from now on.
+    /// Makes the caller the owner of an idle entry.
     pub(super) fn take(&self) -> &'static T {
         let groups = || self.newest().into_iter().flat_map(Group::groups);
-        // (C) pairs with the release in `give_back`. The second look: another thread may have adopted the
-        // entry after the first, and have left it behind again, in use.
+        // (C) pairs with the store in `give_back`. `is_idle` is asked twice, because another thread may have adopted the
+        // entry after the first time, and have left it behind again, in use.
         let adopt = |entry: &&'static T| {
             entry.left().load(Relaxed) != 0
                 && entry.is_idle()
@@ -71,7 +75,7 @@ impl<T: Entry> Roll<T> {
         free.unwrap_or_else(|| self.map())
     }
 
-    /// A page of new entries, the first of which is the caller's.
+    /// Maps a page of new entries, and makes the caller the owner of the first.
     fn map(&self) -> &'static T {
         const { assert!(size_of::<Page<T>>() <= 4096) };
         // SAFETY: an anonymous private mapping, checked below. `errno` is restored because lock calls must not
@@ -82,13 +86,13 @@ impl<T: Entry> Roll<T> {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let page = libc::mmap(null_mut(), size_of::<Page<T>>(), protection, flags, -1, 0);
             if page == libc::MAP_FAILED {
-                // Neither a lock call nor a reader can report this, and going on without would be wrong.
+                // Neither a lock call nor a reader can report this, and without an entry they would be wrong.
                 libc::abort();
             }
             *libc::__errno_location() = errno;
             page.cast()
         };
-        // SAFETY: the page is ours and large enough; zero bytes are idle entries.
+        // SAFETY: the page was mapped above, is large enough, and no other thread knows it. Zero bytes are idle entries.
         let (group, entries): (&'static _, &'static [T; ENTRIES]) = unsafe {
             let entries = &(*page).entries;
             (&raw mut (*page).group).write(Group::new(entries, 1, None));
@@ -97,15 +101,15 @@ impl<T: Entry> Roll<T> {
         for pair in entries.windows(2) {
             pair[1].link(core::ptr::from_ref(&pair[0]).cast_mut());
         }
-        let mut newest = self.0.load(Acquire); // (A)
+        let mut newest = self.0.load(Acquire); // (A) pairs with the exchange below
         loop {
-            // SAFETY: pages are never unmapped.
+            // SAFETY: null, or in a page, and pages are never unmapped.
             let before = unsafe { newest.as_ref() };
             group.link(before);
             let last = before.and_then(|before| before.entries().last());
             entries[0].link(last.map_or(null_mut(), |last| core::ptr::from_ref(last).cast_mut()));
-            // (A) the entries are idle and linked. They are so before their owners use them: who looks at all
-            // of them after a heavy fence and does not find one need not know what its owner does.
+            // (A) publishes that the entries are idle and linked, before their owners use them. So a thread that looks at
+            // all entries after a heavy fence, and does not find one, need not know what its owner does.
             match self.0.compare_exchange(newest, group.as_ptr(), AcqRel, Acquire) {
                 Ok(_) => return &entries[0],
                 Err(now) => newest = now,
@@ -113,7 +117,7 @@ impl<T: Entry> Roll<T> {
         }
     }
 
-    /// Its owner exits.
+    /// Ends the ownership of an entry, whose owner exits.
     pub(super) fn give_back(&self, entry: &'static T) {
         let address = core::ptr::from_ref(entry).addr();
         let is_in = |group: &&'static Group<Native, T>| {
@@ -121,14 +125,14 @@ impl<T: Entry> Roll<T> {
             (range.start.addr()..range.end.addr()).contains(&address)
         };
         if !entry.is_idle() {
-            // (C) the next owner comes after this one.
+            // (C) what this owner did happens before what the next one does.
             entry.left().store(1, Release);
         } else if let Some(group) = self.newest().and_then(|newest| newest.groups().find(is_in)) {
             group.give_back(entry);
         }
     }
 
-    /// In a forked child: takes the others' entries from them; `reset` makes them idle.
+    /// In a forked child: takes the entries of all other threads from them. `reset` makes an entry idle.
     pub(super) fn forget_others(&self, mine: *const T, reset: impl Fn(&'static T)) {
         for group in self.newest().into_iter().flat_map(Group::groups) {
             for other in group.entries().iter().filter(|entry| !core::ptr::eq(*entry, mine)) {

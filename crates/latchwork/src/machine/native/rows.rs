@@ -1,4 +1,4 @@
-//! The threads' rows of slots, a [`Roll`]. A thread that exits with something in its row leaves it behind.
+//! The threads' rows of slots, in a [`Roll`]. A thread that exits with something in its row leaves the row behind.
 
 use super::super::ReaderRow;
 use super::Native;
@@ -11,7 +11,7 @@ type Row = ReaderRow<Native>;
 
 static ROWS: Roll<Row> = Roll::new();
 
-// SAFETY: zero bytes are empty, and only an owner fills slots.
+// SAFETY: a row of zero bytes is empty, and only an owner fills slots.
 unsafe impl Entry for Row {
     fn left(&self) -> &AtomicU32 {
         &self.left
@@ -21,7 +21,7 @@ unsafe impl Entry for Row {
         self.is_empty()
     }
 
-    /// Writers follow these links.
+    /// Revoking writers follow these links.
     fn link(&self, next: *mut Self) {
         self.next.store(next, Relaxed);
     }
@@ -59,7 +59,7 @@ pub(super) fn newest() -> Option<&'static Row> {
     ROWS.newest().and_then(|group| group.entries().last())
 }
 
-/// An empty row for a thread that has none.
+/// Gets an empty row for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Row {
@@ -70,7 +70,7 @@ fn take() -> &'static Row {
     found
 }
 
-/// Runs when a thread exits; again, if later destructors take read locks.
+/// Runs when a thread exits, and once more if destructors that run later take read locks.
 fn thread_exit() {
     // SAFETY: null, or a row, which is never unmapped.
     let row = unsafe { Local::get().as_ref() };
@@ -80,7 +80,7 @@ fn thread_exit() {
     }
 }
 
-/// In a forked child: empties the rows of other threads, and takes them from them. A child counts for itself.
+/// In a forked child: empties the rows of all other threads, and takes the rows from them. The statistics begin at 0.
 pub(super) fn after_fork() {
     let count_anew = |row: &Row| {
         row.counts.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));

@@ -1,4 +1,4 @@
-//! Who and where the calling thread is.
+//! Which thread the caller is, and on which processor and NUMA node it runs.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ pub(super) fn is_single() -> bool {
     unsafe extern "C" {
         static __libc_single_threaded: u8;
     }
-    // SAFETY: glibc 2.32 or later exports it; it is written only by a thread that is alone.
+    // SAFETY: glibc 2.32 or later exports the byte, and writes it only while the process has one thread.
     unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn id() -> usize {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        // SAFETY: always succeeds.
+        // SAFETY: the call takes no arguments and always succeeds.
         (unsafe { libc::pthread_self() }) as usize
     }
 }
@@ -46,16 +46,16 @@ unsafe extern "C" {
 /// The NUMA node of the calling thread, right now (vDSO, no system call).
 pub(super) fn numa_node() -> u32 {
     let (mut cpu, mut node) = (0, 0);
-    // SAFETY: both pointers are valid for writes.
+    // SAFETY: both pointers are to local variables.
     unsafe { getcpu(&mut cpu, &mut node) };
     node
 }
 
-/// The processor of the calling thread, right now. glibc 2.35 and later has the kernel keep it up to date
-/// in the thread's own memory (rseq).
+/// The processor of the calling thread, right now. With glibc 2.35 and later, the kernel keeps the number in the thread's
+/// own memory (rseq), so this is a load.
 #[inline]
 pub(super) fn cpu() -> u32 {
-    // SAFETY: no arguments. It fails only where there is no such system call.
+    // SAFETY: the call takes no arguments. It fails only on a kernel without it.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
@@ -65,8 +65,8 @@ pub(super) fn numa_nodes() -> u32 {
     once(&COUNT, c"/sys/devices/system/node/online", 1)
 }
 
-/// How many processors the machine can have, those that are not there yet included, so that it stays the
-/// same; read once from the kernel. Where that does not say, as many as most machines have at most.
+/// How many processors the machine can have, including those that may be plugged in later, so that the number stays the
+/// same; read once from the kernel. 64 if the kernel does not say.
 #[inline]
 pub(super) fn cpus() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -81,8 +81,8 @@ fn once(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
     }
 }
 
-/// One more than the highest number in a list such as `0` or `0-1,3`; with raw system calls, because a lock
-/// call must not allocate. Whoever comes first decides for all.
+/// One more than the highest number in a list such as `0` or `0-1,3`. Uses raw system calls, because a lock call must not
+/// allocate. The first thread that stores the number decides for all.
 #[cold]
 fn read_count(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
     let mut text = [0u8; 64];
@@ -94,9 +94,10 @@ fn read_count(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
     }
 }
 
-/// The start of a file; empty if there is none.
+/// The beginning of a file; empty if the file cannot be read.
 pub(super) fn read_file<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
-    // SAFETY: the path is a C string and the buffer is valid for its length. `errno` is restored.
+    // SAFETY: the path is a C string, and the buffer is valid for its length. `errno` is restored: lock calls must not
+    // change it.
     let length = unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;

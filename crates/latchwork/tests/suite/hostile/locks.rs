@@ -1,12 +1,16 @@
 //! Locks, condition variables, semaphores and sequence locks.
 
 use super::*;
+use latchwork::locks::Bravo2dShflRwLock;
+use latchwork::locks::mutex::Token;
+use latchwork::locks::rwlock::bravo::Rows;
+use latchwork::locks::rwlock::{RawFair, RawRecursive, RawUpgrade, ReadRecursive, Timeout};
+use latchwork::locks::rwlock::{pf_q::RawPfQ, pf_t::RawPfT, rwsem::RawRwSem, shfl_rw::RawShflRw};
 
 struct Each;
 
 impl Visitor<Native> for Each {
     fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
-        use mutex::Token;
         let lock = L::new_in();
         let token = lock.lock();
         assert!(lock.try_lock().is_none() && lock.try_lock_weak().is_none() && lock.is_locked());
@@ -89,6 +93,50 @@ pub fn raw() {
     assert!(!mcs.has_waiters(token));
 }
 
+/// The functions of locks that can do more than read and write, each with deadlines of all kinds.
+pub fn modes() {
+    fn check<R: RawUpgrade<Machine = Native> + RawFair>() {
+        let lock = R::new_in();
+        let held = lock.upgradable();
+        assert!(lock.try_upgradable().is_none() && lock.is_locked());
+        for deadline in deadlines() {
+            assert!(lock.upgradable_until(deadline).is_none());
+            assert!(lock.upgradable_within(Timeout::At(deadline), &|| ()).is_none());
+        }
+        _ = lock.is_awaited();
+        // SAFETY: from the acquisition above, by way of its word.
+        unsafe { lock.unlock_upgradable_fair(R::Upgradable::from_word(held.into_word())) };
+        // One that is forgotten keeps writers out for ever, and readers go on.
+        _ = lock.upgradable();
+        let moved = Box::new(lock);
+        assert!(moved.try_write().is_none() && moved.try_read().is_some());
+    }
+    fn check_recursive<R: RawRecursive<Machine = Native>>() {
+        let lock = R::new_in();
+        _ = (lock.read_recursive(), lock.try_read_recursive().unwrap());
+        for deadline in deadlines() {
+            assert!(lock.read_recursive_until(deadline).is_some());
+            assert!(lock.read_recursive_within(Timeout::At(deadline), &|| ()).is_some());
+        }
+        let lock = R::new_in();
+        _ = lock.write();
+        assert!(lock.try_read_recursive().is_none());
+        for deadline in deadlines() {
+            assert!(lock.read_recursive_until(deadline).is_none());
+        }
+    }
+    check::<RawPfT<Native>>();
+    check::<RawPfQ<Native>>();
+    check::<RawShflRw<Native>>();
+    check::<Rows<Native, RawShflRw<Native>>>();
+    check_recursive::<RawRwSem<Native>>();
+    check_recursive::<RawShflRw<Native>>();
+    check_recursive::<Rows<Native, RawShflRw<Native>>>();
+    let lock = Bravo2dShflRwLock::new(());
+    forget((lock.read_recursive(), lock.try_read_recursive()));
+    assert!(lock.try_write().is_none());
+}
+
 pub fn guards() {
     // Forgotten guards leave locks held. The value is dropped with the lock.
     let lock = Mutex::new(vec![1]);
@@ -148,11 +196,11 @@ pub fn bravo() {
     }
     let word = AtomicUsize::new(1);
     for deadline in deadlines() {
-        let patience = revoke::Patience::Until(deadline);
+        let patience = Timeout::At(deadline);
         assert!(!revoke::Naps::until::<Native, _, _>(&word, patience, |_| false));
         assert!(!revoke::Spins::until::<Native, _, _>(&word, patience, |_| false));
     }
-    assert!(!revoke::Naps::until::<Native, _, _>(&word, revoke::Patience::None, |_| true));
+    assert!(!revoke::Naps::until::<Native, _, _>(&word, Timeout::Immediate, |_| true));
 }
 
 pub fn waiting() {

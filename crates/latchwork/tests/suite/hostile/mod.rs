@@ -125,13 +125,19 @@ const LISTED: &[(&str, &str)] = &[
     ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
     ("locks/rwlock/bravo/count.rs", "add of_process"),
     ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
-    ("locks/rwlock/bravo/revoke.rs", "until"),
     ("locks/rwlock/bravo/table.rs", "first second column"),
     (
         "locks/rwlock/mod.rs",
         "new_in read try_read try_read_weak read_until remembers reads_own is_remembered write \
          try_write write_until is_locked is_write_locked",
     ),
+    ("locks/rwlock/api_optional.rs", "read_recursive try_read_recursive"),
+    (
+        "locks/rwlock/optional.rs",
+        "upgradable_within upgradable try_upgradable upgradable_until read_recursive_within read_recursive \
+         try_read_recursive read_recursive_until is_awaited",
+    ),
+    ("locks/rwlock/wait.rs", "until"),
     ("locks/seqlock.rs", "new new_in read try_read write load store"),
     (
         "locks/semaphore.rs",
@@ -143,7 +149,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Files without a function that a user of the crate can call, and files whose functions take no argument.
+/// Files without a function that a user of the crate can call, or with functions that take no argument.
 const EXCUSED: &[(&str, &str)] = &[
     ("locks/timed.rs", "within the crate"),
     ("machine/shared.rs", "within the crate"),
@@ -161,6 +167,7 @@ const CASES: &[(&str, fn())] = &[
     ("records", machine::records),
     ("raw locks", locks::raw),
     ("guards", locks::guards),
+    ("changes of mode", locks::modes),
     ("bravo", locks::bravo),
     ("condition variables, semaphores, sequence locks", locks::waiting),
     ("strategies", reclaim::strategies),

@@ -1,48 +1,12 @@
-//! When a lock is biased.
+//! Policies: when a bias that was revoked comes back.
 //!
-//! State of the bias, one 32-bit word:
-//!
-//! | value | meaning | who leaves it |
-//! |---|---|---|
-//! | 0 to WARM_UP - 1 | off; so many slow reads since the lock was made | each slow reader, to the next; the last to BIASED |
-//! | BIASED | on | a writer, holding the underlying lock for writing, to REVOKING; if readers pass, to HELD, or to REVOKING + 1 |
-//! | HELD + t | off; since `t` milliseconds that writer looks for readers, briefly, with the underlying lock | that writer, to what the policy says, to BIASED if it gives up, or to REVOKING + 1; another thread, to REVOKING + 1 |
-//! | REVOKING | off; that writer waits for readers in their slots | that writer alone: to what the policy says, or to BIASED if it gives up |
-//! | REVOKING + n | off; so many writers wait for readers in their slots, without the underlying lock | another writer, to n + 1; each of them, to n - 1; the last one as above |
-//! | REVOKING + REVOKED + n | the same, but one has seen that there are none left | as before; the last one to what the policy says |
-//! | anything else: a value of the policy's | off | a slow reader, to BIASED, when the policy says so |
-//!
-//! A second word is the policy's memory: hints, written by slow readers, by that one of them who sets the bias, and by
-//! who revokes it.
-//!
-//! Only a holder of the underlying read lock sets the bias, so no writer is past its revocation
-//! when it appears. (A writer that gives up puts it back, if no other writer has been inside since it took it away.) All slow readers change the word by compare-and-exchange: a plain store of the
-//! next count could undo the bias that another has just set, with readers in the table already.
-//!
-//! A lock starts unbiased and gets its first bias after WARM_UP slow reads. Programs make locks that
-//! are read once or twice in their lives (OpenSSL, tens of thousands a second), and a first write that
-//! scans a table would undo the "primum non nocere".
+//! [`word`](super::word) has the states of the bias; a policy chooses the number in the state *off*. A second word of the
+//! lock is the policy's memory. It holds hints: slow readers, the slow reader that turns the bias on, and revoking threads
+//! write it, with plain loads and stores or relaxed additions.
 
+use super::word::FIRST;
 use crate::machine::{Clock, Machine, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
-
-/// Slow reads before a new lock is biased for the first time (`tests/loom` does as many).
-pub(super) const WARM_UP: u32 = 16;
-/// The bias is on.
-pub(super) const BIASED: u32 = WARM_UP;
-/// A writer revokes it. In what is added: how many do so while readers pass (at most 2^16 - 1), and whether one of them
-/// has seen the table empty.
-pub(super) const REVOKING: u32 = u32::MAX << 17;
-pub(super) const WRITERS: u32 = (1 << 16) - 1;
-pub(super) const REVOKED: u32 = 1 << 16;
-/// A writer revokes it, and holds the underlying lock. What is added is the time, modulo 2^16 milliseconds (of 2^20
-/// nanoseconds).
-pub(super) const HELD: u32 = REVOKING - (1 << 16);
-/// Nanoseconds per unit of that time, as a shift.
-pub(super) const HELD_TICK: u32 = 20;
-/// The first value that is the policy's. The last one comes before [`HELD`]: a time that would be higher is
-/// earlier by half a second at most, once in five hours.
-pub(super) const FIRST: u32 = BIASED + 1;
 
 /// A thread's slow reads, of whatever lock, of which one asks the policy: the clock costs more than
 /// the rest of a slow read, and a count in the lock costs an atomic instruction.

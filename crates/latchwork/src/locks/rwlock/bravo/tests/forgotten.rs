@@ -1,0 +1,80 @@
+//! Guards that are forgotten, and what they leave in slots.
+
+use super::*;
+
+/// A guard that is forgotten keeps its lock read-locked for ever, and no other lock that comes to be at the same
+/// address. One that was dropped there has taken the address out of the slots; one that was moved has not, and the
+/// other lock does not use them. (Its thread is gone: one that reads the other lock empties its own slots.)
+fn harms_no_other_lock<P: Publish<Native>, W: When>() {
+    type Of<P, W> = RawBravo<Native, RawPfT<Native>, P, W>;
+    let reads_fast = |lock: &Of<P, W>| {
+        forget();
+        let mut fast = false;
+        for _ in 0..100 {
+            let token = lock.read();
+            fast = matches!(token, ReadToken::Fast(_));
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read(token) };
+        }
+        fast
+    };
+    let mut place = std::boxed::Box::new(core::mem::ManuallyDrop::new(Of::<P, W>::new_in()));
+    for dropped in [true, false] {
+        assert!(reads_fast(&place));
+        let forgets = || {
+            forget();
+            assert!(matches!(place.read(), ReadToken::Fast(_)));
+        };
+        std::thread::scope(|scope| scope.spawn(forgets).join().unwrap());
+        assert!(place.is_locked() && place.try_write().is_none());
+        if dropped {
+            // SAFETY: the place gets another lock before anybody uses it.
+            unsafe { core::mem::ManuallyDrop::drop(&mut place) };
+        }
+        *place = core::mem::ManuallyDrop::new(Of::<P, W>::new_in());
+        assert!(!place.is_locked(), "a new lock counts as read");
+        assert_eq!(reads_fast(&place), dropped);
+        let written = place.write_until(Deadline::after::<Native>(60_000_000_000)).is_some();
+        assert!(written, "a new lock is read-locked");
+        // SAFETY: acquired just now.
+        unsafe { place.unlock_write(()) };
+        // For the next round, and for whatever else is to be at this address.
+        place.forget_readers();
+        *place = core::mem::ManuallyDrop::new(Of::<P, W>::new_in());
+    }
+}
+
+#[test]
+fn a_forgotten_reader_harms_no_other_lock() {
+    harms_no_other_lock::<Hashed, Guard>();
+    harms_no_other_lock::<Owned, Adaptive>();
+    harms_no_other_lock::<Table<Column>, Guard>();
+}
+
+/// The same through the public interface.
+#[test]
+fn a_forgotten_guard_harms_no_other_lock() {
+    let mut place = std::boxed::Box::new(crate::RwLock::new(0));
+    for round in 0..4 {
+        for _ in 0..100 {
+            assert_eq!(*place.read(), 0);
+        }
+        core::mem::forget(place.read());
+        assert!(place.try_write().is_none(), "round {round}: the lock itself stays read-locked");
+        *place = crate::RwLock::new(0);
+        for _ in 0..100 {
+            assert_eq!(*place.read(), 0);
+        }
+        assert!(place.try_write_for(core::time::Duration::from_secs(60)).is_some(), "round {round}");
+    }
+}
+
+/// The slots of a dropped lock can be used again, also by a thread that has forgotten more guards than it has slots.
+#[test]
+fn a_dropped_lock_gives_its_slots_back() {
+    forget();
+    for _ in 0..ROW_SLOTS {
+        let _forgotten = RowLock::new_biased_in().read();
+    }
+    assert!(shared::reader_row::<Native>().unwrap().is_empty());
+}

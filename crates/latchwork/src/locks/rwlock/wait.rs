@@ -1,0 +1,136 @@
+//! How long a thread waits for a lock, and how it waits for a word when no other thread will wake it.
+
+use crate::machine::{Clock, Deadline, Machine, Offers, Word};
+use core::sync::atomic::Ordering::Acquire;
+
+/// How long an acquisition may wait.
+#[derive(Copy, Clone, Debug)]
+pub enum Timeout {
+    /// It must not wait at all.
+    Immediate,
+    /// It gives up at this time.
+    At(Deadline),
+    /// It waits as long as it takes.
+    Never,
+}
+
+impl Timeout {
+    /// The same timeout, or `nanos` on the monotonic clock if that is earlier.
+    pub(super) fn at_most(self, nanos: u64) -> Self {
+        match self {
+            Timeout::Immediate => self,
+            Timeout::At(Deadline { clock: Clock::Monotonic, nanos: sooner }) if sooner < nanos => self,
+            // A deadline on the real-time clock is not compared: that clock may jump.
+            _ => Timeout::At(Deadline { clock: Clock::Monotonic, nanos }),
+        }
+    }
+
+    /// Whether the acquisition is to give up now.
+    pub(super) fn passed<M: Machine>(self) -> bool {
+        self.left::<M>() == 0
+    }
+
+    /// Nanoseconds until the acquisition gives up; `u64::MAX` if it never does.
+    fn left<M: Machine>(self) -> u64 {
+        match self {
+            Timeout::Immediate => 0,
+            Timeout::At(deadline) => deadline.left::<M>(),
+            Timeout::Never => u64::MAX,
+        }
+    }
+}
+
+/// How a thread waits for a word that another thread changes without waking anyone.
+///
+/// # Safety
+///
+/// [`until`](Await::until) returns `true` only when `done` has said so of a value of the word that was read with acquire
+/// semantics.
+pub unsafe trait Await: Send + Sync + 'static {
+    /// Waits until `done(word)` holds, or until the timeout. Returns whether `done(word)` held. With
+    /// [`Timeout::Immediate`] it returns `false` at once.
+    fn until<M: Machine, T: Copy, W: Word<T>>(
+        word: &W,
+        timeout: Timeout,
+        done: impl FnMut(T) -> bool + Copy,
+    ) -> bool;
+}
+
+/// The thread spins (listing 1 of the BRAVO paper). For short sections and a processor for each thread.
+#[derive(Debug)]
+pub struct Spins;
+
+/// Looks at the word between two looks at the clock: a look at the clock costs as much as about ten looks at the word.
+const LOOKS_PER_CLOCK: u32 = 64;
+
+// SAFETY: `true` is returned only when `spin_for` or `spin_until`, with acquire loads, has found `done`.
+unsafe impl Await for Spins {
+    #[cold]
+    fn until<M: Machine, T: Copy, W: Word<T>>(
+        word: &W,
+        timeout: Timeout,
+        done: impl FnMut(T) -> bool + Copy,
+    ) -> bool {
+        match timeout {
+            Timeout::Immediate => false,
+            Timeout::Never => {
+                M::spin_until(word, Acquire, done);
+                true
+            }
+            Timeout::At(_) => {
+                let mut offers = Offers::new();
+                loop {
+                    let left = timeout.left::<M>();
+                    if M::spin_for(word, Acquire, LOOKS_PER_CLOCK, done).is_some() {
+                        return true;
+                    }
+                    if left == 0 {
+                        return false;
+                    }
+                    offers.take::<M>(left);
+                }
+            }
+        }
+    }
+}
+
+/// The thread spins briefly and then sleeps in naps. Each nap is a quarter longer than the one before. So behind a long
+/// section the thread wakes up late by a quarter of its wait, and by one millisecond at most.
+#[derive(Debug)]
+pub struct Naps;
+
+/// Looks at the word before the first nap: about 20 microseconds, longer than most read sections.
+const LOOKS_BEFORE: u32 = 2048;
+/// Looks at the word between two naps.
+const LOOKS_BETWEEN: u32 = 64;
+/// Nanoseconds of the first nap: about what going to sleep and waking up cost.
+const FIRST_NAP: u64 = 50_000;
+/// Nanoseconds of the longest nap: how late a waiter may wake up.
+const LONGEST_NAP: u64 = 1_000_000;
+
+// SAFETY: `true` is returned only when `spin_for`, with acquire loads, has found `done`.
+unsafe impl Await for Naps {
+    #[cold]
+    fn until<M: Machine, T: Copy, W: Word<T>>(
+        word: &W,
+        timeout: Timeout,
+        done: impl FnMut(T) -> bool + Copy,
+    ) -> bool {
+        let (mut looks, mut nap) = (LOOKS_BEFORE, FIRST_NAP);
+        if matches!(timeout, Timeout::Immediate) {
+            return false;
+        }
+        loop {
+            let left = timeout.left::<M>();
+            if M::spin_for(word, Acquire, looks, done).is_some() {
+                return true;
+            }
+            if left == 0 {
+                return false;
+            }
+            M::doze(nap.min(left));
+            nap = (nap + nap / 4).min(LONGEST_NAP);
+            looks = LOOKS_BETWEEN;
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! `pthread_cond_*` over the condition variable of the crate `latchwork`.
+//!
+//! | bytes | contents |
+//! |---|---|
+//! | 0..24 | the raw condition variable, and unused bytes |
+//! | 24..40 | glibc's `__wrefs`, at 28 or 36: zero in an object of ours |
+//! | 40..44 | flags: the clock of its deadlines, whether statistics have counted it, and the fork generation |
+//!
+//! One condition variable works with every mutex, whether ours or glibc's: it releases and takes the mutex through the
+//! mutex functions of the table. The sleep itself is in `cond.c`, which says why.
+//!
+//! glibc serves process-shared condition variables in all respects.
+
+use super::mutex;
+use super::timeout::Timeout;
+use crate::state::abi::*;
+use crate::state::counters::{self, Family, Reason};
+use crate::state::generation;
+use crate::state::table::{REAL, TABLE, install};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use latchwork::locks::condvar::Ticket;
+use latchwork::machine::Wait;
+use libc::{c_int, c_void, timespec};
+
+unsafe extern "C" {
+    fn latchwork_cond_wait(c: *mut Cond, m: *mut Mutex) -> c_int;
+    fn latchwork_cond_timedwait(c: *mut Cond, m: *mut Mutex, time: *const timespec) -> c_int;
+    fn latchwork_cond_clockwait(
+        c: *mut Cond,
+        m: *mut Mutex,
+        clock: libc::clockid_t,
+        time: *const timespec,
+    ) -> c_int;
+    fn pthread_condattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+    fn pthread_condattr_getclock(attr: *const Attr, clock: *mut libc::clockid_t) -> c_int;
+    fn pthread_condattr_init(attr: *mut u32) -> c_int;
+    fn pthread_condattr_setpshared(attr: *mut u32, shared: c_int) -> c_int;
+    fn pthread_condattr_destroy(attr: *mut u32) -> c_int;
+}
+
+/// Serves the family.
+pub(crate) fn install() {
+    find_shared_flag();
+    install! {
+        cond_init => init,
+        cond_destroy => destroy,
+        cond_wait => latchwork_cond_wait,
+        cond_timedwait => latchwork_cond_timedwait,
+        cond_clockwait => latchwork_cond_clockwait,
+        cond_signal => signal,
+        cond_broadcast => broadcast,
+    }
+}
+
+/// Offset of `__wrefs`, in bytes. glibc 2.41 moved it from 36 to 28.
+static WREFS: AtomicUsize = AtomicUsize::new(36);
+/// Its lowest bit: process-shared.
+const SHARED: u32 = 1;
+
+/// Asks the glibc of this process where it keeps the flag.
+fn find_shared_flag() {
+    let mut attr = 0;
+    let mut words = [0u32; 12];
+    // SAFETY: attributes have 4 bytes, and a condition variable has 48.
+    unsafe {
+        pthread_condattr_init(&mut attr);
+        pthread_condattr_setpshared(&mut attr, libc::PTHREAD_PROCESS_SHARED);
+        let c: *mut Cond = words.as_mut_ptr().cast();
+        REAL.cond_init.get()(c, core::ptr::from_ref(&attr).cast());
+        pthread_condattr_destroy(&mut attr);
+    }
+    if let Some(index) = words.iter().position(|word| word & SHARED != 0) {
+        WREFS.store(index * 4, Relaxed);
+    }
+}
+
+/// Whether glibc owns the condition variable.
+fn is_of_glibc(c: &Cond) -> bool {
+    // SAFETY: the word lies in the object's 48 bytes, and all threads access it as an atomic.
+    unsafe {
+        let word = core::ptr::from_ref(c).cast::<u8>().add(WREFS.load(Relaxed));
+        (*word.cast::<AtomicU32>()).load(Relaxed) & SHARED != 0
+    }
+}
+
+/// Whether the object is of the current generation, and calls are not counted.
+#[inline(always)]
+fn is_ready(c: &Cond) -> bool {
+    generation::UNCOUNTED_COND.is(c.flags.load(Acquire) & !COND_MONOTONIC)
+}
+
+/// Brings the object up to the current generation, and counts it at its first use.
+#[cold]
+#[inline(never)]
+fn make_ready(c: &Cond) {
+    if !generation::is_current(c.flags.load(Acquire)) {
+        generation::repair(&c.flags, |_| {
+            // The waiters are threads that the child does not have.
+            // SAFETY: `repair` lets one thread at a time do this, before any uses the object. Zero is an unused condition
+            // variable, and its words are atomics, which a shared reference may change.
+            unsafe { core::ptr::from_ref(&c.raw).cast_mut().write_bytes(0, 1) };
+        });
+    }
+    if counters::on() && c.flags.fetch_or(COND_COUNTED, Relaxed) & COND_COUNTED == 0 {
+        counters::object(Family::Cond);
+    }
+}
+
+unsafe extern "C" fn init(c: *mut Cond, attr: *const Attr) -> c_int {
+    let (mut shared, mut clock) = (0, libc::CLOCK_REALTIME);
+    // SAFETY: the program passes memory for a condition variable, which no thread uses, and valid attributes or null.
+    // All-zero bytes are a valid `Cond`.
+    unsafe {
+        if !attr.is_null() {
+            pthread_condattr_getpshared(attr, &mut shared);
+            pthread_condattr_getclock(attr, &mut clock);
+        }
+        if shared != 0 {
+            counters::foreign_object(Reason::CondShared);
+            return REAL.cond_init.get()(c, attr);
+        }
+        c.cast::<u8>().write_bytes(0, size_of::<Cond>());
+        let clock = if clock == libc::CLOCK_MONOTONIC { COND_MONOTONIC } else { 0 };
+        (*c).flags.store(generation::new_cond(clock), Relaxed);
+    }
+    counters::object(Family::Cond);
+    0
+}
+
+/// Waits until the waiters that have been woken are out of their wait.
+unsafe extern "C" fn destroy(c: *mut Cond) -> c_int {
+    // SAFETY: the program passes a live condition variable.
+    let c = unsafe { &*c };
+    if is_of_glibc(c) {
+        // SAFETY: the program's own argument.
+        return unsafe { REAL.cond_destroy.get()(core::ptr::from_ref(c).cast_mut()) };
+    }
+    if !is_ready(c) {
+        make_ready(c);
+    }
+    c.raw.wait_until_quiet();
+    0
+}
+
+unsafe extern "C" fn signal(c: *mut Cond) -> c_int {
+    // SAFETY: the program passes a live condition variable.
+    let c = unsafe { &*c };
+    if is_of_glibc(c) {
+        // SAFETY: the program's own argument.
+        return unsafe { REAL.cond_signal.get()(core::ptr::from_ref(c).cast_mut()) };
+    }
+    attend(c);
+    c.raw.notify_one();
+    0
+}
+
+unsafe extern "C" fn broadcast(c: *mut Cond) -> c_int {
+    // SAFETY: the program passes a live condition variable.
+    let c = unsafe { &*c };
+    if is_of_glibc(c) {
+        // SAFETY: the program's own argument.
+        return unsafe { REAL.cond_broadcast.get()(core::ptr::from_ref(c).cast_mut()) };
+    }
+    attend(c);
+    c.raw.notify_all();
+    0
+}
+
+/// Makes the object ready, and counts a notification.
+#[inline(always)]
+fn attend(c: &Cond) {
+    if !is_ready(c) {
+        make_ready(c);
+        counters::call(Family::Cond);
+    }
+}
+
+/// `struct wait` in cond.c.
+#[repr(C)]
+struct Waiter {
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    word: *const AtomicU32,
+    ticket: Ticket,
+    operation: c_int,
+    time: *const timespec,
+    timed_out: c_int,
+    clock: c_int,
+    /// Whether the mutex counts this waiter as a user.
+    counted: c_int,
+}
+
+// As in cond.c.
+const CLOCK_OF_COND: c_int = -2;
+const SLEEP: c_int = -1;
+const FOREIGN_COND: c_int = -2;
+const FOREIGN_BUT_MUTEX: c_int = -3;
+
+/// Checks the arguments, joins the waiters and releases the mutex. SLEEP: all that worked.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
+    // SAFETY: the program passes live objects and a valid time or null.
+    unsafe {
+        let c = &*w.cond;
+        if is_of_glibc(c) {
+            counters::foreign_call(Reason::CondShared);
+            return if mutex::is_of_glibc(&*w.mutex) { FOREIGN_COND } else { FOREIGN_BUT_MUTEX };
+        }
+        if !is_ready(c) {
+            make_ready(c);
+        }
+        let monotonic = if w.clock == CLOCK_OF_COND {
+            c.flags.load(Relaxed) & COND_MONOTONIC != 0
+        } else {
+            w.clock == libc::CLOCK_MONOTONIC
+        };
+        w.operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+        if !w.time.is_null() {
+            if let Err(error) = Timeout::Realtime(w.time).deadline() {
+                return error;
+            }
+            // The kernel refuses a time before the epoch.
+            if (*w.time).tv_sec < 0 {
+                w.time = &EPOCH;
+            }
+            if !monotonic {
+                w.operation |= libc::FUTEX_CLOCK_REALTIME;
+            }
+        }
+        counters::call(Family::Cond);
+        counters::contended(Family::Cond);
+        w.ticket = c.raw.prepare();
+        w.word = core::ptr::from_ref(c.raw.word());
+        let error = leave(w.mutex, &mut w.counted);
+        if error != 0 {
+            c.raw.abandon(w.ticket);
+            return error;
+        }
+    }
+    SLEEP
+}
+
+static EPOCH: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// After the sleep: takes the mutex again.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_cond_end(w: &mut Waiter) -> c_int {
+    // SAFETY: the program's objects outlive the wait.
+    unsafe {
+        let reason = if w.timed_out != 0 { Wait::TimedOut } else { Wait::Woken };
+        let reason = (*w.cond).raw.finish(w.ticket, reason);
+        match enter(w.mutex, w.counted) {
+            0 if reason == Wait::TimedOut => libc::ETIMEDOUT,
+            error => error,
+        }
+    }
+}
+
+/// The thread was cancelled in its sleep. If a notification had already woken it, which was meant for one waiter, another
+/// waiter gets that notification.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_cond_cancelled(w: *mut c_void) {
+    // SAFETY: `cond.c` passes the waiter as the argument of the cleanup handler, and the objects outlive the wait.
+    unsafe {
+        let w = &*w.cast::<Waiter>();
+        (*w.cond).raw.abandon(w.ticket);
+        enter(w.mutex, w.counted);
+    }
+}
+
+/// Unlocks the mutex of a waiter. `counted`: whether the mutex counts the waiter as a user; then the unlock does not fail.
+unsafe extern "C" fn leave(m: *mut Mutex, counted: *mut c_int) -> c_int {
+    // SAFETY: the program passes a mutex that the waiter holds; `counted` is valid for writes.
+    unsafe {
+        *counted = c_int::from(mutex::note_waiter(&*m));
+        TABLE.mutex_unlock.get()(m)
+    }
+}
+
+/// Locks it again.
+unsafe extern "C" fn enter(m: *mut Mutex, counted: c_int) -> c_int {
+    // SAFETY: the mutex is live: `destroy` refuses one that counts a waiter.
+    unsafe {
+        let error = TABLE.mutex_lock.get()(m);
+        if error == 0 && counted != 0 {
+            mutex::forget_waiter(&*m);
+        }
+        error
+    }
+}
+
+/// `struct functions` in cond.c.
+#[repr(C)]
+struct Functions {
+    cond_wait: unsafe extern "C" fn(*mut Cond, *mut Mutex) -> c_int,
+    cond_timedwait: unsafe extern "C" fn(*mut Cond, *mut Mutex, *const timespec) -> c_int,
+    cond_clockwait: unsafe extern "C" fn(*mut Cond, *mut Mutex, libc::clockid_t, *const timespec) -> c_int,
+    mutex_lock: unsafe extern "C" fn(*mut Mutex) -> c_int,
+    mutex_unlock: unsafe extern "C" fn(*mut Mutex) -> c_int,
+    leave_ours: unsafe extern "C" fn(*mut Mutex, *mut c_int) -> c_int,
+    enter_ours: unsafe extern "C" fn(*mut Mutex, c_int) -> c_int,
+    foreign_clock: c_int,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_cond_functions(f: *mut Functions, c: *const Cond) {
+    // SAFETY: `cond.c` passes room for the answer; the word lies in the object's 48 bytes.
+    unsafe {
+        let wrefs = *c.cast::<u8>().add(WREFS.load(Relaxed)).cast::<u32>();
+        // glibc's own bit for the monotonic clock.
+        let monotonic = wrefs & 2 != 0;
+        f.write(Functions {
+            cond_wait: REAL.cond_wait.get(),
+            cond_timedwait: REAL.cond_timedwait.get(),
+            cond_clockwait: REAL.cond_clockwait.get(),
+            mutex_lock: REAL.mutex_lock.get(),
+            mutex_unlock: REAL.mutex_unlock.get(),
+            leave_ours: leave,
+            enter_ours: enter,
+            foreign_clock: if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME },
+        });
+    }
+}

@@ -1,0 +1,464 @@
+//! `pthread_mutex_*` over any raw lock.
+//!
+//! # What a mutex consists of
+//!
+//! | bytes | field | contents |
+//! |---|---|---|
+//! | 0..16 | `raw` | the raw lock, or a pointer to one that does not fit (`state::place`) |
+//! | 16..18 | `kind`, low half | glibc's kind, and the flags below |
+//! | 18..20 | `kind`, high half | the fork generation in which the mutex was last used (`state::generation`) |
+//! | 20..24 | `count` | of a recursive mutex: how many times the owner holds it |
+//! | 24..32 | `owner` | low 40 bits, of a recursive or an error-checking mutex: the number of the thread that holds it, or 0. High 24 bits: how many threads wait for a condition variable and will lock this mutex again |
+//! | 32..40 | `token` | what the raw lock's `unlock` needs: a queue node, for example |
+//!
+//! # States, by the low half of `kind`
+//!
+//! | value | state | which function leaves it, and for which state |
+//! |---|---|---|
+//! | 0 to 3 | made by a static initialiser, never used | the first lock call adds [`SERVED`] |
+//! | 0 + `SERVED` | normal: the fast paths serve it | `destroy` |
+//! | 1 + `SERVED` | recursive | `destroy` |
+//! | 2 + `SERVED` | error-checking | `destroy` |
+//! | 3 + `SERVED` | adaptive, from a static initialiser | the same lock call makes it normal |
+//! | + [`IN_SHARED_MEMORY`] | as above, but parent and child of a fork share the memory: the fast paths do not serve it | `destroy` |
+//! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc |
+//! | all ones | destroyed: glibc refuses every call with EINVAL | `init` |
+//!
+//! `init` makes a normal, recursive or error-checking mutex at once, with `SERVED`. A mutex whose generation is not the
+//! current one is repaired first ([`mend`]), whatever its state.
+//!
+//! # Who holds it
+//!
+//! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded.
+//!
+//! A recursive or an error-checking mutex records its holder. Only the holder of the raw lock writes `owner`, `count` and
+//! `token`, so the raw lock's acquire and release order these accesses and all of them are relaxed. A thread that does
+//! not hold the mutex may read `owner` at any time: it never finds its own number there, because only the thread itself
+//! writes that.
+//!
+//! A thread that waits for a condition variable stays counted in `owner` ([`note_waiter`], [`forget_waiter`]). `destroy`
+//! refuses such a mutex, which looks unlocked, with EBUSY.
+//!
+//! # What the program is promised
+//!
+//! The results are glibc's. Two things differ. Which thread gets a contended mutex is decided by the lock that serves. And
+//! an unlock of a normal mutex that no thread holds changes nothing.
+//!
+//! An uncontended lock or unlock of a normal mutex executes one comparison, of the whole `kind` word, and the raw lock's
+//! own fast path; if the raw lock has a token, it also stores or loads that.
+
+use super::timeout::Timeout;
+use crate::state::abi::*;
+use crate::state::counters::{self, Family, Reason};
+use crate::state::table::{REAL, install};
+use crate::state::{cancel, generation, identity};
+use core::sync::atomic::Ordering::*;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::machine::Native;
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
+use raw::{OPERATIONS, Operations};
+
+pub(crate) mod raw;
+
+/// Serves the family with `L`.
+pub(crate) fn install<L: RawMutex<Machine = Native>>() {
+    OPERATIONS.set(const { &Operations::of::<L>() });
+    install! {
+        mutex_init => init,
+        mutex_destroy => destroy,
+        mutex_lock => lock::<L>,
+        mutex_trylock => trylock::<L>,
+        mutex_timedlock => timedlock,
+        mutex_clocklock => clocklock,
+        mutex_unlock => unlock::<L>,
+    }
+}
+
+// The fast paths. Each has one way out of line, a jump, so it needs no stack frame.
+
+unsafe extern "C" fn lock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    unsafe {
+        if generation::UNCOUNTED_MUTEX.is((*m).kind.load(Relaxed)) && raw::try_lock_weak::<L>(&*m) {
+            return 0;
+        }
+        lock_slow::<L>(m)
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex. A normal one that is marked as served is one of ours.
+    unsafe {
+        let kind = (*m).kind.load(Relaxed);
+        let is_first_use = kind & SERVED == 0 && generation::UNCOUNTED_MUTEX.is(kind | SERVED);
+        // Programs use many short-lived normal mutexes with a static initialiser: this path is for their only use.
+        if is_first_use && (*m).kind.compare_exchange(kind, kind | SERVED, Relaxed, Relaxed).is_ok() {
+            return if raw::try_lock_weak::<L>(&*m) { 0 } else { wait(m) };
+        }
+        acquire_any(&*m, Timeout::Never)
+    }
+}
+
+unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    unsafe {
+        if !generation::UNCOUNTED_MUTEX.is((*m).kind.load(Relaxed)) {
+            return trylock_slow(m);
+        }
+        if raw::try_lock::<L>(&*m) { 0 } else { EBUSY }
+    }
+}
+
+unsafe extern "C" fn unlock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    unsafe {
+        if generation::MUTEX.is((*m).kind.load(Relaxed)) {
+            raw::unlock::<L>(&*m);
+            return 0;
+        }
+        unlock_slow(m)
+    }
+}
+
+// Everything below exists once for all locks.
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn trylock_slow(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex.
+    unsafe { acquire_any(&*m, Timeout::Immediate) }
+}
+
+unsafe extern "C" fn timedlock(m: *mut Mutex, time: *const timespec) -> c_int {
+    // SAFETY: the program passes a live mutex and a valid time.
+    unsafe { acquire_any(&*m, Timeout::Realtime(time)) }
+}
+
+unsafe extern "C" fn clocklock(m: *mut Mutex, clock: libc::clockid_t, time: *const timespec) -> c_int {
+    match Timeout::on(clock, time) {
+        // SAFETY: the program passes a live mutex and a valid time.
+        Some(timeout) => unsafe { acquire_any(&*m, timeout) },
+        None => EINVAL,
+    }
+}
+
+/// Locks a mutex of any kind, in any state.
+///
+/// # Safety
+///
+/// The mutex is live, and the time of `timeout` is valid.
+unsafe fn acquire_any(m: &Mutex, timeout: Timeout) -> c_int {
+    // SAFETY: the caller's mutex and time; `acquire` takes a mutex that its word or `classify` says is ours.
+    unsafe {
+        if generation::UNCOUNTED_MUTEX.is(m.kind.load(Relaxed)) {
+            return acquire(m, timeout);
+        }
+        let class = classify(m);
+        if class == Class::OfGlibc {
+            return lock_of_glibc(m, timeout);
+        }
+        counters::call(Family::Mutex);
+        if class == Class::Normal {
+            return acquire(m, timeout);
+        }
+        let me = identity::me();
+        if owner(m) == me {
+            return acquire_again(m, class, timeout);
+        }
+        let result = acquire(m, timeout);
+        if result == 0 {
+            m.count.store(1, Relaxed);
+            m.owner.store(m.owner.load(Relaxed) | me, Relaxed);
+        }
+        result
+    }
+}
+
+/// Locks a recursive or an error-checking mutex that the calling thread holds.
+fn acquire_again(m: &Mutex, class: Class, timeout: Timeout) -> c_int {
+    if class == Class::ErrorChecking {
+        return if matches!(timeout, Timeout::Immediate) { EBUSY } else { EDEADLK };
+    }
+    match m.count.load(Relaxed).checked_add(1) {
+        Some(count) => {
+            m.count.store(count, Relaxed);
+            0
+        }
+        None => EAGAIN,
+    }
+}
+
+/// Locks the raw lock.
+///
+/// # Safety
+///
+/// The mutex is live, one of ours and of the current generation, and the time of `timeout` is valid.
+#[inline]
+unsafe fn acquire(m: &Mutex, timeout: Timeout) -> c_int {
+    let lock = OPERATIONS.get();
+    // A thread that goes on to wait does not barge past those that wait already.
+    let attempt = if matches!(timeout, Timeout::Never) { lock.try_lock_weak } else { lock.try_lock };
+    // SAFETY: the caller's mutex is a live one of ours.
+    unsafe { if attempt(m) { 0 } else { acquire_contended(m, timeout) } }
+}
+
+/// The part of [`acquire`] that waits, after a failed attempt.
+///
+/// # Safety
+///
+/// As [`acquire`].
+#[cold]
+#[inline(never)]
+unsafe fn acquire_contended(m: &Mutex, timeout: Timeout) -> c_int {
+    counters::contended(Family::Mutex);
+    // SAFETY: the caller's time is valid.
+    let deadline = match unsafe { timeout.deadline() } {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let lock = OPERATIONS.get();
+    // SAFETY: the caller's mutex is a live one of ours.
+    let block = || unsafe { (lock.lock_contended)(m) };
+    // SAFETY: the caller's mutex is a live one of ours.
+    let until = |deadline| unsafe { (lock.lock_until)(m, deadline) }.then_some(());
+    if cancel::wait(deadline, block, until).is_some() { 0 } else { ETIMEDOUT }
+}
+
+/// Waits for a normal mutex, after a failed attempt.
+///
+/// # Safety
+///
+/// The mutex is live, one of ours and of the current generation.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe extern "C" fn wait(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex is a live one of ours, and there is no time.
+    unsafe { acquire_contended(&*m, Timeout::Never) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn unlock_slow(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex. The raw lock is unlocked only if `classify` says that the mutex is ours.
+    unsafe {
+        let m = &*m;
+        match classify(m) {
+            Class::OfGlibc => return REAL.mutex_unlock.get()(core::ptr::from_ref(m).cast_mut()),
+            Class::Normal => {}
+            Class::Recursive | Class::ErrorChecking => {
+                if owner(m) != identity::me() {
+                    return EPERM;
+                }
+                let count = m.count.load(Relaxed) - 1;
+                m.count.store(count, Relaxed);
+                if count != 0 {
+                    return 0;
+                }
+                m.owner.store(m.owner.load(Relaxed) & !THREAD, Relaxed);
+            }
+        }
+        (OPERATIONS.get().unlock)(m);
+    }
+    0
+}
+
+/// What kind of mutex an object is that is of the current generation and marked as served.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Class {
+    Normal,
+    Recursive,
+    ErrorChecking,
+    OfGlibc,
+}
+
+/// Brings the mutex up to the current generation, marks and counts it at its first use, and says of what kind it is.
+///
+/// # Safety
+///
+/// The mutex is live.
+unsafe fn classify(m: &Mutex) -> Class {
+    loop {
+        let word = m.kind.load(Acquire);
+        if word & GLIBC_MUTEX != 0 {
+            return Class::OfGlibc;
+        }
+        if !generation::is_current(word) {
+            // SAFETY: the mutex is live and ours. `repair` lets one thread at a time mend it, before any uses it.
+            generation::repair(&m.kind, |kind| unsafe { mend(m, kind & !SERVED) });
+            continue;
+        }
+        if word & SERVED == 0 {
+            // From a static initialiser. From now on a normal mutex takes the fast path.
+            if m.kind.compare_exchange(word, word | SERVED, Relaxed, Relaxed).is_ok() {
+                counters::object(Family::Mutex);
+            }
+            continue;
+        }
+        return match word & LOW & !(SERVED | IN_SHARED_MEMORY) {
+            NORMAL => Class::Normal,
+            RECURSIVE => Class::Recursive,
+            ERRORCHECK => Class::ErrorChecking,
+            ADAPTIVE => {
+                // From a static initialiser. From now on it is a normal one, which takes the fast path.
+                let _ = m.kind.compare_exchange(word, word & !ADAPTIVE, Relaxed, Relaxed);
+                continue;
+            }
+            // glibc refuses it with EINVAL.
+            _ => Class::OfGlibc,
+        };
+    }
+}
+
+/// In a forked child: drops the waiters, which are threads that the child does not have. A mutex that was held stays held,
+/// whether by the thread that forked or by another; glibc does not ask which either.
+///
+/// # Safety
+///
+/// The mutex is live and ours, and no other thread uses it.
+unsafe fn mend(m: &Mutex, kind: u32) {
+    let lock = OPERATIONS.get();
+    // SAFETY: the mutex is live, ours, and the caller's alone.
+    unsafe {
+        let is_normal = kind == NORMAL || kind == ADAPTIVE;
+        let is_held = if is_normal { (lock.is_locked)(m) } else { owner(m) != 0 };
+        m.owner.store(owner(m), Relaxed);
+        (lock.reset)(m);
+        if is_held {
+            (lock.try_lock)(m);
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_mutexattr_gettype(attr: *const Attr, kind: *mut c_int) -> c_int;
+    fn pthread_mutexattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+    fn pthread_mutexattr_getprotocol(attr: *const Attr, protocol: *mut c_int) -> c_int;
+    fn pthread_mutexattr_getrobust(attr: *const Attr, robust: *mut c_int) -> c_int;
+}
+
+unsafe extern "C" fn init(m: *mut Mutex, attr: *const Attr) -> c_int {
+    // SAFETY: the program passes memory for a mutex, which no thread uses, and valid attributes or null.
+    unsafe { if attr.is_null() { make(m, NORMAL) } else { init_with(m, attr) } }
+}
+
+#[inline(never)]
+unsafe extern "C" fn init_with(m: *mut Mutex, attr: *const Attr) -> c_int {
+    let (mut kind, mut shared, mut protocol, mut robust) = (0, 0, 0, 0);
+    // SAFETY: the program passes memory for a mutex, which no thread uses, and valid attributes.
+    unsafe {
+        pthread_mutexattr_gettype(attr, &mut kind);
+        pthread_mutexattr_getpshared(attr, &mut shared);
+        pthread_mutexattr_getprotocol(attr, &mut protocol);
+        pthread_mutexattr_getrobust(attr, &mut robust);
+        if shared | protocol | robust != 0 {
+            counters::foreign_object(reason(robust != 0, protocol != 0));
+            return REAL.mutex_init.get()(m, attr);
+        }
+        make(m, if kind as u32 == ADAPTIVE { NORMAL } else { kind as u32 })
+    }
+}
+
+/// Makes an unlocked mutex of ours.
+///
+/// # Safety
+///
+/// `m` is valid for writes, and no thread uses it.
+#[inline]
+unsafe fn make(m: *mut Mutex, kind: u32) -> c_int {
+    // SAFETY: all-zero bytes are a valid `Mutex`, and the caller has the memory alone.
+    unsafe {
+        m.cast::<u8>().write_bytes(0, size_of::<Mutex>());
+        (*m).kind.store(generation::stamped(kind | SERVED), Relaxed);
+    }
+    counters::object(Family::Mutex);
+    0
+}
+
+/// Turns a normal mutex that was just made into a recursive one.
+pub(super) fn make_recursive(m: &Mutex) {
+    m.kind.store(m.kind.load(Relaxed) | RECURSIVE, Relaxed);
+}
+
+unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
+    let lock = OPERATIONS.get();
+    // SAFETY: the program passes a live mutex, which no other thread uses. The lock is free where it is discarded.
+    unsafe {
+        let m = &*m;
+        if classify(m) == Class::OfGlibc {
+            return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
+        }
+        if m.owner.load(Relaxed) >= WAITER || (lock.is_locked)(m) {
+            return EBUSY;
+        }
+        (lock.discard)(m);
+        // As glibc marks it: glibc refuses every later use with EINVAL.
+        m.kind.store(u32::MAX, Relaxed);
+    }
+    0
+}
+
+/// What one waiter of a condition variable adds to the owner's word.
+const WAITER: u64 = 1 << identity::BITS;
+/// The bits of the owner's word that name a thread.
+const THREAD: u64 = WAITER - 1;
+
+/// The thread that holds a recursive or error-checking mutex, or 0.
+fn owner(m: &Mutex) -> u64 {
+    m.owner.load(Relaxed) & THREAD
+}
+
+/// Counts the caller, which is about to wait for a condition variable, as a user of the mutex that it holds.
+///
+/// Returns `false`, and counts nothing, if glibc owns the mutex (glibc counts by itself), or if the unlock that follows
+/// will fail.
+///
+/// # Safety
+///
+/// The mutex is live.
+pub(super) unsafe fn note_waiter(m: &Mutex) -> bool {
+    // The repair of a mutex in a forked child forgets the parent's waiters: it must come before this one is counted.
+    // SAFETY: the caller's mutex is live.
+    let class = unsafe { classify(m) };
+    let records_owner = matches!(class, Class::Recursive | Class::ErrorChecking);
+    if class == Class::OfGlibc || records_owner && owner(m) != identity::me() {
+        return false;
+    }
+    m.owner.store(m.owner.load(Relaxed).wrapping_add(WAITER), Relaxed);
+    true
+}
+
+/// The caller, which [`note_waiter`] has counted, holds the mutex again.
+pub(super) fn forget_waiter(m: &Mutex) {
+    m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed);
+}
+
+/// Whether glibc owns the mutex.
+pub(super) fn is_of_glibc(m: &Mutex) -> bool {
+    m.kind.load(Relaxed) & GLIBC_MUTEX != 0
+}
+
+/// Why a mutex is glibc's.
+fn reason(robust: bool, priority: bool) -> Reason {
+    match (robust, priority) {
+        (true, _) => Reason::MutexRobust,
+        (_, true) => Reason::MutexPriority,
+        _ => Reason::MutexShared,
+    }
+}
+
+unsafe fn lock_of_glibc(m: &Mutex, timeout: Timeout) -> c_int {
+    let kind = m.kind.load(Relaxed);
+    counters::foreign_call(reason(kind & ROBUST != 0, kind & PRIORITY != 0));
+    let m = core::ptr::from_ref(m).cast_mut();
+    // SAFETY: the program's own arguments.
+    unsafe {
+        match timeout {
+            Timeout::Never => REAL.mutex_lock.get()(m),
+            Timeout::Immediate => REAL.mutex_trylock.get()(m),
+            Timeout::Realtime(time) => REAL.mutex_timedlock.get()(m, time),
+            Timeout::Monotonic(time) => REAL.mutex_clocklock.get()(m, libc::CLOCK_MONOTONIC, time),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Reader preference: how a writer waits.
+//!
+//! While a reader is inside, glibc's rwlocks let further readers in, also if a writer waits. Programs rely on it: a reader
+//! may wait for something that another thread does under a read lock of the same object. Our locks do not let a writer
+//! starve, so they shut readers out behind a writer that waits. With that alone, neither of the two readers would ever
+//! continue.
+//!
+//! So a writer waits in turns. In the first half of a turn it waits in the lock's queue, which shuts readers out; after
+//! [`SHUT_OUT`] it leaves the queue. In the second half, which is as long, it stays out of the queue while readers pass,
+//! and takes the lock if it finds it free. Each turn is twice as long as the last one, up to a bound. Most writers get the
+//! lock in the first half of the first turn.
+//!
+//! While a writer is inside, waiting writers keep no reader out, because that writer does so anyway: then the next turn
+//! begins at once.
+//!
+//! A writer with a real-time policy shuts nobody out behind a reader: readers of a higher priority must not wait for it.
+//!
+//! A waiter cannot leave the queues of `pf-t`, `pf-q`, `mcs-rw`, `percpu` and `cohort-rw`. There `write_until` polls, so
+//! under this library no writer of theirs ever shuts readers out, and a writer may starve, as under glibc.
+
+use super::raw::OPERATIONS;
+use crate::state::abi::RwLock;
+use crate::state::cancel;
+use crate::state::memory::keeping_errno;
+use latchwork::machine::{Clock, Deadline, Machine, Native};
+
+/// Nanoseconds for which a waiting writer shuts readers out, in the first turn and at most.
+///
+/// The first: several quanta of the scheduler, so that few writers need another turn. The most: what a reader can bear;
+/// with 64 readers for each processor a writer still gets in.
+const SHUT_OUT: (u64, u64) = (10_000_000, 80_000_000);
+/// The same for a writer with a real-time policy, behind another writer, in every turn: it soon sees whether a reader has
+/// come in.
+const SHUT_OUT_REAL_TIME: u64 = 1_000_000;
+/// Nanoseconds between two looks at a lock that readers pass, at first and at most. The first is the time of a few context
+/// switches; at the last a waiting writer uses little of a processor.
+const NAPS: (u64, u64) = (50_000, 1_000_000);
+
+/// Write-locks. Returns `false` if the deadline passed.
+///
+/// # Safety
+///
+/// The rwlock is live and ours.
+pub(super) unsafe fn write(l: &RwLock, deadline: Option<Deadline>) -> bool {
+    // SAFETY: the caller's rwlock is a live one of ours.
+    let until = |deadline| unsafe { in_turns(l, deadline) };
+    // Without a deadline `in_turns` always returns `true`.
+    cancel::wait(deadline, || until(None), |deadline| until(Some(deadline)).then_some(true)).unwrap_or(false)
+}
+
+/// # Safety
+///
+/// As [`write`].
+unsafe fn in_turns(l: &RwLock, deadline: Option<Deadline>) -> bool {
+    let lock = OPERATIONS.get();
+    let real_time = is_real_time();
+    let mut turn = if real_time { SHUT_OUT_REAL_TIME } else { SHUT_OUT.0 };
+    // SAFETY: the caller's rwlock is a live one of ours.
+    unsafe {
+        loop {
+            if (!real_time || (lock.is_write_locked)(l)) && (lock.write_until)(l, end_of(turn, deadline)) {
+                return true;
+            }
+            if let_readers_pass(l, end_of(turn, deadline)) {
+                return true;
+            }
+            if deadline.is_some_and(|deadline| deadline.passed::<Native>()) {
+                return (lock.try_write)(l);
+            }
+            if !real_time {
+                turn = (turn * 2).min(SHUT_OUT.1);
+            }
+        }
+    }
+}
+
+/// So many nanoseconds from now, or the deadline if that is earlier.
+fn end_of(nanos: u64, deadline: Option<Deadline>) -> Deadline {
+    let left =
+        deadline.map_or(u64::MAX, |deadline| deadline.nanos.saturating_sub(Native::now(deadline.clock)));
+    Deadline::after::<Native>(nanos.min(left))
+}
+
+/// Waits, outside the queue, until the lock is free or held by a writer. Returns whether it has acquired the lock.
+///
+/// # Safety
+///
+/// As [`write`].
+unsafe fn let_readers_pass(l: &RwLock, end: Deadline) -> bool {
+    let lock = OPERATIONS.get();
+    let mut nap = NAPS.0;
+    // SAFETY: the caller's rwlock is a live one of ours.
+    unsafe {
+        while !(lock.is_write_locked)(l) && !end.passed::<Native>() {
+            if !(lock.is_locked)(l) && (lock.try_write)(l) {
+                return true;
+            }
+            Native::doze(nap.min(end.nanos.saturating_sub(Native::now(Clock::Monotonic))));
+            nap = (nap * 2).min(NAPS.1);
+        }
+    }
+    false
+}
+
+/// Whether the calling thread has a real-time policy. glibc remembers the policy, so only a thread's first call is a system
+/// call. (glibc does not learn of a later change by `sched_setscheduler`.)
+fn is_real_time() -> bool {
+    let mut policy = libc::SCHED_OTHER;
+    // SAFETY: zero is a value of the parameters, and both pointers are valid for writes.
+    keeping_errno(|| unsafe {
+        let mut param = core::mem::zeroed();
+        libc::pthread_getschedparam(libc::pthread_self(), &mut policy, &mut param);
+    });
+    matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR)
+}

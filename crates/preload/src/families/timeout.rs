@@ -1,0 +1,52 @@
+//! How long a caller is willing to wait.
+
+use latchwork::machine::{Clock, Deadline};
+use libc::{EBUSY, EINVAL, c_int, clockid_t, timespec};
+
+/// How long a lock call may wait.
+#[derive(Copy, Clone)]
+pub(super) enum Timeout {
+    /// As long as it takes.
+    Never,
+    /// Not at all.
+    Immediate,
+    /// Until this time on the realtime clock.
+    Realtime(*const timespec),
+    /// Until this time on the monotonic clock.
+    Monotonic(*const timespec),
+}
+
+impl Timeout {
+    /// Until `time` on the clock with this number. `None`: no lock call takes this clock.
+    pub(super) fn on(clock: clockid_t, time: *const timespec) -> Option<Self> {
+        match clock {
+            libc::CLOCK_REALTIME => Some(Timeout::Realtime(time)),
+            libc::CLOCK_MONOTONIC => Some(Timeout::Monotonic(time)),
+            _ => None,
+        }
+    }
+
+    /// The deadline, if there is one, or the error that a call returns which has to wait: EBUSY if it may not, EINVAL if
+    /// the time is not one.
+    ///
+    /// # Safety
+    ///
+    /// The time is valid for reads.
+    pub(super) unsafe fn deadline(self) -> Result<Option<Deadline>, c_int> {
+        let (clock, time) = match self {
+            Timeout::Never => return Ok(None),
+            Timeout::Immediate => return Err(EBUSY),
+            Timeout::Realtime(time) => (Clock::Realtime, time),
+            Timeout::Monotonic(time) => (Clock::Monotonic, time),
+        };
+        // SAFETY: the caller's time is valid for reads.
+        let (seconds, nanos) = unsafe { ((*time).tv_sec, (*time).tv_nsec) };
+        if !(0..1_000_000_000).contains(&nanos) {
+            return Err(EINVAL);
+        }
+        // A time before the epoch has passed, as the epoch has.
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        let nanos = seconds.saturating_mul(1_000_000_000).saturating_add(nanos as u64);
+        Ok(Some(Deadline { clock, nanos }))
+    }
+}

@@ -1,0 +1,190 @@
+//! Deadlock and misuse detection (`LATCHWORK_CHECK=1`, `latchwork run --check`): a layer over the table, whichever lock
+//! serves. The detection itself is in the crate `latchwork-check`.
+//!
+//! Each function of the layer tells the detector what the thread is about to do, calls the function that was in the table
+//! before, and tells the detector the result. Without the variable the layer is not in the table.
+
+use crate::state::abi::*;
+use crate::state::table::{TABLE, Table, install};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use latchwork_check::{Wish, acquired, acquiring, destroyed, found, made, releasing};
+use libc::{c_int, clockid_t, timespec};
+
+/// The functions that the layer calls.
+static BELOW: Table = Table::EMPTY;
+
+/// Puts the layer over the table. `glibc` and `glibc_rwlocks` say that the C library serves mutexes, or rwlocks.
+///
+/// If glibc serves mutexes, the layer has C11 functions too, because glibc's do not call the pthread symbols. Nor does a
+/// condition variable of glibc's when it releases a mutex: its waiter counts as the holder, but does nothing meanwhile.
+pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
+    BELOW.copy_from(&TABLE);
+    GLIBC.store(glibc, Relaxed);
+    GLIBC_RWLOCKS.store(glibc_rwlocks, Relaxed);
+    install! {
+        mutex_init => mutex_init, mutex_destroy => mutex_destroy, mutex_lock => mutex_lock,
+        mutex_trylock => mutex_trylock, mutex_timedlock => mutex_timedlock,
+        mutex_clocklock => mutex_clocklock, mutex_unlock => mutex_unlock,
+        rwlock_init => rwlock_init, rwlock_destroy => rwlock_destroy,
+        rwlock_rdlock => rwlock_rdlock, rwlock_wrlock => rwlock_wrlock,
+        rwlock_tryrdlock => rwlock_tryrdlock, rwlock_trywrlock => rwlock_trywrlock,
+        rwlock_timedrdlock => rwlock_timedrdlock, rwlock_timedwrlock => rwlock_timedwrlock,
+        rwlock_clockrdlock => rwlock_clockrdlock, rwlock_clockwrlock => rwlock_clockwrlock,
+        rwlock_unlock => rwlock_unlock,
+        spin_init => spin_init, spin_destroy => spin_destroy, spin_lock => spin_lock,
+        spin_trylock => spin_trylock, spin_unlock => spin_unlock,
+    }
+    if glibc {
+        install! {
+            mtx_init => mtx_init, mtx_destroy => mtx_destroy, mtx_lock => mtx_lock,
+            mtx_trylock => mtx_trylock, mtx_timedlock => mtx_timedlock, mtx_unlock => mtx_unlock,
+        }
+    }
+}
+
+const LOCK: Wish = Wish::LOCK;
+const TRY: Wish = Wish { waits: false, ..LOCK };
+const READ: Wish = Wish { shared: true, ..LOCK };
+const TRY_READ: Wish = Wish { shared: true, ..TRY };
+
+/// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex whose holder has died.
+fn got(result: c_int) -> bool {
+    result == 0 || result == libc::EOWNERDEAD
+}
+
+/// Whether the C library serves mutexes, or rwlocks.
+static GLIBC: AtomicBool = AtomicBool::new(false);
+static GLIBC_RWLOCKS: AtomicBool = AtomicBool::new(false);
+
+/// Offsets of words that glibc does not use. In a mutex: the link to the next robust one, if this one is not robust. In a
+/// rwlock: padding. A constructor that calls no function (`std::mutex`) clears them.
+const SPARE_IN_MUTEX: usize = 32;
+const SPARE_IN_RWLOCK: usize = 40;
+
+/// Whether this is the first use of a lock that was initialised without a call. An earlier lock may have been at this
+/// address. A lock that this library serves is marked when it is first acquired; another one is marked here.
+unsafe fn is_new_mutex(m: *mut Mutex) -> bool {
+    // SAFETY: the program passes a live mutex, and the spare word lies in it.
+    unsafe {
+        let kind = (*m).kind.load(Relaxed);
+        if kind & GLIBC_MUTEX != 0 {
+            false // made by a call
+        } else if GLIBC.load(Relaxed) {
+            mark(m.wrapping_byte_add(SPARE_IN_MUTEX).cast())
+        } else {
+            kind & SERVED == 0
+        }
+    }
+}
+
+/// The same of a rwlock.
+unsafe fn is_new_rwlock(l: *mut RwLock) -> bool {
+    // SAFETY: the program passes a live rwlock, and the spare word lies in it.
+    unsafe {
+        let flags = (*l).flags.load(Relaxed);
+        if !GLIBC_RWLOCKS.load(Relaxed) && flags & RWLOCK_OURS != 0 || (*l).shared().load(Relaxed) != 0 {
+            false // claimed before; or process-shared, and so made by a call
+        } else if GLIBC_RWLOCKS.load(Relaxed) || flags & LOW == PREFERS_WRITERS {
+            mark(l.wrapping_byte_add(SPARE_IN_RWLOCK).cast())
+        } else {
+            true
+        }
+    }
+}
+
+/// Marks a spare word; returns whether it was not marked.
+unsafe fn mark(word: *mut AtomicU32) -> bool {
+    // SAFETY: the word is aligned and lies in a live object, all words of which are accessed as atomics.
+    let word = unsafe { &*word };
+    word.load(Relaxed) == 0 && word.swap(1, Relaxed) == 0
+}
+
+/// Acquires a rwlock with `call`.
+unsafe fn take_rwlock(l: *mut RwLock, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the program passes a live rwlock.
+    found(l.addr(), || unsafe { is_new_rwlock(l) });
+    take(l.addr(), wish, call)
+}
+
+/// Acquires the lock at this address with `call`.
+fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
+    let asked = acquiring(lock, wish);
+    let result = call();
+    if got(result) {
+        acquired(lock, wish, asked);
+    }
+    result
+}
+
+/// Acquires a mutex with `call`. The detector leaves out a process-shared one: its holder may be in another process.
+unsafe fn take_mutex(m: *mut Mutex, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the program passes a live mutex.
+    let kind = unsafe { (*m).kind.load(Relaxed) };
+    if kind & SHARED != 0 {
+        return call();
+    }
+    // SAFETY: the program passes a live mutex.
+    found(m.addr(), || unsafe { is_new_mutex(m) });
+    let again = matches!(kind & 3, RECURSIVE | ERRORCHECK);
+    take(m.addr(), Wish { again, ..wish }, call)
+}
+
+unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the program passes a live mutex.
+    let kind = unsafe { (*m).kind.load(Relaxed) };
+    if kind & SHARED == 0 {
+        releasing(m.addr());
+    }
+    call()
+}
+
+/// One function of the layer for each line: its name, its arguments, and what it does with the function below it, `call`.
+macro_rules! layer {
+    ($($name:ident($first:ident: $type:ty $(, $arg:ident: $arg_type:ty)*) -> $ret:ty = |$call:ident| $body:expr;)*) => {
+        $(unsafe extern "C" fn $name($first: $type $(, $arg: $arg_type)*) -> $ret {
+            // SAFETY: the program's own arguments.
+            let $call = || unsafe { BELOW.$name.get()($first $(, $arg)*) };
+            #[allow(unused_unsafe)]
+            // SAFETY: the program passes a live lock.
+            unsafe { $body }
+        })*
+    };
+}
+
+type Time = *const timespec;
+
+layer! {
+    mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| { made(m.addr()); call() };
+    mutex_destroy(m: *mut Mutex) -> c_int = |call| { destroyed(m.addr()); call() };
+    mutex_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
+    mutex_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
+    mutex_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
+    mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
+    mutex_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
+
+    rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(l.addr()); call() };
+    rwlock_destroy(l: *mut RwLock) -> c_int = |call| { destroyed(l.addr()); call() };
+    rwlock_rdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, READ, call);
+    rwlock_wrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, LOCK, call);
+    rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY_READ, call);
+    rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY, call);
+    rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
+    rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
+    rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
+    rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
+    rwlock_unlock(l: *mut RwLock) -> c_int = |call| { releasing(l.addr()); call() };
+
+    spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(s.addr()); call() };
+    spin_destroy(s: *mut Spin) -> c_int = |call| { destroyed(s.addr()); call() };
+    spin_lock(s: *mut Spin) -> c_int = |call| take(s.addr(), LOCK, call);
+    spin_trylock(s: *mut Spin) -> c_int = |call| take(s.addr(), TRY, call);
+    spin_unlock(s: *mut Spin) -> c_int = |call| { releasing(s.addr()); call() };
+
+    mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| { made(m.addr()); call() };
+    mtx_destroy(m: *mut Mutex) -> () = |call| { destroyed(m.addr()); call() };
+    mtx_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
+    mtx_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
+    mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
+    mtx_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
+
+}

@@ -1,0 +1,245 @@
+//! Statistics, for `LATCHWORK_STATS`: what the report says, and where it goes.
+//!
+//! The families count in [`counters`]. This prints everything when the process exits: to stderr or, with
+//! `LATCHWORK_STATS=json:PATH`, as one line of JSON appended to PATH.
+
+use crate::state::counters::{self, FAMILIES, Family, REASONS};
+use crate::state::line::Line;
+use core::fmt::Write;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use latchwork::locks::rwlock::bravo::count::Counts;
+use libc::c_int;
+
+/// The families, in the order of the report, and how it names them.
+const NAMES: [(Family, &str); FAMILIES] = [
+    (Family::Mutex, "mutex"),
+    (Family::RwLock, "rwlock"),
+    (Family::Cond, "condvar"),
+    (Family::Spin, "spin"),
+    (Family::Sem, "semaphore"),
+];
+
+/// The reasons, in the order of [`Reason`](counters::Reason): the name in JSON, and what the text calls the objects.
+const REASON_NAMES: [(&str, &str); REASONS] = [
+    ("mutex_robust", "robust mutexes"),
+    ("mutex_priority", "priority-inheriting or -protected mutexes"),
+    ("mutex_shared", "process-shared mutexes"),
+    ("rwlock_shared", "process-shared rwlocks"),
+    ("condvar_shared", "process-shared condition variables"),
+    ("semaphore_shared", "process-shared semaphores"),
+    ("spin_shared", "process-shared spin locks"),
+    ("rwlock_prefers_writers", "rwlocks that ask for preference of writers"),
+];
+
+/// Whether the report goes to `PATH`, as JSON, or to stderr, as text.
+static TO_FILE: AtomicBool = AtomicBool::new(false);
+/// The file's name, which ends in zeroes. It is a copy, because servers write their process title over the environment. The
+/// kernel refuses a name that fills `PATH_MAX`, so a longer one may be cut off here.
+static PATH: [AtomicU8; libc::PATH_MAX as usize + 1] = [const { AtomicU8::new(0) }; _];
+/// The open file, or -1. It stays open from the start, because a process may give up the right to open it: it becomes
+/// another user, changes its root directory, or installs a filter of system calls.
+static KEPT: AtomicI32 = AtomicI32::new(-1);
+/// The device and inode of the file that `KEPT` stands for.
+static KEPT_FILE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// The least number that `KEPT` may have: programs expect the low ones for their own files.
+const KEPT_FROM: c_int = 500;
+
+/// The name of a lock in use, as pointer and length.
+struct Name(AtomicPtr<u8>, AtomicUsize);
+/// Those of mutexes, rwlocks and spin locks.
+static SERVES: [Name; 3] = [const { Name(AtomicPtr::new(core::ptr::null_mut()), AtomicUsize::new(0)) }; 3];
+
+impl Name {
+    fn set(&self, name: &'static str) {
+        self.0.store(name.as_ptr().cast_mut(), Relaxed);
+        self.1.store(name.len(), Relaxed);
+    }
+
+    fn get(&self) -> Option<&'static str> {
+        let start = self.0.load(Relaxed);
+        if start.is_null() {
+            return None;
+        }
+        // SAFETY: `set` stored the pointer and the length of one `&'static str`, before there was another thread.
+        Some(unsafe {
+            core::str::from_utf8_unchecked(core::slice::from_raw_parts(start, self.1.load(Relaxed)))
+        })
+    }
+}
+
+/// The lock called `name` serves mutexes, rwlocks or spin locks.
+pub(crate) fn name(family: Family, name: &'static str) {
+    match family {
+        Family::RwLock => SERVES[1].set(name),
+        Family::Spin => SERVES[2].set(name),
+        _ => SERVES[0].set(name),
+    }
+}
+
+/// The lock that serves a family.
+fn served_by(family: Family) -> Option<&'static str> {
+    match family {
+        Family::Mutex => SERVES[0].get(),
+        Family::RwLock => SERVES[1].get(),
+        Family::Spin => SERVES[2].get(),
+        Family::Sem => SERVES[0].get().map(|_| "semaphore"),
+        Family::Cond => SERVES[0].get().map(|_| "futex"),
+    }
+}
+
+/// Takes the value of `LATCHWORK_STATS`; returns whether to count.
+pub(crate) fn configure(value: Option<&'static [u8]>) -> bool {
+    let Some(value) = value.filter(|value| *value != b"0") else { return false };
+    if let Some(path) = value.strip_prefix(b"json:") {
+        for (to, from) in PATH[..PATH.len() - 1].iter().zip(path) {
+            to.store(*from, Relaxed);
+        }
+        TO_FILE.store(true, Relaxed);
+        keep();
+    }
+    counters::set(true);
+    true
+}
+
+fn open() -> c_int {
+    // Where others may write, the path may be their symbolic link; and `exit` must not wait for the reader of a pipe.
+    let safe = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: `PATH` has the layout of bytes, no thread writes it after `configure`, and its last byte is zero.
+    unsafe { libc::open(PATH.as_ptr().cast(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | safe, 0o666) }
+}
+
+/// Opens the file for `KEPT`.
+fn keep() {
+    let file = open();
+    // SAFETY: system calls on a descriptor that this function has opened; the kernel refuses one that is -1.
+    let kept = unsafe {
+        let kept = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, KEPT_FROM);
+        libc::close(file);
+        kept
+    };
+    if let Some(found) = identity(kept) {
+        KEPT_FILE.iter().zip(found).for_each(|(to, from)| to.store(from, Relaxed));
+        KEPT.store(kept, Relaxed);
+    }
+}
+
+/// `KEPT`, if the program has neither closed it nor removed its file.
+fn kept() -> Option<c_int> {
+    let kept = KEPT.load(Relaxed);
+    (identity(kept)? == [0, 1].map(|part| KEPT_FILE[part].load(Relaxed))).then_some(kept)
+}
+
+/// The device and inode of an open file that still has a name.
+fn identity(file: c_int) -> Option<[u64; 2]> {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: there is room for the answer, and zeroes are a value of it; the kernel refuses a descriptor that is not open.
+    let found = unsafe { (libc::fstat(file, found.as_mut_ptr()) == 0).then(|| found.assume_init())? };
+    (found.st_nlink > 0).then_some([found.st_dev, found.st_ino])
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = report;
+
+extern "C" fn report() {
+    // A process that forks and exits in the child prints once for each of the two processes, but none prints twice.
+    if !counters::set(false) {
+        return;
+    }
+    if !TO_FILE.load(Relaxed) {
+        text().write_to(libc::STDERR_FILENO);
+        return;
+    }
+    if let Some(kept) = kept() {
+        return json().write_to(kept);
+    }
+    let file = open();
+    if file < 0 {
+        let mut out = Line::new();
+        out.bytes(b"latchwork: cannot write statistics to ");
+        for byte in PATH.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0) {
+            out.bytes(&[byte]);
+        }
+        // SAFETY: the C library says where the calling thread's `errno` is.
+        let _ = match unsafe { *libc::__errno_location() } {
+            libc::ELOOP => writeln!(out, ": it is a symbolic link; name the file itself"),
+            error => writeln!(out, ": error {error}; name a file that the program's user may write to"),
+        };
+        return out.write_to(libc::STDERR_FILENO);
+    }
+    json().write_to(file);
+    // SAFETY: this function has opened the descriptor.
+    unsafe { libc::close(file) };
+}
+
+/// How readers of `lock` got in, if the lock counts that.
+fn readers(family: Family, lock: &str) -> Option<Counts> {
+    (family == Family::RwLock && lock.starts_with("bravo-")).then(Counts::of_process)
+}
+
+fn text() -> Line {
+    let mut out = Line::new();
+    // SAFETY: `getpid` takes nothing and always succeeds.
+    let pid = unsafe { libc::getpid() };
+    for (family, name) in NAMES {
+        let Some(lock) = served_by(family) else { continue };
+        let [objects, calls, contended] = counters::of(family);
+        let last = if family == Family::Cond { "waits" } else { "contended" };
+        let _ = writeln!(
+            out,
+            "latchwork[{pid}]: {name} ({lock}): {objects} objects, {calls} calls, {contended} {last}"
+        );
+        if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
+            readers(family, lock)
+        {
+            let _ = writeln!(
+                out,
+                "latchwork[{pid}]: {name} readers: {fast} fast, {} slow ({unbiased} without bias, {collisions} \
+                 without a free slot), {in_vain} slots filled in vain; {revocations} revocations in {} us",
+                unbiased + collisions,
+                revoking / 1000
+            );
+        }
+    }
+    for (reason, (_, name)) in REASON_NAMES.iter().enumerate() {
+        let [objects, calls] = counters::to_glibc(reason);
+        if objects + calls != 0 {
+            let _ = writeln!(out, "latchwork[{pid}]: to glibc: {objects} {name}, {calls} calls");
+        }
+    }
+    out
+}
+
+fn json() -> Line {
+    let mut out = Line::new();
+    // SAFETY: `getpid` takes nothing and always succeeds.
+    let _ = write!(out, "{{\"pid\":{}", unsafe { libc::getpid() });
+    for (family, name) in NAMES {
+        let Some(lock) = served_by(family) else { continue };
+        let [objects, calls, contended] = counters::of(family);
+        let _ = write!(
+            out,
+            ",\"{name}\":{{\"lock\":\"{lock}\",\"objects\":{objects},\"calls\":{calls},\
+             \"contended\":{contended}"
+        );
+        if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
+            readers(family, lock)
+        {
+            let _ = write!(
+                out,
+                ",\"readers\":{{\"fast\":{fast},\"unbiased\":{unbiased},\"collisions\":{collisions},\
+                 \"in_vain\":{in_vain},\"revocations\":{revocations},\"revoking_ns\":{revoking}}}"
+            );
+        }
+        out.bytes(b"}");
+    }
+    let _ = write!(out, ",\"to_glibc\":{{");
+    for (reason, (name, _)) in REASON_NAMES.iter().enumerate() {
+        let comma = if reason == 0 { "" } else { "," };
+        let [objects, calls] = counters::to_glibc(reason);
+        let _ = write!(out, "{comma}\"{name}\":{{\"objects\":{objects},\"calls\":{calls}}}");
+    }
+    let _ = writeln!(out, "}}}}");
+    out
+}

@@ -1,0 +1,55 @@
+//! The fork handlers.
+//!
+//! They must be registered before all others. Then `prepare` runs last and `child` runs first. So a lock that the program
+//! takes in its own prepare handler is held at the fork, and when the program's child handler releases it, the new
+//! generation has begun. That is why `__register_atfork` is exported: see [`entry`](super::entry).
+
+use crate::families::rwlock::holds;
+use crate::state::table::REAL;
+use crate::state::{counters, generation, mapping, place};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use latchwork::machine::Native;
+
+/// Whether locks are checked.
+static CHECK: AtomicBool = AtomicBool::new(false);
+
+/// Registers the handlers.
+pub(super) fn register(check: bool) {
+    CHECK.store(check, Relaxed);
+    // SAFETY: the handlers are plain functions; a null object means that they are never removed.
+    unsafe { REAL.register_atfork.get()(Some(prepare), Some(parent), Some(child), null_mut()) };
+}
+
+unsafe extern "C" fn prepare() {
+    if CHECK.load(Relaxed) {
+        latchwork_check::before_fork();
+    }
+    generation::before_fork();
+    place::before_fork();
+}
+
+unsafe extern "C" fn parent() {
+    give_back(false);
+}
+
+/// Gives back what `prepare` has taken.
+fn give_back(child: bool) {
+    place::after_fork();
+    generation::after_fork();
+    if CHECK.load(Relaxed) {
+        latchwork_check::after_fork(child);
+    }
+}
+
+unsafe extern "C" fn child() {
+    give_back(true);
+    generation::begin();
+    counters::after_fork();
+    mapping::after_fork();
+    // The reader tables of BRAVO name threads that the child does not have. What this thread reads is looked up when it next
+    // uses the lock; until then nothing touches the object, which may have been freed without being released.
+    // SAFETY: the child has one thread.
+    unsafe { Native::forget_readers() };
+    holds::after_fork();
+}

@@ -1,0 +1,119 @@
+//! Four exported functions that inline the fast paths of the recommended locks: `pthread_mutex_lock` and
+//! `pthread_mutex_unlock` of `shfl`, `pthread_rwlock_rdlock` and `pthread_rwlock_unlock` of `bravo-2d-shfl-rw`.
+//!
+//! Every other exported function is a jump through [`ENTRIES`]; for these four the jump would be a tenth of the call. So
+//! they look for an object of the recommended lock first, with the one comparison that a fast path makes anyway. If another
+//! lock was chosen, or an observer is on, they compare with a word that no object has.
+
+use super::entry::ENTRIES;
+use crate::families::{mutex, rwlock};
+use crate::state::abi::{Mutex, RwLock};
+use crate::state::generation::{RECOMMENDED_MUTEX, RECOMMENDED_RWLOCK};
+use core::sync::atomic::Ordering::Relaxed;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::Rows;
+use latchwork::locks::rwlock::shfl_rw::RawShflRw;
+use latchwork::machine::Native;
+use libc::c_int;
+
+/// The recommended mutex.
+pub(super) type Recommended = RawShfl<Native>;
+/// The recommended rwlock.
+pub(super) type RecommendedRwLock = Rows<Native, RawShflRw<Native>>;
+
+/// Whether `name` is the recommended mutex.
+pub(super) fn is_recommended(name: &[u8]) -> bool {
+    name == Recommended::INFO.name.as_bytes()
+}
+
+/// Whether `name` is the recommended rwlock.
+pub(super) fn is_recommended_rwlock(name: &[u8]) -> bool {
+    name == RecommendedRwLock::INFO.name.as_bytes()
+}
+
+/// Gives the program copies of these functions that are near it.
+#[cfg(versioned)]
+pub(super) fn move_near() {
+    use crate::state::abi::{MUTEX_SPACE, RWLOCK_SPACE};
+    use crate::state::place::is_in_place;
+    let in_place = const {
+        is_in_place::<Recommended, MUTEX_SPACE>() && is_in_place::<RecommendedRwLock, RWLOCK_SPACE>()
+    };
+    if in_place {
+        super::near::install(
+            latchwork_hot_lock,
+            latchwork_hot_unlock,
+            latchwork_hot_rdlock,
+            latchwork_hot_rwlock_unlock,
+        );
+    }
+}
+
+#[cfg_attr(versioned, unsafe(no_mangle))]
+#[cfg_attr(not(versioned), unsafe(export_name = "pthread_mutex_lock"))]
+unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
+    unsafe {
+        if RECOMMENDED_MUTEX.is((*m).kind.load(Relaxed)) {
+            if mutex::raw::try_lock_weak::<Recommended>(&*m) {
+                return 0;
+            }
+            return mutex::wait(m);
+        }
+        ENTRIES.mutex_lock.get()(m)
+    }
+}
+
+#[cfg_attr(versioned, unsafe(no_mangle))]
+#[cfg_attr(not(versioned), unsafe(export_name = "pthread_mutex_unlock"))]
+unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
+    unsafe {
+        if RECOMMENDED_MUTEX.is((*m).kind.load(Relaxed)) {
+            mutex::raw::unlock::<Recommended>(&*m);
+            return 0;
+        }
+        ENTRIES.mutex_unlock.get()(m)
+    }
+}
+
+#[cfg_attr(versioned, unsafe(no_mangle))]
+#[cfg_attr(not(versioned), unsafe(export_name = "pthread_rwlock_rdlock"))]
+unsafe extern "C" fn latchwork_hot_rdlock(l: *mut RwLock) -> c_int {
+    // SAFETY: the program passes a live rwlock; this word says that its raw lock is the recommended one.
+    unsafe {
+        if RECOMMENDED_RWLOCK.is((*l).flags.load(Relaxed)) {
+            return rwlock::rdlock_ready::<RecommendedRwLock>(l);
+        }
+        ENTRIES.rwlock_rdlock.get()(l)
+    }
+}
+
+#[cfg_attr(versioned, unsafe(no_mangle))]
+#[cfg_attr(not(versioned), unsafe(export_name = "pthread_rwlock_unlock"))]
+unsafe extern "C" fn latchwork_hot_rwlock_unlock(l: *mut RwLock) -> c_int {
+    // SAFETY: the program passes a live rwlock; this word says that its raw lock is the recommended one.
+    unsafe {
+        if RECOMMENDED_RWLOCK.is((*l).flags.load(Relaxed)) {
+            return rwlock::unlock_ready::<RecommendedRwLock>(l);
+        }
+        ENTRIES.rwlock_unlock.get()(l)
+    }
+}
+
+// The directives give names to functions of the same object file, so they must stay in this module.
+#[cfg(versioned)]
+core::arch::global_asm!(
+    ".symver latchwork_hot_lock, pthread_mutex_lock@@GLIBC_2.2.5",
+    ".symver latchwork_hot_lock, __pthread_mutex_lock@GLIBC_2.2.5",
+    ".symver latchwork_hot_unlock, pthread_mutex_unlock@@GLIBC_2.2.5",
+    ".symver latchwork_hot_unlock, __pthread_mutex_unlock@GLIBC_2.2.5",
+    ".symver latchwork_hot_rdlock, pthread_rwlock_rdlock@@GLIBC_2.34",
+    ".symver latchwork_hot_rdlock, pthread_rwlock_rdlock@GLIBC_2.2.5",
+    ".symver latchwork_hot_rdlock, __pthread_rwlock_rdlock@GLIBC_2.2.5",
+    ".symver latchwork_hot_rwlock_unlock, pthread_rwlock_unlock@@GLIBC_2.34",
+    ".symver latchwork_hot_rwlock_unlock, pthread_rwlock_unlock@GLIBC_2.2.5",
+    ".symver latchwork_hot_rwlock_unlock, __pthread_rwlock_unlock@GLIBC_2.2.5",
+);

@@ -1,0 +1,203 @@
+//! The highest layer: what happens once, at the start of the process, and the exported symbols.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | this one | which lock serves which family |
+//! | [`environment`], [`only`] | the variables that say so, and which programs ignore them |
+//! | [`entry`] | the exported symbols, each a jump |
+//! | [`hot`] | four exported symbols that inline the fast paths of the recommended locks |
+//! | [`near`], [`unwind`] | copies of those near the program, and how to unwind the stack from them |
+//! | [`fork`] | the fork handlers |
+//! | [`keys`] | thread-specific keys, of which this library needs one |
+//! | [`deep`] | a warning about libraries that bind past this one |
+//!
+//! Set-up runs in a constructor, or at the first pthread call if that comes earlier. So nothing in it allocates, calls a
+//! function that this library exports, or depends on Rust's runtime.
+
+use crate::families::{c11, cond, mutex, rwlock, sem, spin};
+use crate::observers::{check, statistics};
+use crate::state::counters::Family;
+use crate::state::generation;
+use crate::state::table::{pass, resolve};
+use core::sync::atomic::{AtomicU8, Ordering};
+use environment::{is_too_early, refuse, variable};
+use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
+use latchwork::locks::{mutex::RawMutex, rwlock::RawRwLock};
+use latchwork::machine::{Machine, Native};
+use latchwork::registry::{Visitor, visit};
+
+#[cfg(versioned)]
+mod deep;
+mod entry;
+mod environment;
+mod fork;
+mod hot;
+mod keys;
+#[cfg(versioned)]
+mod near;
+mod only;
+#[cfg(versioned)]
+mod unwind;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    set_up_once();
+    #[cfg(versioned)]
+    if (generation::RECOMMENDED_MUTEX.exists() || generation::RECOMMENDED_RWLOCK.exists())
+        && variable(b"LATCHWORK_NEAR=") != Some(b"0")
+    {
+        hot::move_near();
+    }
+}
+
+// Whether the process is set up.
+const UNSET: u8 = 0;
+const RUNNING: u8 = 1;
+const DONE: u8 = 2;
+static STATE: AtomicU8 = AtomicU8::new(UNSET);
+
+/// Sets up the process, once. `false`: it is too early for that, and the next library must serve the call.
+fn set_up() -> bool {
+    if STATE.load(Ordering::Relaxed) == UNSET && is_too_early() {
+        resolve();
+        return false;
+    }
+    set_up_once();
+    true
+}
+
+fn set_up_once() {
+    // (A) pairs with itself: a thread that loads DONE sees the table.
+    match STATE.compare_exchange(UNSET, RUNNING, Ordering::Acquire, Ordering::Acquire) {
+        Ok(_) => {
+            choose();
+            STATE.store(DONE, Ordering::Release); // (A)
+        }
+        // Another thread sets the process up. It cannot be this thread: nothing in `choose` calls an exported function before
+        // the table is published.
+        Err(RUNNING) => {
+            while STATE.load(Ordering::Acquire) != DONE {
+                Native::yield_now();
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+/// Fills the table with what the environment asks for.
+fn choose() {
+    resolve();
+    let counts = statistics::configure(variable(b"LATCHWORK_STATS="));
+    if counts {
+        generation::count_calls();
+    }
+    let checks = variable(b"LATCHWORK_CHECK=").is_some_and(|value| value != b"0");
+    let mutex = variable(b"LATCHWORK_MUTEX=");
+    let rwlock = variable(b"LATCHWORK_RWLOCK=");
+    let why = "there is no such lock; `latchwork list` shows the names";
+    let mut install = Install { mutex, rwlock, counts, mutex_found: false, rwlock_found: false, why };
+    visit::<Native>(&mut install);
+    let Install { mutex_found, rwlock_found, why, .. } = install;
+    let observed = counts || checks;
+
+    match mutex {
+        Some(name) if mutex_found => {
+            statistics::name(Family::Spin, spin::install(name));
+            cond::install();
+            c11::install();
+            sem::install();
+            if hot::is_recommended(name) && !observed {
+                generation::recommend_mutex();
+            }
+        }
+        Some(name) => refuse("LATCHWORK_MUTEX", name, why),
+        None => {
+            pass!(mutex_init, mutex_destroy, mutex_lock, mutex_trylock, mutex_timedlock);
+            pass!(mutex_clocklock, mutex_unlock);
+            pass!(spin_init, spin_destroy, spin_lock, spin_trylock, spin_unlock);
+            // glibc's own condition variable works better with its mutexes than ours would.
+            pass!(cond_init, cond_destroy, cond_wait, cond_timedwait, cond_clockwait);
+            pass!(cond_signal, cond_broadcast);
+            pass!(mtx_init, mtx_destroy, mtx_lock, mtx_trylock, mtx_timedlock, mtx_unlock);
+            pass!(sem_init, sem_destroy, sem_post, sem_getvalue, sem_wait, sem_trywait, sem_timedwait);
+            pass!(sem_clockwait);
+            pass!(cnd_init, cnd_destroy, cnd_wait, cnd_timedwait, cnd_signal, cnd_broadcast);
+        }
+    }
+    match rwlock {
+        Some(name) if rwlock_found => {
+            if hot::is_recommended_rwlock(name) && !observed {
+                generation::recommend_rwlock();
+            }
+        }
+        Some(name) => refuse("LATCHWORK_RWLOCK", name, why),
+        None => {
+            pass!(rwlock_init, rwlock_destroy, rwlock_rdlock, rwlock_wrlock, rwlock_tryrdlock);
+            pass!(rwlock_trywrlock, rwlock_timedrdlock, rwlock_timedwrlock, rwlock_clockrdlock);
+            pass!(rwlock_clockwrlock, rwlock_unlock);
+        }
+    }
+    if checks {
+        check::install(mutex.is_none(), rwlock.is_none());
+    }
+    let serves = mutex.is_some() || rwlock.is_some();
+    keys::install();
+    pass!(dlopen, dlmopen);
+    #[cfg(versioned)]
+    if serves {
+        deep::install(mutex.is_some(), rwlock.is_some());
+    }
+    entry::publish();
+
+    // From here on pthread calls are served, so what follows may make some.
+    if checks {
+        latchwork_check::prepare();
+    }
+    if serves || checks {
+        if variable(b"LATCHWORK_MEMBARRIER=") == Some(b"0") {
+            Native::avoid_membarrier();
+        }
+        Native::init();
+        rwlock::holds::init();
+        fork::register(checks);
+    }
+}
+
+/// Installs the locks that the environment names.
+struct Install {
+    mutex: Option<&'static [u8]>,
+    rwlock: Option<&'static [u8]>,
+    counts: bool,
+    mutex_found: bool,
+    rwlock_found: bool,
+    /// Why a name that is not found cannot serve.
+    why: &'static str,
+}
+
+impl Visitor<Native> for Install {
+    fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
+        if self.mutex == Some(L::INFO.name.as_bytes()) {
+            self.mutex_found = true;
+            statistics::name(Family::Mutex, L::INFO.name);
+            mutex::install::<L>();
+        }
+    }
+
+    fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
+        if self.rwlock == Some(R::INFO.name.as_bytes()) {
+            self.rwlock_found = true;
+            statistics::name(Family::RwLock, R::INFO.name);
+            if self.counts { rwlock::install::<R::Counted>() } else { rwlock::install::<R>() }
+        }
+    }
+
+    fn seqlock<L: RawMutex<Machine = Native>>(&mut self) {
+        let name = Some(RawSeqLock::<L>::INFO.name.as_bytes());
+        if [self.mutex, self.rwlock].contains(&name) {
+            self.why = NOT_HELD;
+        }
+    }
+}

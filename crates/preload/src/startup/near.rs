@@ -1,0 +1,294 @@
+//! Copies of the fast paths of [`hot`](super::hot), at an address near the program's.
+//!
+//! A call and its return take longer than their instructions where caller and callee are far apart: on a Zen 4, 2.0 ns
+//! together between a position-independent program at 0x55... and libraries at 0x7f..., and 1.2 ns within an aligned
+//! 64 GiB. Of an uncontended lock and unlock with one atomic instruction that is half.
+//!
+//! So [`install`] copies the usual case of each function, some 15 instructions, to a page below the program, and points the
+//! program's own table of addresses there. In any other case the copy jumps to the function in `hot`. Where this is not
+//! possible, or of no use, nothing changes. (Other libraries are near ours anyway.)
+//!
+//! The copied code must not refer to anything by its distance. No compiler promises that, so the code is assembly. It has
+//! no protocol of its own: each instruction that touches a lock corresponds to a line in the functions that `hot` inlines,
+//! and a comment beside it names that line. It never moves the stack pointer: [`unwind`] relies on that.
+//!
+//! Where fences are not light, the decrement and the plain store would be wrong, and nothing is copied.
+
+use super::hot::{Recommended, RecommendedRwLock};
+use super::unwind::{self, Description};
+use crate::families::{mutex, rwlock::holds};
+use crate::state::abi::{Mutex, RwLock};
+use crate::state::generation::{Expected, RECOMMENDED_MUTEX, RECOMMENDED_RWLOCK};
+use crate::state::line::Line;
+use crate::state::program::{Binding, PAGE, Program};
+use core::ffi::{c_char, c_void};
+use core::fmt::Write;
+use core::mem::{offset_of, size_of};
+use latchwork::machine::native::tls::reader_row_offset;
+use latchwork::machine::{Machine, Native, ReaderRow};
+use libc::c_int;
+
+type Lock = unsafe extern "C" fn(*mut Mutex) -> c_int;
+type RwLockFn = unsafe extern "C" fn(*mut RwLock) -> c_int;
+
+/// The first bytes of the copy: what it needs of the rest of the library.
+#[repr(C)]
+struct Far {
+    /// The word of a mutex, and of a rwlock, that the copy may serve.
+    mutex: &'static Expected,
+    rwlock: &'static Expected,
+    /// glibc's word: not 0 while there has never been a second thread.
+    single: *const c_char,
+    lock: Lock,
+    raced: unsafe extern "C" fn(*mut Mutex, u32) -> c_int,
+    unlock: Lock,
+    wake: Lock,
+    rdlock: RwLockFn,
+    rwlock_unlock: RwLockFn,
+    /// Distances from the thread pointer: of the words of [`holds`], and of the word with the thread's row of slots.
+    holds: isize,
+    row: isize,
+}
+
+core::arch::global_asm!(
+    // Jumps to 2, unless the object's word is the expected one.
+    ".macro latchwork_near_serves wanted, word",
+    "mov rax, [rip + latchwork_near + \\wanted]",
+    "mov ecx, [rdi + \\word]",
+    "cmp ecx, [rax]",
+    "jne 2f",
+    ".endm",
+    // Loads the thread's row into rdx. Jumps to 2 if the thread has none, or if its list of read locks has an entry.
+    ".macro latchwork_near_row",
+    "mov rax, [rip + latchwork_near + {holds}]",
+    "cmp qword ptr fs:[rax + {any}], 0",
+    "jne 2f",
+    "mov rax, [rip + latchwork_near + {row}]",
+    "mov rdx, fs:[rax]",
+    "test rdx, rdx",
+    "je 2f",
+    ".endm",
+    // Stands before each function. A program that is built for indirect-branch tracking jumps to the `endbr64`.
+    ".macro latchwork_near_entry",
+    ".balign 64",
+    ".skip 60, 0xcc",
+    "endbr64",
+    ".endm",
+    ".pushsection .text.latchwork_near,\"ax\",@progbits",
+    ".balign 64",
+    "latchwork_near:",
+    ".zero {far}",
+    // RawShfl::try_lock
+    "latchwork_near_entry",
+    "latchwork_near_lock:",
+    "latchwork_near_serves {mutex}, {kind}",
+    "mov eax, [rdi + {word}]",
+    "test eax, eax",
+    "jne 2f",
+    "mov esi, {locked}",
+    "mov rdx, [rip + latchwork_near + {single}]",
+    "cmp byte ptr [rdx], 0",
+    "jne 3f",
+    "xchg [rdi + {word}], esi", // Machine::acquire_swap
+    "test esi, esi",
+    "jne 4f",
+    "ret",
+    "2: jmp [rip + latchwork_near + {lock}]",
+    "3: mov [rdi + {word}], esi",
+    "ret",
+    "4: jmp [rip + latchwork_near + {raced}]",
+    // RawShfl::unlock
+    "latchwork_near_entry",
+    "latchwork_near_unlock:",
+    "latchwork_near_serves {mutex}, {kind}",
+    "test dword ptr [rdi + {word}], {locked}", // raw::unlock: is it locked?
+    "je 3f",
+    "dec dword ptr [rdi + {word}]", // Machine::release_dec
+    "js 4f",
+    "3: xor eax, eax",
+    "ret",
+    "2: jmp [rip + latchwork_near + {unlock}]",
+    "4: jmp [rip + latchwork_near + {wake}]",
+    // Owned::publish, RawBravo::try_read_weak
+    "latchwork_near_entry",
+    "latchwork_near_rdlock:",
+    "latchwork_near_serves {rwlock}, {flags}",
+    "latchwork_near_row",
+    "cmp rdi, [rdx + {unbiased}]",
+    "je 2f",
+    "cmp qword ptr [rdx + {slots}], 0",
+    "jne 2f",
+    "mov [rdx + {slots}], rdi", // Owned::fill; (B) there
+    "xor eax, eax",
+    "cmp dword ptr [rdi + {bias}], {biased}", // (A) in RawBravo::read_fast
+    "jne 3f",
+    "ret",
+    "3: mov [rdx + {slots}], rax",
+    "2: jmp [rip + latchwork_near + {rdlock}]",
+    // Owned::own, RawBravo::unlock_read
+    "latchwork_near_entry",
+    "latchwork_near_rwlock_unlock:",
+    "latchwork_near_serves {rwlock}, {flags}",
+    "cmp qword ptr [rdi + {owner}], 0",
+    "jne 2f",
+    "latchwork_near_row",
+    "cmp rdi, [rdx + {slots}]",
+    "jne 2f",
+    "xor eax, eax",
+    "mov [rdx + {slots}], rax",
+    "ret",
+    "2: jmp [rip + latchwork_near + {rwlock_unlock}]",
+    "latchwork_near_end:",
+    ".popsection",
+    far = const size_of::<Far>(),
+    mutex = const offset_of!(Far, mutex),
+    rwlock = const offset_of!(Far, rwlock),
+    single = const offset_of!(Far, single),
+    lock = const offset_of!(Far, lock),
+    raced = const offset_of!(Far, raced),
+    unlock = const offset_of!(Far, unlock),
+    wake = const offset_of!(Far, wake),
+    rdlock = const offset_of!(Far, rdlock),
+    rwlock_unlock = const offset_of!(Far, rwlock_unlock),
+    holds = const offset_of!(Far, holds),
+    row = const offset_of!(Far, row),
+    kind = const offset_of!(Mutex, kind),
+    word = const offset_of!(Mutex, raw) + Recommended::WORD,
+    locked = const Recommended::LOCKED,
+    flags = const offset_of!(RwLock, flags),
+    owner = const offset_of!(RwLock, owner),
+    bias = const offset_of!(RwLock, raw) + RecommendedRwLock::BIAS,
+    biased = const RecommendedRwLock::BIASED,
+    any = const holds::ANY,
+    unbiased = const offset_of!(ReaderRow<Native>, unbiased),
+    slots = const offset_of!(ReaderRow<Native>, slots),
+);
+
+unsafe extern "C" {
+    static latchwork_near: [u8; 0];
+    static latchwork_near_lock: [u8; 0];
+    static latchwork_near_unlock: [u8; 0];
+    static latchwork_near_rdlock: [u8; 0];
+    static latchwork_near_rwlock_unlock: [u8; 0];
+    static latchwork_near_end: [u8; 0];
+    static __libc_single_threaded: c_char;
+}
+
+/// Continues a lock call whose swap overwrote `dropped` in the word: another thread had changed the word.
+unsafe extern "C" fn raced(m: *mut Mutex, dropped: u32) -> c_int {
+    // SAFETY: the program passes a live mutex, whose raw lock is the recommended one.
+    unsafe {
+        if (*(*m).raw.get().cast::<Recommended>()).restore(dropped) {
+            return 0;
+        }
+        mutex::wait(m)
+    }
+}
+
+/// Continues an unlock call that found the head of the queue asleep.
+unsafe extern "C" fn wake(m: *mut Mutex) -> c_int {
+    // The mutex may have been freed by now: this uses only an address in it.
+    let word = m.wrapping_byte_add(offset_of!(Mutex, raw) + Recommended::WORD);
+    Native::wake(word.cast_const().cast(), 1);
+    0
+}
+
+/// Bytes of the instruction `endbr64`, before each function.
+const TRACKED_ENTRY: usize = 4;
+
+/// Binary logarithm of the size in bytes of the aligned regions within which calls are cheap (measured: see above).
+const REGION: u32 = 36;
+/// Distance, in bytes, between the program and the first place that is tried for the page, and between two such places. The
+/// program's own sections and their guard pages are nearer.
+const DISTANCE: usize = 16 * PAGE;
+
+/// Lets the program call copies near itself. The constructor calls this once: the dynamic linker has bound the program, and
+/// the program does not run yet.
+pub(super) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock: RwLockFn) {
+    let Some(program) = Program::find() else { return };
+    let apart = |address: usize| (address ^ program.lowest) >> REGION != 0;
+    if !apart(lock as usize) || !Native::has_light_fences() {
+        return;
+    }
+    let far = Far {
+        mutex: &RECOMMENDED_MUTEX,
+        rwlock: &RECOMMENDED_RWLOCK,
+        single: &raw const __libc_single_threaded,
+        lock,
+        raced,
+        unlock,
+        wake,
+        rdlock,
+        rwlock_unlock,
+        holds: holds::Words::offset(),
+        row: reader_row_offset(),
+    };
+    let places = (1..=16).map(|step| program.lowest.wrapping_sub(step * DISTANCE));
+    let Some(page) = places.take_while(|address| !apart(*address)).find_map(page_at) else { return };
+    let block = (&raw const latchwork_near).cast::<u8>();
+    let offset = |symbol: *const [u8; 0]| symbol.addr() - block.addr();
+    let size = offset(&raw const latchwork_near_end);
+    let described = size.next_multiple_of(align_of::<Description>());
+    assert!(described + size_of::<Description>() <= PAGE);
+    // SAFETY: no other code uses the new page. It has room for the block, which begins with a `Far`, and the description.
+    let description = unsafe {
+        page.copy_from_nonoverlapping(block, size);
+        page.cast::<Far>().write(far);
+        let description = page.byte_add(described).cast::<Description>();
+        description.write(Description::new(page.addr(), size));
+        if libc::mprotect(page.cast(), PAGE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
+            libc::munmap(page.cast(), PAGE);
+            return;
+        }
+        // Names the page in /proc/PID/maps, if the kernel can do that.
+        libc::prctl(libc::PR_SET_VMA, libc::PR_SET_VMA_ANON_NAME, page, PAGE, c"latchwork near".as_ptr());
+        &*description
+    };
+    unwind::describe(description);
+    let entry = if program.tracks_branches() { TRACKED_ENTRY } else { 0 };
+    let copy = |serves: bool, name, from, symbol| {
+        serves.then(|| Binding { name, from, to: page.addr() + offset(symbol) - entry })
+    };
+    let (mutex, rwlock) = (RECOMMENDED_MUTEX.exists(), RECOMMENDED_RWLOCK.exists());
+    let protected = program.rebind([
+        copy(mutex, c"pthread_mutex_lock", lock as usize, &raw const latchwork_near_lock),
+        copy(mutex, c"pthread_mutex_unlock", unlock as usize, &raw const latchwork_near_unlock),
+        copy(rwlock, c"pthread_rwlock_rdlock", rdlock as usize, &raw const latchwork_near_rdlock),
+        copy(
+            rwlock,
+            c"pthread_rwlock_unlock",
+            rwlock_unlock as usize,
+            &raw const latchwork_near_rwlock_unlock,
+        ),
+    ]);
+    if let Err(error) = protected {
+        let mut line = Line::new();
+        // SAFETY: `getpid` takes nothing and always succeeds.
+        let pid = unsafe { libc::getpid() };
+        let _ = writeln!(
+            line,
+            "latchwork[{pid}]: warning: the program's table of function addresses stays writable: mprotect failed \
+             with error {error}; LATCHWORK_NEAR=0 leaves the table alone"
+        );
+        line.write_to(libc::STDERR_FILENO);
+    }
+}
+
+/// Maps a page at this address, if the address is free.
+fn page_at(address: usize) -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let hint = core::ptr::without_provenance_mut::<c_void>(address);
+    // SAFETY: the flag forbids the kernel to replace a mapping. A kernel that does not know the flag takes the address for a
+    // hint; a page that it maps elsewhere is given back.
+    unsafe {
+        let page = libc::mmap(hint, PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        if page != hint {
+            libc::munmap(page, PAGE);
+            return None;
+        }
+        Some(page.cast())
+    }
+}

@@ -1,0 +1,160 @@
+//! The pthread objects: which of glibc's bytes this library uses, and for what.
+//!
+//! Three rules hold for every object:
+//!
+//! - A byte that a static initialiser of glibc's writes keeps the meaning that glibc gives it.
+//! - A byte by which glibc marks an object that this library leaves to glibc keeps its meaning too.
+//! - All other bytes are this library's. All-zero bytes are an unlocked object.
+//!
+//! The module of each family says which states its object has, and which functions change them.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use latchwork::locks::condvar::RawCondvar;
+use latchwork::locks::semaphore::RawSemaphore;
+use latchwork::machine::Native;
+use libc::c_void;
+
+/// Bytes for the raw lock at the start of a mutex: glibc's `__kind` follows them.
+pub(crate) const MUTEX_SPACE: usize = 16;
+/// Bytes for the raw lock at the start of a rwlock. The words of this library need the rest.
+pub(crate) const RWLOCK_SPACE: usize = 32;
+
+/// `pthread_mutex_t` and `mtx_t`, 40 bytes. The module [`mutex`](crate::families::mutex) has the table of its states.
+#[repr(C, align(8))]
+pub(crate) struct Mutex {
+    /// Bytes 0 to 15: the raw lock.
+    pub raw: UnsafeCell<[u8; MUTEX_SPACE]>,
+    /// Bytes 16 to 19. Low half: glibc's `__kind` (0 to 3, and the flags [`GLIBC_MUTEX`]), and [`SERVED`].
+    /// High half: the fork generation in which this library last used the mutex.
+    pub kind: AtomicU32,
+    /// Bytes 20 to 23, of a recursive mutex: how many times its owner holds it.
+    pub count: AtomicU32,
+    /// Bytes 24 to 31. Low [`identity::BITS`](super::identity::BITS): the thread that holds a recursive or an
+    /// error-checking mutex. The bits above: how many waiters of condition variables will lock the mutex again. Only
+    /// the holder writes either part.
+    pub owner: AtomicU64,
+    /// Bytes 32 to 39: the token that the raw lock's `unlock` needs.
+    pub token: AtomicUsize,
+}
+
+/// `pthread_rwlock_t`, 56 bytes. The module [`rwlock`](crate::families::rwlock) has the table of its states.
+#[repr(C, align(8))]
+pub(crate) struct RwLock {
+    /// Bytes 0 to 31: the raw lock. Until [`RWLOCK_OURS`] is set, bytes 28 to 31 are glibc's `__shared`: a value other
+    /// than 0 makes the object process-shared, and glibc's.
+    pub raw: UnsafeCell<[u8; RWLOCK_SPACE]>,
+    /// Bytes 32 to 39: the thread that holds it for writing, or 0.
+    pub owner: AtomicU64,
+    /// Bytes 40 to 47: the token that the raw lock's `unlock_write` needs.
+    pub token: AtomicUsize,
+    /// Bytes 48 to 51. Low half: [`RWLOCK_OURS`] once this library has claimed the object; before that glibc's kind,
+    /// of which [`PREFERS_WRITERS`] makes the object glibc's. High half: the fork generation.
+    pub flags: AtomicU32,
+    /// Bytes 52 to 55: a number that tells this lock from earlier locks at the same address; see
+    /// [`holds`](crate::families::rwlock::holds). These bytes are padding in glibc's object, which its static
+    /// initialisers need not clear, so they mean nothing until the object is claimed.
+    pub serial: AtomicU32,
+}
+
+impl RwLock {
+    /// Changes the flags from `flags` to `ours`, and clears the serial, in one step. Returns `false` if another thread
+    /// has changed the flags first.
+    pub(crate) fn claim(&self, flags: u32, ours: u32) -> bool {
+        let both = |flags: u32, serial: u32| {
+            // SAFETY: source and target have eight bytes each, and every value of them is valid.
+            unsafe { core::mem::transmute::<[u32; 2], u64>([flags, serial]) }
+        };
+        // SAFETY: `flags` and `serial` are adjacent and together aligned to eight bytes (asserted below). A thread that
+        // reads one of them at the same time sees the old or the new value: the processors that this library supports
+        // order accesses of both sizes.
+        let words = unsafe { &*(&raw const self.flags).cast::<AtomicU64>() };
+        let old = both(flags, self.serial.load(Relaxed));
+        words.compare_exchange(old, both(ours, 0), Relaxed, Relaxed).is_ok()
+    }
+
+    /// glibc's `__shared`. In an object of ours these are bytes of the raw lock.
+    pub(crate) fn shared(&self) -> &AtomicU32 {
+        // SAFETY: bytes 28 to 31 lie in `raw`, are aligned to four, and all threads access them as atomics.
+        unsafe { &*self.raw.get().cast::<u8>().add(28).cast() }
+    }
+}
+
+/// `pthread_cond_t` and `cnd_t`, 48 bytes.
+#[repr(C, align(8))]
+pub(crate) struct Cond {
+    /// Bytes 0 to 15.
+    pub raw: RawCondvar<Native>,
+    _unused: [u32; (24 - size_of::<RawCondvar<Native>>()) / 4],
+    /// Bytes 24 to 39 contain glibc's `__wrefs`, at 28 (glibc 2.41 and later) or at 36 (before), whose lowest bit marks
+    /// an object of glibc's. In an object of ours they stay zero.
+    _wrefs: [u32; 4],
+    /// Bytes 40 to 43. Low half: [`COND_COUNTED`] and [`COND_MONOTONIC`]. High half: the fork generation.
+    pub flags: AtomicU32,
+    _unused_too: u32,
+}
+
+/// `sem_t`, 32 bytes. At offset 8 glibc says whether it is process-shared: with 0 or 128.
+#[repr(C, align(8))]
+pub(crate) struct Sem {
+    /// Bytes 0 to 7: glibc's value and waiters. They are zero in a semaphore of ours, so that glibc's own functions,
+    /// if a library calls them past this one, find no unit.
+    _value: [u32; 2],
+    /// Bytes 8 to 11: [`SEM_OURS`], or glibc's.
+    pub mark: AtomicU32,
+    /// From byte 12.
+    pub raw: RawSemaphore<Native>,
+    _rest: [u32; 4],
+}
+
+/// `pthread_spinlock_t`: the one word of the lock. The module [`spin`](crate::families::spin) says whose it is.
+pub(crate) type Spin = u32;
+
+/// An attributes object, which only glibc reads.
+pub(crate) type Attr = c_void;
+
+const _: () = {
+    assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56 && size_of::<Cond>() == 48);
+    assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Cond, flags) == 40);
+    assert!(core::mem::offset_of!(RwLock, flags) == 48 && core::mem::offset_of!(RwLock, serial) == 52);
+    assert!(size_of::<Sem>() == 32 && core::mem::offset_of!(Sem, mark) == 8);
+};
+
+// glibc's `__kind` of a mutex, low two bits.
+pub(crate) const NORMAL: u32 = 0;
+pub(crate) const RECURSIVE: u32 = 1;
+pub(crate) const ERRORCHECK: u32 = 2;
+pub(crate) const ADAPTIVE: u32 = 3;
+
+/// Flags in glibc's `__kind`, any of which makes the mutex glibc's: robust, priority-inheriting, priority-protected,
+/// process-shared. A destroyed mutex has them all.
+pub(crate) const GLIBC_MUTEX: u32 = 0xf0;
+/// Of [`GLIBC_MUTEX`]: robust.
+pub(crate) const ROBUST: u32 = 0x10;
+/// Of [`GLIBC_MUTEX`]: priority-inheriting or -protected.
+pub(crate) const PRIORITY: u32 = 0x60;
+/// Of [`GLIBC_MUTEX`]: process-shared.
+pub(crate) const SHARED: u32 = 0x80;
+
+/// Mutex: this library has used it. glibc's functions know no kind with this bit and refuse it, with EINVAL, before they
+/// touch the lock. So a library that binds past this one neither gets a mutex that is held nor harms its waiters.
+pub(crate) const SERVED: u32 = 4;
+
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`, in the flags of a rwlock: this kind makes it glibc's.
+pub(crate) const PREFERS_WRITERS: u32 = 2;
+/// Rwlock: this library has claimed it.
+pub(crate) const RWLOCK_OURS: u32 = 0x8000;
+
+/// Condition variable: statistics have counted this object.
+pub(crate) const COND_COUNTED: u32 = 0x8000;
+/// Condition variable: its deadlines are on the monotonic clock.
+pub(crate) const COND_MONOTONIC: u32 = 2;
+
+/// Semaphore: this library has initialised it. glibc writes 0 or 128 there.
+pub(crate) const SEM_OURS: u32 = 0x6c77_7365;
+
+/// Mutex, rwlock, condition variable: the object lies in memory that a forked child shares with its parent, so neither
+/// process repairs it any more.
+pub(crate) const IN_SHARED_MEMORY: u32 = 0x4000;
+/// The half of a kind or flags word that is not the fork generation.
+pub(crate) const LOW: u32 = 0xffff;

@@ -1,0 +1,39 @@
+//! A text for stderr or a file, built on the stack and written with one system call.
+
+use core::fmt::Write;
+use libc::c_int;
+
+/// A text of up to 4096 bytes, the most that `write` appends to a pipe in one piece.
+///
+/// `exit` may be called anywhere, also within `malloc`, so nothing here allocates.
+pub(crate) struct Line {
+    bytes: [u8; 4096],
+    length: usize,
+}
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        Line { bytes: [0; 4096], length: 0 }
+    }
+
+    /// Appends what fits.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        let room = self.bytes.len() - self.length;
+        let taken = bytes.len().min(room);
+        self.bytes[self.length..self.length + taken].copy_from_slice(&bytes[..taken]);
+        self.length += taken;
+    }
+
+    /// Writes the text. An error goes unreported: there is no place to report it.
+    pub(crate) fn write_to(&self, file: c_int) {
+        // SAFETY: the first `length` bytes are initialised.
+        unsafe { libc::write(file, self.bytes.as_ptr().cast(), self.length) };
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.bytes(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Which memory a forked child shares with its parent.
+//!
+//! A mutex that was not initialised as process-shared may still lie in memory that parent and child share. POSIX leaves its
+//! use by both undefined; under glibc it works as long as no thread waits. Such a mutex is the parent's as much as the
+//! child's, so the child must not repair it. The kernel lists the mappings; a child reads the list once, at its first
+//! repair.
+
+use super::memory::keeping_errno;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Shared mappings that are remembered; further ones count as private. Few programs have more than ten.
+const MOST: usize = 64;
+
+/// The first address of each mapping, and the first address behind it.
+static RANGES: [[AtomicUsize; 2]; MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; MOST];
+/// How many there are, or [`UNREAD`].
+static COUNT: AtomicUsize = AtomicUsize::new(UNREAD);
+const UNREAD: usize = usize::MAX;
+
+/// In a forked child: its mappings differ from the parent's from now on.
+pub(crate) fn after_fork() {
+    COUNT.store(UNREAD, Relaxed);
+}
+
+/// Whether the address was in shared memory when the child repaired its first object. One thread calls this at a time: the
+/// one that holds the lock of the repairs.
+pub(crate) fn is_shared(address: usize) -> bool {
+    if COUNT.load(Relaxed) == UNREAD {
+        let mut count = 0;
+        each_shared(c"/proc/self/maps", |start, end| {
+            if let Some([first, last]) = RANGES.get(count) {
+                first.store(start, Relaxed);
+                last.store(end, Relaxed);
+                count += 1;
+            }
+        });
+        COUNT.store(count, Relaxed);
+    }
+    RANGES[..COUNT.load(Relaxed)].iter().any(|[start, end]| {
+        let range = start.load(Relaxed)..end.load(Relaxed);
+        range.contains(&address)
+    })
+}
+
+/// The part of a line of the list that is needed: `START-END rwxs`.
+#[derive(Default)]
+struct Line {
+    /// START and END, as far as they have been read.
+    numbers: [usize; 2],
+    /// 0 within START, 1 within END, 2 behind them.
+    field: usize,
+    /// Bytes read behind END.
+    column: usize,
+    shared: bool,
+}
+
+impl Line {
+    fn read(&mut self, byte: u8) {
+        match (self.field, byte) {
+            (0, b'-') | (1, b' ') => self.field += 1,
+            (0 | 1, _) => {
+                let digit = char::from(byte).to_digit(16).unwrap_or(0) as usize;
+                self.numbers[self.field] = self.numbers[self.field] << 4 | digit;
+            }
+            (2, _) => {
+                self.shared |= self.column == 3 && byte == b's';
+                self.column += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Calls `found` for each shared mapping. This runs within a lock call, so it allocates nothing.
+fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
+    // SAFETY: the path is a string, the buffer is valid for its length, and no other code uses the descriptor.
+    keeping_errno(|| unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return;
+        }
+        let mut text = [0_u8; 4096];
+        let mut line = Line::default();
+        while let Ok(length @ 1..) = usize::try_from(libc::read(file, text.as_mut_ptr().cast(), text.len())) {
+            for byte in &text[..length] {
+                if *byte != b'\n' {
+                    line.read(*byte);
+                    continue;
+                }
+                if line.shared {
+                    found(line.numbers[0], line.numbers[1]);
+                }
+                line = Line::default();
+            }
+        }
+        libc::close(file);
+    });
+}

@@ -1,0 +1,28 @@
+//! The lowest layer: the state of the process, and the bytes of its locks.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`abi`] | the bytes of the pthread objects |
+//! | [`table`], [`interface`] | the functions that serve the process, and glibc's own |
+//! | [`generation`] | fork generations, and the repair of objects in a forked child |
+//! | [`mapping`] | which memory a forked child shares with its parent |
+//! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
+//! | [`identity`] | numbers of threads |
+//! | [`cancel`] | cancellation of a thread that waits |
+//! | [`counters`] | how many objects and calls there were, while statistics are on |
+//! | [`index`], [`line`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
+
+pub(crate) mod abi;
+pub(crate) mod cancel;
+pub(crate) mod counters;
+pub(crate) mod generation;
+pub(crate) mod identity;
+pub(crate) mod index;
+pub(crate) mod interface;
+pub(crate) mod line;
+pub(crate) mod mapping;
+pub(crate) mod memory;
+pub(crate) mod place;
+#[cfg(versioned)]
+pub(crate) mod program;
+pub(crate) mod table;

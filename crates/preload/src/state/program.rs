@@ -1,0 +1,200 @@
+//! The program and the libraries as ELF files: which functions of other objects they call, and the table of addresses
+//! (the GOT) through which the program calls them.
+
+use core::ffi::{CStr, c_char, c_void};
+use libc::{Elf64_Phdr, c_int};
+
+pub(crate) const PAGE: usize = 4096;
+
+/// The program, as it is loaded.
+pub(crate) struct Program {
+    headers: &'static [Elf64_Phdr],
+    /// What the loader added to each address in the file.
+    bias: usize,
+    /// Its lowest address.
+    pub lowest: usize,
+}
+
+const DT_PLTRELSZ: usize = 2;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_RELA: usize = 7;
+const DT_RELASZ: usize = 8;
+const DT_JMPREL: usize = 23;
+const PT_GNU_PROPERTY: u32 = 0x6474_e553;
+const NT_GNU_PROPERTY_TYPE_0: u32 = 5;
+const GNU: u32 = u32::from_le_bytes(*b"GNU\0");
+const GNU_PROPERTY_X86_FEATURE_1_AND: u32 = 0xc000_0002;
+const GNU_PROPERTY_X86_FEATURE_1_IBT: u32 = 1;
+const R_X86_64_GLOB_DAT: u64 = 6;
+const R_X86_64_JUMP_SLOT: u64 = 7;
+
+/// A relocation.
+#[repr(C)]
+struct Rela {
+    offset: usize,
+    info: u64,
+    _addend: i64,
+}
+
+/// A name by which the program calls a function, the function, and the one that it is to call instead.
+pub(crate) struct Binding {
+    pub name: &'static CStr,
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Binding {
+    /// Whether the dynamic linker binds the name to `from`: no other library comes before ours.
+    fn is_ours(&self) -> bool {
+        // SAFETY: searches the loaded objects for a name.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) }.addr() == self.from
+    }
+}
+
+impl Program {
+    pub(crate) fn find() -> Option<Self> {
+        // SAFETY: the kernel, or the dynamic linker, says where the program's headers are and how many; they stay.
+        let headers = unsafe {
+            let headers = libc::getauxval(libc::AT_PHDR) as *const Elf64_Phdr;
+            let count = libc::getauxval(libc::AT_PHNUM) as usize;
+            if headers.is_null() {
+                return None;
+            }
+            core::slice::from_raw_parts(headers, count)
+        };
+        let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR)?;
+        let bias = headers.as_ptr().addr().wrapping_sub(own.p_vaddr as usize);
+        let lowest = headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD)
+            .map(|header| header.p_vaddr)
+            .min()?;
+        Some(Program { headers, bias, lowest: bias.wrapping_add(lowest as usize) & !(PAGE - 1) })
+    }
+
+    fn header(&self, kind: u32) -> Option<&Elf64_Phdr> {
+        self.headers.iter().find(|header| header.p_type == kind)
+    }
+
+    fn at<T>(&self, offset: usize) -> *mut T {
+        core::ptr::with_exposed_provenance_mut(self.bias.wrapping_add(offset))
+    }
+
+    /// Whether the program is built for indirect-branch tracking: its indirect jumps arrive at an `endbr64` only.
+    pub(crate) fn tracks_branches(&self) -> bool {
+        let Some(header) = self.header(PT_GNU_PROPERTY) else { return false };
+        let note = self.at::<u32>(header.p_vaddr as usize).cast_const();
+        // SAFETY: the header says where the note is and how long; it stays.
+        let note = unsafe { core::slice::from_raw_parts(note, header.p_memsz as usize / 4) };
+        // The note begins with the lengths of its name and of the properties, its type, and its name: "GNU" and a zero.
+        let [_, length, NT_GNU_PROPERTY_TYPE_0, GNU, properties @ ..] = note else { return false };
+        let mut properties = &properties[..properties.len().min(*length as usize / 4)];
+        while let [kind, length, values @ ..] = properties {
+            if *kind == GNU_PROPERTY_X86_FEATURE_1_AND {
+                return values.first().is_some_and(|bits| bits & GNU_PROPERTY_X86_FEATURE_1_IBT != 0);
+            }
+            // Each property is padded to 8 bytes.
+            properties = values.get(length.next_multiple_of(8) as usize / 4..).unwrap_or(&[]);
+        }
+        false
+    }
+
+    /// Binds each name to its new address, in one walk through the program's relocations. An error says that the table, which
+    /// had been read-only, stays writable.
+    pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) -> Result<(), c_int> {
+        let Some(dynamic) = self.header(libc::PT_DYNAMIC) else { return Ok(()) };
+        // SAFETY: the header says where the program's dynamic section is, and the program stays loaded.
+        let dynamic = unsafe { Dynamic::new(self.bias, self.at(dynamic.p_vaddr as usize)) };
+        let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
+        if bindings.iter().all(Option::is_none) || self.protect(libc::PROT_READ | libc::PROT_WRITE).is_err() {
+            return Ok(());
+        }
+        dynamic.each_import(|name, offset| {
+            if let Some(binding) = bindings.iter().flatten().find(|binding| binding.name == name) {
+                // SAFETY: the relocation says that the slot has an address, and it is writable now. The program, which reads it,
+                // does not run yet.
+                unsafe { self.at::<usize>(offset).write_volatile(binding.to) };
+            }
+        });
+        self.protect(libc::PROT_READ)
+    }
+
+    /// Protects the part that the dynamic linker made read-only after binding, if there is one.
+    fn protect(&self, protection: c_int) -> Result<(), c_int> {
+        let pages = self.header(libc::PT_GNU_RELRO).map_or(0..0, |header| {
+            let start = self.bias.wrapping_add(header.p_vaddr as usize);
+            start & !(PAGE - 1)..(start + header.p_memsz as usize) & !(PAGE - 1)
+        });
+        let start = core::ptr::without_provenance_mut::<c_void>(pages.start);
+        // SAFETY: these pages of the program contain no code, and they stay readable.
+        unsafe {
+            if pages.is_empty() || libc::mprotect(start, pages.len(), protection) == 0 {
+                return Ok(());
+            }
+            Err(*libc::__errno_location())
+        }
+    }
+}
+
+/// The dynamic section of a loaded object.
+pub(crate) struct Dynamic {
+    bias: usize,
+    entries: *const [usize; 2],
+}
+
+impl Dynamic {
+    /// # Safety
+    ///
+    /// `entries` is the dynamic section of a loaded object, which stays loaded. `bias` is what the loader added to each
+    /// address in its file.
+    pub(crate) unsafe fn new(bias: usize, entries: *const [usize; 2]) -> Self {
+        Dynamic { bias, entries }
+    }
+
+    fn entry(&self, tag: usize) -> Option<usize> {
+        let mut entry = self.entries;
+        // SAFETY: the section stays, and ends with an entry of zeros.
+        unsafe {
+            while (*entry)[0] != 0 {
+                if (*entry)[0] == tag {
+                    return Some((*entry)[1]);
+                }
+                entry = entry.add(1);
+            }
+        }
+        None
+    }
+
+    /// A table that the section names. The dynamic linker may or may not have added the bias to its address.
+    fn table<T>(&self, tag: usize) -> Option<*const T> {
+        let address = self.entry(tag)?;
+        let address = if address < self.bias { address + self.bias } else { address };
+        Some(core::ptr::with_exposed_provenance(address))
+    }
+
+    /// Calls `found` for each slot into which the dynamic linker writes an address: with the name of the function or variable
+    /// there, and the slot's offset from the bias.
+    pub(crate) fn each_import(&self, mut found: impl FnMut(&CStr, usize)) {
+        let (Some(strings), Some(symbols)) =
+            (self.table::<c_char>(DT_STRTAB), self.table::<libc::Elf64_Sym>(DT_SYMTAB))
+        else {
+            return;
+        };
+        for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
+            let (Some(table), Some(size)) = (self.table::<Rela>(table), self.entry(size)) else { continue };
+            // SAFETY: the section says where the table is and how many bytes it has; it stays.
+            let relocations = unsafe { core::slice::from_raw_parts(table, size / size_of::<Rela>()) };
+            for relocation in relocations {
+                if matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+                    // SAFETY: a relocation's symbol lies in the object's table of symbols, and the symbol's name in its strings.
+                    let name = unsafe {
+                        let symbol = &*symbols.add((relocation.info >> 32) as usize);
+                        CStr::from_ptr(strings.add(symbol.st_name as usize))
+                    };
+                    found(name, relocation.offset);
+                }
+            }
+        }
+    }
+}
