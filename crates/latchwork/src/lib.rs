@@ -56,6 +56,8 @@
 //!
 //! The last three are `lock_api`'s. Without `std` the crate needs `alloc` and glibc, and no standard library.
 #![no_std]
+// The header of an algorithm names private constants of its file. `cargo doc --document-private-items` shows them.
+#![allow(rustdoc::private_intra_doc_links)]
 // Some parts of the foundation serve only locks of the feature `all-locks`. With the feature, the compiler reports what is
 // not used.
 #![cfg_attr(not(feature = "all-locks"), allow(dead_code))]

@@ -1,15 +1,17 @@
-//! Bounded exponential backoff, and polling for locks whose queue cannot be left.
+//! Waiting at growing intervals: between two attempts at a lock, and for threads that park.
+//!
+//! Source of the backoff: Anderson, "The performance of spin lock alternatives for shared-memory multiprocessors", 1990.
 
-use crate::machine::{Deadline, Machine, Offers};
+use crate::machine::{Deadline, MICRO, Machine, Offers};
 
 /// Spin hints after the first failure.
 const FIRST: u32 = 4;
-/// Spin hints at most between two attempts (about 5 to 20 microseconds).
+/// Spin hints at most between two attempts: 5 to 20 microseconds, depending on the processor.
 const LAST: u32 = 512;
 /// Failures at the longest pause before the processor is offered to other threads.
 const PATIENCE: u32 = 4;
 
-/// Bounded exponential backoff (Anderson, "The performance of spin lock alternatives", 1990).
+/// Bounded exponential backoff.
 #[derive(Default)]
 pub(crate) struct Backoff {
     step: u32,
@@ -17,13 +19,13 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Waits a little, and twice as long the next time, up to a bound; then also yields, and after many yields
-    /// naps.
+    /// Pauses, for twice as long the next time, up to [`LAST`]. After several pauses of that length it also offers the
+    /// processor to other threads, and after many offers it sleeps for a bounded time.
     pub(crate) fn wait<M: Machine>(&mut self) {
         self.wait_until_late::<M>(u64::MAX);
     }
 
-    /// The same for a waiter whose deadline is `left` nanoseconds ahead: no nap is longer.
+    /// The same for a waiter whose deadline is `left` nanoseconds ahead: no sleep is longer.
     fn wait_until_late<M: Machine>(&mut self, left: u64) {
         let spins = FIRST << self.step.min(LAST.ilog2() - FIRST.ilog2());
         M::pause(spins);
@@ -34,8 +36,9 @@ impl Backoff {
     }
 }
 
-/// Tries until it works or the deadline has passed. The last attempt comes after the deadline was
-/// seen to pass, so a free lock is never reported as a timeout.
+/// Calls `attempt` until it succeeds or the deadline has passed, for locks whose queue cannot be left.
+///
+/// The last attempt comes after the deadline was seen to pass, so a free lock is never reported as a timeout.
 pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut backoff = Backoff::default();
     loop {
@@ -47,5 +50,65 @@ pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() 
             return None;
         }
         backoff.wait_until_late::<M>(left);
+    }
+}
+
+/// Nanoseconds after which a parked waiter wakes up by itself, the first time (1 ms) and at most (134 ms), and the factor
+/// between: a suspended thread is noticed soon, and a long wait costs few wakeups.
+const SLEEPS: (u64, u64, u64) = (1 << (10 + MICRO), 128 << (10 + MICRO), 4);
+/// The same of a waiter that no thread unparks: 65 microseconds to 4 ms.
+const NAPS: (u64, u64, u64) = (64 << MICRO, 4096 << MICRO, 2);
+
+/// Sleeps that get longer: a waiter that looks often at first and rarely later.
+pub(crate) struct Intervals {
+    next: u64,
+    most: u64,
+    factor: u64,
+}
+
+impl Intervals {
+    /// Of a parked waiter. Another thread unparks it, unless that thread is suspended; then the sleep ends by itself.
+    pub fn of_sleeps() -> Self {
+        Intervals { next: SLEEPS.0, most: SLEEPS.1, factor: SLEEPS.2 }
+    }
+
+    fn next(&mut self) -> u64 {
+        let nanos = self.next;
+        self.next = (nanos * self.factor).min(self.most);
+        nanos
+    }
+
+    /// When the next sleep ends if no thread unparks the caller: at the `deadline`, or before.
+    pub fn until<M: Machine>(&mut self, deadline: Option<Deadline>) -> Option<Deadline> {
+        let nanos = self.next();
+        match (deadline, M::safety_timeout(nanos)) {
+            (Some(deadline), Some(_)) if deadline.nanos.saturating_sub(M::now(deadline.clock)) <= nanos => {
+                Some(deadline)
+            }
+            (_, Some(timeout)) => Some(timeout),
+            (deadline, None) => deadline,
+        }
+    }
+}
+
+/// Waits at a lock and not in its queue, for as long as the head of the queue is suspended: nodes behind the head would
+/// pile up.
+///
+/// `attempt` says that the lock has been taken (`Some(true)`), that it has not (`Some(false)`), or that the head runs
+/// again (`None`).
+pub(crate) fn wait_outside<M: Machine>(
+    deadline: Option<Deadline>,
+    mut attempt: impl FnMut() -> Option<bool>,
+) -> Option<bool> {
+    let mut naps = Intervals { next: NAPS.0, most: NAPS.1, factor: NAPS.2 };
+    loop {
+        let late = deadline.is_some_and(|d| d.passed::<M>());
+        match attempt() {
+            Some(false) if late => return Some(false),
+            Some(false) => (),
+            outcome => return outcome,
+        }
+        let left = deadline.map_or(u64::MAX, |d| d.nanos.saturating_sub(M::now(d.clock)));
+        M::doze(naps.next().min(left));
     }
 }

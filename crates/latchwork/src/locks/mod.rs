@@ -11,6 +11,8 @@
 use core::ptr::NonNull;
 
 pub mod condvar;
+#[doc(hidden)]
+pub mod for_assembly;
 pub mod mutex;
 pub mod rwlock;
 pub mod semaphore;
@@ -18,6 +20,7 @@ pub mod seqlock;
 
 pub(crate) mod aliases;
 pub(crate) mod backoff;
+pub(crate) mod bits;
 #[cfg(feature = "std")]
 pub(crate) mod timed;
 

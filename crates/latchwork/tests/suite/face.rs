@@ -230,6 +230,10 @@ fn the_docs_have_the_registrys_figures() {
             assert_eq!(documented, figure.to_string(), "src/sync: {what} of {name}");
         }
         assert_eq!(row("fairness"), info.fairness, "src/sync: fairness of {name}");
+        if kind == "rwlock" {
+            let below = registry::find(Kind::RwLock, "shfl-rw").unwrap().info.fairness;
+            assert_eq!(row("fairness of the lock below, `shfl-rw`"), below, "src/sync: fairness of shfl-rw");
+        }
         assert_eq!(row("waiters").ends_with("sleep"), info.blocking, "src/sync: waiters of {name}");
     }
     assert_eq!(size_of::<Condvar>(), 8, "src/sync/condvar.rs says 8");

@@ -1,18 +1,23 @@
 //! CLH queue lock.
 //!
-//! Source: Craig 1993; Magnusson, Landin and Hagersten 1994. The variant with an empty lock word
-//! when free follows Scott, "Shared-Memory Synchronization", section 4.3.2.
+//! Source: Craig 1993; Magnusson, Landin and Hagersten 1994. The variant whose lock word is null when the lock is free
+//! follows Scott, "Shared-Memory Synchronization", section 4.3.2.
 //!
-//! Arrivals swap themselves in as the tail and spin on their *predecessor's* node; a release is
-//! one store to one's own node. A waiter takes its predecessor's node over when it gets the lock,
-//! so nodes wander between threads and live in type-stable memory.
+//! Each thread that wants the lock swaps its node into `tail` and spins on its *predecessor's* node. A release is one store
+//! to the holder's own node. A thread that gets the lock takes over its predecessor's node. Nodes therefore move between
+//! threads, and come from type-stable memory.
 //!
-//! Node state (`status`): PENDING -> RELEASED, written once by its owner. Tail: null when nobody
-//! has used the lock yet or the last holder found itself alone, else the last node.
-//! Size: 8 bytes; 64 per waiter and per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` null: the lock is free | a node | an arriving thread's swap; it holds the lock | (A) acquire: the exchange in `unlock` |
+//! | `tail` a node | another node | an arriving thread's swap; it waits | (C): its successor finds its node PENDING |
+//! | `tail` the holder's node | null | the holder, if no thread is behind it | (A) release |
+//! | `status` PENDING | RELEASED | the node's owner, on release; the node is its successor's then | (B) release; the successor's acquire |
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
 //! Fairness: FIFO.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 
 use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
@@ -35,16 +40,7 @@ impl RawClh<Native> {
     }
 }
 
-impl Default for RawClh<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawClh<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawClh<Native>);
 
 node_view! {
     /// A queue node.
@@ -60,8 +56,8 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     node
 }
 
-// SAFETY: the queue orders all acquisitions; each waits for its predecessor's RELEASED (B), or
-// found the queue empty (A).
+// SAFETY: `tail` orders all acquisitions. A thread enters when its swap finds the queue empty (A), or when its predecessor
+// has released the lock (B).
 unsafe impl<M: Machine> RawMutex for RawClh<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -84,15 +80,15 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `unlock`, and with (C) of the predecessor;
-        // release: (C) our successor finds our node pending.
+        // Acquire: (A) pairs with the exchange in `unlock`, (C) with the predecessor's swap. Release: (C) the successor
+        // finds this node PENDING.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            // SAFETY: a node that was the tail is freed by its successor only, and that is us.
+            // SAFETY: a node that was in `tail` is given back by its successor only, and we are that.
             let before = unsafe { Node::at(before) };
             // (B) pairs with the store in `unlock`.
             M::spin_until(before.status(), Acquire, |status| status == RELEASED);
-            // SAFETY: its owner's last access was the store that we saw.
+            // SAFETY: its owner's last access was the store of RELEASED.
             unsafe { M::release_node(before.0) };
         }
         NonNull::from(node.0)
@@ -106,11 +102,11 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
 
     #[inline]
     unsafe fn unlock(&self, token: Self::Token) {
-        // SAFETY: the token is the holder's node, which lives until it is released.
+        // SAFETY: the token is the holder's node, which is given back below or by the successor.
         let node = unsafe { Node::at(token.as_ptr()) };
-        // (A) the section happens before whoever finds the queue empty.
+        // (A) the section happens before that of the thread that finds the queue empty.
         if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
-            // SAFETY: nobody else knows the node any more.
+            // SAFETY: the node is in no queue any more, so no other thread can reach it.
             unsafe { M::release_node(node.0) };
         } else {
             // (B) the section happens before the successor's. The node is the successor's now.

@@ -2,26 +2,32 @@
 //!
 //! Source: Dice and Kogan, "Compact NUMA-aware Locks", EuroSys 2019, sections 4 and 5, figures 2 to 4.
 //!
-//! An MCS lock whose holder, when it releases, looks for a waiter of its own NUMA node. The waiters of
-//! other nodes that it passes over on the way are set aside, on a secondary queue that travels from
-//! holder to holder. They come back when nobody of the node is left in the queue, or after so many
-//! handovers within the node. The lock is one word; all else is in the waiters' nodes.
+//! An MCS lock whose holder, on release, looks for a waiter of its own NUMA node. It sets the waiters of other nodes that
+//! stand in front of that one aside, on a secondary queue that travels from holder to holder. They come back when no waiter
+//! of the node is left in the queue, or after [`LOCAL_HANDOVERS`] handovers within the node. The lock is one word; all else
+//! is in the waiters' queue nodes.
 //!
-//! Node: `status` WAITING -> GRANTED, written once by the holder before; with it come `resume`, the last
-//! of the waiters set aside (its `next` is the first of them: the list is a ring), and `batch`, the
-//! handovers within the NUMA node so far.
-//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: FIFO within a NUMA node; a waiter of another node may be passed over 1024 times.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` null: the lock is free | a node | an arriving thread's swap; it holds the lock | (A) acquire; `release_last` |
+//! | `tail` a node | another node | an arriving thread's swap; it waits | (C): its successor finds its node initialised |
+//! | `tail` the holder's node | null, or the last waiter set aside | the holder, if no thread is behind it | (A) release |
+//! | `next` of the last node | the successor's node | the successor, after its swap | (D) release; holders' acquire |
+//! | `next` of other waiters, `aside` | as the order needs it | the holder | (B) |
+//! | `status` WAITING | GRANTED; with it come `aside` and `handovers` | the holder, `grant` | (B) release; the waiter's acquire |
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: FIFO within a NUMA node. A waiter of another node may be passed over 1024 times.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 //!
 //! Where it differs from the paper:
-//! - How long the lock stays in a node is counted, not drawn by chance (section 5, `keep_lock_local`), so
-//!   it is a bound; and it is 1024 handovers, as in ShflLock, not 65536 in the mean. What is gained beyond
-//!   that cannot be measured, while 65536 sections are a long time to wait.
-//! - The secondary queue is a ring, known by its last waiter, as in the Linux patches by Kogan; the
-//!   paper keeps the pointer to the last one in the first one's node.
-//! - Without its section 6 (under light contention, mostly no search), which only saves time.
+//! - The handovers within a NUMA node are counted, not drawn by chance (section 5, `keep_lock_local`), so the count is a
+//!   bound; and it is 1024, as in ShflLock, not 65536 in the mean. More than 1024 gains nothing that can be measured, and
+//!   65536 sections are a long time to wait.
+//! - The secondary queue is a ring, known by its last waiter, as in the Linux patches by Kogan. The paper keeps the pointer
+//!   to the last waiter in the first one's node.
+//! - It does without the paper's section 6 (under light contention, mostly no search), which only saves time.
 
 use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
@@ -34,7 +40,7 @@ const GRANTED: u32 = 1;
 
 /// Handovers within a NUMA node before the waiters set aside get their turn (`THRESHOLD`).
 const LOCAL_HANDOVERS: u32 = 1024;
-/// `group` of a holder that did not wait, and has not asked where it runs.
+/// `numa_node` of a holder that did not wait, and has not asked where it runs.
 const NOWHERE: u32 = u32::MAX;
 
 /// CNA lock. See the [module documentation](self).
@@ -49,16 +55,7 @@ impl RawCna<Native> {
     }
 }
 
-impl Default for RawCna<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawCna<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawCna<Native>);
 
 node_view! {
     /// A queue node. `status`, `handovers` and `aside` are written by the holder before, with the grant.
@@ -86,13 +83,13 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     node
 }
 
-/// (B) the section, and the queue as its holder left it, happen before the successor's.
+/// Hands the lock over. (B) the section, and the queue as its holder left it, happen before the successor's section.
 ///
 /// # Safety
 ///
 /// `next` waits for the lock, which the caller holds and gives up with this call.
 unsafe fn grant<M: Machine>(next: *mut QNode<M>, aside: *mut QNode<M>, handovers: u32) {
-    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    // SAFETY: a waiter keeps its node at least until it has been granted the lock.
     let next = unsafe { Node::at(next) };
     next.aside().store(aside, Relaxed);
     next.handovers().store(handovers, Relaxed);
@@ -100,34 +97,34 @@ unsafe fn grant<M: Machine>(next: *mut QNode<M>, aside: *mut QNode<M>, handovers
 }
 
 impl<M: Machine> RawCna<M> {
-    /// Releases when no waiter is linked behind `node`: frees the lock, or makes those set aside the
-    /// queue. `false` if somebody has arrived.
+    /// Releases the lock when no waiter is linked behind `node`: frees it, or makes the waiters set aside the queue.
+    /// `false`: a waiter has arrived.
     fn release_last(&self, node: Node<'_, M>) -> bool {
         let last = node.aside().load(Relaxed);
         if last.is_null() {
-            // (A) the section happens before whoever finds the queue empty.
+            // (A) the section happens before that of the thread that finds the queue empty.
             return self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok();
         }
-        // SAFETY: waiters set aside stay until they are granted the lock.
+        // SAFETY: waiters that are set aside keep their nodes until they are granted the lock.
         let link = unsafe { Node::at(last) }.next();
         let first = link.load(Relaxed);
-        // No ring any more: an arrival will link itself here. (C) it does not overtake this store.
+        // The ring is opened: an arriving thread will link itself here. (C) the link does not overtake this store.
         link.store(null_mut(), Relaxed);
         if self.tail.compare_exchange(node.as_ptr(), last, Release, Relaxed).is_err() {
             link.store(first, Relaxed);
             return false;
         }
-        // SAFETY: it waits, and we hold the lock.
+        // SAFETY: `first` waits, and the caller holds the lock.
         unsafe { grant(first, null_mut(), 0) };
         true
     }
 
-    /// Hands over to a waiter of our NUMA node if there is one, else to who waits longest.
+    /// Hands over to a waiter of the caller's NUMA node if there is one, else to the waiter that came first.
     fn hand_over(&self, node: Node<'_, M>, next: *mut QNode<M>) {
         let handovers = node.handovers().load(Relaxed);
         let local = if handovers < LOCAL_HANDOVERS { self.find_local(node, next) } else { None };
         let last = node.aside().load(Relaxed);
-        // SAFETY: waiters, linked or set aside, stay until they are granted the lock, which we hold.
+        // SAFETY: waiters, linked or set aside, keep their nodes until they are granted the lock, which the caller holds.
         unsafe {
             if let Some(local) = local {
                 grant(local, last, handovers + 1);
@@ -141,7 +138,7 @@ impl<M: Machine> RawCna<M> {
         }
     }
 
-    /// The first waiter of our NUMA node (`find_successor`); those in front of it are set aside.
+    /// The first waiter of the caller's NUMA node (`find_successor`). The waiters in front of it are set aside.
     fn find_local(&self, node: Node<'_, M>, next: *mut QNode<M>) -> Option<*mut QNode<M>> {
         let here = match node.numa_node().load(Relaxed) {
             NOWHERE => M::numa_node(),
@@ -149,7 +146,7 @@ impl<M: Machine> RawCna<M> {
         };
         let mut before = null_mut::<QNode<M>>();
         let mut current = next;
-        // SAFETY: those behind us are linked and wait; only a holder unlinks them.
+        // SAFETY: the nodes behind the caller's belong to waiters; only the holder, the caller, unlinks them.
         unsafe {
             while Node::at(current).numa_node().load(Relaxed) != here {
                 before = current;
@@ -173,8 +170,8 @@ impl<M: Machine> RawCna<M> {
     }
 }
 
-// SAFETY: the queue orders all acquisitions and each is granted once, by a holder (B) or by finding
-// the queue empty (A).
+// SAFETY: a thread enters when its swap finds the queue empty (A), or when the holder, which then leaves, grants it the
+// lock (B). Each waiter is granted the lock once.
 unsafe impl<M: Machine> RawMutex for RawCna<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -197,12 +194,11 @@ unsafe impl<M: Machine> RawMutex for RawCna<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `release_last`; release: (C) our successor finds our
-        // node initialised.
+        // Acquire: (A) pairs with the exchange in `release_last`. Release: (C) the successor finds this node initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             node.numa_node().store(M::numa_node(), Relaxed);
-            // SAFETY: the predecessor stays until it has been passed, which needs `next`.
+            // SAFETY: the predecessor keeps its node until a holder has gone past it, and for that the holder waits for `next`.
             // (D) pairs with the loads of `next` by holders.
             unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             // (B) pairs with `grant`.
@@ -224,12 +220,12 @@ unsafe impl<M: Machine> RawMutex for RawCna<M> {
         let mut next = node.next().load(Acquire); // (D)
         if !next.is_null() || !self.release_last(node) {
             if next.is_null() {
-                // A successor has swapped the tail but not linked itself yet.
+                // The successor has swapped `tail` but has not linked itself yet.
                 next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
             }
             self.hand_over(node, next);
         }
-        // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
+        // SAFETY: no other thread can reach the node any more: it is not the tail, and its successor has linked itself.
         unsafe { M::release_node(node.0) };
     }
 

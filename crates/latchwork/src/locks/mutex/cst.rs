@@ -14,7 +14,7 @@
 //! come, or nobody slept; `next` the second node. That one: `next` the socket's node in the queue of the global
 //! lock, while it has that; `resume` the last of the sleepers that were set aside, whose `next` is the first of
 //! them.
-//! Waiter's node: `status` as in [`mcs_park`](super::mcs_park); `resume` its socket, null for a holder that
+//! Waiter's node: `status` as in [`mcs_park`]; `resume` its socket, null for a holder that
 //! has the global lock only (`try_lock`).
 //! Size: 72 bytes, 128 per socket in use, until the lock is dropped; 64 per waiter, and 128 per holder, all
 //! from the machine's node pool. Atomics per uncontended pair: 4 (two swaps, two compare-and-exchanges).
@@ -67,16 +67,7 @@ impl RawCst<Native> {
     }
 }
 
-impl Default for RawCst<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawCst<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawCst<Native>);
 
 node_view! {
     /// A queue node of a thread.

@@ -2,17 +2,22 @@
 //!
 //! Source: Dice and Kogan, "Fissile Locks", NETYS 2020 (arXiv 2003.05025), section 2.
 //!
-//! Who finds the outer word free takes it. The others queue at the inner lock, and its holder, the
-//! *alpha* thread, competes for the outer word, and leaves the inner lock once it has it. An alpha that
-//! has been passed over for long becomes *impatient*: then newcomers go to the inner lock straight away.
+//! A thread that finds the outer word free takes it. The other threads queue at the inner lock. The holder of the inner lock,
+//! the *alpha* thread, competes for the outer word, and leaves the inner lock once it has it. An alpha that has been passed
+//! over for long becomes *impatient* (the paper's word): newcomers then go to the inner lock straight away.
 //!
-//! Outer word: 0 free -> 1 held (a swap by a newcomer or the alpha) -> 0 (a store by the holder).
-//! `impatient` 0 -> 1 -> 0, by the alpha.
-//! Size: 16 bytes; 64 per waiter, from the machine's node pool; none per holder. Atomics per uncontended
-//! pair: 1.
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: newcomers pass until the alpha is impatient, once per holder at most then; the inner lock's
-//! (CNA: FIFO per NUMA node, 1024 in a row) among the others.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `outer` FREE | HELD | a swap by a newcomer or the alpha | (A) acquire; the store in `unlock` |
+//! | `outer` HELD | FREE | the holder's store | (A) release |
+//! | `impatient` 0 | 1 | the alpha after [`GRACE`] failures | none: a hint |
+//! | `impatient` 1 | 0 | the same alpha, when it has the lock | none |
+//!
+//! Size: 16 bytes; 64 per waiter, from the machine's node pool; none per holder.
+//! Atomics per uncontended pair: 1.
+//! Fairness: newcomers pass until the alpha is impatient, and then once per holder at most. Among the others, the inner lock's
+//! (CNA: FIFO per NUMA node, 1024 in a row).
+//! Suspension: blocks. A suspended alpha keeps the inner lock from the waiters behind it.
 
 use super::cna::RawCna;
 use super::{ConstNew, Info, RawMutex, Suspension};
@@ -22,7 +27,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// Looks at the outer word, of 64 loads each, after which the alpha thread is impatient.
+/// Failures of the alpha, each after `LOOKS` loads of the outer word, after which it is impatient.
 const GRACE: u32 = 32;
 const LOOKS: u32 = 64;
 
@@ -40,16 +45,7 @@ impl RawFissile<Native> {
     }
 }
 
-impl Default for RawFissile<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawFissile<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawFissile<Native>);
 
 impl<M: Machine> RawFissile<M> {
     fn try_outer(&self) -> bool {
@@ -74,7 +70,7 @@ impl<M: Machine> RawFissile<M> {
         if looks >= M::patience(GRACE) {
             self.impatient.store(0, Relaxed);
         }
-        // SAFETY: acquired above. The lock is still there: we hold it.
+        // SAFETY: acquired above. The lock is still there, because the caller holds it.
         unsafe { self.inner.unlock(token) };
     }
 }

@@ -2,21 +2,26 @@
 //!
 //! Source: Luchangco, Nussbaum and Shavit, "A Hierarchical CLH Queue Lock", Euro-Par 2006.
 //!
-//! A CLH queue per NUMA node collects arrivals. The first of them, the *master*, moves the whole batch to
-//! the global queue with one exchange, so neighbours there are mostly of one node.
+//! A CLH queue per NUMA node collects arriving threads. The first of them, the *master*, moves the whole batch to the global
+//! queue with one exchange, so neighbours in the global queue mostly run on one NUMA node.
 //!
-//! Node (`status`): PENDING -> RELEASED, written once by its owner; then it is its successor's. Local tail:
-//! null -> the last of the batch, by arrivals -> null, by the master. Global tail as in [`clh`](super::clh).
-//! Size: a cache line per NUMA node, for 8, and one for the global tail: 576 bytes; 64 per waiter and per
-//! holder, from the machine's node pool. Atomics per uncontended pair: 4 (three swaps, one
-//! compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | a local tail | the last of the batch | an arriving thread's swap | (C): its successor finds its node PENDING |
+//! | a local tail | null | the master, which takes the batch | (C) |
+//! | the global tail | the last of a batch | the master's swap | (A) acquire; the exchange in `unlock` |
+//! | the global tail, the holder's node | null | the holder, if no thread is behind it | (A) release |
+//! | `status` PENDING | RELEASED | the node's owner, on release; the node is its successor's then | (B) release; the successor's acquire |
+//!
+//! Size: a cache line for each of 8 NUMA nodes and one for the global tail, 576 bytes; 64 per waiter and 64 per holder, from
+//! the machine's node pool.
+//! Atomics per uncontended pair: 4 (three swaps, one compare-and-exchange).
 //! Fairness: batches in the order of their masters, FIFO in a batch.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 //!
-//! Where it differs from the paper: the master takes the batch *out of* the local queue. In the paper the
-//! local tail keeps pointing to it, and arrivals recognise by a mark in that node that they are the
-//! masters of the next batch, and by a cluster number that the node has been reused meanwhile; neither
-//! works for nodes from a pool that all locks share.
+//! Where it differs from the paper: the master takes the batch *out of* the local queue. In the paper the local tail keeps
+//! pointing to the batch. An arriving thread recognises by a mark in that node that it is the master of the next batch, and
+//! by a cluster number that the node has been reused meanwhile. Neither works for nodes from a pool that all locks share.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word, node_view};
@@ -26,9 +31,9 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 const PENDING: u32 = 0;
 const RELEASED: u32 = 1;
 
-/// Local queues.
+/// Local queues. NUMA node n uses number n modulo this.
 const NODES: usize = 8;
-/// Spin hints for which a master waits for others of its NUMA node.
+/// Spin hints for which a master waits for other threads of its NUMA node.
 const COMBINING: u32 = 32;
 
 /// A tail in a cache line of its own.
@@ -51,16 +56,7 @@ impl RawHclh<Native> {
     }
 }
 
-impl Default for RawHclh<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawHclh<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawHclh<Native>);
 
 node_view! {
     /// A queue node, in a local queue and then in the global one.
@@ -76,22 +72,22 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     node
 }
 
-/// Waits for the owner of `before`, whose node is then ours.
+/// Waits for the owner of `before` to release the lock, and gives that node back.
 ///
 /// # Safety
 ///
-/// `before` is the predecessor of the caller in a queue.
+/// `before` is the node of the caller's predecessor in a queue.
 unsafe fn follow<M: Machine>(before: *mut QNode<M>) {
-    // SAFETY: a node in a queue is freed by its successor only, and that is us.
+    // SAFETY: a node in a queue is given back by its owner's successor only, and the caller is that.
     let before = unsafe { Node::at(before) };
     // (B) pairs with the store in `unlock`.
     M::spin_until(before.status(), Acquire, |status| status == RELEASED);
-    // SAFETY: its owner's last access was the store that we saw.
+    // SAFETY: its owner's last access was the store of RELEASED.
     unsafe { M::release_node(before.0) };
 }
 
-// SAFETY: the global queue orders all acquisitions; each waits for its predecessor's RELEASED (B), or
-// found the queue empty (A).
+// SAFETY: the global queue orders all acquisitions. A thread enters when the queue was empty (A), or when its predecessor has
+// released the lock (B).
 unsafe impl<M: Machine> RawMutex for RawHclh<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -115,17 +111,17 @@ unsafe impl<M: Machine> RawMutex for RawHclh<M> {
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
         let local = &self.local[M::numa_node() as usize % NODES].0;
-        // (C) our successor finds our node pending, and we find our predecessor's so.
+        // (C) the successor finds this node PENDING, and we find the predecessor's so.
         let mut before = local.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
             M::pause(COMBINING);
-            // From us to the last of our batch. (C) as above; also for those between.
+            // The batch: from this node to `last`. (C) as above, also for the nodes between.
             let last = local.swap(null_mut(), AcqRel);
             // Acquire: (A) pairs with the exchange in `unlock`.
             before = self.global.0.swap(last, AcqRel);
         }
         if !before.is_null() {
-            // SAFETY: it stood in the tail that we have taken over.
+            // SAFETY: it stood in the tail that the caller has swapped, so it is the predecessor's.
             unsafe { follow(before) };
         }
         NonNull::from(node.0)
@@ -137,15 +133,15 @@ unsafe impl<M: Machine> RawMutex for RawHclh<M> {
     }
 
     unsafe fn unlock(&self, token: Self::Token) {
-        // SAFETY: the token is the holder's node, which lives until it is released.
+        // SAFETY: the token is the holder's node, which is given back below or by the successor.
         let node = unsafe { Node::at(token.as_ptr()) };
         let tail = &self.global.0;
-        // Only the last of a batch can be the tail. (A) the section happens before whoever finds the
-        // queue empty.
+        // Only the last of a batch can be the tail. (A) the section happens before that of the thread that finds the queue
+        // empty.
         if tail.load(Relaxed) == node.as_ptr()
             && tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok()
         {
-            // SAFETY: nobody else knows the node any more.
+            // SAFETY: the node is in no queue any more, so no other thread can reach it.
             unsafe { M::release_node(node.0) };
         } else {
             // (B) the section happens before the successor's. The node is the successor's now.

@@ -71,16 +71,7 @@ impl RawHybrid<Native> {
     }
 }
 
-impl Default for RawHybrid<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawHybrid<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawHybrid<Native>);
 
 node_view! {
     /// A node of the wait list.

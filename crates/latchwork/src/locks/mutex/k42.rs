@@ -1,20 +1,26 @@
 //! K42's MCS: a queue lock whose holder has no node.
 //!
-//! Source: Auslander, Edelsohn, Krieger, Rosenburg and Wisniewski, "Enhancement to the MCS Lock for
-//! Increased Functionality and Improved Programmability", US patent application 2003/0200457; as in
-//! Scott, "Shared-Memory Synchronization", section 4.3.1.
+//! Source: Auslander, Edelsohn, Krieger, Rosenburg and Wisniewski, "Enhancement to the MCS Lock for Increased Functionality
+//! and Improved Programmability", US patent application 2003/0200457; as in Scott, "Shared-Memory Synchronization",
+//! section 4.3.1.
 //!
-//! An MCS lock in which the lock stands in for the holder's node: who acquires moves the link to its
-//! successor from its own node into the lock, and takes its node out of the queue. So nodes live on
-//! the waiters' stacks, and a holder has none.
+//! An MCS lock in which the lock stands in for the holder's node. A thread that acquires the lock moves the link to its
+//! successor from its own node into the lock, and takes its node out of the queue. So nodes live on the waiters' stacks, and
+//! a holder has none.
 //!
-//! Lock: `tail` null (free) -> HELD (a newcomer) -> the last waiter's node -> HELD (the last waiter, as it
-//! acquires) -> null; `next`: the first waiter, if it has linked itself.
-//! Node (`status`): WAITING -> GRANTED, by the holder before.
-//! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 2
-//! (compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: FIFO among those that are in the queue; an arrival's exchange may fail again and again.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` null: the lock is free | HELD: no thread waits | a newcomer; it holds the lock | (A) acquire; `unlock` |
+//! | `tail` HELD or a node | a waiter's node | that waiter, on arrival | (C): its successor finds its node initialised |
+//! | `tail` the last waiter's node | HELD | that waiter, when it acquires the lock | (C) release, for the next arrival |
+//! | `tail` HELD | null | the holder | (A) release |
+//! | `next`, the lock's or a node's | the first waiter's node, or the next one's | that waiter; a waiter that acquires copies its own | (D) release; the loads of `next` |
+//! | `status` 0 | GRANTED | the holder | (B) release; the waiter's acquire |
+//!
+//! Size: 16 bytes; 64 per waiter, on its stack; none per holder.
+//! Atomics per uncontended pair: 2 (compare-and-exchange).
+//! Fairness: FIFO among the threads in the queue. An arriving thread's exchange may fail again and again.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 
 use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension};
@@ -37,16 +43,7 @@ impl RawK42<Native> {
     }
 }
 
-impl Default for RawK42<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawK42<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawK42<Native>);
 
 node_view! {
     /// A waiter's node.
@@ -58,7 +55,7 @@ node_view! {
     }
 }
 
-/// What `tail` is when the lock is held and nobody waits: the lock itself is the last in the queue.
+/// HELD: what `tail` is when the lock is held and no thread waits. The lock itself is the last in the queue.
 fn held<M: Machine>() -> *mut QNode<M> {
     without_provenance_mut(1)
 }
@@ -76,12 +73,12 @@ impl<M: Machine> RawK42<M> {
                     return;
                 }
                 M::pause(1);
-            // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+            // (C) this node is initialised for the next arrival, and the predecessor's for us.
             } else if self.tail.compare_exchange(before, node.as_ptr(), AcqRel, Relaxed).is_ok() {
                 let link = if before == held() {
                     &self.next
                 } else {
-                    // SAFETY: the predecessor stays until it has acquired and moved `next` to the lock.
+                    // SAFETY: the predecessor keeps its node until it has acquired the lock and moved `next` there.
                     unsafe { Node::at(before) }.next()
                 };
                 link.store(node.as_ptr(), Release); // (D) pairs with the loads of `next`
@@ -99,7 +96,7 @@ impl<M: Machine> RawK42<M> {
     fn leave_queue(&self, node: Node<'_, M>) {
         let mut next = node.next().load(Acquire); // (D)
         if next.is_null() {
-            // Before the exchange: who then queues behind the lock itself links itself here. (C)
+            // Before the exchange: a thread that queues after it links itself here. (C)
             self.next.store(null_mut(), Relaxed);
             if self.tail.compare_exchange(node.as_ptr(), held(), Release, Relaxed).is_ok() {
                 return;
@@ -110,7 +107,8 @@ impl<M: Machine> RawK42<M> {
     }
 }
 
-// SAFETY: each acquisition is granted once, by the holder before (B) or by finding the lock free (A).
+// SAFETY: a thread enters when its exchange finds the lock free (A), or when the holder, which then leaves, grants it the
+// lock (B).
 unsafe impl<M: Machine> RawMutex for RawK42<M> {
     type Machine = M;
     type Token = ();
@@ -139,8 +137,8 @@ unsafe impl<M: Machine> RawMutex for RawK42<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<()> {
-        // (A) pairs with the exchange in `unlock`. Release: (C) `next` is null, as the last holder has
-        // found it, for who queues behind the lock itself.
+        // (A) pairs with the exchange in `unlock`. Release: (C) a thread that queues behind the lock itself finds `next`
+        // null, as the last holder has left it.
         (self.tail.load(Relaxed).is_null()
             && self.tail.compare_exchange(null_mut(), held(), AcqRel, Relaxed).is_ok())
         .then_some(())
@@ -150,13 +148,13 @@ unsafe impl<M: Machine> RawMutex for RawK42<M> {
     unsafe fn unlock(&self, (): ()) {
         let mut next = self.next.load(Acquire); // (D)
         if next.is_null() {
-            // (A) the section happens before whoever finds the lock free.
+            // (A) the section happens before that of the thread that finds the lock free.
             if self.tail.compare_exchange(held(), null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
             next = M::spin_until(&self.next, Acquire, |next: *mut QNode<M>| !next.is_null());
         }
-        // SAFETY: the first waiter stays at least until it has been granted the lock.
+        // SAFETY: the first waiter keeps its node at least until it has been granted the lock.
         // (B) the section happens before the successor's.
         unsafe { Node::at(next).status().store(GRANTED, Release) };
     }

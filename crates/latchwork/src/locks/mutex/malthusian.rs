@@ -1,25 +1,28 @@
-//! Malthusian lock: MCS that sends surplus waiters to sleep.
+//! Malthusian lock: MCS that parks surplus waiters.
 //!
 //! Source: Dice, "Malthusian Locks", EuroSys 2017, section 4 (MCSCR, with spin-then-park waiting).
 //!
-//! If more threads circulate over a lock than are needed to keep it busy, the others only take
-//! processors and cache from those. The holder therefore *culls* when it releases: if its successor is
-//! not the last in the queue, it is moved to a passive list, where it soon sleeps, and the one behind it
-//! gets the lock. When the queue runs dry, the most recent of the passive waiters is put back into it.
-//! So that nobody starves, the one that has been passive for longest gets the lock after so many
-//! handovers.
+//! If more threads want a lock than are needed to keep it busy, the surplus only takes processors and cache from the others.
+//! The holder therefore *culls* when it releases the lock: if its successor is not the last in the queue, the holder moves it
+//! to a passive list, where it soon parks, and the waiter behind it gets the lock. When the queue is empty, the holder puts
+//! the most recent passive waiter back into it. No waiter starves: after [`TURNS`] handovers the waiter that has been passive
+//! for longest gets the lock.
 //!
-//! Node (`status`): WAITING -> PARKED (itself, after a spin) -> GRANTED, from either, by a holder. With the
-//! grant comes `batch`, the handovers since the last one to the eldest of the passive.
-//! The passive list is a ring over `next` and `resume`: the lock knows the most recent one, and the one
-//! "in front of" that is the eldest. Only the holder touches it.
-//! Size: 16 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: unfair in the short term, on purpose; one handover in 1000 goes to who is passive for longest.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` | as in [`mcs`](super::mcs); also the most recent passive waiter, when the queue is empty | | (A), (C) |
+//! | `next` in the queue | the successor's node | the successor, after its swap | (D) release; holders' acquire |
+//! | `next` and `newer` in the passive list | a ring | the holder alone | (B) |
+//! | `status` | as in [`mcs_park`]; with GRANTED comes `turns` | | (B) |
 //!
-//! Where it differs from the paper: one handover in 1000 is counted, not drawn by chance; it is a
-//! bound then.
+//! The lock knows the most recent passive waiter; its `newer` is the eldest. Only the holder touches the list.
+//!
+//! Size: 16 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: unfair in the short term, on purpose. One handover in 1000 goes to the eldest passive waiter.
+//! Suspension: blocks. The lock may be handed to a suspended waiter.
+//!
+//! Where it differs from the paper: one handover in 1000 is counted, not drawn by chance, so it is a bound.
 
 use super::mcs_park::{self, WAITING, await_grant};
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
@@ -44,16 +47,7 @@ impl RawMalthusian<Native> {
     }
 }
 
-impl Default for RawMalthusian<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawMalthusian<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawMalthusian<Native>);
 
 node_view! {
     /// A queue node.
@@ -83,7 +77,7 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
 ///
 /// `next` waits for the lock, which the caller holds and gives up with this call.
 unsafe fn grant<M: Machine>(next: *mut QNode<M>, turns: u32) {
-    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    // SAFETY: a waiter keeps its node at least until it has been granted the lock.
     unsafe {
         let next = Node::at(next);
         next.turns().store(turns, Relaxed);
@@ -96,10 +90,10 @@ impl<M: Machine> RawMalthusian<M> {
     ///
     /// # Safety
     ///
-    /// For the holder; `waiter` waits, and is in no list.
+    /// The caller is the holder. `waiter` waits, and is neither in the queue nor in the list.
     unsafe fn push(&self, waiter: *mut QNode<M>) {
         let recent = self.passive.load(Relaxed);
-        // SAFETY: passive waiters stay until they are granted the lock, which the caller has.
+        // SAFETY: passive waiters keep their nodes until they are granted the lock, which the caller holds.
         unsafe {
             if recent.is_null() {
                 Node::at(waiter).next().store(waiter, Relaxed);
@@ -119,9 +113,9 @@ impl<M: Machine> RawMalthusian<M> {
     ///
     /// # Safety
     ///
-    /// For the holder; `waiter` is in the list.
+    /// The caller is the holder. `waiter` is in the list.
     unsafe fn remove(&self, waiter: *mut QNode<M>) {
-        // SAFETY: as in `push`.
+        // SAFETY: passive waiters keep their nodes until they are granted the lock, which the caller holds.
         unsafe {
             let (after, before) =
                 (Node::at(waiter).next().load(Relaxed), Node::at(waiter).newer().load(Relaxed));
@@ -137,18 +131,18 @@ impl<M: Machine> RawMalthusian<M> {
         }
     }
 
-    /// Releases when nobody is linked behind `node`: frees the lock, or makes a passive waiter the
-    /// queue. `false` if somebody has arrived.
+    /// Releases the lock when no waiter is linked behind `node`: frees it, or makes a passive waiter the queue. `false`: a
+    /// waiter has arrived.
     fn release_last(&self, node: Node<'_, M>, turns: u32) -> bool {
         let recent = self.passive.load(Relaxed);
         if recent.is_null() {
-            // (A) the section happens before whoever finds the queue empty.
+            // (A) the section happens before that of the thread that finds the queue empty.
             return self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok();
         }
-        // SAFETY: we are the holder, and it is in the list; it waits until it is granted the lock.
+        // SAFETY: the caller is the holder, and `recent` is in the list: it waits until it is granted the lock.
         unsafe {
             self.remove(recent);
-            // (C) who arrives behind it finds it without a successor.
+            // (C) a thread that arrives behind it finds it without a successor.
             Node::at(recent).next().store(null_mut(), Relaxed);
             if self.tail.compare_exchange(node.as_ptr(), recent, Release, Relaxed).is_err() {
                 self.push(recent);
@@ -161,7 +155,7 @@ impl<M: Machine> RawMalthusian<M> {
 
     /// Hands over, with `next` at the head of the queue.
     fn hand_over(&self, mut next: *mut QNode<M>, turns: u32) {
-        // SAFETY: we are the holder; waiters, linked or passive, stay until they are granted the lock.
+        // SAFETY: the caller is the holder. Waiters, linked or passive, keep their nodes until they are granted the lock.
         unsafe {
             let after = Node::at(next).next().load(Acquire); // (D)
             if !after.is_null() {
@@ -180,7 +174,8 @@ impl<M: Machine> RawMalthusian<M> {
     }
 }
 
-// SAFETY: each acquisition is granted once, by a holder (B) or by finding the queue empty (A).
+// SAFETY: a thread enters when its swap finds the queue empty (A), or when the holder, which then leaves, grants it the
+// lock (B). Each waiter is granted the lock once.
 unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -203,11 +198,10 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `release_last`; release: (C) our successor finds our
-        // node initialised.
+        // Acquire: (A) pairs with the exchange in `release_last`. Release: (C) the successor finds this node initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
+            // SAFETY: the predecessor keeps its node until a holder has gone past it, and for that the holder waits for `next`.
             // (D) pairs with the holders' loads of `next`.
             unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             await_grant::<M>(node.status(), 1); // (B)
@@ -229,12 +223,12 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
         let mut next = node.next().load(Acquire); // (D)
         if !next.is_null() || !self.release_last(node, turns) {
             if next.is_null() {
-                // A successor has swapped the tail but not linked itself yet.
+                // The successor has swapped `tail` but has not linked itself yet.
                 next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
             }
             self.hand_over(next, turns);
         }
-        // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
+        // SAFETY: no other thread can reach the node any more: it is not the tail, and its successor has linked itself.
         unsafe { M::release_node(node.0) };
     }
 

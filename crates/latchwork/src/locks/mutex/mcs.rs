@@ -1,16 +1,25 @@
 //! MCS queue lock.
 //!
-//! Source: Mellor-Crummey and Scott 1991, section 2.4, algorithm 5.
+//! Source: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", 1991,
+//! section 2.4, algorithm 5.
 //!
-//! Arrivals swap themselves in as the tail of a queue and link themselves behind their
-//! predecessor; each spins on a word of its own node, which its predecessor writes at release. One
-//! cache line moves per handover however many wait. The holder keeps its node until the release.
+//! Each thread that wants the lock brings a node. It swaps its node into `tail`, which makes it the last in the queue, and
+//! links the node behind its predecessor's. Then it spins on its own node until the predecessor, on releasing the lock,
+//! writes GRANTED there. So a handover moves one cache line, however many threads wait. The holder keeps its node until it
+//! releases the lock.
 //!
-//! Node state (`status`): WAITING -> GRANTED, written once by the predecessor.
-//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` null: the lock is free | a node | an arriving thread's swap; it holds the lock | (A) acquire: the exchange in `unlock` |
+//! | `tail` a node | another node | an arriving thread's swap; it waits | (C) release: its successor finds its node initialised |
+//! | `tail` the holder's node | null | the holder, if no thread is behind it | (A) release |
+//! | `next` null | the successor's node | the successor, after its swap | (D) release; the holder's acquire |
+//! | `status` WAITING | GRANTED | the holder, on its successor's node | (B) release; the waiter's acquire |
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
 //! Fairness: FIFO.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 
 use super::local::Local;
 use super::{ConstNew, Fair, Info, RawMutex, Suspension, queue};
@@ -33,16 +42,7 @@ impl RawMcs<Native> {
     }
 }
 
-impl Default for RawMcs<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawMcs<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawMcs<Native>);
 
 node_view! {
     /// A queue node.
@@ -61,8 +61,8 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     node
 }
 
-// SAFETY: the queue orders all acquisitions and each is granted once, by its predecessor (B) or by
-// finding the queue empty (A).
+// SAFETY: `tail` orders all acquisitions. A thread enters when its swap finds the queue empty (A), or when its predecessor,
+// which then leaves, grants it the lock (B). So one thread holds the lock at a time, and after the section before.
 unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -85,12 +85,11 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `unlock`; release: (C) our successor finds our
-        // node initialised.
+        // Acquire: (A) pairs with the exchange in `unlock`. Release: (C) the successor finds this node initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            // SAFETY: the predecessor stays until it has granted us the lock, which needs `next`.
-            // (D) pairs with the spin in `unlock`.
+            // SAFETY: the predecessor keeps its node until it has granted us the lock, and for that it waits for `next`.
+            // (D) pairs with the loads of `next` in `unlock`.
             unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             // (B) pairs with the grant in `unlock`.
             M::spin_until(node.status(), Acquire, |status| status == GRANTED);
@@ -108,22 +107,22 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
-        // (D) pairs with the store of `next` in `lock`.
+        // (D) pairs with the store of `next` in `lock`: the successor's node is initialised.
         let mut next = node.next().load(Acquire);
         if next.is_null() {
-            // (A) the section happens before whoever finds the queue empty.
+            // (A) the section happens before that of the thread that finds the queue empty.
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
-                // SAFETY: nobody else knows the node any more.
+                // SAFETY: the node is in no queue any more, so no other thread can reach it.
                 unsafe { M::release_node(node.0) };
                 return;
             }
-            // A successor has swapped the tail but not linked itself yet.
+            // The successor has swapped `tail` but has not linked itself yet.
             next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
-        // SAFETY: the successor's node stays at least until it has been granted the lock.
+        // SAFETY: the successor keeps its node at least until it has been granted the lock.
         // (B) the section happens before the successor's.
         unsafe { Node::at(next).status().store(GRANTED, Release) };
-        // SAFETY: the successor has linked itself, so nobody will touch our node again.
+        // SAFETY: the successor has linked itself, so no thread will touch this node again.
         unsafe { M::release_node(node.0) };
     }
 

@@ -1,16 +1,25 @@
-//! MCS queue lock whose waiters sleep.
+//! MCS queue lock whose waiters park.
 //!
-//! Source: the lock is that of [`mcs`](super::mcs); spinning for a while and then parking: Dice,
-//! "Malthusian Locks", EuroSys 2017, section 5 (MCS-STP).
+//! Source: the lock is that of [`mcs`](super::mcs). Spinning for a while and then parking: Dice, "Malthusian Locks",
+//! EuroSys 2017, section 5 (MCS-STP).
 //!
-//! A waiter spins on its node, and then sleeps there until its predecessor wakes it. Strict order makes
-//! it the example of what blocking locks avoid: once waiters sleep, each handover is a wakeup.
+//! A waiter spins on its node, and then parks there until its predecessor unparks it. The lock shows what blocking locks
+//! must avoid: the order is strict, so once waiters park, each handover is a wakeup.
 //!
-//! Node (`status`): WAITING -> PARKED (itself, after a spin) -> GRANTED, from either, by the predecessor.
-//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` and `next` | as in [`mcs`](super::mcs) | | (A), (C), (D) |
+//! | `status` WAITING | PARKED | the waiter, after its spin | none; the waiter looks again |
+//! | `status` WAITING or PARKED | GRANTED; a parked waiter is unparked | the holder, `grant` | (B) release; the waiter's acquire |
+//! | `status` PARKED | WAITING, unparked | the holder (in [`cst`](super::cst) only), `rouse` | none |
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
 //! Fairness: FIFO.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
+//!
+//! `await_grant`, `grant`, `rouse` and `is_parked` work on a `status` word alone. [`cst`](super::cst) and
+//! [`malthusian`](super::malthusian) use them for nodes of their own.
 
 use super::local::Local;
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
@@ -22,16 +31,16 @@ pub(super) const WAITING: u32 = 0;
 const PARKED: u32 = 1;
 const GRANTED: u32 = 2;
 
-/// Looks at its node before a waiter sleeps: some 20 microseconds, twice what a wakeup takes.
+/// Looks of a waiter at its node before it parks: some 20 microseconds, twice what a wakeup takes.
 const LOOKS: u32 = 1024;
 
-/// Rounds of spinning, some 20 milliseconds, after which a waiter sleeps though its processor is idle.
+/// Rounds of spinning, some 20 milliseconds, after which a waiter parks though no other thread wants its processor.
 const IDLE_ROUNDS: u32 = 1024;
-/// Nanoseconds after which an offer of the processor has come back from another thread: more than the
-/// system call takes.
+/// Nanoseconds of a `sched_yield` that show that another thread had the processor meanwhile: the system call alone takes
+/// less.
 const TAKEN: u64 = 5_000;
 
-/// Parking MCS lock, whose waiters spin for so many rounds. See the [module documentation](self).
+/// Parking MCS lock. A waiter parks when another thread has wanted its processor `ROUNDS` times. See the [module documentation](self).
 pub struct RawMcsPark<M: Machine, const ROUNDS: u32 = 1> {
     tail: M::Ptr<QNode<M>>,
 }
@@ -43,16 +52,7 @@ impl<const ROUNDS: u32> RawMcsPark<Native, ROUNDS> {
     }
 }
 
-impl<const ROUNDS: u32> Default for RawMcsPark<Native, ROUNDS> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<const ROUNDS: u32> ConstNew for RawMcsPark<Native, ROUNDS> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawMcsPark<Native, ROUNDS>, const ROUNDS: u32);
 
 node_view! {
     /// A queue node.
@@ -71,8 +71,8 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     node
 }
 
-/// Waits for [`grant`]: spins, and then sleeps; with several `rounds`, not before it has offered its
-/// processor so many times to another thread that took it, or [`IDLE_ROUNDS`] times in all.
+/// Waits for [`grant`]: spins, and then parks. With several `rounds` it parks only after another thread has taken its
+/// processor so many times, when it was offered, or after [`IDLE_ROUNDS`] offers.
 pub(super) fn await_grant<M: Machine>(status: &M::U32, rounds: u32) {
     loop {
         let mut taken = 0;
@@ -98,42 +98,39 @@ pub(super) fn await_grant<M: Machine>(status: &M::U32, rounds: u32) {
             match status.load(Acquire) {
                 PARKED => M::wait(status, PARKED, None),
                 GRANTED => return,
-                _ => break, // roused
+                _ => break, // `rouse` has unparked it: it spins again
             };
         }
     }
 }
 
-/// Wakes a sleeper before its turn, to spin again.
-///
-/// # Safety
-///
-/// `waiter` waits for the lock, which the caller holds.
+/// Unparks a waiter before its turn, if it has parked: it spins again.
 pub(super) fn rouse<M: Machine>(status: &M::U32) {
     if status.compare_exchange(PARKED, WAITING, Relaxed, Relaxed).is_ok() {
         M::wake(status, 1);
     }
 }
 
-/// Whether it has gone to sleep.
+/// Whether the waiter has parked.
 pub(super) fn is_parked<M: Machine>(status: &M::U32) -> bool {
     status.load(Relaxed) == PARKED
 }
 
-/// Hands the lock over, with a count. (B) the section happens before the successor's.
+/// Hands the lock over. (B) the section happens before the successor's.
 ///
 /// # Safety
 ///
-/// `next` waits for the lock, which the caller holds and gives up with this call.
+/// `status` is that of a thread that waits for the lock, which the caller holds and gives up with this call.
 pub(super) unsafe fn grant<M: Machine>(status: *const M::U32) {
-    // SAFETY: a waiter's node stays at least until it has been granted the lock. The node may be another thread's when the wake comes, which uses its address only.
+    // SAFETY: a waiter keeps its node at least until it has been granted the lock. The node may be another thread's when the
+    // wake comes, which uses the address only.
     if unsafe { (*status).swap(GRANTED, Release) } == PARKED {
         M::wake(status, 1);
     }
 }
 
-// SAFETY: the queue orders all acquisitions and each is granted once, by its predecessor (B) or by
-// finding the queue empty (A).
+// SAFETY: a thread enters when its swap finds the queue empty (A), or when its predecessor, which then leaves, grants it the
+// lock (B). Each waiter is granted the lock once.
 unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -156,11 +153,10 @@ unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `unlock`; release: (C) our successor finds our
-        // node initialised.
+        // Acquire: (A) pairs with the exchange in `unlock`. Release: (C) the successor finds this node initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            // SAFETY: the predecessor stays until it has granted us the lock, which needs `next`.
+            // SAFETY: the predecessor keeps its node until it has granted us the lock, and for that it waits for `next`.
             // (D) pairs with the loads in `unlock`.
             unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             await_grant::<M>(node.status(), ROUNDS); // (B)
@@ -179,17 +175,17 @@ unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
         // SAFETY: the token is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
         let mut next = node.next().load(Acquire); // (D)
-        // (A) the section happens before whoever finds the queue empty.
+        // (A) the section happens before that of the thread that finds the queue empty.
         if !next.is_null() || self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_err()
         {
             if next.is_null() {
-                // A successor has swapped the tail but not linked itself yet.
+                // The successor has swapped `tail` but has not linked itself yet.
                 next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
             }
-            // SAFETY: it waits behind us, and we are the holder.
+            // SAFETY: `next` waits behind the caller, which is the holder.
             unsafe { grant::<M>(Node::at(next).status()) };
         }
-        // SAFETY: nobody knows our node any more: it is not the tail, and our successor is linked.
+        // SAFETY: no other thread can reach the node any more: it is not the tail, and the successor has linked itself.
         unsafe { M::release_node(node.0) };
     }
 

@@ -1,23 +1,28 @@
 //! MCS-TP: time-published queue lock.
 //!
-//! Source: He, Scherer and Scott, "Preemption Adaptivity in Time-Published Queue-Based Spin Locks",
-//! HiPC 2005, section 3.
+//! Source: He, Scherer and Scott, "Preemption Adaptivity in Time-Published Queue-Based Spin Locks", HiPC 2005, section 3.
 //!
-//! With more threads than processors, the next in line of a queue lock is often not running. Here each
-//! waiter keeps publishing the time in its node; a holder that releases passes over those whose time is
-//! old, and they queue again when they run again.
+//! With more threads than processors, the next waiter of a queue lock often does not run. Here each waiter keeps publishing
+//! the time in its node. A holder that releases the lock passes over the waiters whose time is old. They are out of the
+//! queue then, and queue again when they run again.
 //!
-//! Node (`status`): WAITING -> GRANTED or SKIPPED, by a holder; SKIPPED -> WAITING, by its owner, in a new
-//! place. `batch`: when its owner was last seen running, in microseconds.
-//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: FIFO among waiters that are running; who is preempted goes to the end of the queue.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` and `next` | as in [`mcs`](super::mcs) | | (A), (C), (D) |
+//! | `status` WAITING | GRANTED | the holder | (B) release; the waiter's acquire |
+//! | `status` WAITING | SKIPPED: the node is out of the queue | the holder | (E) release; the waiter's acquire |
+//! | `status` SKIPPED | WAITING, in a new place | its owner | (C) |
+//! | `seen` | the present time | its owner, every [`LOOKS`] looks | none: a guess |
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: FIFO among waiters that run. A preempted waiter goes to the end of the queue.
+//! Suspension: blocks. The lock may be handed to a suspended waiter, and a holder waits for one that has not linked itself.
 //!
 //! Where it differs from the paper:
-//! - The holder does not publish when its section began, at which waiters yield if it has taken too
-//!   long; they yield after so many looks, as all spinners here do. Reading the clock costs as much as
-//!   an uncontended acquisition, and the lock's line stays with the arrivals.
+//! - The holder does not publish when its section began, at which the paper's waiters yield if the section takes too long.
+//!   They yield after so many looks, as all spinners here do. Reading the clock costs as much as an uncontended acquisition,
+//!   and the lock's cache line stays with the arriving threads.
 //! - A timed acquisition polls outside the queue, so no node is left in it.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
@@ -29,11 +34,11 @@ const WAITING: u32 = 0;
 const GRANTED: u32 = 1;
 const SKIPPED: u32 = 2;
 
-/// Looks at its node before a waiter publishes the time again, and offers its processor to others.
+/// Looks of a waiter at its node before it publishes the time again, and offers its processor to other threads.
 const LOOKS: u32 = 64;
-/// Microseconds without news after which a waiter counts as preempted.
+/// Microseconds (of 1024 ns) after which a waiter that has not published the time counts as preempted.
 const STALE: u32 = 32;
-/// Waiters passed over in a row; then the next gets the lock, in whatever state.
+/// Waiters that are passed over in a row, at most. Then the next waiter gets the lock, whether it runs or not.
 const SCAN: u32 = 32;
 
 /// MCS-TP lock. See the [module documentation](self).
@@ -48,16 +53,7 @@ impl RawMcsTp<Native> {
     }
 }
 
-impl Default for RawMcsTp<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawMcsTp<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawMcsTp<Native>);
 
 node_view! {
     /// A queue node.
@@ -84,23 +80,22 @@ fn behind<M: Machine>(node: Node<'_, M>) -> *mut QNode<M> {
 }
 
 impl<M: Machine> RawMcsTp<M> {
-    /// Takes a place in the queue and waits there. `false` if it was passed over.
+    /// Takes a place in the queue and waits there. `false`: the caller was passed over.
     fn queue(&self, node: Node<'_, M>) -> bool {
         node.next().store(null_mut(), Relaxed);
         node.status().store(WAITING, Relaxed);
-        // Acquire: (A) pairs with the exchange in `release`; release: (C) our successor finds our node
-        // initialised.
+        // Acquire: (A) pairs with the exchange in `release`. Release: (C) the successor finds this node initialised.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
             return true;
         }
         node.seen().store(micros::<M>(), Relaxed);
-        // SAFETY: the predecessor stays until a holder has gone past it, which needs `next`.
+        // SAFETY: the predecessor keeps its node until a holder has gone past it, and for that the holder waits for `next`.
         // (D) pairs with the holders' loads of `next`.
         unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
         let mut offers = Offers::new();
         loop {
-            // (B) pairs with the grant in `hand_over`; (E) with SKIPPED: the holder is done with our node.
+            // (B) pairs with the grant in `hand_over`. (E) pairs with SKIPPED: the holder is done with this node.
             match M::spin_for(node.status(), Acquire, LOOKS, |status| status != WAITING) {
                 Some(status) => return status == GRANTED,
                 None => {
@@ -113,7 +108,7 @@ impl<M: Machine> RawMcsTp<M> {
 
     /// Frees the lock if `last` is the last in the queue.
     fn release(&self, last: Node<'_, M>) -> bool {
-        // (A) the section happens before whoever finds the queue empty.
+        // (A) the section happens before that of the thread that finds the queue empty.
         self.tail.compare_exchange(last.as_ptr(), null_mut(), Release, Relaxed).is_ok()
     }
 
@@ -121,7 +116,7 @@ impl<M: Machine> RawMcsTp<M> {
     fn hand_over(&self, mut next: *mut QNode<M>) {
         let now = micros::<M>();
         for _ in 0..SCAN {
-            // SAFETY: a waiter's node stays at least until it is granted the lock or SKIPPED.
+            // SAFETY: a waiter keeps its node at least until it is GRANTED or SKIPPED.
             let waiter = unsafe { Node::at(next) };
             if now.wrapping_sub(waiter.seen().load(Relaxed)) as i32 <= STALE as i32 {
                 break;
@@ -129,7 +124,7 @@ impl<M: Machine> RawMcsTp<M> {
             let mut after = waiter.next().load(Acquire); // (D)
             if after.is_null() {
                 if self.release(waiter) {
-                    // It comes back by itself; the lock cannot be destroyed meanwhile.
+                    // The waiter comes back by itself. The lock cannot be destroyed meanwhile: a thread waits for it.
                     waiter.status().store(SKIPPED, Release); // (E)
                     return;
                 }
@@ -138,12 +133,13 @@ impl<M: Machine> RawMcsTp<M> {
             waiter.status().store(SKIPPED, Release); // (E)
             next = after;
         }
-        // SAFETY: as above. (B) the section happens before the successor's.
+        // SAFETY: `next` waits, and keeps its node at least until it is GRANTED. (B) the section happens before the successor's.
         unsafe { Node::at(next).status().store(GRANTED, Release) };
     }
 }
 
-// SAFETY: each acquisition is granted once, by a holder (B) or by finding the queue empty (A).
+// SAFETY: a thread enters when its swap finds the queue empty (A), or when the holder, which then leaves, grants it the
+// lock (B). Each waiter is granted the lock once.
 unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -153,7 +149,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 64,
-        fairness: "FIFO among running waiters; who is preempted queues again",
+        fairness: "FIFO among running waiters; a preempted one queues again",
         blocking: false,
         suspension: Suspension::Blocks,
         source: "He, Scherer and Scott 2005, section 3",
@@ -187,7 +183,7 @@ unsafe impl<M: Machine> RawMutex for RawMcsTp<M> {
             }
             self.hand_over(next);
         }
-        // SAFETY: nobody knows our node any more: it is not the tail, and who was behind it is linked.
+        // SAFETY: no other thread can reach the node any more: it is not the tail, and its successor has linked itself.
         unsafe { M::release_node(node.0) };
     }
 

@@ -7,6 +7,22 @@ pub use super::{Info, Suspension, Token};
 use crate::locks::backoff;
 use crate::machine::{Deadline, Machine, Native};
 
+/// Gives a lock with a `const fn new()` its `Default` and [`ConstNew`].
+macro_rules! const_new {
+    ($lock:ty $(, $($generics:tt)*)?) => {
+        impl $(<$($generics)*>)? Default for $lock {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl $(<$($generics)*>)? ConstNew for $lock {
+            #[allow(clippy::declare_interior_mutable_const)]
+            const NEW: Self = Self::new();
+        }
+    };
+}
+
 // What an application takes.
 pub mod mcs;
 pub mod policies;
@@ -16,9 +32,12 @@ pub mod ticket;
 
 // What that is made of.
 mod api;
+mod invite;
 mod local;
 mod newcomer;
+pub mod policy;
 mod queue;
+mod ranks;
 pub(crate) mod sleepers;
 
 // What it is compared with.

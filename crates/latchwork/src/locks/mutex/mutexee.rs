@@ -52,16 +52,7 @@ impl RawMutexee<Native> {
     }
 }
 
-impl Default for RawMutexee<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawMutexee<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawMutexee<Native>);
 
 impl<M: Machine> RawMutexee<M> {
     /// Takes the lock, if it is free in `word`, and clears and sets bits.

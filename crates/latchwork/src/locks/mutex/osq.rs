@@ -1,14 +1,21 @@
 //! The optimistic spin queue: an MCS queue that a waiter can leave.
 //!
 //! Source: Linux, `kernel/locking/osq_lock.c` (P. Zijlstra, from an idea of W. Long), 2014 on. A part of
-//! [`hybrid`](super::hybrid), not a lock of its own: it decides who of the spinners looks at the mutex.
+//! [`hybrid`](super::hybrid), not a lock of its own: it decides which of the spinners looks at the mutex.
 //!
-//! Nodes are linked in both directions. Who leaves (A) takes itself out of its predecessor's `next`, which
-//! from then on has no successor that it could grant or leave to; (B) finds its own successor, or the
-//! end of the queue; (C) links the two. Nodes come from the machine's type-stable pool: a predecessor
-//! that is gone already may be looked at, but its `next` is not ours any more.
+//! Nodes are linked in both directions. A spinner leaves in three steps. (Step A) It takes itself out of its predecessor's
+//! `next`. From then on the predecessor has no successor that it could grant, and cannot leave itself. (Step B) It finds its
+//! own successor, or the end of the queue. (Step C) It links the two. Nodes come from the machine's type-stable pool: a
+//! spinner may look at a predecessor that is gone already, whose `next` is not the spinner's node any more.
 //!
-//! Node: `status` WAITING -> GRANTED, by the predecessor; `next`; `resume`: the predecessor.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `tail` | a node | an arriving spinner's swap | (C): nodes are initialised |
+//! | `tail` the leaving spinner's node | its predecessor, or null | that spinner | (C) |
+//! | `next` | the successor's node | the successor, or a spinner between that leaves | (D) |
+//! | `next` | null | the successor that leaves, or the owner that leaves | (D) |
+//! | `before` | the new predecessor | a spinner between that leaves | (E) release; the owner's acquire |
+//! | `status` WAITING | GRANTED: at the head | the old head, `leave` | (B) release; the owner's acquire |
 
 use crate::machine::{Machine, Offers, QNode, Word, node_view};
 use core::ptr::null_mut;
@@ -35,18 +42,18 @@ pub(super) struct Osq<M: Machine> {
 }
 
 impl<M: Machine> Osq<M> {
-    /// Queues until `node`'s owner is at the head, for at most `looks` looks. `false`: has left.
+    /// Queues until `node`'s owner is at the head, for at most `looks` looks. `false`: the owner has left the queue.
     pub(super) fn enter(&self, node: Spinner<'_, M>, looks: u32) -> bool {
         node.next().store(null_mut(), Relaxed);
         node.status().store(WAITING, Relaxed);
-        // (C) nodes are initialised for those who find them in the tail.
+        // (C) a node is initialised for the spinner that finds it in `tail`.
         let mut before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
             return true;
         }
         node.before().store(before, Relaxed);
-        // SAFETY: nodes are type-stable, and this one stays until it has been unlinked from us.
-        // (D) pairs with who takes `next` out.
+        // SAFETY: nodes are type-stable, and the predecessor's stays until it has been unlinked from this one.
+        // (D) pairs with the exchanges that take `next` out.
         unsafe { Spinner::at(before).next().store(node.as_ptr(), Release) };
         // (B) pairs with the grant in `leave`.
         if M::spin_for(node.status(), Acquire, looks, |status| status == GRANTED).is_some() {
@@ -55,9 +62,9 @@ impl<M: Machine> Osq<M> {
         // Step A.
         let mut offers = Offers::new();
         loop {
-            // SAFETY: type-stable; if it is ours no more, its `next` is not our node.
+            // SAFETY: nodes are type-stable. If it is the predecessor's no more, its `next` is not our node.
             let link = unsafe { Spinner::at(before) }.next();
-            // Acquire: (E) pairs with the store below, by a predecessor's predecessor that has left.
+            // Acquire: (E) pairs with the store in step C, by a predecessor that has left.
             if link.load(Relaxed) == node.as_ptr()
                 && link.compare_exchange(node.as_ptr(), null_mut(), AcqRel, Relaxed).is_ok()
             {
@@ -73,7 +80,7 @@ impl<M: Machine> Osq<M> {
         let next = self.successor(node, before);
         // Step C.
         if !next.is_null() {
-            // SAFETY: both wait for somebody to be linked to: neither can leave before this.
+            // SAFETY: both wait for a link: neither can leave before this.
             unsafe {
                 Spinner::at(next).before().store(before, Release); // (E)
                 Spinner::at(before).next().store(next, Release); // (D)
@@ -82,8 +89,8 @@ impl<M: Machine> Osq<M> {
         false
     }
 
-    /// Takes the waiter behind `node` out of its link, waiting for it to appear; or makes `before` the
-    /// tail if there is none.
+    /// Takes the spinner behind `node` out of its link, and waits for the link if need be. If there is no such spinner,
+    /// makes `before` the tail.
     fn successor(&self, node: Spinner<'_, M>, before: *mut QNode<M>) -> *mut QNode<M> {
         let mut offers = Offers::new();
         loop {
@@ -102,11 +109,11 @@ impl<M: Machine> Osq<M> {
         }
     }
 
-    /// Leaves, from the head. Does not touch the queue after somebody else may be at the head.
+    /// Leaves the queue from its head, and does not touch the queue after another spinner may be at the head.
     pub(super) fn leave(&self, node: Spinner<'_, M>) {
         let next = self.successor(node, null_mut());
         if !next.is_null() {
-            // SAFETY: it waits, and cannot leave without our `next`.
+            // SAFETY: the successor waits, and cannot leave without this node's `next`.
             unsafe { Spinner::at(next).status().store(GRANTED, Release) }; // (B)
         }
     }

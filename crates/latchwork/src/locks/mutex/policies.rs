@@ -159,16 +159,7 @@ impl<A> RawOpportunity<Native, A> {
     }
 }
 
-impl<A> Default for RawOpportunity<Native, A> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<A: Account> ConstNew for RawOpportunity<Native, A> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawOpportunity<Native, A>, A: Account);
 
 impl<M: Machine, A: Account> RawOpportunity<M, A> {
     fn entered(&self) {

@@ -56,16 +56,7 @@ impl RawQspinlock<Native> {
     }
 }
 
-impl Default for RawQspinlock<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawQspinlock<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawQspinlock<Native>);
 
 node_view! {
     /// A node of the waiting array.

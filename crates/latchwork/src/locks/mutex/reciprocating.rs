@@ -2,23 +2,29 @@
 //!
 //! Source: Dice and Kogan, "Reciprocating Locks", PPoPP 2025, section 2, listing 1.
 //!
-//! Arrivals push themselves on a stack with one exchange. A holder that releases hands over down the
-//! *entry segment*, the part of the stack that was detached last; when that is used up, it detaches what
-//! has arrived meanwhile, with one exchange, and starts at its top. Within a segment the order is last
-//! in, first out; each segment is served before who arrived later, so nobody is passed by another
-//! thread twice.
+//! Arriving threads push themselves on a stack with one exchange. A holder that releases the lock hands it over down the
+//! *entry segment*, the part of the stack that was detached last. At the end of the segment the holder detaches, with one
+//! exchange, the threads that have arrived meanwhile, and hands over to the top one. Within a segment the order is last in,
+//! first out. Each segment is served before the threads that arrived later, so no thread is passed by another one twice.
 //!
-//! Lock (`arrivals`): null free; EMPTY held, nobody has arrived; else the last to arrive.
-//! Node: `status` WAITING -> GRANTED, by the holder before; `next`: who arrived before us and waits (the
-//! successor in our segment), or null; `resume`: the *end of the segment*, an address that is only
-//! compared: who finds it in `next` is the last of the segment.
-//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool. Atomics per
-//! uncontended pair: 2 (swap, compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: last in, first out within a segment; a waiter is passed at most once by each other thread.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `arrivals` null: the lock is free | a node | an arriving thread's swap; it holds the lock | (A) acquire; `unlock` |
+//! | `arrivals` EMPTY or a node | another node | an arriving thread's swap; it waits | (C) release, for the holder that detaches |
+//! | `arrivals` a node | EMPTY: held, and no thread has arrived | the holder, which detaches the segment | (C) acquire |
+//! | `arrivals` the end of the segment | null | the holder, if no thread has arrived | (A) release |
+//! | `status` WAITING | GRANTED; with it comes `end` | the holder, `grant` | (B) release; the waiter's acquire |
 //!
-//! Where it differs from the paper: successor and end of segment are kept in the holder's node, not on
-//! its stack, so that one word is the token; the node is the acquisition's, not the thread's.
+//! A thread that finds the *end of the segment* below itself is the last of the segment. The end is an address that is
+//! compared and never followed.
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
+//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
+//! Fairness: last in, first out within a segment. A waiter is passed at most once by each other thread.
+//! Suspension: blocks. The lock may be handed to a suspended waiter.
+//!
+//! Where it differs from the paper: the successor and the end of the segment are kept in the holder's node, not on its stack,
+//! so that one word is the token. The node is the acquisition's, not the thread's.
 
 use super::{ConstNew, Info, RawMutex, Suspension, queue};
 use crate::machine::{Machine, Native, QNode, Word, node_view};
@@ -40,18 +46,9 @@ impl RawReciprocating<Native> {
     }
 }
 
-impl Default for RawReciprocating<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+const_new!(RawReciprocating<Native>);
 
-impl ConstNew for RawReciprocating<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
-
-/// `LOCKEDEMPTY`: held, and nobody has arrived since the last segment was detached.
+/// EMPTY (`LOCKEDEMPTY`): the lock is held, and no thread has arrived since the last segment was detached.
 fn empty<M: Machine>() -> *mut QNode<M> {
     without_provenance_mut(1)
 }
@@ -72,24 +69,25 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     let node = Node(M::acquire_node());
     node.status().store(WAITING, Relaxed);
     node.next().store(null_mut(), Relaxed);
-    // Of a holder that has not waited: the end of the segment that arrives on top of it is itself.
+    // For a holder that does not wait: the segment that arrives on top of this node ends here.
     node.end().store(node.as_ptr(), Relaxed);
     node
 }
 
-/// (B) the section happens before the successor's.
+/// Hands the lock over. (B) the section happens before the successor's.
 ///
 /// # Safety
 ///
 /// `next` waits for the lock, which the caller holds and gives up with this call.
 unsafe fn grant<M: Machine>(next: *mut QNode<M>, end: *mut QNode<M>) {
-    // SAFETY: a waiter's node stays at least until it has been granted the lock.
+    // SAFETY: a waiter keeps its node at least until it has been granted the lock.
     let next = unsafe { Node::at(next) };
     next.end().store(end, Relaxed);
     next.status().store(GRANTED, Release);
 }
 
-// SAFETY: each acquisition is granted once, by the holder before (B), or by finding the lock free (A).
+// SAFETY: a thread enters when its swap finds the lock free (A), or when the holder, which then leaves, grants it the
+// lock (B). Each waiter is granted the lock once.
 unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -112,14 +110,14 @@ unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `unlock`; release: (C) who detaches our segment finds
-        // our node initialised.
+        // Acquire: (A) pairs with the exchange in `unlock`. Release: (C) the holder that detaches this segment finds the node
+        // initialised.
         let before = self.arrivals.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // (B) pairs with `grant`.
             M::spin_until(node.status(), Acquire, |status| status == GRANTED);
             if before == empty() || before == node.end().load(Relaxed) {
-                // The last of the segment. The next one's arrivals are on top of EMPTY.
+                // The last of the segment. The threads of the next one arrive on top of EMPTY.
                 node.end().store(empty(), Relaxed);
             } else {
                 node.next().store(before, Relaxed);
@@ -139,17 +137,17 @@ unsafe impl<M: Machine> RawMutex for RawReciprocating<M> {
         // SAFETY: the token is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
         let (next, end) = (node.next().load(Relaxed), node.end().load(Relaxed));
-        // SAFETY: `next` and, if the exchange fails, all of `arrivals` wait for the lock, which we hold.
+        // SAFETY: `next` and, if the exchange fails, all of `arrivals` wait for the lock, which the caller holds.
         unsafe {
             if !next.is_null() {
                 grant(next, end);
-            // (A) the section happens before whoever finds the lock free.
+            // (A) the section happens before that of the thread that finds the lock free.
             } else if self.arrivals.compare_exchange(end, null_mut(), Release, Relaxed).is_err() {
                 // Acquire: (C).
                 grant(self.arrivals.swap(empty(), Acquire), end);
             }
-            // Nobody looks at our node any more; who still compares with its address ends before we
-            // could be in the same segment again.
+            // No thread looks into the node any more. A thread that still compares with its address is done before this
+            // node could be in the same segment again.
             M::release_node(node.0);
         }
     }

@@ -1,115 +1,108 @@
-//! ShflLock, blocking.
+//! ShflLock, blocking: the default mutex.
 //!
-//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section
-//! 4.2.2, figures 6 and 7; shuffling in [`shuffle`](super::shuffle).
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section 4.2.2, figures 6 and 7.
 //!
-//! A word that newcomers may steal, and behind it a queue of waiters that spin briefly and then
-//! sleep. Only the head of the queue competes with newcomers for the word. Beyond the paper:
+//! One word says whether the lock is held; an acquisition swaps LOCKED into it. A *newcomer* that finds the lock held
+//! spins for some microseconds ([`newcomer`](super::newcomer)) and then joins a queue of waiters that spin briefly and
+//! park ([`sleepers`]). Only the *head* of the queue competes with newcomers for the word. A newcomer
+//! that takes the lock while there is a queue *steals* it from the head. Waiters that wait move those of their own NUMA
+//! node together ([`shuffle`](super::shuffle)).
 //!
-//! - *The head sleeps too.* It announces itself with PARKED in the word and issues a heavy fence;
-//!   see [`release_dec`](Machine::release_dec) for why no wakeup is lost though unlocking is not an
-//!   atomic read-modify-write. Whoever takes the word drops PARKED with it, so one sleep costs one
-//!   wake, not one per unlock.
-//! - *Bounded unfairness.* The lock can be stolen from a head for [`STEAL_BOUND`] microseconds; then
-//!   the head sets NO_STEALING, and the lock is its own at the next unlock. A head that was unparked but has not been
-//!   scheduled yet cannot do that. Other threads may barge past it for at most `WAKE_BOUND`; after that, a waiter
-//!   behind it sets NO_STEALING on the head's behalf. If woken threads run within `PROMISE_BOUND`, a waiter with `n`
-//!   others in front of it thus waits for at most `n + 1` times the sum of three times: the longer bound, the time
-//!   until a woken thread runs, and a holder's section.
-//! - *Suspended waiters.* A waiter that is suspended for ever keeps the lock from nobody. NO_STEALING is a promise with
-//!   a time limit. A thread that finds the lock free but promised to the head sets OFFERED and notes the time. After
-//!   `PROMISE_BOUND` the next such thread sets LAPSED: any thread may take the lock until the head runs again. Waiters
-//!   in the queue look at the lock at growing intervals and take it then; newcomers wait outside the queue. The header
-//!   of `sleepers` has the rest.
-//! - *No wakeup inside the section.* The new holder moves the sleep of the next head from its node to
-//!   the word (a futex requeue), so that it is the unlock that wakes it.
-//! - *Polite competition.* Waiters look at the word at growing intervals, and take it only if it is
-//!   free several times in a row, or was held for long before: every look, and every change of hands, takes the
-//!   cache line away from the thread that is using it.
-//! - *Newcomers spin for about 3 microseconds before they queue, one of them for 13*, if that has been of use lately
-//!   (`newcomer`).
-//! - *Timed waiters* queue too, and may give up in the queue.
+//! # States
 //!
-//! Suspension: tolerates. A thread that has taken the word is the holder, though its call has not returned yet.
+//! The word is LOCKED (bit 0) and hints: NO_STEALING (bit 1), OFFERED (bit 2), LAPSED (bit 3) and PARKED (bit 31).
 //!
-//! | word | meaning | set by | cleared by |
+//! | the word | becomes | moved by | pairs with |
 //! |---|---|---|---|
-//! | LOCKED (bit 0) | held | a swap by stealer or head | `release_dec` by the holder |
-//! | NO_STEALING (bit 1) | the head is next | the head, or a waiter for it | the swap that takes the word; LAPSED |
-//! | OFFERED (bit 2) | NO_STEALING has kept others from the free lock; `since` says from when on | those | the swap that takes the word; LAPSED |
-//! | LAPSED (bit 3) | the head is suspended: anybody may take the lock | those | the head |
-//! | PARKED (bit 31) | the head sleeps, wake it | the head | the swap that takes the word |
+//! | not LOCKED, no hint | LOCKED | a newcomer's or the head's swap, `take` | (A) acquire; `unlock` |
+//! | LOCKED, any hints | not LOCKED, the same hints | the holder's decrement, `unlock`, which unparks the head if PARKED is set | (A) release; (F) |
+//! | LOCKED | PARKED too | the head before it parks, `park_head`; the new holder for a head that parks already, `leave` | (F) the heavy fence, with `unlock` |
+//! | not LOCKED, PARKED | LOCKED | any swap: the unlock has seen PARKED already | (A) |
+//! | any, no LAPSED | NO_STEALING too: newcomers keep off | the head after [`STEAL_BOUND`]; for a head that does not run, a waiter behind it after [`WAKE_BOUND`]; `support_head` | |
+//! | not LOCKED, NO_STEALING | LOCKED, no hint | the head's swap, `take_as_head` | (A) |
+//! | not LOCKED, NO_STEALING | OFFERED too, and the time in `since` | a thread that NO_STEALING keeps off the free lock, `lapses` | |
+//! | the same, OFFERED | LAPSED instead of both | such a thread after [`PROMISE_BOUND`], `lapses` | |
+//! | not LOCKED, LAPSED | LOCKED, LAPSED | any thread's swap, `steal` | (A) |
+//! | LAPSED | without it | the head when it runs again, `compete` | |
+//! | NO_STEALING, OFFERED | without them | the head when its deadline has passed, `compete` | |
 //!
-//! Hints that are set while the lock is held may be lost to the unlocker's non-atomic decrement, and hints that are
-//! cleared then may come back; the head looks again. OFFERED and LAPSED are set while the lock is free, or by the holder.
+//! Transitions without a pair are hints: the decrement is no atomic read-modify-write, so a hint that is set while the
+//! lock is held may be lost, and one that is cleared then may come back. The head sets NO_STEALING until it stays, and
+//! looks again. PARKED may not be lost: after (F) the heavy fence, every decrement that comes sees it. OFFERED and LAPSED
+//! are set while the lock is free, or by the holder. A swap that has dropped a hint puts it right (`repair`).
 //!
-//! The states of a node are in `sleepers`.
+//! # Beyond the paper
 //!
-//! Size: 16 bytes; 64 per waiter, from the pool; none per holder. Atomics per
-//! uncontended pair: 1. In a process without a second thread: 0.
-//! Fairness: bounded stealing as above; FIFO in the queue, per NUMA node with at most 16 in a row.
+//! - *The head parks too*, at the word. One that has been parked costs one wakeup, not one an unlock.
+//! - *Bounded unfairness.* If unparked threads run within `PROMISE_BOUND`, a waiter with `n` others in front of it waits
+//!   for at most `n + 1` times the sum of: `WAKE_BOUND`, the time until an unparked thread runs, and a section.
+//! - *Suspended waiters.* NO_STEALING is a promise with a time limit. When it has lapsed, any thread may take the lock
+//!   until the head runs again; waiters in the queue look at the lock at growing intervals, newcomers outside the queue.
+//! - *No wakeup inside the section.* The new holder moves a parked next head from its node to the word (a futex requeue),
+//!   so that it is the unlock that unparks it.
+//! - *Few looks.* Every look and every handover takes the word's cache line away from the holder. Waiters look at growing
+//!   intervals, and take the lock only if several looks in a row find it free, or sections are long.
+//! - *Newcomers spin* before they queue, and *timed waiters* queue too and may leave the queue.
+//!
+//! Size: 16 bytes; 64 per waiter, from the machine's node pool; none per holder. Atomics per uncontended pair: 1; in a
+//! process with one thread, 0.
+//! Fairness: bounded stealing, as above; FIFO in the queue, per NUMA node with at most 16 in a row.
+//! Suspension: tolerates. A thread that has swapped LOCKED in is the holder, though its call has not returned yet.
 
-use super::newcomer::{Newcomer, TIME};
+use super::newcomer::{Newcomer, Since};
 use super::shuffle::{NumaPolicy, Policy, Stealing, Waiter, may_start};
 use super::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waited};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
-use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word, micros};
+use crate::locks::bits::Bits;
+use crate::locks::for_assembly::ExchangeMutex;
+use crate::machine::{Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-const FREE: u32 = 0;
-const LOCKED: u32 = 1;
-const NO_STEALING: u32 = 1 << 1;
-const OFFERED: u32 = 1 << 2;
-const LAPSED: u32 = 1 << 3;
-const PARKED_HEAD: u32 = 1 << 31;
-
-/// Microseconds (of 1024 ns) for which the lock can be stolen from a head.
-pub const STEAL_BOUND: u32 = 200;
-/// The same for one that has been woken, or ought to be, and does not run yet: a turn that begins with a
-/// wakeup leaves the lock, and often processors, unused until then, for 50 microseconds or so. A twentieth of the
-/// turn is little; much longer turns are not faster, and everybody in the queue waits for them.
-const WAKE_BOUND: u32 = 5 * STEAL_BOUND;
-/// Looks in a row that found the word held, after which a section is so long that who waits may take the
-/// word as soon as it is free.
+/// Microseconds (of 1024 ns) for which newcomers may steal from a head. Longer costs fairness: the longest waits of 0.2 ms
+/// are half of those of 0.5 ms, at the same throughput.
+const STEAL_BOUND: u32 = 200;
+/// The same for a head that was unparked and does not run yet. Until it runs (some 50 microseconds) the lock is unused, and
+/// often a processor. A twentieth of the turn is little; with 4 ms and more, throughput is the same and waits are longer.
+const WAKE_BOUND: u32 = 1000;
+/// Looks in a row that find the lock held, after which sections count as long: waiters may take a lock that is free at once.
 const LONG_HOLD: u32 = 3;
-/// Spin hints between two looks of the head, at first and at most.
+/// Spin hints between two looks of the head, at first and at most: each look takes the cache line away from the holder.
 const HEAD_PAUSE: (u32, u32) = (1, 32);
-/// Looks of the head, at the longest pause, before it sleeps.
+/// Looks of the head at the longest pause before it parks.
 const HEAD_LOOKS: u32 = 128;
-/// Second looks at a free word, and spin hints before each, until a newcomer and a head believe
-/// that it is idle; see [`RawShfl::is_unused`]. Tuned on a two-processor Zen 4 against two extremes:
-/// threads that do nothing but lock (more is better) and threads that think (less is better).
+/// Second looks, and spin hints before each, until a newcomer or the head believes that a free lock is unused. Tuned (Zen 4,
+/// two processors) between threads that only lock, where more is better, and threads that think, where less is better.
 const ARRIVAL_IDLE: (u32, u32) = (2, 10);
 const HEAD_IDLE: (u32, u32) = (4, 10);
-/// Attempts at setting NO_STEALING, and spin hints after which it is there to stay if it is there:
-/// longer than a decrement that lost it can have been under way.
+/// Attempts at setting NO_STEALING, and spin hints after each: longer than a decrement can be under way that loses the bit.
 const CLAIMS: u32 = 8;
 const CLAIM_PAUSE: u32 = 16;
-/// A sleep when the heavy fence was refused.
+/// Nanoseconds of a sleep when the operating system refused the heavy fence, without which a wakeup may be missed.
 const UNFENCED_SLEEP: u64 = 1_000_000;
+
+const FREE: Bits = Bits::NONE;
+const LOCKED: Bits = Bits(1);
+const NO_STEALING: Bits = Bits(1 << 1);
+const OFFERED: Bits = Bits(1 << 2);
+const LAPSED: Bits = Bits(1 << 3);
+const PARKED_HEAD: Bits = Bits(1 << 31);
 
 /// ShflLock, blocking. See the [module documentation](self).
 pub struct RawShfl<M: Machine, P = NumaPolicy> {
     word: M::U32,
-    /// When the head became it; see [`micros`].
+    /// When the head became the head, and what newcomers have learnt; see [`Since`].
     since: M::U32,
     tail: M::Ptr<QNode<M>>,
     policy: PhantomData<P>,
 }
 
 impl<P> RawShfl<Native, P> {
-    /// Where the word is, and what it is while the lock is held and nobody waits, for fast paths that are not
-    /// written in Rust.
-    pub const WORD: usize = core::mem::offset_of!(Self, word);
-    /// See [`WORD`](Self::WORD).
-    pub const LOCKED: u32 = LOCKED;
-
     /// An unlocked lock.
     pub const fn new() -> Self {
         RawShfl {
-            word: AtomicU32::new(FREE),
+            word: AtomicU32::new(0),
             since: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
             policy: PhantomData,
@@ -117,346 +110,15 @@ impl<P> RawShfl<Native, P> {
     }
 }
 
-impl<P> Default for RawShfl<Native, P> {
-    fn default() -> Self {
-        Self::new()
+const_new!(RawShfl<Native, P>, P: Policy);
+
+impl<P: Policy> ExchangeMutex for RawShfl<Native, P> {
+    const WORD: usize = core::mem::offset_of!(Self, word);
+    const LOCKED: u32 = LOCKED.0;
+
+    fn restore(&self, dropped: u32) -> bool {
+        self.repair(Bits(dropped))
     }
-}
-
-impl<P: Policy> ConstNew for RawShfl<Native, P> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
-
-impl<M: Machine, P: Policy> RawShfl<M, P> {
-    /// The uncontended acquisition. With any hint set it goes the slow way.
-    #[inline(always)]
-    fn try_free(&self) -> bool {
-        self.word.load(Relaxed) == FREE && self.take()
-    }
-
-    /// The one atomic instruction of an acquisition. Looks first are the caller's.
-    #[inline(always)]
-    fn take(&self) -> bool {
-        // (A) pairs with the decrement in `unlock`.
-        let old = M::acquire_swap(&self.word, LOCKED);
-        old == FREE || self.restore(old)
-    }
-
-    /// The swap has dropped hints that were set since the look before it: puts them right, and says
-    /// whether it took the lock. A thread that does nothing but lock and unlock loads the word long
-    /// before its last decrement is out of the store buffer, so this is no rare case there.
-    #[cold]
-    #[inline(never)]
-    pub fn restore(&self, dropped: u32) -> bool {
-        let mut kept = dropped & NO_STEALING;
-        if dropped & LAPSED != 0 && !self.tail.load(Relaxed).is_null() {
-            kept |= LAPSED;
-        }
-        if kept != 0 {
-            self.word.fetch_or(kept, Relaxed);
-        }
-        let taken = dropped & LOCKED == 0;
-        if !taken && dropped & PARKED_HEAD != 0 {
-            // The lock was taken and its head went to sleep: let it announce itself again. (From a
-            // lock that was free, the unlocker has seen the bit, and wakes.)
-            wake_head::<M>(&raw const self.word);
-        }
-        taken
-    }
-
-    /// [`take`](Self::take) by the head: stealing may begin again.
-    fn take_as_head(&self) -> bool {
-        let old = M::acquire_swap(&self.word, LOCKED);
-        old & LOCKED == 0 || self.restore(old)
-    }
-
-    /// A newcomer's attempt, past the head if there is one.
-    fn steal(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        if word & LOCKED != 0 || word & NO_STEALING != 0 && !self.lapses(word) {
-            return false;
-        }
-        if word & (NO_STEALING | LAPSED) == 0 {
-            return self.take();
-        }
-        // LAPSED outlives its use if there is no head to clear it.
-        let lapsed = if self.tail.load(Relaxed).is_null() { 0 } else { LAPSED };
-        // (A) as in `take`.
-        let old = M::acquire_swap(&self.word, LOCKED | lapsed);
-        old & !LAPSED == FREE || self.restore(old)
-    }
-
-    /// Whether the head has left the free lock, which `word` promises to it, unused for longer than `PROMISE_BOUND`.
-    #[cold]
-    fn lapses(&self, word: u32) -> bool {
-        let next = if word & OFFERED == 0 {
-            self.note_time(self.since.load(Relaxed) & !Self::TIMES);
-            word | OFFERED
-        } else if self.waited(PROMISE_BOUND) {
-            word & !(NO_STEALING | OFFERED) | LAPSED
-        } else {
-            return false;
-        };
-        self.word.compare_exchange(word, next, Relaxed, Relaxed).is_ok() && next & LAPSED != 0
-    }
-
-    /// A queued waiter's attempt when it has slept for long, past a head that does not run.
-    fn rescue(&self) -> bool {
-        self.support_head(WAKE_BOUND);
-        (self.word.load(Relaxed) & LAPSED != 0 || self.waited(PROMISE_BOUND)) && self.steal()
-    }
-
-    /// Whether the head has been passed over for so many microseconds.
-    fn overdue(&self, bound: u32) -> bool {
-        P::STEALING == Stealing::Nobody || self.waited(bound)
-    }
-
-    /// Whether `since` was so many microseconds ago.
-    fn waited(&self, bound: u32) -> bool {
-        micros::<M>().wrapping_sub(self.since.load(Relaxed)) & Self::TIMES > bound
-    }
-
-    /// The part of `since` that is a time; above it stands, if the policy wants it, a group, or else what
-    /// newcomers know.
-    const TIMES: u32 = (1 << TIME) - 1;
-
-    /// Whether a thief would take the lock away from the group that it is in.
-    fn is_far(&self) -> bool {
-        P::STEALING == Stealing::Local && self.since.load(Relaxed) >> TIME != place(P::key::<M>())
-    }
-
-    /// Notes that there is a new head, in the group that the lock is in.
-    fn begin(&self, group: u32) {
-        let above = match P::STEALING {
-            Stealing::Local => place(group) << TIME,
-            _ => self.since.load(Relaxed) & !Self::TIMES,
-        };
-        self.note_time(above);
-    }
-
-    fn note_time(&self, above: u32) {
-        self.since.store(micros::<M>() & Self::TIMES | above, Relaxed);
-    }
-
-    /// Ends the stealing if it has gone on for so many microseconds, unless the head is suspended.
-    fn support_head(&self, bound: u32) -> bool {
-        if !self.overdue(bound) || self.word.load(Relaxed) & LAPSED != 0 {
-            return false;
-        }
-        for _ in 0..M::patience(CLAIMS) {
-            self.word.fetch_or(NO_STEALING, Relaxed);
-            M::pause(CLAIM_PAUSE);
-            if self.word.load(Relaxed) & NO_STEALING != 0 {
-                break;
-            }
-        }
-        true
-    }
-
-    #[cold]
-    fn try_lock_slow(&self) -> bool {
-        // The hint may outlive its head, one that gave up: a free lock must not look held.
-        self.steal()
-            || self.tail.load(Relaxed).is_null()
-                && self.word.load(Relaxed) & LOCKED == 0
-                && self.take_as_head()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lock_slow(&self) {
-        self.wait_for_lock(None);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lock_timed(&self, deadline: Deadline) -> bool {
-        self.wait_for_lock(Some(deadline))
-    }
-
-    fn wait_for_lock(&self, deadline: Option<Deadline>) -> bool {
-        loop {
-            if self.arrive() {
-                return true;
-            }
-            let lapsed = || self.word.load(Relaxed) & LAPSED != 0;
-            if !lapsed() {
-                return self.lock_queued(deadline);
-            }
-            let outcome = sleepers::wait_outside::<M>(deadline, || lapsed().then(|| self.steal()));
-            if let Some(locked) = outcome {
-                return locked;
-            }
-        }
-    }
-
-    /// A newcomer's short wait, at growing intervals. It goes on while there is a queue: the
-    /// waiters there are mostly asleep, and a processor that has nothing else to do is better used
-    /// by a thread that is awake.
-    fn arrive(&self) -> bool {
-        if P::STEALING == Stealing::Nobody {
-            // Who is not in the queue is passed by whoever finds the lock free.
-            return self.tail.load(Relaxed).is_null() && self.steal();
-        }
-        if !self.tail.load(Relaxed).is_null()
-            && (self.overdue(WAKE_BOUND) || self.is_far())
-            && self.word.load(Relaxed) & LAPSED == 0
-        {
-            return false; // the head may be waiting for our processor
-        }
-        let mut newcomer = Newcomer::<M>::new(&self.since, P::STEALING == Stealing::Anyone);
-        // With a head asleep there is nobody to be polite to.
-        let mut eager = self.word.load(Relaxed) & PARKED_HEAD != 0;
-        let mut held = 0;
-        loop {
-            if self.word.load(Relaxed) & LOCKED != 0 {
-                held += 1;
-            } else if (eager || self.is_unused(held, ARRIVAL_IDLE)) && self.steal() {
-                newcomer.succeeded();
-                return true;
-            } else {
-                held = 0;
-            }
-            eager = false;
-            if !newcomer.waits(held) {
-                return false;
-            }
-        }
-    }
-
-    /// Queues, waits to be the head, and competes for the word.
-    fn lock_queued(&self, deadline: Option<Deadline>) -> bool {
-        let node = sleepers::new_node::<M>();
-        node.key().store(P::key::<M>(), Relaxed);
-        if sleepers::enqueue::<M>(&self.tail, node) {
-            self.begin(node.key().load(Relaxed));
-        } else {
-            self.support_head(WAKE_BOUND);
-            match sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, |_| self.rescue()) {
-                Waited::Head => (),
-                Waited::HeadWithLock => {
-                    self.leave(node, true);
-                    return true;
-                }
-                Waited::Locked => return true,
-                Waited::TimedOut => return false,
-            }
-        }
-        let locked = self.compete(node, deadline);
-        self.leave(node, locked);
-        locked
-    }
-
-    /// The head's part: `true` with the lock, `false` after the deadline.
-    fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>) -> bool {
-        let mut pause = HEAD_PAUSE.0;
-        let mut looks = 0;
-        let mut held = 0;
-        let mut intervals = Intervals::of_sleeps();
-        if P::STEALING == Stealing::Nobody && self.word.load(Relaxed) & NO_STEALING == 0 {
-            // Nobody was the head before us, or one that gave up: from here on nobody passes.
-            self.support_head(0);
-        }
-        loop {
-            if may_start::<M, P>(node) {
-                sleepers::walk::<M, P>(&self.tail, node, || self.word.load(Relaxed) & LOCKED == 0);
-            }
-            let word = self.word.load(Relaxed);
-            if word & LAPSED != 0 {
-                self.word.fetch_and(!LAPSED, Relaxed); // we run again
-            }
-            let ours = word & NO_STEALING != 0;
-            if word & LOCKED != 0 {
-                held += 1;
-            } else if (ours || self.is_unused(held, HEAD_IDLE)) && self.take_as_head() {
-                return true;
-            } else {
-                held = 0;
-            }
-            M::pause(pause);
-            if pause < M::patience(HEAD_PAUSE.1) {
-                pause *= 2;
-                continue;
-            }
-            if deadline.is_some_and(|d| d.passed::<M>()) {
-                if ours {
-                    self.word.fetch_and(!(NO_STEALING | OFFERED), Relaxed);
-                }
-                return self.word.load(Relaxed) & LOCKED == 0 && self.take_as_head();
-            }
-            if !ours && self.support_head(STEAL_BOUND) {
-                pause = HEAD_PAUSE.0;
-            }
-            looks += 1;
-            if looks >= M::patience(HEAD_LOOKS) {
-                self.park_head(intervals.until::<M>(deadline));
-                looks = 0;
-            }
-        }
-    }
-
-    /// Whether a lock that was found free, after so many looks that had found it held, is unused, and not
-    /// merely between two short sections of a thread that has it in its cache: to take it from there costs two
-    /// cache misses and often a wakeup of the next head.
-    fn is_unused(&self, held: u32, (looks, pause): (u32, u32)) -> bool {
-        held >= LONG_HOLD
-            || (0..M::patience(looks)).all(|_| {
-                M::pause(pause);
-                self.word.load(Relaxed) & LOCKED == 0
-            })
-    }
-
-    /// Sleeps until the next unlock.
-    fn park_head(&self, deadline: Option<Deadline>) {
-        // SeqCst is not needed: (F) the heavy fence orders the bit before the second look, and
-        // every unlocker's decrement either before that look or after the bit.
-        if self.word.fetch_or(PARKED_HEAD, Relaxed) & LOCKED == 0 {
-            return;
-        }
-        let fenced = M::heavy_fence();
-        let word = self.word.load(Relaxed);
-        if word & LOCKED == 0 || word & PARKED_HEAD == 0 {
-            return;
-        }
-        let deadline = match deadline {
-            deadline if fenced => deadline,
-            Some(deadline) if deadline.passed::<M>() => return,
-            _ => Some(Deadline::after::<M>(UNFENCED_SLEEP)),
-        };
-        M::wait(&self.word, word, deadline);
-    }
-
-    /// Stops being the head, with the lock or without: the next waiter that is still there becomes it.
-    fn leave(&self, node: Waiter<'static, M>, locked: bool) {
-        // For the next head, if there is one; (R) makes it visible to it.
-        self.begin(node.key().load(Relaxed));
-        let claim = |_: Waiter<'_, M>| {
-            if P::STEALING == Stealing::Nobody && locked {
-                // Ours to set, as it is us who will decrement: it is not lost.
-                self.word.fetch_or(NO_STEALING, Relaxed);
-            }
-        };
-        let Some(Next { status, before, .. }) = sleepers::next_head(&self.tail, node, claim) else { return };
-        match before {
-            // (Without thieves to bridge it, a wakeup is too long for the unlock to begin it.)
-            PARKED if locked && P::STEALING != Stealing::Nobody => {
-                // It sleeps on, as a parked head, until our own unlock wakes it. In this order: the thread that
-                // drops the bit from the held word wakes, and must find the sleeper. (The next head may have left after
-                // its deadline, and its node may have a new owner that is READY and asleep. Then we move that
-                // owner, and our unlock wakes it.)
-                M::requeue(status, READY, &self.word);
-                self.word.fetch_or(PARKED_HEAD, Relaxed);
-            }
-            PARKED => _ = M::wake(status, 1),
-            _ => (),
-        }
-    }
-}
-
-/// A policy's key, in the bits above a time.
-fn place(key: u32) -> u32 {
-    key & (u32::MAX >> TIME)
 }
 
 // SAFETY: only one swap can take the word from not LOCKED to LOCKED; (A) orders the sections.
@@ -477,7 +139,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     fn new_in() -> Self {
         RawShfl {
-            word: M::U32::new(FREE),
+            word: M::U32::new(0),
             since: M::U32::new(0),
             tail: M::Ptr::new(null_mut()),
             policy: PhantomData,
@@ -511,33 +173,344 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     #[inline]
     unsafe fn unlock(&self, (): ()) {
-        // (A) the section happens before the next acquire. (F) pairs with `park_head`.
+        // (A) the section happens before the next acquisition. (F) pairs with `park_head`.
         if M::release_dec(&self.word) {
-            wake_head::<M>(&raw const self.word);
+            unpark_head::<M>(&raw const self.word);
         }
     }
 
     fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) & LOCKED != 0
+        self.state().has(LOCKED)
     }
-}
-
-/// Wakes the head. The lock may be gone by now: only its address is used.
-#[cold]
-#[inline(never)]
-fn wake_head<M: Machine>(word: *const M::U32) {
-    M::wake(word, 1);
 }
 
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         // A suspended head (LAPSED) would leave the lock unused.
-        if !self.tail.load(Relaxed).is_null() && self.word.load(Relaxed) & LAPSED == 0 {
+        if !self.tail.load(Relaxed).is_null() && !self.state().has(LAPSED) {
             // The bit is not lost: this thread itself does the decrement that follows.
-            self.word.fetch_or(NO_STEALING, Relaxed);
+            NO_STEALING.set_in::<M>(&self.word);
         }
         // SAFETY: the caller's token came from the acquisition that this ends.
         unsafe { self.unlock(()) };
+    }
+}
+
+/// Unparks the head. The lock may be gone by now: only its address is used.
+#[cold]
+#[inline(never)]
+fn unpark_head<M: Machine>(word: *const M::U32) {
+    M::wake(word, 1);
+}
+
+impl<M: Machine, P: Policy> RawShfl<M, P> {
+    #[inline(always)]
+    fn state(&self) -> Bits {
+        Bits::of::<M>(&self.word)
+    }
+
+    /// The one atomic instruction of an acquisition. Looks first are the caller's.
+    fn swap(&self, new: Bits) -> Bits {
+        // (A) pairs with the decrement in `unlock`.
+        Bits(M::acquire_swap(&self.word, new.0))
+    }
+
+    fn is_queue_empty(&self) -> bool {
+        self.tail.load(Relaxed).is_null()
+    }
+
+    /// The uncontended acquisition. With any hint set, the caller goes the slow way.
+    #[inline(always)]
+    fn try_free(&self) -> bool {
+        self.state() == FREE && self.take()
+    }
+
+    #[inline(always)]
+    fn take(&self) -> bool {
+        let old = self.swap(LOCKED);
+        old == FREE || self.repair(old)
+    }
+
+    /// The swap has dropped hints that were set since the look before it. Puts them right, and returns whether the swap
+    /// took the lock. A thread that does nothing but lock and unlock loads the word long before its last decrement is out
+    /// of the store buffer, so this is no rare case there.
+    #[cold]
+    #[inline(never)]
+    fn repair(&self, dropped: Bits) -> bool {
+        let mut kept = dropped.only(NO_STEALING);
+        if dropped.has(LAPSED) && !self.is_queue_empty() {
+            kept = kept.with(LAPSED);
+        }
+        if kept != FREE {
+            kept.set_in::<M>(&self.word);
+        }
+        if dropped.has(LOCKED) && dropped.has(PARKED_HEAD) {
+            // Another thread has taken the lock and the head has parked: the head is to set the bit again. (If the lock
+            // was free, the previous holder's unlock has seen PARKED and unparks the head.)
+            unpark_head::<M>(&raw const self.word);
+        }
+        !dropped.has(LOCKED)
+    }
+
+    /// [`take`](Self::take) by the head: it drops the hints, and newcomers may steal again.
+    fn take_as_head(&self) -> bool {
+        let old = self.swap(LOCKED);
+        !old.has(LOCKED) || self.repair(old)
+    }
+
+    /// An attempt past the head, if there is one.
+    fn steal(&self) -> bool {
+        let state = self.state();
+        if state.has(LOCKED) || state.has(NO_STEALING) && !self.lapses(state) {
+            return false;
+        }
+        if !state.has(NO_STEALING.with(LAPSED)) {
+            return self.take();
+        }
+        // LAPSED outlives its use if there is no head to clear it.
+        let lapsed = if self.is_queue_empty() { FREE } else { LAPSED };
+        let old = self.swap(LOCKED.with(lapsed));
+        old.without(LAPSED) == FREE || self.repair(old)
+    }
+
+    /// Whether the head has left the free lock, which `state` promises to it, unused for longer than `PROMISE_BOUND`.
+    #[cold]
+    fn lapses(&self, state: Bits) -> bool {
+        let next = if !state.has(OFFERED) {
+            Since::load::<M>(&self.since).store_now::<M>(&self.since);
+            state.with(OFFERED)
+        } else if self.waited(PROMISE_BOUND) {
+            state.without(NO_STEALING.with(OFFERED)).with(LAPSED)
+        } else {
+            return false;
+        };
+        self.word.compare_exchange(state.0, next.0, Relaxed, Relaxed).is_ok() && next.has(LAPSED)
+    }
+
+    /// The attempt of a queued waiter that has slept for long, past a head that does not run.
+    fn rescue(&self) -> bool {
+        self.support_head(WAKE_BOUND);
+        (self.state().has(LAPSED) || self.waited(PROMISE_BOUND)) && self.steal()
+    }
+
+    /// Whether the head has been the head for longer than `bound` microseconds.
+    fn waited(&self, bound: u32) -> bool {
+        Since::elapsed::<M>(&self.since) > bound
+    }
+
+    /// Notes that there is a new head, and the group that the lock is in.
+    fn begin(&self, group: u32) {
+        let since = match P::STEALING {
+            Stealing::Local => Since::in_group(group),
+            _ => Since::load::<M>(&self.since),
+        };
+        since.store_now::<M>(&self.since);
+    }
+
+    /// Sets NO_STEALING if newcomers have stolen for `bound` microseconds, unless the head is suspended.
+    fn support_head(&self, bound: u32) -> bool {
+        let overdue = P::STEALING == Stealing::Nobody || self.waited(bound);
+        if !overdue || self.state().has(LAPSED) {
+            return false;
+        }
+        for _ in 0..M::patience(CLAIMS) {
+            NO_STEALING.set_in::<M>(&self.word);
+            M::pause(CLAIM_PAUSE);
+            if self.state().has(NO_STEALING) {
+                break;
+            }
+        }
+        true
+    }
+
+    #[cold]
+    fn try_lock_slow(&self) -> bool {
+        // NO_STEALING may outlive a head that gave up. A free lock must not look held then.
+        self.steal() || self.is_queue_empty() && !self.state().has(LOCKED) && self.take_as_head()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self) {
+        self.wait_for_lock(None);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_timed(&self, deadline: Deadline) -> bool {
+        self.wait_for_lock(Some(deadline))
+    }
+
+    fn wait_for_lock(&self, deadline: Option<Deadline>) -> bool {
+        loop {
+            if self.arrive() {
+                return true;
+            }
+            let lapsed = || self.state().has(LAPSED);
+            if !lapsed() {
+                return self.lock_queued(deadline);
+            }
+            let outcome = sleepers::wait_outside::<M>(deadline, || lapsed().then(|| self.steal()));
+            if let Some(locked) = outcome {
+                return locked;
+            }
+        }
+    }
+
+    /// A newcomer's spin. It goes on while there is a queue: the waiters there mostly park, and a processor that has
+    /// nothing else to do is better used by a thread that runs.
+    fn arrive(&self) -> bool {
+        if P::STEALING == Stealing::Nobody {
+            // Any thread that finds the lock free passes a thread that is not in the queue.
+            return self.is_queue_empty() && self.steal();
+        }
+        let is_far =
+            || P::STEALING == Stealing::Local && !Since::load::<M>(&self.since).is_in_group(P::key::<M>());
+        if !self.is_queue_empty() && (self.waited(WAKE_BOUND) || is_far()) && !self.state().has(LAPSED) {
+            return false; // the head may be waiting for the caller's processor
+        }
+        let mut newcomer = Newcomer::<M>::new(&self.since, P::STEALING == Stealing::Anyone);
+        // A parked head does not take a free lock in the next moment.
+        let mut at_once = self.state().has(PARKED_HEAD);
+        let mut held = 0;
+        loop {
+            if self.state().has(LOCKED) {
+                held += 1;
+            } else if (at_once || self.is_unused(held, ARRIVAL_IDLE)) && self.steal() {
+                newcomer.succeeded();
+                return true;
+            } else {
+                held = 0;
+            }
+            at_once = false;
+            if !newcomer.waits(held) {
+                return false;
+            }
+        }
+    }
+
+    /// Queues, waits to be the head, and competes for the word.
+    fn lock_queued(&self, deadline: Option<Deadline>) -> bool {
+        let node = sleepers::new_node::<M>();
+        node.key().store(P::key::<M>(), Relaxed);
+        if sleepers::enqueue::<M>(&self.tail, node) {
+            self.begin(node.key().load(Relaxed));
+        } else {
+            self.support_head(WAKE_BOUND);
+            match sleepers::wait_for_head::<M, P>(&self.tail, node, deadline, |_| self.rescue()) {
+                Waited::Head => (),
+                Waited::HeadWithLock => {
+                    self.leave(node, true);
+                    return true;
+                }
+                Waited::Locked => return true,
+                Waited::TimedOut => return false,
+            }
+        }
+        let locked = self.compete(node, deadline);
+        self.leave(node, locked);
+        locked
+    }
+
+    /// The head's part: `true` with the lock, `false` after the deadline.
+    fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>) -> bool {
+        let (mut pause, mut looks, mut held) = (HEAD_PAUSE.0, 0, 0);
+        let mut intervals = Intervals::of_sleeps();
+        if P::STEALING == Stealing::Nobody && !self.state().has(NO_STEALING) {
+            // There was no head before the caller, or one that gave up: from here on no thread passes.
+            self.support_head(0);
+        }
+        loop {
+            if may_start::<M, P>(node) {
+                sleepers::walk::<M, P>(&self.tail, node, || !self.state().has(LOCKED));
+            }
+            let state = self.state();
+            if state.has(LAPSED) {
+                LAPSED.clear_in::<M>(&self.word); // the head runs again
+            }
+            let ours = state.has(NO_STEALING);
+            if state.has(LOCKED) {
+                held += 1;
+            } else if (ours || self.is_unused(held, HEAD_IDLE)) && self.take_as_head() {
+                return true;
+            } else {
+                held = 0;
+            }
+            M::pause(pause);
+            if pause < M::patience(HEAD_PAUSE.1) {
+                pause *= 2;
+                continue;
+            }
+            if deadline.is_some_and(|d| d.passed::<M>()) {
+                if ours {
+                    NO_STEALING.with(OFFERED).clear_in::<M>(&self.word);
+                }
+                return !self.state().has(LOCKED) && self.take_as_head();
+            }
+            if !ours && self.support_head(STEAL_BOUND) {
+                pause = HEAD_PAUSE.0;
+            }
+            looks += 1;
+            if looks >= M::patience(HEAD_LOOKS) {
+                self.park_head(intervals.until::<M>(deadline));
+                looks = 0;
+            }
+        }
+    }
+
+    /// Whether a lock that was found free, after `held` looks that found it held, is unused. It may be merely between two
+    /// short sections of a thread that has it in its cache: to take it from there costs two cache misses, and often a
+    /// wakeup of the next head.
+    fn is_unused(&self, held: u32, (looks, pause): (u32, u32)) -> bool {
+        held >= LONG_HOLD
+            || (0..M::patience(looks)).all(|_| {
+                M::pause(pause);
+                !self.state().has(LOCKED)
+            })
+    }
+
+    /// Parks the head until the next unlock.
+    fn park_head(&self, deadline: Option<Deadline>) {
+        // SeqCst is not needed: (F) the heavy fence orders the bit before the second look, and every holder's decrement
+        // either before that look or after the bit.
+        if !PARKED_HEAD.set_in::<M>(&self.word).has(LOCKED) {
+            return;
+        }
+        let fenced = M::heavy_fence();
+        let state = self.state();
+        if !state.has(LOCKED) || !state.has(PARKED_HEAD) {
+            return;
+        }
+        let deadline = match deadline {
+            deadline if fenced => deadline,
+            Some(deadline) if deadline.passed::<M>() => return,
+            _ => Some(Deadline::after::<M>(UNFENCED_SLEEP)),
+        };
+        M::wait(&self.word, state.0, deadline);
+    }
+
+    /// Stops being the head, with the lock or without it. The next waiter that is still there becomes the head.
+    fn leave(&self, node: Waiter<'static, M>, locked: bool) {
+        self.begin(node.key().load(Relaxed)); // (R) makes it visible to the next head
+        let claim = |_: Waiter<'_, M>| {
+            if P::STEALING == Stealing::Nobody && locked {
+                NO_STEALING.set_in::<M>(&self.word); // not lost: the caller is the holder, who decrements
+            }
+        };
+        let Some(Next { status, before, .. }) = sleepers::next_head(&self.tail, node, claim) else { return };
+        match before {
+            // (If newcomers may not steal until the head runs, a wakeup takes too long for the unlock to begin it.)
+            PARKED if locked && P::STEALING != Stealing::Nobody => {
+                // The next head stays parked, at the word now, until the caller's unlock unparks it. The requeue comes
+                // first: a thread that drops PARKED from the held word unparks, and must find the head. (The next head may
+                // have timed out, and its node may have a new owner that is READY and parked. Then the requeue moves that
+                // owner, and the unlock unparks it.)
+                M::requeue(status, READY, &self.word);
+                PARKED_HEAD.set_in::<M>(&self.word);
+            }
+            PARKED => _ = M::wake(status, 1),
+            _ => (),
+        }
     }
 }
 

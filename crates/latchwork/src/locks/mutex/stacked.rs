@@ -104,16 +104,7 @@ impl<G: ConstNew, L: ConstNew, N> Stacked<G, L, N> {
     }
 }
 
-impl<G: ConstNew, L: ConstNew, N> Default for Stacked<G, L, N> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<G: ConstNew, L: Local + ConstNew, N: Name> ConstNew for Stacked<G, L, N> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(Stacked<G, L, N>, G: ConstNew, L: Local + ConstNew, N: Name);
 
 /// How a holder got in: 0 through the global lock alone, else the number of its cohort, from 1.
 #[derive(Copy, Clone, Debug)]

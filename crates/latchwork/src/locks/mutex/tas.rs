@@ -1,14 +1,19 @@
 //! Test-and-set.
 //!
-//! Source: Anderson 1990, section 2; `TAS` in the ShflLock paper, Table 1.
+//! Source: Anderson 1990, section 2; `TAS` in the ShflLock paper, table 1.
 //!
-//! A swap until it returns "free". Every attempt takes the cache line exclusively, so waiters slow
-//! the holder's release down: the baseline that every other lock is measured against.
+//! A thread swaps HELD into the word until the swap returns FREE. Every attempt takes the cache line exclusively, so waiters
+//! slow the holder's release down. This is the baseline for all other locks.
 //!
-//! State: 0 free -> 1 held (a swap by anybody) -> 0 (a store by the holder).
-//! Size: 4 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
-//! Suspension: tolerates; nobody waits for a certain waiter.
-//! Fairness: none; a waiter may be passed over for ever.
+//! | the word | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | FREE | HELD | a swap by any thread | (A) acquire; the store in `unlock` |
+//! | HELD | FREE | the holder's store | (A) release |
+//!
+//! Size: 4 bytes, none per waiter or holder.
+//! Atomics per uncontended pair: 1.
+//! Fairness: none. A waiter may be passed over for ever.
+//! Suspension: tolerates. No thread waits for a particular waiter.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Offers, Word};
@@ -31,16 +36,7 @@ impl RawTas<Native> {
     }
 }
 
-impl Default for RawTas<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawTas<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawTas<Native>);
 
 // SAFETY: only one swap can take the word from FREE to HELD; (A) orders the sections.
 unsafe impl<M: Machine> RawMutex for RawTas<M> {

@@ -2,27 +2,33 @@
 //!
 //! Source: Mellor-Crummey and Scott 1991, section 2.2 (after Reed and Kanodia 1979).
 //!
-//! Take a number, wait until it is served. Strictly first come, first served, and all waiters spin
-//! on one word. With more threads than cores the next in line is often not running, and everybody
-//! waits for it.
+//! A thread draws a ticket and waits until its number is served. Threads get the lock strictly in the order in which they
+//! came, and all waiters spin on one word. With more threads than processors, the thread whose turn it is often does not run,
+//! and all other threads wait for it.
 //!
-//! With [`RawTicketBackoff`], a waiter looks again after a pause in proportion to the number of those
-//! before it (the same paper, section 2.2: "proportional backoff"), so that most waiters leave the word
-//! alone most of the time.
+//! With [`RawTicketBackoff`], a waiter pauses between two looks for a time in proportion to the number of threads before it
+//! (the same paper, section 2.2: "proportional backoff"), so most waiters leave the word alone most of the time.
 //!
-//! State: `next` counts arrivals, `serving` counts releases; the lock is free when they are equal.
-//! Size: 8 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
-//! Suspension: a waiter that is suspended blocks others.
+//! | word | changed by | pairs with |
+//! |---|---|---|
+//! | `next`: tickets drawn | an arriving thread adds one | nothing; the ticket decides the order |
+//! | `serving`: the ticket that holds the lock, or will be the next to | the holder, on release, adds one | (A) release; the acquire load of the thread with that ticket |
+//!
+//! The lock is free when the two are equal.
+//!
+//! Size: 8 bytes, none per waiter or holder.
+//! Atomics per uncontended pair: 1.
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
+//! Suspension: blocks. A suspended waiter keeps the lock from all later tickets.
 
 use super::local::Local;
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Spin hints per waiter before oneself, of who backs off: a short section and its handover.
+/// Spin hints per thread before the waiter, if it backs off: about as long as a short section and its handover.
 const PAUSE: u32 = 8;
-/// Pauses after which it offers its processor to other threads.
+/// Pauses after which a waiter that backs off offers its processor to other threads.
 const PATIENCE: u32 = 32;
 
 /// Ticket lock with proportional backoff.
@@ -41,16 +47,7 @@ impl<const BACKOFF: bool> RawTicket<Native, BACKOFF> {
     }
 }
 
-impl<const BACKOFF: bool> Default for RawTicket<Native, BACKOFF> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<const BACKOFF: bool> ConstNew for RawTicket<Native, BACKOFF> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawTicket<Native, BACKOFF>, const BACKOFF: bool);
 
 impl<M: Machine, const BACKOFF: bool> RawTicket<M, BACKOFF> {
     fn wait(&self, ticket: u32, mut serving: u32) {
@@ -100,9 +97,9 @@ unsafe impl<M: Machine, const BACKOFF: bool> RawMutex for RawTicket<M, BACKOFF> 
 
     #[inline]
     fn try_lock(&self) -> Option<()> {
-        // (A) pairs with the store in `unlock`: the section before is the one that served us.
+        // (A) pairs with the store in `unlock` of the section before.
         let serving = self.serving.load(Acquire);
-        // Nobody can draw `serving` unless it is next, so success means that it is our turn.
+        // The exchange succeeds only if `serving` is the next ticket to be drawn. Then it is served already.
         self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).ok().map(drop)
     }
 

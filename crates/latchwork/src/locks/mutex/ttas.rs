@@ -2,14 +2,19 @@
 //!
 //! Source: Anderson 1990, section 3 (backoff); Rudolph and Segall 1984 (the test).
 //!
-//! Waiters read until the lock looks free, and only then try to take it; who fails waits longer
-//! before looking again, up to a bound, then yields. Cheap when short of contention, unfair under
-//! it: who backed off far loses to who just came.
+//! A waiter reads the word until the lock looks free, and only then tries to take it. After a failure it pauses, each time
+//! for longer up to a bound, and then also yields its processor. The lock is cheap without contention and unfair under it: a
+//! waiter that pauses for long loses to a thread that has just come.
 //!
-//! State: 0 free -> 1 held (compare-and-exchange) -> 0 (a store by the holder).
-//! Size: 4 bytes, none per waiter or holder. Atomics per uncontended pair: 1.
-//! Suspension: tolerates; nobody waits for a certain waiter.
-//! Fairness: none; a waiter may be passed over for ever.
+//! | the word | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | FREE | HELD | a swap by any thread | (A) acquire; the store in `unlock` |
+//! | HELD | FREE | the holder's store | (A) release |
+//!
+//! Size: 4 bytes, none per waiter or holder.
+//! Atomics per uncontended pair: 1.
+//! Fairness: none. A waiter may be passed over for ever.
+//! Suspension: tolerates. No thread waits for a particular waiter.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::locks::backoff::Backoff;
@@ -31,16 +36,7 @@ impl RawTtas<Native> {
     }
 }
 
-impl Default for RawTtas<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawTtas<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawTtas<Native>);
 
 // SAFETY: only one swap can take the word from FREE to HELD; (A) orders the sections.
 unsafe impl<M: Machine> RawMutex for RawTtas<M> {

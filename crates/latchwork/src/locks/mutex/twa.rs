@@ -1,28 +1,32 @@
 //! TWA: ticket lock with a waiting array.
 //!
-//! Source: Dice and Kogan, "TWA: Ticket Locks Augmented with a Waiting Array", Euro-Par 2019, section 2,
-//! listing 1.
+//! Source: Dice and Kogan, "TWA: Ticket Locks Augmented with a Waiting Array", Euro-Par 2019, section 2, listing 1.
 //!
-//! The waiters of a ticket lock all spin on one word, and each handover takes it away from all of them.
-//! Here only the next in line does. Those further behind wait at a place of an array that all locks
-//! share, found by hashing lock and ticket, until it changes; whoever releases lets the one behind the
-//! next know that it is close now.
+//! The waiters of a ticket lock all spin on one word, and each handover takes it away from all of them. Here only the thread
+//! that is next does. A waiter further behind waits at a place of an array that all locks share, which it finds by hashing
+//! the lock and its ticket, until that place changes. A holder that releases the lock notifies the place of the thread that
+//! is next but one, which then waits at the lock.
 //!
-//! Lock: `next` counts arrivals, `serving` counts releases. Place (`batch` of a node of the waiting array):
-//! counts notifications; several waiters may share one, and look at `serving` once for nothing.
-//! Size: 8 bytes, none per waiter or holder; per process the waiting array. Atomics per uncontended
-//! pair: 2 (two additions).
-//! Suspension: a waiter that is suspended blocks others.
+//! | word | changed by | pairs with |
+//! |---|---|---|
+//! | `next`: tickets drawn | an arriving thread adds one | nothing; the ticket decides the order |
+//! | `serving`: the ticket that holds the lock, or will be the next to | the holder, on release | (A) release; the acquire load of the thread with that ticket |
+//! | a place's `notices` | a holder, on release, adds one | (W) release; the acquire load of a waiter at the place |
+//!
+//! Several waiters may share a place. A notice for another waiter costs them one look at `serving`.
+//!
+//! Size: 8 bytes, none per waiter or holder; per process, the waiting array.
+//! Atomics per uncontended pair: 2 (two additions).
 //! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
+//! Suspension: blocks. A suspended waiter keeps the lock from all later tickets.
 //!
-//! Where it differs from the paper: places are 64 bytes apart, not 8, and successive tickets go to
-//! successive places.
+//! Where it differs from the paper: places are 64 bytes apart, not 8, and successive tickets go to successive places.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Arith, Machine, Native, Word, node_view, shared};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Tickets before one's own up to which a waiter waits at the lock (`LongTermThreshold`).
+/// A waiter with at most so many tickets before its own waits at the lock (`LongTermThreshold`).
 const NEAR: u32 = 1;
 
 /// TWA lock. See the [module documentation](self).
@@ -38,16 +42,7 @@ impl RawTwa<Native> {
     }
 }
 
-impl Default for RawTwa<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawTwa<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawTwa<Native>);
 
 node_view! {
     /// A place of the waiting array.
@@ -72,8 +67,8 @@ impl<M: Machine> RawTwa<M> {
     fn wait(&self, ticket: u32) {
         if let Some(place) = self.place(ticket) {
             let far = || ticket.wrapping_sub(self.serving.load(Acquire)) > NEAR;
-            // (W) pairs with the addition in `unlock`. First the place, then the lock: a notification
-            // that we have missed at the place shows in the lock.
+            // (W) pairs with the addition in `unlock`. The waiter reads the place before the lock, so a notice that it has
+            // missed at the place shows in the lock.
             let mut seen = place.load(Acquire);
             while far() {
                 seen = M::spin_until(place, Acquire, |now| now != seen);
@@ -115,9 +110,9 @@ unsafe impl<M: Machine> RawMutex for RawTwa<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<()> {
-        // (A) pairs with the store in `unlock`: the section before is the one that served us.
+        // (A) pairs with the store in `unlock` of the section before.
         let serving = self.serving.load(Acquire);
-        // Nobody can draw `serving` unless it is next, so success means that it is our turn.
+        // The exchange succeeds only if `serving` is the next ticket to be drawn. Then it is served already.
         self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).ok().map(drop)
     }
 

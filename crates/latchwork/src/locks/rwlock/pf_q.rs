@@ -125,7 +125,7 @@ const GRANTED: u32 = 1;
 struct Blocked<M: Machine>(*mut QNode<M>);
 
 impl<M: Machine> Blocked<M> {
-    fn new(first: *mut QNode<M>, ended: u32) -> *mut QNode<M> {
+    fn marked(first: *mut QNode<M>, ended: u32) -> *mut QNode<M> {
         first.map_addr(|address| address | ended as usize)
     }
 
@@ -157,7 +157,7 @@ impl<M: Machine> RawPfQ<M> {
                 return;
             }
             node.next().store(Blocked(list).first(), Relaxed);
-            let pushed = Blocked::new(node.as_ptr(), phase ^ PHASE);
+            let pushed = Blocked::marked(node.as_ptr(), phase ^ PHASE);
             // (G) pairs with the exchange in `end_phase`: the node is initialised. Nodes leave the list all at once, at the end
             // of the phase, so an equal value is an equal list.
             match self.blocked.compare_exchange(list, pushed, Release, Acquire) {
@@ -175,7 +175,7 @@ impl<M: Machine> RawPfQ<M> {
     fn end_phase(&self, phase: u32) {
         // (F) the section happens before the sections of readers that find the phase ended when they come to push. (G) pairs
         // with the pushes: each is a read-modify-write, so this exchange sees all nodes.
-        let list = self.blocked.swap(Blocked::new(null_mut(), phase), AcqRel);
+        let list = self.blocked.swap(Blocked::marked(null_mut(), phase), AcqRel);
         // The last access to the lock: a reader that gets in may be the last user, and free it.
         self.readers.leave_write();
         let mut node = Blocked(list).first();

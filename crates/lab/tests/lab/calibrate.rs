@@ -1,9 +1,7 @@
 //! `latchwork-lab calibrate`. What it measures depends on the machine and on who else uses it, so only
 //! what must hold everywhere is checked.
 
-mod common;
-
-use common::{latchwork, output, scratch, stderr, stdout};
+use crate::common::{latchwork, output, scratch, stderr, stdout};
 use latchwork_sim::Profile;
 use std::os::unix::process::CommandExt;
 

@@ -1,8 +1,6 @@
 //! `latchwork-lab torture`, on the library's locks and on some that are broken on purpose.
 
-mod common;
-
-use common::{latchwork, output, scratch, stderr, stdout};
+use crate::common::{latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::process::{Child, Stdio};
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! `latchwork-lab simulate`.
 
-mod common;
-
-use common::{output, scratch, stderr, stdout};
+use crate::common::{output, scratch, stderr, stdout};
 use latchwork_workloads::registry::{Candidate, Origin};
 use serde_json::Value;
 

@@ -1,0 +1,22 @@
+//! What fast paths that are not written in Rust must know about a lock.
+//!
+//! The preloaded library has copies of the uncontended acquisition and release of its default locks in assembly. They
+//! depend on the layout of the lock and on the values of its words, which this module alone gives out. It is no part of
+//! the library's interface: an application calls the lock.
+
+use super::mutex::RawMutex;
+
+/// A mutex that an exchange of one 32-bit word acquires.
+///
+/// The uncontended acquisition: if the word is 0, exchange it for [`LOCKED`](Self::LOCKED), with acquire ordering. The
+/// lock is held if the exchange returned 0, or if [`restore`](Self::restore) of what it returned says so. The release is
+/// [`Machine::release_dec`](crate::machine::Machine::release_dec) of the word.
+pub trait ExchangeMutex: RawMutex {
+    /// Where the word is: its offset in the lock, in bytes.
+    const WORD: usize;
+    /// The word while the lock is held and no thread waits.
+    const LOCKED: u32;
+    /// Completes an exchange that did not return 0: sets the hints again that the exchange has `dropped`. Returns whether
+    /// the exchange took the lock.
+    fn restore(&self, dropped: u32) -> bool;
+}

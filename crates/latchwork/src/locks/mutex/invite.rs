@@ -1,0 +1,43 @@
+//! Invitations: the head of a queue of sleepers lets others enter beside it.
+//!
+//! For [`shfl_rw`](crate::locks::rwlock::shfl_rw), whose head, once it is inside as a reader, invites the readers behind
+//! it. The states of a node are in [`sleepers`](super::sleepers).
+
+use super::shuffle::{Policy, Waiter, is_shuffler};
+use super::sleepers::{INVITED, PARKED};
+use crate::machine::{Machine, Word};
+use core::sync::atomic::Ordering::*;
+
+/// Unparks up to `most` of the waiters that are parked behind the head, `node`, and for which `may_enter` holds, up to
+/// the first one for which it does not. They take the lock by themselves.
+///
+/// It does not look behind a shuffler, which takes nodes out there.
+pub(crate) fn invite<M: Machine, P: Policy>(
+    node: Waiter<'_, M>,
+    mut most: u32,
+    may_enter: impl Fn(Waiter<'_, M>) -> bool,
+) {
+    let mut current = node;
+    while most > 0 {
+        let next = current.next().load(Acquire); // (Q)
+        if next.is_null() {
+            return;
+        }
+        // SAFETY: nodes in front of the shuffler stay in the queue until the head, the caller, has left.
+        let waiter = unsafe { Waiter::at(next) };
+        if !may_enter(waiter) {
+            return;
+        }
+        // (S) what was before the caller's acquisition is before the section of the waiter.
+        if waiter.status().load(Relaxed) == PARKED
+            && waiter.status().compare_exchange(PARKED, INVITED, Release, Relaxed).is_ok()
+        {
+            M::wake(waiter.status(), 1);
+            most -= 1;
+        }
+        if is_shuffler::<M, P>(waiter) {
+            return;
+        }
+        current = waiter;
+    }
+}

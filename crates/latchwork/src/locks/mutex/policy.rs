@@ -1,0 +1,115 @@
+//! What a shuffling policy decides: the order of a ShflLock's waiters.
+//!
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, sections 4.1 and 7.
+//!
+//! A policy only compares two numbers that waiters have brought along. It touches no queue, so it cannot break the
+//! queue's invariants, and it cannot lose or starve a waiter: at most [`PATIENCE`](Policy::PATIENCE) waiters pass any
+//! one waiter. The walks that move the waiters are in [`shuffle`](super::shuffle) and `ranks`; more policies are in
+//! [`policies`](super::policies).
+
+use crate::machine::Machine;
+
+/// The most ranks that a policy can have.
+pub const MAX_RANKS: usize = 8;
+
+/// Which threads may steal: take the lock without joining its queue while other threads queue.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stealing {
+    /// Every thread that finds the lock free, for a bounded time.
+    Anyone,
+    /// A thread that finds the lock free at once, and of the others those of the group that the lock is in. For a
+    /// bounded time.
+    Local,
+    /// No thread: newcomers pass a waiter only if the policy moves them up.
+    Nobody,
+}
+
+/// The order in which waiters get a lock, as seen from the waiter that shuffles.
+///
+/// A waiter's key is taken when it queues, by its own thread, and does not change while it waits.
+pub trait Policy: Send + Sync + 'static {
+    /// How many ranks there are, at most [`MAX_RANKS`].
+    const RANKS: usize = 1;
+    /// How many others may pass a waiter. With one rank: how many waiters of a group get the lock in a row. `None`:
+    /// as many as the lock finds best for NUMA groups.
+    const PATIENCE: Option<u32> = None;
+    /// Whether the head of the queue looks at all waiters before it takes the lock. Without this, the head may take a
+    /// lock that has become free during a walk, and leave a waiter where it is. (In the non-blocking ShflLock the head
+    /// is then the only waiter that shuffles.)
+    const THOROUGH: bool = false;
+    /// Which newcomers may pass the whole queue. (Of the non-blocking ShflLock: `try_lock` may, or no thread.)
+    const STEALING: Stealing = Stealing::Anyone;
+    /// Whether a shuffler makes another waiter the next shuffler.
+    const HANDS_ON: bool = true;
+    /// Whether the next shuffler starts where the last walk stopped (the paper's `qlast` optimisation).
+    const RESUMES: bool = !Self::THOROUGH;
+
+    /// Whether there is anything to move on this machine.
+    #[inline(always)]
+    fn applies<M: Machine>() -> bool {
+        true
+    }
+    /// The key of the calling thread.
+    fn key<M: Machine>() -> u32;
+    /// Where a waiter with the key `waiter` belongs if a waiter with the key `shuffler` shuffles. Rank 0 stands right
+    /// behind the shuffler, rank 1 behind all of rank 0, and so on. A waiter whose rank is [`RANKS`](Self::RANKS) or
+    /// more stays where it is.
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize;
+}
+
+/// Groups waiters of one NUMA node, so that the lock and its data stay in that node's caches.
+#[derive(Debug)]
+pub struct NumaPolicy;
+
+impl Policy for NumaPolicy {
+    #[inline]
+    fn applies<M: Machine>() -> bool {
+        M::numa_nodes() > 1
+    }
+    #[inline]
+    fn key<M: Machine>() -> u32 {
+        M::numa_node()
+    }
+    #[inline]
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        usize::from(shuffler != waiter)
+    }
+}
+
+/// [`NumaPolicy`] without all of shuffling's parts, to measure what each is worth (section 6.3, "factor analysis").
+/// Not for use.
+#[derive(Debug)]
+pub struct Partial<const HANDS_ON: bool>;
+
+impl<const HANDS_ON: bool> Policy for Partial<HANDS_ON> {
+    const HANDS_ON: bool = HANDS_ON;
+    const RESUMES: bool = false;
+    fn applies<M: Machine>() -> bool {
+        NumaPolicy::applies::<M>()
+    }
+    fn key<M: Machine>() -> u32 {
+        NumaPolicy::key::<M>()
+    }
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        NumaPolicy::rank::<M>(shuffler, waiter)
+    }
+}
+
+/// Leaves the queue in order of arrival.
+#[derive(Debug)]
+pub struct NoPolicy;
+
+impl Policy for NoPolicy {
+    #[inline]
+    fn applies<M: Machine>() -> bool {
+        false
+    }
+    #[inline]
+    fn key<M: Machine>() -> u32 {
+        0
+    }
+    #[inline]
+    fn rank<M: Machine>(_: u32, _: u32) -> usize {
+        Self::RANKS
+    }
+}
