@@ -1,9 +1,13 @@
 //! `latchwork-lab bench`.
 
+#[path = "../../console/tests/common/mod.rs"]
 mod common;
 
 use common::{output, scratch, stderr, stdout};
 use latchwork_workloads::workload::Locks;
+
+/// The command that was just built.
+const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 /// As short as can be.
 fn bench(arguments: &[&str]) -> std::process::Output {

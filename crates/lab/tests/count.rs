@@ -1,9 +1,13 @@
 //! `latchwork-lab count` and the help texts.
 
+#[path = "../../console/tests/common/mod.rs"]
 mod common;
 
 use common::{output, stdout};
 use latchwork::registry;
+
+/// The command that was just built.
+const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 #[test]
 fn json_holds_every_registered_lock() {

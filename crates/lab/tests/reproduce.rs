@@ -1,10 +1,14 @@
 //! `latchwork-lab reproduce`.
 
+#[path = "../../console/tests/common/mod.rs"]
 mod common;
 
 use common::{output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
+
+/// The command that was just built.
+const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 /// A claim that takes little to test, in a debug build too.
 const CHEAP: &str = "shfl-table1-atomics";

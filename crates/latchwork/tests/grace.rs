@@ -1,5 +1,5 @@
-//! Grace periods are shared, and one that does not end is reported. In a process of its own, because both
-//! are the process's.
+//! Threads share grace periods, and a grace period that does not end is reported. The test has a process of its own,
+//! because it counts the grace periods of the process, and reads its stderr.
 
 use latchwork::machine::record::STEP;
 use latchwork::machine::{Machine, Native, Records};
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 /// Threads that wait at once.
 const WAITERS: usize = 16;
 
-/// How many have asked for a grace period, this one included: cookies are numbered.
+/// How often threads have asked for a grace period, this call included: cookies are numbered.
 fn asked(domain: &RcuDomain<Native>) -> u64 {
     let cookie = format!("{:?}", domain.start_poll());
     let number = cookie.strip_prefix("Cookie(").and_then(|rest| rest.strip_suffix(')'));
     number.and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// However many wait, they need no more grace periods than one of them alone, who came too late for the
-/// one that was running.
+/// However many threads wait, they need no more grace periods than a single thread that came too late for the one that
+/// was open.
 fn waiters_share(domain: &RcuDomain<Native>) {
-    // SAFETY: it only reads them.
+    // SAFETY: the test only reads the clocks.
     let periods = || unsafe { Native::clocks() }.grace.load(Relaxed) / STEP;
     let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
     let done = &AtomicUsize::new(0);
@@ -43,12 +43,12 @@ fn waiters_share(domain: &RcuDomain<Native>) {
                 done.fetch_add(1, Relaxed);
             });
         }
-        // Until all of them have asked.
+        // Until all threads have asked.
         while asked(domain) <= all {
             all += 1;
             std::thread::yield_now();
         }
-        Native::doze(20_000_000); // in which nothing happens, however long it is
+        Native::doze(20_000_000); // nothing may happen meanwhile, however long this takes
         assert_eq!(done.load(Relaxed), 0, "a grace period ended with a reader inside");
         leave.wait();
         while done.load(Relaxed) < WAITERS {
@@ -65,7 +65,7 @@ fn stalls_are_reported(domain: &RcuDomain<Native>) {
     let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
     let thread = &AtomicUsize::new(0);
     let (read, write) = pipe();
-    // SAFETY: plain system calls on descriptors of our own; stderr is put back below.
+    // SAFETY: system calls on this test's own descriptors; stderr is put back below.
     let stderr = unsafe {
         let kept = libc::dup(2);
         libc::dup2(write, 2);
@@ -73,7 +73,7 @@ fn stalls_are_reported(domain: &RcuDomain<Native>) {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: no arguments, no memory.
+            // SAFETY: the call takes no arguments and touches no memory.
             thread.store(unsafe { libc::gettid() } as usize, Relaxed);
             let guard = domain.enter();
             inside.wait();
@@ -91,7 +91,7 @@ fn stalls_are_reported(domain: &RcuDomain<Native>) {
         }
         leave.wait();
     });
-    // SAFETY: as above.
+    // SAFETY: system calls on this test's own descriptors.
     unsafe {
         libc::dup2(stderr, 2);
         libc::close(stderr);
@@ -102,15 +102,15 @@ fn stalls_are_reported(domain: &RcuDomain<Native>) {
     assert!(text.contains(&expected), "{text:?}");
 }
 
-/// Whether there is something to be read.
+/// Whether the descriptor has something to read.
 fn is_readable(file: &std::fs::File) -> bool {
     use std::os::fd::AsRawFd;
     let mut one = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, valid for writes; does not wait.
+    // SAFETY: one structure, which is valid for writes; the call does not wait.
     unsafe { libc::poll(&mut one, 1, 0) == 1 }
 }
 
-/// Both ends.
+/// Makes a pipe, and returns both ends.
 fn pipe() -> (std::fs::File, i32) {
     use std::os::fd::FromRawFd;
     let mut ends = [0; 2];
@@ -121,7 +121,7 @@ fn pipe() -> (std::fs::File, i32) {
     }
 }
 
-/// One test: they must not be in each other's way.
+/// One test, because the two parts would disturb each other.
 #[test]
 fn grace_periods() {
     let domain = &RcuDomain::<Native>::new_in();

@@ -39,10 +39,10 @@
 //!
 //! | layer | what it has |
 //! |---|---|
-//! | [`startup`] | what happens once at the start of the process; the exported symbols; the fork handlers |
-//! | [`observers`] | lock-order checks over the table of functions; the report of the statistics |
-//! | [`families`] | the semantics of mutexes, rwlocks, condition variables, semaphores, spin locks and C11 locks, one module each |
-//! | [`state`] | the bytes of the pthread objects, the table of functions, fork generations, numbers of threads, counters |
+//! | `startup` | what happens once at the start of the process; the exported symbols; the fork handlers |
+//! | `observers` | lock-order checks over the table of functions; the report of the statistics |
+//! | `families` | the semantics of mutexes, rwlocks, condition variables, semaphores, spin locks and C11 locks, one module each |
+//! | `state` | the bytes of the pthread objects, the table of functions, fork generations, numbers of threads, counters |
 //!
 //! A call of the program takes this way:
 //!

@@ -87,7 +87,7 @@ skipped. With --server, the output is that of the load. Without this option, run
         conflicts_with_all = ["command", "input"]
     )]
     server: Option<String>,
-    /// The server is ready when its output matches this, or when this port of this machine accepts connections
+    /// The server is ready when its output matches this, or when a program listens on this port
     #[arg(long, value_name = "REGEX|PORT", help_heading = "Servers", requires = "server")]
     ready: Option<String>,
     /// How long the server may take to be ready, in seconds

@@ -7,13 +7,11 @@ use super::report::last_lines;
 use latchwork_console::signals::Signals;
 use regex_lite::Regex;
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::fs;
 use std::time::{Duration, Instant};
 
 /// How often a server is looked at that is not ready yet.
 const GLANCE: Duration = Duration::from_millis(10);
-/// How long a connection to this machine may take to be accepted.
-const CONNECTS: Duration = Duration::from_millis(200);
 /// How long the load generator may go on after the server has ended. A load generator that stops the server as its last
 /// action needs some milliseconds.
 const LOAD_ENDS: Duration = Duration::from_secs(1);
@@ -22,7 +20,7 @@ const LOAD_ENDS: Duration = Duration::from_secs(1);
 pub enum Ready {
     /// Its output matches.
     Output(Regex),
-    /// This port of this machine accepts connections.
+    /// A program listens on this TCP port of this machine.
     Port(u16),
 }
 
@@ -57,7 +55,7 @@ impl Server {
         signals: &Signals,
     ) -> Result<Run, String> {
         if let Ready::Port(port) = self.ready
-            && accepts(port)
+            && listens(port)
         {
             return Err(format!(
                 "a program that latchwork did not start already listens on port {port}: stop it, or give the server \
@@ -88,7 +86,7 @@ impl Server {
             Outcome::NotReady => {
                 let seconds = self.ready_timeout.as_secs_f64();
                 let hint = match &self.ready {
-                    Ready::Port(port) => format!("port {port} accepts no connection"),
+                    Ready::Port(port) => format!("no program listens on port {port}"),
                     Ready::Output(expression) => {
                         format!("nothing in its output matches {:?}", expression.as_str())
                     }
@@ -117,7 +115,7 @@ impl Server {
         let mut looked_at = 0;
         loop {
             let ready = match &self.ready {
-                Ready::Port(port) => accepts(*port),
+                Ready::Port(port) => listens(*port),
                 Ready::Output(expression) => {
                     let length = server.output.length();
                     let grown = length != looked_at;
@@ -203,9 +201,38 @@ fn stop(server: &Program, signals: &Signals) -> (bool, Option<i32>) {
     }
 }
 
-fn accepts(port: u16) -> bool {
-    let addresses = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    addresses
-        .into_iter()
-        .any(|address| TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECTS).is_ok())
+/// Whether a program listens on this TCP port. The kernel says so; an attempt to connect would be a client that the server
+/// has to serve, and can connect to itself where the kernel chooses the same port for the client.
+fn listens(port: u16) -> bool {
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        text.lines().any(|line| is_listener(line, port))
+    })
+}
+
+/// Of a line `NUMBER: LOCAL-ADDRESS:PORT REMOTE-ADDRESS:PORT STATE ...`, in hexadecimal digits.
+fn is_listener(line: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let local = fields.next().and_then(|local| local.rsplit_once(':'));
+    local.is_some_and(|(_, local)| local == format!("{port:04X}")) && fields.nth(1) == Some(LISTEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_port_is_listened_on_or_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(port));
+        // The client's end of a connection has a port too.
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert!(!listens(client.local_addr().unwrap().port()));
+        let line = "0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 0 0";
+        assert!(is_listener(line, 80) && !is_listener(line, 5));
+        assert!(!is_listener("sl local_address rem_address st tx_queue rx_queue", 80));
+    }
 }

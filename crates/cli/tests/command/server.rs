@@ -6,10 +6,11 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Listens at the port argv[1] and says so. Writes its lock, and later that it was asked to stop, to the file argv[2].
-/// argv[3]: `good`; `crashes` at the second connection after it is ready; `dies` before it listens, `hangs` there;
+/// argv[3]: `good`; `crashes` at the second connection; `dies` before it listens, `hangs` there;
 /// `deaf`: does not stop when it is asked to, nor does its child.
 const SERVER: &str = r#"
 #include <arpa/inet.h>
@@ -30,7 +31,7 @@ int main(int argc, char **argv) {
     say(lock ? lock : "none");
     int deaf = !strcmp(manner, "deaf");
     signal(SIGTERM, deaf ? SIG_IGN : stop);
-    if (deaf && fork() < 0) return 7;
+    if (deaf && !fork()) for (;;) pause();
     if (!strcmp(manner, "dies")) { puts("no such disk"); fflush(stdout); return 3; }
     while (!strcmp(manner, "hangs")) pause();
     int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
@@ -58,8 +59,11 @@ impl Server {
     fn new(name: &str) -> Self {
         let directory = scratch(&format!("server-{name}"));
         let program = compile(&directory, "my-server", SERVER, &[]);
-        // A port that was free a moment ago.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Ports below those that the kernel gives to clients, and another one for each test.
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let first = u16::try_from(std::process::id() % 1000).unwrap() * 10 + 20000;
+        let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed) % 2000);
+        let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap();
         Self { directory, program, port }
     }
 
@@ -136,7 +140,11 @@ fn a_server_that_dies_or_is_never_ready_is_reported_with_its_output() {
 
     let mut command = server.command("hangs", &port, "true");
     let text = failure(&command.args(["--ready-timeout", "0.3"]).output().unwrap());
-    assert!(text.contains("not ready after 0.3 s: port") && text.contains("--ready-timeout"), "{text}");
+    assert!(
+        text.contains("not ready after 0.3 s: no program listens on port")
+            && text.contains("--ready-timeout"),
+        "{text}"
+    );
 
     let mut command = server.command("good", "^ready$", "true");
     let text = failure(&command.args(["--ready-timeout", "0.3"]).output().unwrap());

@@ -20,7 +20,7 @@
 //!
 //! The leader looks at one word per 31 threads, and at one line per thread among them that has not exited. It does not
 //! look again at a group of threads that is through. Where readers announce quiescent states, they vouch for each other
-//! ([`tree`]), and the leader looks at one line per 31 threads that do. Readers of general-purpose RCU cannot vouch: it
+//! (`tree`), and the leader looks at one line per 31 threads that do. Readers of general-purpose RCU cannot vouch: it
 //! would cost instructions in their sections (`docs/reclamation.md` has figures).
 //!
 //! A leader can stop halfway. Asking whether a ticket is due (`poll`) takes a grace period as far as it gets without
@@ -68,7 +68,7 @@ use core::sync::atomic::Ordering::*;
 pub unsafe trait Stamps: Send + Sync + Sized + 'static {
     /// Whether the readers issue full fences, so that a thread that waits for them needs no heavy one.
     const FULL_FENCES: bool = false;
-    /// Whether the readers vouch for each other ([`tree`]).
+    /// Whether the readers vouch for each other (`tree`).
     const TREE: bool = false;
     /// Which word of a thread's record says when its section began.
     fn word<M: Machine>(record: &Record<M>) -> &M::U64;

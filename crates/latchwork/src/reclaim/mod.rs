@@ -119,7 +119,7 @@
 //! | [`rcu`], [`qsbr`], [`epoch`], [`hazard`], [`counted`] | the strategies |
 //! | [`section`] | the reading side of RCU and epochs |
 //! | [`domain`]; `sieve` | the writing side of RCU and epochs; of hazard pointers and counts |
-//! | [`grace`], [`tree`] | grace periods of RCU, and how readers of QSBR vouch for each other |
+//! | [`grace`], `tree` | grace periods of RCU, and how readers of QSBR vouch for each other |
 //! | `backlog`, `list`, `gate` | the garbage: a list for each thread, and the lock of the thread that collects |
 //! | `strategy`, `header`, `garbage`, `pace`, `watch` | what a strategy is, what an object carries, and what waiting takes |
 
@@ -141,7 +141,7 @@ pub mod section;
 mod sieve;
 mod strategies;
 mod strategy;
-pub mod tree;
+mod tree;
 mod watch;
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //!
 //! A quiescent state is two loads if no grace period has begun since the last one. Else it is a store and a full fence;
 //! therefore the grace period needs no heavy one. Then it is a look at up to four other threads, and one more store, if
-//! the thread can vouch for them ([`tree`]). Atomic read-modify-writes: none.
+//! the thread can vouch for them (`tree`). Atomic read-modify-writes: none.
 //!
 //! What pairs with what: (B) the advance of the clock with the load in `announce` and `go_online`; (C) the full fence of
 //! `stamp` with that of the leader; (E) the stores of the word with the leader's load, and with that of a thread above in

@@ -21,10 +21,10 @@
 //!   deadlock. There are no spurious wake-ups: they would hide lost ones.
 //! - **Time** stands still until the model's clock thread lets it jump past every deadline at once,
 //!   at a point that loom chooses: every deadline passes early, late and in between.
-//! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions
-//!   as in production; those of threads that exit are reused when they are empty.
-//! - **Queue nodes** are reused by the thread that released them, last in, first out; one that is
-//!   released while somebody may still write to it is reported, and so is a leak.
+//! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions as in production.
+//!   The row of a thread that exits is used again when it is empty.
+//! - **Queue nodes** are used again by the thread that released them, last in, first out. A node that is released while
+//!   another thread may still write to it is reported, and so is a leak.
 
 use super::words::{Cell, UsizeCell};
 use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
@@ -61,9 +61,9 @@ pub enum Mistake {
     NoSecondLook,
     /// A thread's row of slots is linked when it is looked for with something in it.
     LateRow,
-    /// The slots of a thread that exits are emptied, though somebody may still have to leave for it.
+    /// The slots of a thread that exits are emptied, though a read acquisition may still be held through one.
     ExitEmptiesRow,
-    /// Who looks at the threads' records does not see the newest.
+    /// A thread that looks at the records of all threads does not see the newest.
     SkipsReader,
     /// A thread gets a record that does not say that it is taken.
     UntakenRecord,
@@ -132,14 +132,14 @@ pub struct State {
     buckets: RefCell<Vec<(usize, Rc<Bucket>)>>,
     /// Whether time has jumped: as threads that only look at the clock see it ...
     late: atomic::AtomicBool,
-    /// ... and as the one who let it jump knows it.
+    /// ... and as the clock thread knows it.
     jumped: StdCell<bool>,
     nodes: RefCell<Vec<*mut QNode<Loom>>>,
     /// Per thread.
     free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
     nodes_out: StdCell<isize>,
     readers: *mut [UsizeCell],
-    /// The waiting array, once somebody has asked for it.
+    /// The waiting array, once a thread has asked for it.
     waiting: Mutex<Option<&'static [QNode<Loom>]>>,
     rows: Rows,
     pub records: super::records::All,
@@ -270,22 +270,22 @@ impl Rows {
             self.own.borrow_mut()[me] = row;
             self.linked.borrow_mut()[me] = reused.is_some();
         }
-        // SAFETY: as above.
+        // SAFETY: rows live until the end of the execution.
         if mistake == Mistake::LateRow && unsafe { &*row }.is_empty() {
-            // SAFETY: as above.
+            // SAFETY: rows live until the end of the execution.
             return unsafe { &*row };
         }
         if !std::mem::replace(&mut self.linked.borrow_mut()[me], true) {
             self.link(row);
         }
-        // SAFETY: as above.
+        // SAFETY: rows live until the end of the execution.
         unsafe { &*row }
     }
 
     fn link(&self, row: *mut ReaderRow<Loom>) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: as above.
+            // SAFETY: rows live until the end of the execution.
             unsafe { (*row).link(newest.as_ref()) };
             match self.newest.compare_exchange(newest, row, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -744,7 +744,7 @@ unsafe impl Machine for Loom {
         let source = state.bucket(from.addr());
         let target = state.bucket(std::ptr::from_ref(to).addr());
         fence(Ordering::SeqCst);
-        // Always in this order, and nobody else takes two.
+        // Always in this order, and no other operation takes two.
         let (mut source, mut target) = (source.lock().unwrap(), target.lock().unwrap());
         // SAFETY: a sleeper is in the middle of a call on the word, so the word is there. Without
         // one it may be gone, and there is nothing to move.

@@ -13,9 +13,9 @@ use std::sync::Mutex;
 /// Tells when it has been dropped.
 struct Value(*const UnsafeCell<bool>);
 
-// SAFETY: loom looks at how the cell is used; it is never freed.
+// SAFETY: the cell is never freed.
 unsafe impl Send for Value {}
-// SAFETY: as above.
+// SAFETY: loom checks how the cell is used.
 unsafe impl Sync for Value {}
 
 impl Value {
@@ -24,14 +24,14 @@ impl Value {
     }
 
     fn look(&self) {
-        // SAFETY: never freed.
+        // SAFETY: the cell is never freed.
         assert!(unsafe { (*self.0).with(|alive| *alive) }, "a value that was dropped");
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: never freed; if somebody reads it, loom tells.
+        // SAFETY: the cell is never freed; if a thread reads it meanwhile, loom reports that.
         unsafe { (*self.0).with_mut(|alive| *alive = false) };
     }
 }
@@ -70,7 +70,7 @@ fn growing() -> Grown {
     Grown { domain, table }
 }
 
-/// As above, and the next that is put takes the slot and the memory of one that has been removed.
+/// A table in which the next element that is put takes the slot and the memory of one that has been removed.
 fn recycling() -> Grown {
     let grown = growing();
     remove(&grown.table, 1);
@@ -78,7 +78,7 @@ fn recycling() -> Grown {
     grown
 }
 
-/// As above, and the next that is put needs a spare line.
+/// A table in which the next element that is put needs a spare line.
 fn full() -> Grown {
     let grown = growing();
     (3..=12).for_each(|key| set(&grown.table, key));
@@ -93,7 +93,7 @@ fn reads(grown: &Grown) {
     }
 }
 
-/// Looks for those that come and go.
+/// Looks for keys that come and go.
 fn looks_around(grown: &Grown) {
     for key in [13, 1] {
         let section = grown.table.enter();
@@ -138,7 +138,7 @@ fn a_table_that_grows() {
     crate::report("rcu-map", || Model::new(2).check(full, &[overflows, looks_around], |_| ()));
 }
 
-/// Whoever has the last of what was removed frees the memory of a table that has ended.
+/// The thread that reclaims the last removed element frees the memory of a table that has ended.
 #[test]
 fn a_table_that_ends() {
     struct Ends(&'static RcuDomain<Loom>, Mutex<Option<Map>>);
@@ -152,7 +152,7 @@ fn a_table_that_ends() {
     crate::report("rcu-map", || Model::new(2).check(table, &[ends, collects], |_| ()));
 }
 
-/// What is relied on is needed.
+/// The table needs each promise that it relies on.
 #[test]
 fn a_table_on_a_machine_with_mistakes() {
     use Mistake::*;

@@ -1,7 +1,7 @@
 //! Clients of the reclamation strategies.
 //!
-//! What is reclaimed stands in loom's `UnsafeCell`: a reader whose section is not over, or whose reads
-//! are not ordered before the reclamation, is reported as the race that it is.
+//! An object stands in loom's `UnsafeCell`. loom reports a race if the object is reclaimed while a reader is in its
+//! section, or if the reader's loads are not ordered before the reclamation.
 
 use crate::machine::{Loom, Mistake, Model, exit_thread};
 use latchwork::machine::{Machine, Records, Word};
@@ -27,15 +27,15 @@ struct Object {
 // SAFETY: `repr(C)`, the header first; loom looks at how the cell is used.
 unsafe impl Retire for Object {
     unsafe fn reclaim(this: *mut Self) {
-        // SAFETY: nobody uses it any more, or loom tells.
+        // SAFETY: if a thread still uses the object, loom reports that.
         unsafe { (*this).alive.with_mut(|alive| *alive = false) };
-        // Kept, so that who uses it after this is caught by loom, and not undefined.
+        // Kept, so that a use after this is one that loom reports, and not undefined.
         GRAVES.with_borrow_mut(|graves| graves.push(this));
     }
 }
-// SAFETY: as above.
+// SAFETY: loom checks how the cell is used.
 unsafe impl Sync for Object {}
-// SAFETY: as above.
+// SAFETY: an object has nothing of its thread's.
 unsafe impl Send for Object {}
 
 std::thread_local! {
@@ -61,7 +61,7 @@ fn start<D: Reclaim<Machine = Loom>>() -> Shared<D> {
 }
 
 fn look(object: *mut Object) {
-    // SAFETY: protected by the caller; if that fails, loom tells.
+    // SAFETY: the caller protects it; if that fails, loom reports it.
     if let Some(object) = unsafe { object.as_ref() } {
         // SAFETY: only read.
         let alive = object.alive.with(|alive| unsafe { *alive });
@@ -120,7 +120,7 @@ fn keeps_its_reader<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     look(reader.enter().protect(0, &shared.root));
 }
 
-/// Removes it, if nobody else has.
+/// Removes the object, unless another thread has.
 fn remove<D>(shared: &Shared<D>, new: *mut Object) -> *mut Object {
     shared.root.swap(new, AcqRel)
 }
@@ -128,28 +128,28 @@ fn remove<D>(shared: &Shared<D>, new: *mut Object) -> *mut Object {
 fn retires<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     let object = remove(shared, null_mut());
     if !object.is_null() {
-        // SAFETY: removed, by nobody else.
+        // SAFETY: this thread's exchange has removed it.
         unsafe { shared.domain.retire(object) };
     }
     shared.domain.collect();
 }
 
 fn replaces<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
-    // SAFETY: removed, by nobody else.
+    // SAFETY: this thread's exchange removes it.
     unsafe { shared.domain.retire(remove(shared, object())) };
     shared.domain.barrier();
 }
 
 /// Retires one, then says so (by removing the root), and retires that.
 fn retires_two<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
-    // SAFETY: nobody else has it.
+    // SAFETY: no other thread has it.
     unsafe { shared.domain.retire(object()) };
     let root = remove(shared, null_mut());
-    // SAFETY: removed, by nobody else.
+    // SAFETY: this thread's exchange has removed it.
     unsafe { shared.domain.retire(root) };
 }
 
-/// Its list is then nobody's.
+/// Leaves a list behind that no thread has.
 fn retires_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     retires_two(shared);
     exit_thread();
@@ -177,15 +177,15 @@ fn synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     unsafe { Object::reclaim(object) };
 }
 
-/// By a thread that was known before: full fences have a reader whose record is newer see what was removed before
-/// that.
+/// Waits in a thread that has a record already: then a reader whose record is newer sees, by the full fences, what was
+/// removed before.
 fn synchronizes_later<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
-    // SAFETY: it is not written to.
+    // SAFETY: the record is not written to.
     unsafe { Loom::record() };
     synchronizes(shared);
 }
 
-/// In a domain of its own, whose grace periods share what they find with the others'.
+/// Waits in a domain of its own: grace periods of all domains share what they find.
 fn synchronizes_apart<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     let domain = D::new_in();
     let object = remove(shared, object());
@@ -206,7 +206,7 @@ fn exits_inside<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
 fn expedites(shared: &Shared<RcuDomain<Loom>>) {
     let object = remove(shared, object());
     shared.domain.synchronize_expedited();
-    // SAFETY: as above.
+    // SAFETY: no reader has it any more.
     unsafe { Object::reclaim(object) };
 }
 
@@ -217,7 +217,7 @@ fn polls(shared: &Shared<RcuDomain<Loom>>) {
         shared.domain.synchronize();
         assert!(shared.domain.poll(cookie), "a grace period has passed");
     }
-    // SAFETY: as above.
+    // SAFETY: no reader has it any more.
     unsafe { Object::reclaim(object) };
 }
 
@@ -342,14 +342,14 @@ struct Value {
     dropped: Arc<std::sync::atomic::AtomicU32>,
 }
 
-// SAFETY: loom looks at how the number is used.
+// SAFETY: loom checks how the number is used.
 unsafe impl Sync for Value {}
-// SAFETY: as above.
+// SAFETY: a value has nothing of its thread's.
 unsafe impl Send for Value {}
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: nobody reads it any more, or loom tells.
+        // SAFETY: if a thread still reads the number, loom reports that.
         self.number.with_mut(|number| unsafe { *number = 0 });
         self.dropped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
@@ -374,7 +374,7 @@ impl Drop for Cell {
 
 // SAFETY: the domain is shared, and freed with the cell.
 unsafe impl Sync for Cell {}
-// SAFETY: as above.
+// SAFETY: the last thread frees both, after the others are joined.
 unsafe impl Send for Cell {}
 
 fn value(number: u32, dropped: &Arc<std::sync::atomic::AtomicU32>) -> Value {
@@ -403,21 +403,21 @@ fn cell_reads(shared: &Cell) {
 
 fn cell_replaces(shared: &Cell) {
     shared.cell.replace(value(2, &shared.dropped));
-    // SAFETY: as above.
+    // SAFETY: the threads are joined before the domain is freed.
     unsafe { &*shared.domain }.barrier();
 }
 
 /// Twice as much as it was, plus one.
 fn cell_updates(shared: &Cell) {
     shared.cell.update(|old| value(2 * number(old) + 1, &shared.dropped));
-    // SAFETY: as above.
+    // SAFETY: the threads are joined before the domain is freed.
     unsafe { &*shared.domain }.barrier();
 }
 
 /// Everything has been dropped but the last value.
 fn end_cell(shared: &Cell) {
     let last = {
-        // SAFETY: as above.
+        // SAFETY: the domain is freed after this.
         let reader = unsafe { &*shared.domain }.reader();
         let guard = reader.enter();
         number(shared.cell.read(&guard))

@@ -1,7 +1,8 @@
-//! The threads' records for reclamation, in the machine that explores.
+//! The threads' records for reclamation, on loom's machine.
 //!
-//! They are made when a thread first asks for one, each a group of its own (or before, in one group), and linked and taken with the same
-//! instructions as in production; those of threads that exit are given back, and taken by others.
+//! A record is made when a thread first asks for one, in a group of its own; or all are made before, in one group. Records
+//! are linked and taken with the same instructions as in production. A thread that exits gives its record back, and
+//! another thread may take it.
 
 use super::machine::{Loom, Mistake, mistake, state, thread_number};
 use latchwork::machine::Group;
@@ -19,7 +20,7 @@ pub struct All {
     newest: atomic::AtomicPtr<One>,
     /// Per thread: its record, once it has one, and the group.
     own: RefCell<Vec<Option<(Own, &'static One)>>>,
-    /// Whether there can be a record that nobody has.
+    /// Whether there can be a record without an owner.
     any_left: Cell<bool>,
     all: RefCell<Vec<*mut One>>,
     clocks: *mut Clocks<Loom>,
@@ -54,7 +55,7 @@ impl All {
         if let Some((own, _)) = self.own.borrow()[me] {
             return own;
         }
-        // One that was given back, if there can be one.
+        // First look for a record that was given back, if there can be one.
         let groups = self.any_left.get().then(|| self.newest().into_iter().flat_map(Group::groups));
         let found = groups.into_iter().flatten().find_map(|group| Some((group.take()?, group)));
         let own = found.unwrap_or_else(|| self.make());
@@ -77,7 +78,7 @@ impl All {
         }
     }
 
-    /// The running thread exits. A record that is in use stays its own.
+    /// The running thread exits. It keeps a record that is in use.
     pub fn leave(&self) {
         let own = self.own.borrow_mut()[thread_number()].take();
         if let Some((record, group)) = own
@@ -94,24 +95,24 @@ impl All {
             // SAFETY: leaked in `make`; the threads that used it are gone.
             let group: &'static One = unsafe { &*group };
             let records: *const [Record<Loom>] = group.entries();
-            // SAFETY: as above.
+            // SAFETY: leaked in `group`; the threads that used them are gone.
             for record in unsafe { &*records } {
                 assert!(record.is_idle(), "a reader is still in its record");
                 let more: Vec<_> = record.hazards.blocks().skip(1).map(std::ptr::from_ref).collect();
                 for block in more {
-                    // SAFETY: leaked by their owner, who is gone.
+                    // SAFETY: leaked by the record's owner, a thread that is gone.
                     drop(unsafe { Box::from_raw(block.cast_mut()) });
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: leaked in `group`; the threads that used them are gone.
             drop(unsafe { (Box::from_raw(group.as_ptr()), Box::from_raw(records.cast_mut())) });
         }
-        // SAFETY: leaked in `new`.
+        // SAFETY: leaked in `new`; the threads that used it are gone.
         drop(unsafe { Box::from_raw(self.clocks) });
     }
 }
 
-// SAFETY: a thread has one record, linked before it gets it; it lives until the end of the execution.
+// SAFETY: a thread has one record, which is linked before the thread gets it, and lives until the end of the execution.
 unsafe impl Records for Loom {
     unsafe fn record() -> &'static Record<Self> {
         super::machine::shared_state().records.own()
@@ -131,7 +132,7 @@ unsafe impl Records for Loom {
     }
 
     unsafe fn clocks() -> &'static Clocks<Self> {
-        // SAFETY: as above.
+        // SAFETY: clocks live until the end of the execution.
         state(|s| unsafe { &*s.records.clocks })
     }
 }

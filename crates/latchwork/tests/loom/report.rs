@@ -1,4 +1,4 @@
-//! What a client says about itself.
+//! What each client prints.
 
 /// Runs a client of one lock, unless `LATCHWORK_LOCK` names others. Prints on stderr the lock, what came of the client,
 /// and the processor time that it took.

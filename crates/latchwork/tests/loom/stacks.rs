@@ -1,13 +1,12 @@
 //! The stacks of loom's threads, kept for the next execution.
 //!
-//! loom runs each thread of each execution on a stack that it maps, guards with a page, faults in and
-//! unmaps again: half of the time of a run, and all of it under one lock of the process. So this binary
-//! has its own `mmap`, `mprotect` and `munmap` (the linker prefers them to the C library's). They pass
-//! everything on to the kernel, except for mappings made as stacks: those stay with the OS thread that
-//! made them until it ends, guard and all, and are handed out again, the one first that is the oldest, so
-//! that each of loom's threads gets the one that it had in the last execution.
+//! loom runs each thread of each execution on a stack that it maps, guards with a page, faults in and unmaps again. That
+//! takes half of the time of a run, all of it under one lock of the process. So this binary has its own `mmap`, `mprotect`
+//! and `munmap`, which the linker prefers to the C library's. They pass every call on to the kernel, except for mappings
+//! made as stacks. A stack stays with the OS thread that made it until that thread ends, guard and all. It is handed out
+//! again, the oldest stack first, so that each of loom's threads gets the stack that it had in the last execution.
 //!
-//! A new mapping is zero, a used one is not: nobody may rely on that of a stack.
+//! A new mapping is zero, and a used stack is not: no code may rely on the contents of a new stack.
 
 use crate::machine::Model;
 use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_STACK, PROT_NONE, PROT_READ, PROT_WRITE};
@@ -28,18 +27,18 @@ mod kernel {
         offset: off_t,
     ) -> *mut c_void {
         let [access, flags, file] = [access, flags, file].map(c_long::from);
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the rules of the C function of this name.
         let new = unsafe { libc::syscall(libc::SYS_mmap, at, size, access, flags, file, offset) };
         std::ptr::with_exposed_provenance_mut(new as usize)
     }
 
     pub unsafe fn mprotect(start: *mut c_void, size: size_t, access: c_int) -> c_int {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the rules of the C function of this name.
         unsafe { libc::syscall(libc::SYS_mprotect, start, size, c_long::from(access)) as c_int }
     }
 
     pub unsafe fn munmap(start: *mut c_void, size: size_t) -> c_int {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the rules of the C function of this name.
         unsafe { libc::syscall(libc::SYS_munmap, start, size) as c_int }
     }
 }
@@ -48,17 +47,17 @@ mod kernel {
 struct Stack {
     start: *mut c_void,
     size: size_t,
-    /// Mapped, as far as who asked for it knows.
+    /// Whether it is mapped as far as its user knows.
     in_use: bool,
-    /// So many bytes from `start` may not be touched.
+    /// Bytes from `start` on that may not be touched.
     guard: size_t,
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // One that is in use will be unmapped, past this table.
+        // A stack in use is unmapped later, past this table.
         if !self.in_use {
-            // SAFETY: for who used it last it is unmapped.
+            // SAFETY: its last user has unmapped it, so no thread uses it.
             unsafe { kernel::munmap(self.start, self.size) };
         }
     }
@@ -77,7 +76,7 @@ fn stacks<R>(look: impl FnOnce(&mut Vec<Stack>) -> Option<R>) -> Option<R> {
 ///
 /// # Safety
 ///
-/// As there.
+/// As mmap(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     at: *mut c_void,
@@ -87,7 +86,7 @@ unsafe extern "C" fn mmap(
     file: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps the rules of the C function of this name.
     let map = || unsafe { kernel::mmap(at, size, access, flags, file, offset) };
     let asked = (at.is_null(), access, flags);
     if asked != (true, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK) {
@@ -115,7 +114,7 @@ unsafe extern "C" fn mmap(
 ///
 /// # Safety
 ///
-/// As there.
+/// As mprotect(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(start: *mut c_void, size: size_t, access: c_int) -> c_int {
     let before = stacks(|stacks| {
@@ -125,7 +124,7 @@ unsafe extern "C" fn mprotect(start: *mut c_void, size: size_t, access: c_int) -
     if before == Some(size) {
         return 0;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps the rules of the C function of this name.
     unsafe { kernel::mprotect(start, size, access) }
 }
 
@@ -133,7 +132,7 @@ unsafe extern "C" fn mprotect(start: *mut c_void, size: size_t, access: c_int) -
 ///
 /// # Safety
 ///
-/// As there.
+/// As munmap(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(start: *mut c_void, size: size_t) -> c_int {
     let kept = stacks(|stacks| {
@@ -141,7 +140,7 @@ unsafe extern "C" fn munmap(start: *mut c_void, size: size_t) -> c_int {
         stack.in_use = false;
         Some(())
     });
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps the rules of the C function of this name.
     kept.map_or_else(|| unsafe { kernel::munmap(start, size) }, |()| 0)
 }
 

@@ -6,21 +6,19 @@ use loom::sync::atomic::{self, Ordering, fence};
 
 /// One of loom's atomics as a machine's word. Three things differ from a plain forwarding:
 ///
-/// - A store is an exchange whose result is dropped. loom keeps the modification order of a word
-///   as a partial order and does not know that nothing may come between the two halves of a
-///   read-modify-write; a plain store that races with one would leave both "newest", and a spinner
-///   could read the older one for ever. What is lost: a store that is older in modification order
-///   than one that was already executed, which matters to no lock (and does not exist on x86-64);
-///   and a store continues a release sequence where it should end it.
-/// - loom takes sequentially consistent accesses for acquire and release only. Here such a load, and
-///   such a read-modify-write, is preceded by a fence if the thread has made such a store since its
-///   last fence: two Dekker pairs of accesses work as in C11, and a relaxed access in their place
-///   does not.
-/// - The end of its life is an access that everything else must happen before or after: a queue
-///   node on a waiter's stack that somebody still looks at is reported as the race that it is.
+/// - A store is an exchange, and drops the result. loom keeps the modification order of a word as a partial order, and
+///   does not know that nothing may come between the two halves of a read-modify-write. A plain store that races with a
+///   read-modify-write would leave both "newest", and a spinner could read the older one for ever. Two things are lost: a
+///   store that is older in modification order than one that was already executed, which matters to no lock (and does not
+///   exist on x86-64); and a store continues a release sequence where it should end it.
+/// - loom takes sequentially consistent accesses for acquire and release only. Here a fence precedes such a load, and such
+///   a read-modify-write, if the thread has made such a store since its last fence. So two Dekker pairs of accesses work
+///   as in C11, and a relaxed access in their place does not.
+/// - The end of a word's life is an access that every other access must happen before or after. So a queue node on a
+///   waiter's stack that another thread still looks at is reported as the race that it is.
 pub struct Cell<A: End>(A);
 
-/// An atomic whose end of life is checked.
+/// An atomic, with a check at the end of its life.
 pub trait End: Send + Sync + 'static {
     /// An exclusive access, which loom reports if any other access is not ordered with it.
     fn end(&mut self);
@@ -216,7 +214,7 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
         if order == Ordering::Relaxed && !value.is_null() && mistake() == Mistake::LostLink {
             return;
         }
-        // (A node's link is its first field.)
+        // The link of a node is its first field, so a node that is linked to itself holds the link's own address.
         if mistake() == Mistake::OpenRing && value.addr() == std::ptr::from_ref(self).addr() {
             return;
         }

@@ -1,8 +1,8 @@
-//! Under valgrind's memcheck: readers of every strategy, and of the table that grows, touch nothing that was
-//! freed, and nothing is lost at the end of the process. A domain that reclaims at once is caught.
+//! Under valgrind's memcheck: readers of every strategy, and of the map, touch nothing that was freed, and nothing is lost
+//! at the end of the process. Memcheck catches a domain that reclaims at once.
 //!
-//! (Helgrind and DRD are of no use here: to them an atomic store is a store like any other, and each handover
-//! through one a race.)
+//! (Helgrind and DRD are of no use here: they take an atomic store for a store like any other, and each handover through
+//! one for a race.)
 
 use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::counted::CountedDomain;
@@ -28,10 +28,10 @@ struct Object {
 // SAFETY: `repr(C)`, the header first.
 unsafe impl Retire for Object {}
 
-/// Reclaims at once, whoever reads.
+/// Reclaims at once, even if threads read.
 struct Broken(RcuDomain<Native>);
 
-// SAFETY: it is not: that is what is to be caught.
+// SAFETY: none: memcheck has to catch this.
 unsafe impl Reclaim for Broken {
     type Machine = Native;
     type Reader<'d> = <RcuDomain<Native> as Reclaim>::Reader<'d>;
@@ -50,7 +50,7 @@ unsafe impl Reclaim for Broken {
         true
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: it is not: that is what is to be caught.
+        // SAFETY: none: memcheck has to catch this.
         unsafe { T::reclaim(object) };
     }
     fn collect(&self) {}
@@ -60,7 +60,7 @@ unsafe impl Reclaim for Broken {
     }
 }
 
-/// Threads read, retire and exit; what they retire they still read.
+/// Threads read, retire and exit. They still read what they have retired.
 fn churn<D: Reclaim<Machine = Native>>() {
     let domain = D::new_in();
     let make = || Box::into_raw(Box::new(Object { header: Header::new(), owned: vec![7; 40] }));
@@ -73,9 +73,9 @@ fn churn<D: Reclaim<Machine = Native>>() {
             let guards: [_; 3] = std::array::from_fn(|_| reader.enter());
             let object = guards[2].protect(1, &root);
             let old = root.swap(make(), AcqRel);
-            // SAFETY: removed here, by nobody else.
+            // SAFETY: this thread's exchange has removed it.
             unsafe { domain.retire(old) };
-            // SAFETY: protected.
+            // SAFETY: the guard protects it.
             assert_eq!(unsafe { &*object }.owned[39], 7);
             drop(guards);
             reader.quiescent();
@@ -118,7 +118,7 @@ fn safely() {
     global().barrier();
 }
 
-/// Not a test of its own: what runs under valgrind.
+/// Not a test of its own: the program that runs under valgrind.
 #[test]
 #[ignore = "run by `memcheck`"]
 fn subject() {
@@ -132,13 +132,13 @@ fn subject() {
             safely();
         }
         Ok("broken") => churn::<Broken>(),
-        // SAFETY: eight bytes, which nobody frees.
+        // SAFETY: eight bytes, which are not freed.
         Ok("leaky") => drop(std::hint::black_box(unsafe { libc::malloc(8) })),
         _ => (),
     }
 }
 
-/// Runs a subject under memcheck: its exit status, and what was said.
+/// Runs a subject under memcheck. Returns its exit status, and what it printed.
 fn memcheck(subject: &str) -> (Option<i32>, String) {
     let output = Command::new("valgrind")
         .args(["--leak-check=full", "--errors-for-leak-kinds=definite", "--fair-sched=yes"])

@@ -24,10 +24,10 @@
 //! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc |
 //! | all ones | destroyed: glibc refuses every call with EINVAL | `init` |
 //!
-//! `init` makes a normal, recursive or error-checking mutex at once, with `SERVED`. A mutex whose generation is not the
-//! current one is repaired first ([`mend`]), whatever its state.
+//! `init` makes a normal, recursive or error-checking mutex at once, with `SERVED`. A mutex of an older generation is
+//! repaired first ([`mend`]), in any of these states.
 //!
-//! # Who holds it
+//! # The holder
 //!
 //! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded.
 //!

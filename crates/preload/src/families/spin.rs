@@ -1,7 +1,7 @@
 //! `pthread_spin_*`. The object has 4 bytes, so only locks of that size can serve: the chosen mutex if it has that size,
 //! otherwise `ttas`.
 //!
-//! The object is one word, and its value says whose it is:
+//! The object is one word, and its value says which library serves it:
 //!
 //! | word, as a signed number | owner |
 //! |---|---|
@@ -64,7 +64,7 @@ fn serve<L: RawMutex<Machine = Marked>>() {
 #[inline(always)]
 unsafe fn raw<'a, L>(s: *mut Spin) -> Option<&'a L> {
     // SAFETY: four aligned bytes of a live object, which all threads access as an atomic. `serve` chose an `L` that fits into
-    // them and whose words carry the mark.
+    // them; its words carry the mark.
     unsafe { ((*s.cast::<AtomicU32>()).load(Ordering::Relaxed) as i32 > 1).then(|| &*s.cast::<L>()) }
 }
 

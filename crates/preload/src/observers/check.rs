@@ -47,7 +47,7 @@ const TRY: Wish = Wish { waits: false, ..LOCK };
 const READ: Wish = Wish { shared: true, ..LOCK };
 const TRY_READ: Wish = Wish { shared: true, ..TRY };
 
-/// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex whose holder has died.
+/// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex; the former holder has died.
 fn got(result: c_int) -> bool {
     result == 0 || result == libc::EOWNERDEAD
 }

@@ -33,27 +33,9 @@ pub(super) fn is_recommended_rwlock(name: &[u8]) -> bool {
     name == RecommendedRwLock::INFO.name.as_bytes()
 }
 
-/// Gives the program copies of these functions that are near it.
-#[cfg(versioned)]
-pub(super) fn move_near() {
-    use crate::state::abi::{MUTEX_SPACE, RWLOCK_SPACE};
-    use crate::state::place::is_in_place;
-    let in_place = const {
-        is_in_place::<Recommended, MUTEX_SPACE>() && is_in_place::<RecommendedRwLock, RWLOCK_SPACE>()
-    };
-    if in_place {
-        super::near::install(
-            latchwork_hot_lock,
-            latchwork_hot_unlock,
-            latchwork_hot_rdlock,
-            latchwork_hot_rwlock_unlock,
-        );
-    }
-}
-
 #[cfg_attr(versioned, unsafe(no_mangle))]
 #[cfg_attr(not(versioned), unsafe(export_name = "pthread_mutex_lock"))]
-unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
+pub(super) unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
     unsafe {
         if RECOMMENDED_MUTEX.is((*m).kind.load(Relaxed)) {
@@ -68,7 +50,7 @@ unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
 
 #[cfg_attr(versioned, unsafe(no_mangle))]
 #[cfg_attr(not(versioned), unsafe(export_name = "pthread_mutex_unlock"))]
-unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
+pub(super) unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
     unsafe {
         if RECOMMENDED_MUTEX.is((*m).kind.load(Relaxed)) {
@@ -81,7 +63,7 @@ unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
 
 #[cfg_attr(versioned, unsafe(no_mangle))]
 #[cfg_attr(not(versioned), unsafe(export_name = "pthread_rwlock_rdlock"))]
-unsafe extern "C" fn latchwork_hot_rdlock(l: *mut RwLock) -> c_int {
+pub(super) unsafe extern "C" fn latchwork_hot_rdlock(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that its raw lock is the recommended one.
     unsafe {
         if RECOMMENDED_RWLOCK.is((*l).flags.load(Relaxed)) {
@@ -93,7 +75,7 @@ unsafe extern "C" fn latchwork_hot_rdlock(l: *mut RwLock) -> c_int {
 
 #[cfg_attr(versioned, unsafe(no_mangle))]
 #[cfg_attr(not(versioned), unsafe(export_name = "pthread_rwlock_unlock"))]
-unsafe extern "C" fn latchwork_hot_rwlock_unlock(l: *mut RwLock) -> c_int {
+pub(super) unsafe extern "C" fn latchwork_hot_rwlock_unlock(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that its raw lock is the recommended one.
     unsafe {
         if RECOMMENDED_RWLOCK.is((*l).flags.load(Relaxed)) {

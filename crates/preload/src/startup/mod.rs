@@ -49,7 +49,7 @@ extern "C" fn constructor() {
     if (generation::RECOMMENDED_MUTEX.exists() || generation::RECOMMENDED_RWLOCK.exists())
         && variable(b"LATCHWORK_NEAR=") != Some(b"0")
     {
-        hot::move_near();
+        near::install();
     }
 }
 

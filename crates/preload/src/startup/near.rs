@@ -14,12 +14,16 @@
 //!
 //! Where fences are not light, the decrement and the plain store would be wrong, and nothing is copied.
 
-use super::hot::{Recommended, RecommendedRwLock};
+use super::hot::{
+    Recommended, RecommendedRwLock, latchwork_hot_lock, latchwork_hot_rdlock, latchwork_hot_rwlock_unlock,
+    latchwork_hot_unlock,
+};
 use super::unwind::{self, Description};
 use crate::families::{mutex, rwlock::holds};
-use crate::state::abi::{Mutex, RwLock};
+use crate::state::abi::{MUTEX_SPACE, Mutex, RWLOCK_SPACE, RwLock};
 use crate::state::generation::{Expected, RECOMMENDED_MUTEX, RECOMMENDED_RWLOCK};
 use crate::state::line::Line;
+use crate::state::place::is_in_place;
 use crate::state::program::{Binding, PAGE, Program};
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
@@ -175,9 +179,9 @@ unsafe extern "C" {
     static __libc_single_threaded: c_char;
 }
 
-/// Continues a lock call whose swap overwrote `dropped` in the word: another thread had changed the word.
+/// Continues a lock call after its swap has overwritten `dropped`: another thread had changed the word.
 unsafe extern "C" fn raced(m: *mut Mutex, dropped: u32) -> c_int {
-    // SAFETY: the program passes a live mutex, whose raw lock is the recommended one.
+    // SAFETY: the program passes a live mutex, and the copy has checked that its raw lock is the recommended one.
     unsafe {
         if (*(*m).raw.get().cast::<Recommended>()).restore(dropped) {
             return 0;
@@ -205,7 +209,13 @@ const DISTANCE: usize = 16 * PAGE;
 
 /// Lets the program call copies near itself. The constructor calls this once: the dynamic linker has bound the program, and
 /// the program does not run yet.
-pub(super) fn install(lock: Lock, unlock: Lock, rdlock: RwLockFn, rwlock_unlock: RwLockFn) {
+pub(super) fn install() {
+    if const { !is_in_place::<Recommended, MUTEX_SPACE>() || !is_in_place::<RecommendedRwLock, RWLOCK_SPACE>() }
+    {
+        return;
+    }
+    let (lock, unlock): (Lock, Lock) = (latchwork_hot_lock, latchwork_hot_unlock);
+    let (rdlock, rwlock_unlock): (RwLockFn, RwLockFn) = (latchwork_hot_rdlock, latchwork_hot_rwlock_unlock);
     let Some(program) = Program::find() else { return };
     let apart = |address: usize| (address ^ program.lowest) >> REGION != 0;
     if !apart(lock as usize) || !Native::has_light_fences() {

@@ -86,7 +86,7 @@ pub(crate) struct Cond {
     /// Bytes 0 to 15.
     pub raw: RawCondvar<Native>,
     _unused: [u32; (24 - size_of::<RawCondvar<Native>>()) / 4],
-    /// Bytes 24 to 39 contain glibc's `__wrefs`, at 28 (glibc 2.41 and later) or at 36 (before), whose lowest bit marks
+    /// Bytes 24 to 39 contain glibc's `__wrefs`, at 28 (glibc 2.41 and later) or at 36 (before). Its lowest bit marks
     /// an object of glibc's. In an object of ours they stay zero.
     _wrefs: [u32; 4],
     /// Bytes 40 to 43. Low half: [`COND_COUNTED`] and [`COND_MONOTONIC`]. High half: the fork generation.
@@ -107,7 +107,7 @@ pub(crate) struct Sem {
     _rest: [u32; 4],
 }
 
-/// `pthread_spinlock_t`: the one word of the lock. The module [`spin`](crate::families::spin) says whose it is.
+/// `pthread_spinlock_t`: the one word of the lock. The module [`spin`](crate::families::spin) says which library serves it.
 pub(crate) type Spin = u32;
 
 /// An attributes object, which only glibc reads.

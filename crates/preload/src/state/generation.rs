@@ -1,7 +1,7 @@
 //! Fork generations: how a forked child comes to repair each object before it uses it.
 //!
-//! The child has one thread, but it inherits locks whose queues contain threads that it does not have. It cannot find all
-//! those locks, so it repairs each at its first use there. A global *generation* is increased in the child, and every
+//! The child has one thread, but the queues of the locks that it inherits contain threads that it does not have. The child
+//! cannot find all those locks, so it repairs each at its first use there. A global *generation* is increased in the child, and every
 //! object carries the generation in which it was last used. A call that finds an older one first drops the object's
 //! waiters.
 //!
@@ -110,7 +110,7 @@ pub(crate) fn is_current(word: u32) -> bool {
 
 static REPAIRS: RawTtas<Native> = RawTtas::new();
 
-/// Brings an object whose word is of an older generation up to date. If no other thread has done that yet, this calls
+/// Brings an object of an older generation up to date. If no other thread has done that yet, this calls
 /// `mend` with the low half of the word; no other repair runs meanwhile.
 #[cold]
 pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {

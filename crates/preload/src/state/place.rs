@@ -1,8 +1,8 @@
 //! Where the raw lock of an object lies: in the object itself if it fits.
 //!
 //! A raw lock that does not fit lies in memory of its own. The object's first word points to it; the first use makes it,
-//! and `destroy` frees it. Such locks are cut from slabs, which the process keeps. An object whose memory is freed without
-//! `destroy` leaks its lock; a lock in place leaves nothing behind. The feature `out-of-place`, for the tests, puts every
+//! and `destroy` frees it. Such locks are cut from slabs, which the process keeps. An object that is freed without `destroy`
+//! leaks its lock; a lock in place leaves nothing behind. The feature `out-of-place`, for the tests, puts every
 //! lock out of place.
 
 use super::memory;
@@ -72,7 +72,7 @@ fn make_sized(word: *mut *mut u8, size: usize) -> *mut u8 {
 ///
 /// As [`locate`].
 pub(crate) unsafe fn exists<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]>) -> bool {
-    // SAFETY: an object whose lock is out of place begins with a pointer, which may be null.
+    // SAFETY: if the lock is out of place, the object begins with a pointer, which may be null.
     (const { is_in_place::<L, SPACE>() })
         || unsafe { !(*bytes.get().cast::<AtomicPtr<L>>()).load(Ordering::Acquire).is_null() }
 }

@@ -79,7 +79,7 @@ macro_rules! tables {
         }
 
         impl Table {
-            /// A table whose functions fail.
+            /// A table in which every function fails.
             #[allow(clippy::declare_interior_mutable_const)]
             pub(crate) const EMPTY: Table = Table { $($name: Slot::new(missing::$name),)* };
 

@@ -1,17 +1,22 @@
-//! The table whose updaters lock the bucket, and whose readers lock nothing.
+//! The table in which updaters lock the bucket, and readers lock nothing.
 //!
 //! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 4:
-//! RCU-L ([`Section`] readers) and HPBR-L ([`Reference`] readers, with the links marked as in Michael's list,
-//! without which a reader could step from a removed element to one that was reclaimed).
+//! RCU-L (readers in a [`Section`](super::readers::Section)) and HPBR-L (readers that protect each
+//! [`Reference`](super::readers::Reference); links are marked as in Michael's list).
 //!
-//! Updaters of a bucket exclude each other, so they read its chain as if nobody else were there: what they
-//! meet cannot be removed, and so not be reclaimed.
+//! Updaters of a bucket exclude each other. So no other thread removes what an updater meets in the chain, and the updater
+//! reads the chain without protecting anything.
 //!
-//! States of an element: free -> in a chain (A) -> removed, which its own link says to readers that protect
-//! each reference (B) -> out of the chain -> retired -> free, when the domain says so.
-//! Atomics: an update, those of the bucket's lock and of retiring; a lookup, none.
-//! Progress: readers of sections never wait or repeat; those that protect references wait for the updater when
-//! they stand on an element that is being removed.
+//! State of an element: free -> in a chain (A) -> removed (B): for readers that protect references, its own link is
+//! marked -> out of the chain -> retired -> free, when the domain reclaims it.
+//!
+//! What pairs with what: (A) the store that inserts an element (release) and the loads of readers: they see the element's
+//! fields. (B) the store of the mark (release) and the loads of readers: a reader that does not see the mark has
+//! protected the element behind in time.
+//!
+//! Atomics: those of the bucket's lock and of retiring for an update; none for a lookup.
+//! Progress: readers in sections never wait or repeat. Readers that protect references wait for the updater if they
+//! stand on an element that is being removed.
 
 use super::node::{Place, give_back, search};
 use super::readers::{Readers, marked};
@@ -31,14 +36,15 @@ pub struct BucketLocked<D: Reclaim, R> {
 }
 
 impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
-    /// Looks `key` up in any case, and waits for updaters.
+    /// Looks `key` up where a lookup has met an element that an updater is removing: waits for the updater.
     #[cold]
     #[inline(never)]
     fn look_again<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let ((head, mask), mut looks) = (self.store.head(key), 0);
         loop {
             let guard = handle.reader.enter();
-            // SAFETY: nodes of this chain are retired in the store's domain, after they have left it.
+            // SAFETY: nodes of this chain are retired in the store's domain, which the guard covers, after they have left
+            // the chain; before that they are marked, if `R::MARKS`.
             if let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }? {
                 return Ok(value);
             }
@@ -64,7 +70,7 @@ fn wait<M: Machine>(looks: u32) {
     }
 }
 
-// SAFETY: elements are retired to the domain after they have left their chain, and readers are as
+// SAFETY: elements are retired in the domain after they have left their chain, and readers protect what they look at, as
 // `Readers` promises.
 unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     type Machine = D::Machine;
@@ -83,7 +89,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (head, mask) = self.store.head(key);
         if let Some(guard) = handle.reader.try_enter()
-            // SAFETY: as in `look_again`.
+            // SAFETY: nodes of this chain are retired in the store's domain, which the guard covers, after they have left
+            // the chain; before that they are marked, if `R::MARKS`.
             && let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }?
         {
             return Ok(value);
@@ -128,7 +135,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
         link.store(next, Release);
         drop(held);
         let mut retired = 0;
-        // SAFETY: it has left the chain.
+        // SAFETY: this thread has just taken it out of the chain.
         unsafe { self.store.retire(&mut retired, node) };
         self.store.settle(handle, retired);
         Ok(true)

@@ -19,12 +19,12 @@ use latchwork::registry;
 
 /// Called with each kind of table.
 pub trait Visitor<M: Machine> {
-    /// One of them.
+    /// Called with one kind.
     fn table<T: Table<Machine = M>>(&mut self);
 }
 
-/// Shows every kind of table to `visitor`. Those under a lock are called as the lock is: a reader-writer
-/// lock is one for the whole table, a mutex one of many, one in each bucket.
+/// Shows every kind of table to `visitor`. A table under a lock has the name of the lock: a reader-writer lock is one for
+/// the whole table, a mutex is one of many, one in each bucket.
 pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
     struct Locks<'a, V>(&'a mut V);
     impl<M: Records, V: Visitor<M>> registry::Visitor<M> for Locks<'_, V> {
@@ -46,7 +46,7 @@ pub fn visit<M: Records>(visitor: &mut impl Visitor<M>) {
     registry::visit(&mut Locks(visitor));
 }
 
-/// Both tables over a strategy.
+/// Shows both tables over a strategy.
 fn both<M: Records, D: Reclaim<Machine = M>, R: Readers<D>>(visitor: &mut impl Visitor<M>) {
     visitor.table::<BucketLocked<D, R>>();
     visitor.table::<Michael<D, R>>();

@@ -1,15 +1,15 @@
-//! The table under locks, or under none.
+//! The table under locks, or under no lock at all.
 //!
 //! Source: McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, sections 2.1
 //! and 3.3: "globalrw" ([`Global`] over any reader-writer lock), "brlock" ([`Global`] over
 //! [`RawPerCpu`](latchwork::locks::rwlock::percpu::RawPerCpu)), "spinbkt" ([`PerBucket`] over any spinlock) and "ideal"
 //! ([`Ideal`]).
 //!
-//! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of
-//! the whole table or the bucket's own, from the head of the chain to its end. Whoever removes an element has
-//! excluded everybody who could be at it, so it is free at once.
+//! Chains are sorted, here and in the other tables. An operation holds the lock of its bucket, which is that of the whole
+//! table or the bucket's own, from the head of the chain to its end. A thread that removes an element has excluded all
+//! others from it, so the element is free at once.
 //!
-//! States of an element: free -> in a chain -> free, the last two steps under the lock, held for writing.
+//! State of an element: free -> in a chain (`insert`) -> free (`remove`). Both steps are under the lock, held for writing.
 //! Orderings: the locks' own; links and keys need none.
 
 use super::node::{Node, Place, Pool, give_back, look, search};
@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Who keeps whom out of a bucket.
+/// How operations on a bucket exclude each other.
 ///
 /// # Safety
 ///
@@ -50,7 +50,7 @@ const SOURCE: &str = "McKenney, Hart and Walpole 2005, section 3.3";
 /// One reader-writer lock for all.
 pub struct Global<R>(Shared<R>);
 
-// SAFETY: the lock's own promise.
+// SAFETY: a thread that holds a reader-writer lock for writing excludes all others (`RawRwLock`).
 unsafe impl<R: RawRwLock> Guard for Global<R> {
     type Machine = R::Machine;
     type Bucket = ();
@@ -81,7 +81,7 @@ unsafe impl<R: RawRwLock> Guard for Global<R> {
 /// A mutex in each bucket.
 pub struct PerBucket<L>(PhantomData<L>);
 
-// SAFETY: the lock's own promise; the bucket is always the one that is read or changed.
+// SAFETY: the holder of a mutex excludes all others (`RawMutex`), and the mutex is that of the bucket.
 unsafe impl<L: RawMutex> Guard for PerBucket<L> {
     type Machine = L::Machine;
     type Bucket = Exclusive<L>;
@@ -110,12 +110,12 @@ unsafe impl<L: RawMutex> Guard for PerBucket<L> {
     }
 }
 
-/// Nobody keeps anybody out: what the others are measured against. Right as long as nobody changes the table,
-/// or one thread has it for itself.
+/// Operations do not exclude each other: what the other tables are measured against. The table is right as long as no
+/// thread changes it, or one thread has it for itself.
 pub struct Ideal<M>(PhantomData<M>);
 
-// SAFETY: `INFO.concurrent` is false. Updates of several threads at a time leave wrong chains, which may have rings, but
-// nothing undefined: elements consist of words, and live as long as the table.
+// SAFETY: `INFO.concurrent` is false. If several threads update the table all the same, chains are wrong and may be rings,
+// but nothing is undefined: elements consist of words, and live as long as the table.
 unsafe impl<M: Machine> Guard for Ideal<M> {
     type Machine = M;
     type Bucket = ();
@@ -156,7 +156,7 @@ pub struct Locked<G: Guard> {
 impl<G: Guard> Locked<G> {
     #[inline(always)]
     fn bucket(&self, key: u64) -> (&Bucket<G>, u64) {
-        // SAFETY: there is a power of two of them.
+        // SAFETY: there are one or more buckets, a power of two (`new`).
         (unsafe { self.buckets.masked(key) }, self.buckets.len() as u64 - 1)
     }
 }
@@ -201,7 +201,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
             }
             let node =
                 self.pool.take(*list, key, value, Relaxed).expect("no more elements than the shape says");
-            // SAFETY: it was free, so it is ours.
+            // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
             unsafe { &*node }.next.store(next, Relaxed);
             link.store(node, Relaxed);
             Ok(true)
@@ -211,13 +211,13 @@ unsafe impl<G: Guard> Table for Locked<G> {
     fn remove(&self, _: &mut usize, key: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
-            // SAFETY: as in `insert`.
+            // SAFETY: links lead to nodes of the pool, and are never marked.
             let Place { link, node, hit } =
                 unsafe { search::<G::Machine>(&bucket.head, key, mask, Relaxed) }?;
             if hit {
-                // SAFETY: it is in the chain, and we have excluded everybody else.
+                // SAFETY: the node is in the chain, and no other thread is there.
                 link.store(unsafe { &*node }.next.load(Relaxed), Relaxed);
-                // SAFETY: it came from our pool, and has just left the chain.
+                // SAFETY: the node came from this table's pool, and has just left the chain.
                 unsafe { give_back(node, Relaxed) };
             }
             Ok(hit)
@@ -225,7 +225,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
     }
 
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        // SAFETY: as in `insert`.
+        // SAFETY: links lead to nodes of the pool.
         unsafe { super::node::each::<G::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };
     }
 }

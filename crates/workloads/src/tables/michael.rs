@@ -5,18 +5,27 @@
 //! Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 4. Epochs: Fraser, "Practical
 //! Lock-Freedom", 2003.
 //!
-//! A sorted list. To remove an element, its own link is marked, which nobody else can then change (B), and it
-//! is taken out of the chain (C): by who marked it, or by whoever meets it first. Who takes it out retires it.
-//! Everybody helps, readers too: that is what they pay for locks that nobody holds.
+//! Each chain is a sorted list. To remove an element, a thread marks the element's own link, which no thread changes from
+//! then on (B). Then the element is taken out of the chain (C), by the thread that marked it or by the first thread that
+//! meets it there. The thread that takes it out retires it. All threads help, readers too: that is the price of having no
+//! locks.
 //!
-//! Where it differs from the figure: a lookup that meets nothing that is being removed only reads, and protects one
-//! element less. The previous link is not read again after an element's own link has been
-//! protected. An element whose link is not marked has not been removed, so it is in the chain, and with it
-//! the one behind it, whatever became of the one before; a stale previous link is found by the exchange.
+//! What differs from the figure:
 //!
-//! States of an element: free -> in a chain (A) -> marked (B) -> out of the chain (C) -> retired -> free.
-//! Atomics: an insertion 1, a removal 2, and those of retiring; a lookup none. Barriers, where they are instructions:
-//! one per update, that of the exchange which changes the chain.
+//! - a lookup that meets no marked element only reads, and protects one element less;
+//! - a search does not read the previous link again after it has protected an element's own link. If an element's link is
+//!   not marked, the element has not been removed. So the element is in the chain, and with it the one behind it,
+//!   whatever became of the one before. If the previous link is stale, the exchange fails.
+//!
+//! State of an element: free -> in a chain (`insert`) -> marked (`remove`) -> out of the chain (`remove`, `find`) ->
+//! retired -> free.
+//!
+//! What pairs with what: (A) the exchange that inserts an element (release) and the loads of searches: they see the
+//! element's fields. (B) the exchange that marks a link and the loads that find the mark. (C) the exchange that takes an
+//! element out (release) and the loads of searches: they see the fields of the element behind it.
+//!
+//! Atomics: an insertion 1, a removal 2, and those of retiring; a lookup none. Fences, where they are instructions: one
+//! per update, that of the exchange which changes the chain.
 //! Progress: lock-free.
 
 use super::node::{Node, Step, give_back, step};
@@ -34,30 +43,30 @@ pub struct Michael<D: Reclaim, R> {
     readers: PhantomData<R>,
 }
 
-/// Where a search ended. Under the guard, `node` and what `link` is in are protected.
+/// Where a search ended. The guard protects `node`, and the node that `link` is in.
 struct Found<'a, M: Machine> {
     link: &'a M::Ptr<Node<M>>,
     node: *mut Node<M>,
-    /// What is behind it, unmarked.
+    /// The node behind it, unmarked.
     next: *mut Node<M>,
     hit: bool,
 }
 
 impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
-    /// Looks `key` up in any case, and helps.
+    /// Looks `key` up where a lookup has met a marked element: takes such elements out of the chain.
     #[cold]
     #[inline(never)]
     fn look_and_help<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (guard, mut retired) = (handle.reader.enter(), 0);
         let found = self.find(self.store.checked(&guard), key, &mut retired)?;
-        // SAFETY: protected.
+        // SAFETY: the guard protects it.
         let value = found.hit.then(|| unsafe { &*found.node }.value.load(Relaxed));
         drop(guard);
         self.store.settle(handle, retired);
         Ok(value)
     }
 
-    /// Finds `key`, or where it would be; takes out what was removed on the way, and counts it.
+    /// Finds `key`, or where it would be. Takes marked elements on the way out of the chain, retires and counts them.
     #[inline(always)]
     fn find<'a>(
         &'a self,
@@ -68,24 +77,24 @@ impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
         let (head, mask) = self.store.head(key);
         'again: loop {
             let mut link = head;
-            // Slots for the element that `link` is in, the one at hand, and the one behind it.
+            // The slots that protect the element that `link` is in, the element at hand, and the one behind it.
             let mut slots = [0, 1, 2];
             let mut node = guard.protect(slots[1], link);
             loop {
-                // (A) pairs with `insert`. SAFETY: protected, and in the chain when it was.
+                // (A) pairs with `insert`. SAFETY: the guard protects it, and it was in the chain when it was protected.
                 let Some(fields) = (unsafe { node.as_ref() }) else {
                     return Ok(Found { link, node, next: node, hit: false });
                 };
                 // (B) pairs with `remove`.
                 let next = guard.protect(slots[2], &fields.next);
                 if is_marked(next) {
-                    // (C) If the previous link is as it was, the node is in the chain, and so is the next,
-                    // which nobody can take out before this one: it was protected in time. Release: who follows
-                    // the link sees the next one's fields, as we do.
+                    // (C) If the previous link is as it was, the node is in the chain. So is the next one, which no
+                    // thread can take out before this one: it was protected in time. Release: a thread that follows
+                    // the link sees the next one's fields, as this thread does.
                     if link.compare_exchange(node, unmarked(next), Release, Relaxed).is_err() {
                         continue 'again;
                     }
-                    // SAFETY: we have taken it out of the chain.
+                    // SAFETY: this thread has taken it out of the chain.
                     unsafe { self.store.retire(retired, node) };
                     slots.swap(1, 2);
                     node = unmarked(next);
@@ -101,7 +110,7 @@ impl<D: Reclaim, R: Readers<D>> Michael<D, R> {
     }
 }
 
-// SAFETY: elements are retired by who took them out of the chain; what a search looks at is protected.
+// SAFETY: the thread that takes an element out of the chain retires it; what a search looks at is protected.
 unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
     type Machine = D::Machine;
     type Handle<'a> = Handle<'a, D>;
@@ -120,7 +129,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
         let (head, mask) = self.store.head(key);
         // (A) pairs with `insert`, (B) with `remove`.
         if let Some(guard) = handle.reader.try_enter()
-            // SAFETY: nodes of this chain are marked, and then retired in the store's domain.
+            // SAFETY: nodes of this chain are marked, and then retired in the store's domain, which the guard covers.
             && let Some(value) = unsafe { look_between_marks(self.store.checked(&guard), head, key, mask, true) }?
         {
             return Ok(value);
@@ -134,13 +143,13 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
         let inserted = loop {
             let found = self.find(self.store.checked(&guard), key, &mut retired)?;
             if found.hit {
-                // SAFETY: taken above, and shown to nobody.
+                // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
                 unsafe { give_back(new, Relaxed) };
                 break false;
             }
-            // SAFETY: as above.
+            // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
             unsafe { &*new }.next.store(found.node, Relaxed);
-            // (A) pairs with the searches: who finds it sees its fields.
+            // (A) pairs with the loads of searches: they see its fields.
             if found.link.compare_exchange(found.node, new, Release, Relaxed).is_ok() {
                 break true;
             }
@@ -157,20 +166,21 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
             if !found.hit {
                 break false;
             }
-            // SAFETY: protected.
+            // SAFETY: the guard protects it.
             let link = &unsafe { &*found.node }.next;
-            // (B) From here on the key is not there. Relaxed: who reads the mark has come here through links that
-            // show it the fields of what is behind, or reads what an insertion released, of whose release
-            // sequence this is a part.
+            // (B) From here on the key is not there. Relaxed is enough for a thread that reads the mark. Either it has come
+            // here through links that show it the fields of the node behind; or it reads a value of the release sequence
+            // of the insertion behind, to which this exchange belongs.
             if link.compare_exchange(found.next, marked(found.next), Relaxed, Relaxed).is_err() {
                 continue;
             }
-            // (C) After (B), for who sees this. Release: as in `find`.
+            // (C) Release: as in `find`; and a thread that sees this sees the mark (B).
             if found.link.compare_exchange(found.node, found.next, Release, Relaxed).is_ok() {
-                // SAFETY: we have taken it out of the chain.
+                // SAFETY: this thread has taken it out of the chain.
                 unsafe { self.store.retire(&mut retired, found.node) };
             } else {
-                // Somebody was there before, or changed the chain: a search takes it out.
+                // Another thread has taken the node out, or has changed the chain before it: a search takes it out if it
+                // is still there.
                 self.find(&guard, key, &mut retired)?;
             }
             break true;

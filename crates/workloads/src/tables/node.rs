@@ -1,9 +1,8 @@
 //! The elements of the chains, and the pool that they come from.
 //!
-//! All nodes of a table are made with it and freed with it, so a node that is reclaimed too early is no
-//! undefined behaviour here but an observation: its key is turned into one of another bucket while it is
-//! free, and whoever meets a node of another bucket in a chain says so ([`Reclaimed`]). It also keeps the
-//! C library's allocator out of what is compared.
+//! All nodes of a table are made with it and freed with it. So a node that is reclaimed too early causes no undefined
+//! behaviour: while it is free, its key is one of another bucket, and a thread that meets a node of another bucket in a
+//! chain returns an error ([`Reclaimed`]). The pool also keeps the C library's allocator out of what is compared.
 
 use super::table::Reclaimed;
 use latchwork::locks::ShflMutex;
@@ -14,7 +13,7 @@ use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
 
-/// An element, alone in its cache line: as large tables have it, where each is a miss of its own.
+/// An element, alone in its cache line: as in large tables, where each is a cache miss of its own.
 #[repr(C, align(64))]
 pub struct Node<M: Machine> {
     header: UnsafeCell<Header>,
@@ -24,7 +23,7 @@ pub struct Node<M: Machine> {
     pub key: M::U64,
     /// Its value.
     pub value: M::U64,
-    /// The pool that it came from, so that whoever reclaims it needs nothing else.
+    /// The pool that it came from: all that the thread needs that reclaims it.
     pool: *const Pool<M>,
     /// The list of free nodes that it goes back to.
     list: AtomicUsize,
@@ -32,13 +31,13 @@ pub struct Node<M: Machine> {
 
 // SAFETY: all that threads change are words; the pool's address is only used while the pool is there.
 unsafe impl<M: Machine> Send for Node<M> {}
-// SAFETY: as above.
+// SAFETY: all that threads change are words, and the header, which the domain has.
 unsafe impl<M: Machine> Sync for Node<M> {}
 
 // SAFETY: `repr(C)`, and the first field is the header's cell, which is laid out as the header.
 unsafe impl<M: Machine> Retire for Node<M> {
     unsafe fn reclaim(this: *mut Self) {
-        // SAFETY: the thread that retired it took it from a pool. Nobody else uses the header of a node that was retired.
+        // SAFETY: the thread that retired it took it from a pool. No other thread uses the header of a retired node.
         unsafe {
             *(*this).header.get() = Header::new();
             give_back(this, Relaxed);
@@ -49,26 +48,26 @@ unsafe impl<M: Machine> Retire for Node<M> {
 /// Lists of free nodes.
 const LISTS: usize = 32;
 
-/// A list of free nodes; which thread uses which is its own choice.
+/// A list of free nodes. A thread chooses which one it uses.
 #[repr(align(128))]
 struct Free<M: Machine>(ShflMutex<Vec<*mut Node<M>>>);
 
 // SAFETY: the pointers are to nodes of the pool, which any thread may have.
 unsafe impl<M: Machine> Sync for Free<M> {}
-// SAFETY: as above.
+// SAFETY: the pointers are to nodes of the pool, which any thread may have.
 unsafe impl<M: Machine> Send for Free<M> {}
 
 /// All nodes of a table.
 ///
-/// Taking and giving back costs no simulated time but for the stores into the node: what an allocator costs is no part
-/// of the comparison. `order` is that of these stores: relaxed, where nobody can meet a node that is free.
+/// Taking and giving back costs no simulated time but that of the stores into the node, because what an allocator costs is
+/// no part of the comparison. `order` is the ordering of these stores: relaxed where no thread can meet a free node.
 pub struct Pool<M: Machine> {
     nodes: Array<Node<M>>,
     free: Array<Free<M>>,
 }
 
 impl<M: Machine> Pool<M> {
-    /// `count` free nodes. Boxed, because they know its address.
+    /// A pool of `count` free nodes. It is a box, because the nodes know its address.
     pub fn new(count: usize) -> Box<Self> {
         let node = |_| Node {
             header: UnsafeCell::new(Header::new()),
@@ -83,7 +82,7 @@ impl<M: Machine> Pool<M> {
         let address: *const Self = &raw const *pool;
         for at in 0..count {
             let node = pool.nodes.pointer(at);
-            // SAFETY: nobody else has the node yet.
+            // SAFETY: the node is valid, and no other thread has it yet.
             unsafe { (*node).pool = address };
         }
         // The last first, so that nodes are taken in the order of their addresses.
@@ -96,7 +95,7 @@ impl<M: Machine> Pool<M> {
     pub fn take(&self, list: usize, key: u64, value: u64, order: Ordering) -> Option<*mut Node<M>> {
         let own = list % LISTS;
         let node = (0..LISTS).find_map(|other| self.free[(own + other) % LISTS].0.lock().pop())?;
-        // SAFETY: the pool keeps it valid.
+        // SAFETY: the node is in the pool, which is borrowed.
         let fields = unsafe { &*node };
         fields.list.store(own, Relaxed);
         fields.key.store(key, order);
@@ -109,32 +108,31 @@ impl<M: Machine> Pool<M> {
 ///
 /// # Safety
 ///
-/// It came from [`Pool::take`] of a pool that is still there. (If it is in a chain, or given back twice, then tables
-/// are wrong, but nothing is undefined: nodes consist of words, and live as long as the pool.)
+/// The node came from [`Pool::take`] of a pool that is still there. (If the node is in a chain, or is given back twice, the
+/// tables are wrong, but nothing is undefined: nodes consist of words, and live as long as the pool.)
 pub unsafe fn give_back<M: Machine>(node: *mut Node<M>, order: Ordering) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pool is still there, says the caller, and so are its nodes.
     let (fields, pool) = unsafe { (&*node, &*(*node).pool) };
     // Its bits differ from those of any key of its bucket.
     fields.key.store(!fields.key.load(Relaxed), order);
     pool.free[fields.list.load(Relaxed)].0.lock().push(node);
 }
 
-/// Where a search ended: the link that led to `node`, the first whose key is not below the one that was
-/// looked for (or null), and whether it is that key.
+/// Where a search ended: at the first node whose key is not below the one that was looked for, or at the end.
 pub struct Place<'a, M: Machine> {
-    /// The link.
+    /// The link that led to the node.
     pub link: &'a M::Ptr<Node<M>>,
-    /// What it leads to.
+    /// The node, or null at the end.
     pub node: *mut Node<M>,
-    /// Whether that has the key.
+    /// Whether the node has the key.
     pub hit: bool,
 }
 
 /// What a node's key says about where a search is.
 pub enum Step {
-    /// Not far enough.
+    /// The key is further on.
     Below,
-    /// At the key, or (`false`) beyond where it would be.
+    /// At the key; or, with `false`, beyond where it would be.
     End(bool),
 }
 
@@ -153,7 +151,7 @@ pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
 }
 
 /// Follows a chain from its head to `key`. No node of the chain is reclaimed meanwhile. `order` is the ordering of the
-/// loads of links, `mask` that of the buckets.
+/// loads of links, `mask` has the bits of a key that choose the bucket.
 ///
 /// # Safety
 ///
@@ -168,7 +166,7 @@ pub unsafe fn search<'a, M: Machine>(
     let mut link = head;
     loop {
         let node = link.load(order);
-        // SAFETY: the caller says that it leads to a node.
+        // SAFETY: links lead to nodes, says the caller.
         let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Place { link, node, hit: false }) };
         if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
             return Ok(Place { link, node, hit });
@@ -177,9 +175,8 @@ pub unsafe fn search<'a, M: Machine>(
     }
 }
 
-/// The value of `key` in a chain that no marks are in. `follow` reads a link; what it leads to is not reclaimed
-/// meanwhile. One function for the tables that nobody locks, those under locks and "ideal", so that they differ in
-/// what they are compared in, and in nothing else.
+/// The value of `key` in a chain without marks. `follow` reads a link; the node that it leads to is not reclaimed
+/// meanwhile. All tables without marks share this function, so that they differ in what is compared, and in nothing else.
 ///
 /// # Safety
 ///
@@ -193,7 +190,7 @@ pub unsafe fn look<M: Machine>(
 ) -> Result<Option<u64>, Reclaimed> {
     let mut link = head;
     loop {
-        // SAFETY: the caller says that it leads to a node.
+        // SAFETY: links lead to nodes, says the caller.
         let Some(node) = (unsafe { follow(link).as_ref() }) else { return Ok(None) };
         if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
             return Ok(hit.then(|| node.value.load(Relaxed)));
@@ -202,7 +199,8 @@ pub unsafe fn look<M: Machine>(
     }
 }
 
-/// Calls `each` with every key and value of these chains, which nobody else uses. Marked links are followed.
+/// Calls `each` with every key and value of these chains, which no other thread uses. Follows marked links, and leaves out
+/// the nodes that they are in.
 ///
 /// # Safety
 ///
@@ -213,7 +211,7 @@ pub unsafe fn each<'a, M: Machine>(
 ) {
     for head in heads {
         let mut at = head;
-        // SAFETY: the caller says that it leads to a node.
+        // SAFETY: links lead to nodes, says the caller.
         while let Some(node) = unsafe { at.load(Relaxed).map_addr(|address| address & !1).as_ref() } {
             at = &node.next;
             if at.load(Relaxed).addr() & 1 == 0 {

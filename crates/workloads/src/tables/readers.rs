@@ -19,21 +19,21 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 ///
 /// # Safety
 ///
-/// With a domain of type `D`, an element that `look` looks at has not been reclaimed.
+/// With a guard that covers a domain of type `D`, `look` looks at no element that has been reclaimed.
 pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
-    /// What is said about the table with a lock in each bucket.
+    /// The description of the table with a lock in each bucket.
     const LOCKED: Info;
-    /// What is said about the table without locks ([`michael`](super::michael)).
+    /// The description of the table without locks ([`michael`](super::michael)).
     const LOCK_FREE: Info;
-    /// Whether the link of an element that is removed has to say so.
+    /// Whether an updater has to mark the link of an element that it removes.
     const MARKS: bool;
-    /// The value of `key`, with a lock in each bucket. `None`: an updater is about to take an element on the way out
-    /// of the chain.
+    /// The value of `key`, in a table with a lock in each bucket. `None`: the reader has met an element that an updater is
+    /// taking out of the chain.
     ///
     /// # Safety
     ///
-    /// The chain is a table's: its links lead to nodes, which are marked when they are removed if
-    /// [`MARKS`](Readers::MARKS) says so, and retired only then, in a domain of type `D` that the guard covers.
+    /// The chain is a table's: its links lead to nodes. When a node is removed, its link is marked first, if
+    /// [`MARKS`](Readers::MARKS); the node is retired only then, in a domain of type `D` that the guard covers.
     unsafe fn look(
         guard: &impl Guard<Machine = D::Machine>,
         head: &<D::Machine as Machine>::Ptr<Node<D::Machine>>,
@@ -42,11 +42,11 @@ pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
     ) -> Result<Option<Option<u64>>, Reclaimed>;
 }
 
-/// A strategy under which a section protects all that is read in it, from one link to the next.
+/// A strategy under which a section protects everything that is read in it, from one link to the next.
 ///
 /// # Safety
 ///
-/// What the name says; hazard pointers are none.
+/// A guard protects every object that is read under it, in however many slots. (That is not true of hazard pointers.)
 pub unsafe trait SectionWide: Reclaim {
     /// What the table with a lock in each bucket is called.
     const LOCKED: &'static str;
@@ -69,14 +69,14 @@ const fn info(name: &'static str, summary: &'static str, source: &'static str) -
 const LOCKED: &str = "McKenney, Hart and Walpole 2005, section 4";
 const LOCK_FREE: &str = "Michael 2002; McKenney, Hart and Walpole 2005, section 4";
 
-/// Readers in a section that protects whatever they meet.
+/// Readers in a section that protects everything they meet.
 pub struct Section;
 
-// SAFETY: a section protects all that was in a chain when it began.
+// SAFETY: a section protects everything that was in a chain when the section began (`SectionWide`).
 unsafe impl<D: SectionWide> Readers<D> for Section {
     const LOCKED: Info = info(D::LOCKED, "updaters lock the bucket; readers are in a section", LOCKED);
     const LOCK_FREE: Info =
-        info(D::LOCK_FREE, "Michael's lock-free lists; everybody is in a section", LOCK_FREE);
+        info(D::LOCK_FREE, "Michael's lock-free lists; every thread is in a section", LOCK_FREE);
     const MARKS: bool = false;
 
     #[inline(always)]
@@ -86,7 +86,8 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
         key: u64,
         mask: u64,
     ) -> Result<Option<Option<u64>>, Reclaimed> {
-        // (A) pairs with the store in `insert`. SAFETY: `MARKS` is false; the caller says that links lead to nodes.
+        // (A) pairs with the store in `insert`. SAFETY: links lead to nodes, says the caller, and carry no marks, because
+        // `MARKS` is false.
         unsafe { look::<D::Machine>(head, key, mask, |link| guard.protect(0, link)) }.map(Some)
     }
 }
@@ -94,8 +95,8 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
 /// Readers that protect one reference after the other.
 pub struct Reference;
 
-// SAFETY: protecting a reference reads the link again. If it still leads there and carries no mark, the
-// element that it is in had not been removed, so neither had the one that it leads to.
+// SAFETY: protecting a reference reads the link again. If the link still leads there and carries no mark, the element that
+// holds the link had not been removed, so neither had the one that it leads to.
 unsafe impl<D: PerReference> Readers<D> for Reference {
     const LOCKED: Info =
         info(D::LOCKED, "updaters lock the bucket; readers protect each element they look at", LOCKED);
@@ -113,24 +114,25 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
         key: u64,
         mask: u64,
     ) -> Result<Option<Option<u64>>, Reclaimed> {
-        // (A), (B) pair with the stores in `insert` and `remove`. SAFETY: as the caller says; `MARKS` is true.
+        // (A), (B) pair with the stores in `insert` and `remove`. SAFETY: links lead to nodes, which are marked before they
+        // are retired, because `MARKS` is true; the guard covers the domain, says the caller.
         unsafe { look_between_marks(guard, head, key, mask, false) }
     }
 }
 
-// SAFETY: it says so.
+// SAFETY: a section of RCU protects everything that is read in it.
 unsafe impl<M: Records> SectionWide for RcuDomain<M> {
     const LOCKED: &'static str = "rcu-l";
     const LOCK_FREE: &'static str = "rcu-nbs";
 }
 
-// SAFETY: it says so.
+// SAFETY: nothing that an online thread has read is reclaimed before its next quiescent state.
 unsafe impl<M: Records> SectionWide for QsbrDomain<M> {
     const LOCKED: &'static str = "qsbr-l";
     const LOCK_FREE: &'static str = "qsbr-nbs";
 }
 
-// SAFETY: it says so.
+// SAFETY: a section of epochs protects everything that is read in it.
 unsafe impl<M: Records> SectionWide for EpochDomain<M> {
     const LOCKED: &'static str = "epoch-l";
     const LOCK_FREE: &'static str = "epoch-nbs";
@@ -146,13 +148,13 @@ impl<M: Records> PerReference for CountedDomain<M> {
     const LOCK_FREE: &'static str = "counted-nbs";
 }
 
-/// Looks `key` up in a chain whose links carry marks, one protected element after the other. `None`: an element on
-/// the way is being removed. Whether the one that is looked for is, is asked with `ask`.
+/// Looks `key` up in a chain whose links may carry marks, one protected element after the other. `None`: an element on the
+/// way is being removed. With `ask`, also if the element with the key itself is.
 ///
 /// # Safety
 ///
-/// The chain is a table's: its links lead to nodes, which are marked when they are removed, and retired only then, in
-/// a domain that the guard covers.
+/// The chain is a table's: its links lead to nodes. When a node is removed, its link is marked first, and the node is
+/// retired only then, in a domain that the guard covers.
 #[inline(always)]
 pub unsafe fn look_between_marks<M: Machine>(
     guard: &impl Guard<Machine = M>,
@@ -163,16 +165,17 @@ pub unsafe fn look_between_marks<M: Machine>(
 ) -> Result<Option<Option<u64>>, Reclaimed> {
     let (mut link, mut slot) = (head, 0);
     loop {
-        // Pairs with those who insert and remove: what `link` is in was in the chain, and so is what it leads to.
+        // Pairs with the threads that insert and remove: the element that holds `link` was in the chain, and so was the
+        // one that it leads to.
         let node = guard.protect(slot, link);
         if is_marked(node) {
             return Ok(None);
         }
-        // SAFETY: protected by a guard that covers the domain. The link carried no mark after that, so the node was in
-        // the chain.
+        // SAFETY: the guard covers the domain, and protects the node. The link carried no mark after that, so the node was
+        // in the chain.
         let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Some(None)) };
         if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
-            // One that has been removed may still be in the chain.
+            // An element that has been removed may still be in the chain.
             if ask && hit && is_marked(fields.next.load(Acquire)) {
                 return Ok(None);
             }
@@ -189,13 +192,13 @@ pub fn marked<T>(link: *mut T) -> *mut T {
     link.map_addr(|address| address | 1)
 }
 
-/// Whether it is set.
+/// Whether the link carries the mark.
 #[inline(always)]
 pub fn is_marked<T>(link: *mut T) -> bool {
     link.addr() & 1 != 0
 }
 
-/// Without it.
+/// The link without the mark.
 #[inline(always)]
 pub fn unmarked<T>(link: *mut T) -> *mut T {
     link.map_addr(|address| address & !1)

@@ -1,5 +1,5 @@
-//! What the tables with deferred reclamation share: buckets, the pool, and the domain that removed elements
-//! are retired to.
+//! What the tables with deferred reclamation share: buckets, the pool, and the domain in which removed elements are
+//! retired.
 
 use super::node::{Node, Pool};
 use super::table::Shape;
@@ -9,25 +9,27 @@ use latchwork::reclaim::{GuardOf, Limit, Reader, Reclaim};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Elements that a domain has not looked at, for each thread and each of its lists.
+/// Elements that a domain may leave to its next batch, for each thread and each list.
 const SLACK: usize = 256;
 
 /// A table's memory.
 pub struct Store<D: Reclaim, B> {
-    /// Before the pool: dropping it reclaims what waits, into the pool.
+    /// The first field, so that it is dropped before the pool: dropping it reclaims elements into the pool.
     pub domain: D,
     heads: Array<<D::Machine as Machine>::Ptr<Node<D::Machine>>>,
+    /// What updaters of a bucket have beside its head.
     own: Array<B>,
     pool: Box<Pool<D::Machine>>,
+    /// Removed elements that may wait to be reclaimed, for each thread.
     waiting: usize,
 }
 
 /// A thread that uses the table.
 pub struct Handle<'a, D: Reclaim + 'a> {
-    /// As one that reads.
+    /// The thread as one that reads.
     pub(super) reader: D::Reader<'a>,
     list: usize,
-    /// Elements that it has retired since it last looked at how many wait.
+    /// Elements that the thread has retired since it last looked how many wait.
     retired: usize,
 }
 
@@ -43,8 +45,8 @@ impl<D: Reclaim, B> Store<D, B> {
             domain,
             heads: Array::new(shape.buckets, |_| Word::new(null_mut())),
             own: Array::new(shape.buckets, |_| own()),
-            // Each thread holds one more while it inserts, and may retire as many again before it looks; and
-            // what domains leave to the next batch.
+            // Beside the elements: what may wait, as much again that threads retire before they look, one that each thread
+            // holds while it inserts, and what domains leave to the next batch.
             pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
             waiting,
         }
@@ -55,7 +57,7 @@ impl<D: Reclaim, B> Store<D, B> {
         Handle { reader: self.domain.reader(), list: index, retired: 0 }
     }
 
-    /// A guard of a handle, which may be another table's, once it is clear that it protects what this table retires.
+    /// The guard, if it protects what this table retires. Panics if it is that of another table's handle, and does not.
     #[inline(always)]
     pub fn checked<'g, 'r, 'd>(&self, guard: &'g GuardOf<'r, 'd, D>) -> &'g GuardOf<'r, 'd, D>
     where
@@ -68,19 +70,20 @@ impl<D: Reclaim, B> Store<D, B> {
     /// The chain of a key, and the mask of all.
     #[inline(always)]
     pub fn head(&self, key: u64) -> (&<D::Machine as Machine>::Ptr<Node<D::Machine>>, u64) {
-        // SAFETY: there is a power of two of them.
+        // SAFETY: there are one or more buckets, a power of two (`new`).
         (unsafe { self.heads.masked(key) }, self.heads.len() as u64 - 1)
     }
 
-    /// What updaters of a key's bucket have beside it, out of the way of readers: together with the heads it would take
-    /// twice the cache (0.82 of the ideal's lookups in a large table, for 0.9).
+    /// What updaters of a key's bucket have beside its head. It is apart from the heads because readers do not need it:
+    /// with it, the heads would take twice the cache (lookups in a large table at 0.82 of the ideal's rate, instead of
+    /// 0.9).
     #[inline(always)]
     pub fn own(&self, key: u64) -> &B {
-        // SAFETY: as above.
+        // SAFETY: there are one or more buckets, a power of two (`new`).
         unsafe { self.own.masked(key) }
     }
 
-    /// A free node. Outside of sections: it may wait until one has been reclaimed.
+    /// A free node. To be called outside of sections: it may wait until one has been reclaimed.
     pub fn take<'s>(&'s self, handle: &mut Handle<'s, D>, key: u64, value: u64) -> *mut Node<D::Machine> {
         loop {
             if let Some(node) = self.pool.take(handle.list, key, value, Relaxed) {
@@ -94,15 +97,15 @@ impl<D: Reclaim, B> Store<D, B> {
     ///
     /// # Safety
     ///
-    /// As [`Reclaim::retire`]: it has just left its chain, through the caller.
+    /// As [`Reclaim::retire`]: the calling thread has just taken the node out of its chain.
     pub unsafe fn retire(&self, retired: &mut usize, node: *mut Node<D::Machine>) {
         *retired += 1;
-        // SAFETY: the caller's promise; nodes of the pool are never freed before the domain is dropped.
+        // SAFETY: the node has just left its chain, says the caller; the pool is dropped after the domain.
         unsafe { self.domain.retire(node) };
     }
 
-    /// After an operation, outside of sections: waits if the thread has retired its share, and too many
-    /// wait.
+    /// After an operation, outside of sections: if the thread has retired its share, collects, and waits while too many
+    /// elements wait.
     #[inline]
     pub fn settle<'s>(&'s self, handle: &mut Handle<'s, D>, retired: usize) {
         handle.retired += retired;
@@ -120,7 +123,7 @@ impl<D: Reclaim, B> Store<D, B> {
         self.domain.garbage().objects as usize
     }
 
-    /// Calls `each` with every key and value. Nobody else uses the table.
+    /// Calls `each` with every key and value.
     pub fn each(&mut self, mut each: impl FnMut(u64, u64)) {
         // SAFETY: the chains consist of nodes of the pool, which is dropped with the table.
         unsafe { super::node::each::<D::Machine>(self.heads.iter(), &mut each) };

@@ -8,12 +8,12 @@ use std::fmt;
 pub struct Shape {
     /// Chains, a power of two.
     pub buckets: usize,
-    /// Elements that can be in it.
+    /// Elements that the table has room for.
     pub elements: usize,
-    /// Threads that will use it at a time.
+    /// Threads that will use the table at a time.
     pub threads: usize,
-    /// Removed elements that may wait to be reclaimed, for each thread. What is asked of the strategies that
-    /// defer it is the same worst case for all, as in section 4 of the paper.
+    /// Removed elements that may wait to be reclaimed, for each thread. All strategies that defer reclamation have the same
+    /// worst case, as in section 4 of the paper.
     pub waiting: usize,
 }
 
@@ -26,9 +26,9 @@ pub struct Info {
     pub summary: &'static str,
     /// Paper and section.
     pub source: &'static str,
-    /// Whether several threads may use it when some of them change it.
+    /// Whether several threads may use the table while some of them change it.
     pub concurrent: bool,
-    /// Whether waiters sleep (after a bounded spin) or spin until they have it; true where nobody waits.
+    /// Whether waiters sleep (after a bounded spin), or spin until they have the lock; true if no thread waits.
     pub blocking: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Info {
 ///
 /// # Safety
 ///
-/// An element that a thread may still meet is not given back to the pool, unless the thread notices.
+/// An element that a thread may still meet is not given back to the pool, unless that thread notices.
 pub unsafe trait Table: Send + Sync + Sized + 'static {
     /// The machine it runs on.
     type Machine: Machine;
@@ -50,19 +50,19 @@ pub unsafe trait Table: Send + Sync + Sized + 'static {
     /// An empty table. Panics unless `shape.buckets` is a power of two.
     fn new(shape: &Shape) -> Self;
 
-    /// The calling thread is going to use the table; `index` differs from thread to thread.
+    /// The calling thread as one that uses the table; `index` differs from thread to thread.
     fn join(&self, index: usize) -> Self::Handle<'_>;
 
-    /// The value of `key`. `Err`: the strategy is broken.
+    /// The value of `key`. `Err`: the strategy reclaims too early.
     fn get<'t>(&'t self, handle: &mut Self::Handle<'t>, key: u64) -> Result<Option<u64>, Reclaimed>;
 
-    /// Inserts `key`, unless it is there (`false`).
+    /// Inserts `key`. `false`: it is there already.
     fn insert<'t>(&'t self, handle: &mut Self::Handle<'t>, key: u64, value: u64) -> Result<bool, Reclaimed>;
 
-    /// Removes `key`, unless it is not there (`false`).
+    /// Removes `key`. `false`: it is not there.
     fn remove<'t>(&'t self, handle: &mut Self::Handle<'t>, key: u64) -> Result<bool, Reclaimed>;
 
-    /// The calling thread has no reference into the table now: said between two operations.
+    /// Announces that the calling thread has no reference into the table now. To be called between two operations.
     fn quiescent<'t>(&'t self, handle: &mut Self::Handle<'t>) {
         let _ = handle;
     }
@@ -76,13 +76,13 @@ pub unsafe trait Table: Send + Sync + Sized + 'static {
     fn each(&mut self, each: impl FnMut(u64, u64));
 }
 
-/// A node that is free, or was reused, has been met in a chain: the strategy reclaims too early.
+/// A thread has met a node in a chain that is free, or was used again: the strategy reclaims too early.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reclaimed;
 
 impl fmt::Display for Reclaimed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a reader met an element of another chain: it was reclaimed while somebody read it")
+        f.write_str("a reader met an element of another chain: it was reclaimed while a thread read it")
     }
 }
 

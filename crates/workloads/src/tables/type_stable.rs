@@ -1,18 +1,23 @@
-//! The table over type-stable memory: elements are used again at once, and readers look whether any was.
+//! The table over type-stable memory: removed elements are used again at once, and readers find out whether any was.
 //!
 //! Source: Greenwald and Cheriton, "The Synergy Between Non-Blocking Synchronization and Operating System Structure",
 //! OSDI 1996; McKenney, Hart and Walpole, "Practical Concerns for Scalable Synchronization", 2005, section 2.3, which
 //! discusses it as what deferred reclamation improves on. Linux's SLAB_TYPESAFE_BY_RCU is the same idea, with a grace
 //! period before the memory becomes that of another type.
 //!
-//! An element stays an element for as long as the table is there, so a reader that stands on one which was removed,
-//! and is of another chain by now, reads what it did not look for, but nothing that is no element. Each bucket
-//! counts its removals. A reader notes the count before it looks at the chain, and looks again if it has changed:
-//! else nothing that it met was removed meanwhile, so nothing was used again.
+//! An element stays an element as long as the table is there. A reader may stand on an element that was removed, and that
+//! is in another chain by now: then it reads what it did not look for, but always an element. Each bucket counts its
+//! removals. A reader notes the count before it looks at the chain, and looks again if the count has changed. If it has
+//! not, nothing that the reader met was removed meanwhile, so nothing was used again.
 //!
-//! States of an element: free -> in a chain -> out of it -> counted (A) -> free -> in another (B).
-//! Atomics: an update, those of the bucket's lock; a lookup none. Nothing waits to be reclaimed.
-//! Progress: a lookup is repeated by each removal from its bucket, so that there is no bound.
+//! State of an element: free -> in a chain -> out of the chain -> counted (A) -> free -> in another chain (B).
+//!
+//! What pairs with what: (A) the store of the count (release) and the load before a lookup (acquire): the lookup does not
+//! meet what was removed before. (B) the stores into an element that is used again (release) and a lookup's loads
+//! (acquire): a lookup that sees one of them sees the new count.
+//!
+//! Atomics: those of the bucket's lock for an update; none for a lookup. Nothing waits to be reclaimed.
+//! Progress: each removal from its bucket may have a lookup repeat, so there is no bound.
 
 use super::node::{Node, Place, Pool, give_back, search};
 use super::table::{Info, Reclaimed, Shape, Table};
@@ -25,7 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 struct Bucket<M: Machine> {
     head: M::Ptr<Node<M>>,
-    /// How many have been removed. (It would take 4 billion during one lookup to be taken for the same.)
+    /// How many elements have been removed. (A lookup would miss a change only after 4 billion removals meanwhile.)
     removals: M::U32,
     lock: Exclusive<RawTtas<M>>,
 }
@@ -39,27 +44,27 @@ pub struct TypeStable<M: Machine> {
 impl<M: Machine> TypeStable<M> {
     #[inline(always)]
     fn bucket(&self, key: u64) -> (&Bucket<M>, u64) {
-        // SAFETY: there is a power of two of them.
+        // SAFETY: there are one or more buckets, a power of two (`new`).
         (unsafe { self.buckets.masked(key) }, self.buckets.len() as u64 - 1)
     }
 
     /// The value of `key`, if there is one. `None`: an element was removed meanwhile.
     #[inline(always)]
     fn try_look(bucket: &Bucket<M>, key: u64, mask: u64) -> Option<Option<u64>> {
-        // (A) What was counted before is not met: its removal comes before this.
+        // (A) Elements whose removal is counted here left the chain before this load.
         let before = bucket.removals.load(Acquire);
         let mut link = &bucket.head;
         let found = loop {
-            // (B) The count comes before whatever a removed element is made into: who sees that, here and below,
-            // sees that it has changed.
-            // SAFETY: a link leads to a node of the pool, which is freed with the table.
+            // (B) A removal is counted before the element is used again: a lookup that sees the new use, here or below,
+            // sees the new count.
+            // SAFETY: a link is null or leads to a node of the pool, which is freed with the table.
             let Some(node) = (unsafe { link.load(Acquire).as_ref() }) else { break None };
             let at = node.key.load(Acquire);
             if at == key {
                 break Some(node.value.load(Acquire));
             }
-            // Beyond it, or in another chain. (There are no rings: a link that is out of its chain leads to
-            // one that was in it when it was last written.)
+            // Beyond the key, or in another chain. (There are no rings: the link of an element that is out of its chain
+            // leads to one that was in the chain when the link was written.)
             if at > key || (at ^ key) & mask != 0 {
                 break None;
             }
@@ -80,15 +85,14 @@ impl<M: Machine> TypeStable<M> {
     }
 }
 
-// SAFETY: it does what the trait forbids, and is the one whose readers see it: nothing that they meet is taken for
-// what it was, unless it was not removed.
+// SAFETY: elements are given back while readers may still meet them, and the readers notice (`try_look`).
 unsafe impl<M: Machine> Table for TypeStable<M> {
     type Machine = M;
     /// The list of free elements that the thread uses.
     type Handle<'a> = usize;
     const INFO: Info = Info {
         name: "type-stable",
-        summary: "updaters lock the bucket; elements are used again at once, and readers look whether any was",
+        summary: "updaters lock the bucket; elements are used again at once, and readers find out whether any was",
         source: "McKenney, Hart and Walpole 2005, section 2.3; Greenwald and Cheriton 1996",
         concurrent: true,
         blocking: true,
@@ -118,7 +122,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
 
     fn insert(&self, list: &mut usize, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
-        // (B): readers may still be here.
+        // (B) readers may still stand on this element.
         let node = self.pool.take(*list, key, value, Release).expect("no more elements than the shape says");
         let _held = bucket.lock.write();
         // SAFETY: links lead to nodes of the pool, and are never marked.
@@ -154,7 +158,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
     }
 
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
-        // SAFETY: as in `insert`.
+        // SAFETY: links lead to nodes of the pool.
         unsafe { super::node::each::<M>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };
     }
 }

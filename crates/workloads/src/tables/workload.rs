@@ -1,4 +1,4 @@
-//! Workloads over ways to synchronize a table, where the others are over locks.
+//! Workloads over tables. (All other workloads are over locks.)
 
 use super::kinds::{self, Visitor};
 use super::table::{self, Table};
@@ -19,7 +19,7 @@ pub trait TableWorkload: Sized + Sync {
     /// With these parameters.
     fn new(settings: &Settings) -> Self;
 
-    /// Runs it once, and checks that the table kept its elements right.
+    /// Runs the workload once, and checks that the table has kept its elements right.
     fn run<S: Stage, T: Table<Machine = S::Machine>>(
         &self,
         stage: &S,
@@ -27,7 +27,7 @@ pub trait TableWorkload: Sized + Sync {
     ) -> Result<Measured, String>;
 }
 
-/// Of tables, those that are not called as a lock is.
+/// Lists the tables that do not have the name of a lock.
 impl<M: Machine> Visitor<M> for List {
     fn table<T: Table<Machine = M>>(&mut self) {
         let table::Info { name, blocking, .. } = T::INFO;
@@ -37,7 +37,7 @@ impl<M: Machine> Visitor<M> for List {
     }
 }
 
-/// The ways to synchronize a table that are no locks; those that are, are called as the lock is.
+/// The tables that are not under a lock. Those under a lock have the name of the lock.
 pub fn strategies<M: Records>() -> Vec<Candidate> {
     let mut list = List::default();
     locks::<M>(&mut list);
@@ -63,7 +63,7 @@ impl<W: TableWorkload, S: Stage> Visitor<S::Machine> for ByName<'_, W, S> {
     }
 }
 
-/// Measures a point under the strategy called `name`, which is among those that `show` shows.
+/// Measures a point under the table called `name`, if it is among those that `show` shows.
 fn run<W: TableWorkload, S: Stage>(
     point: &Point,
     stage: &S,
@@ -76,7 +76,7 @@ fn run<W: TableWorkload, S: Stage>(
     find.result
 }
 
-/// Measures a point under the strategy called `name`.
+/// Measures a point under the table called `name`.
 pub(crate) fn run_named<W: TableWorkload, S: Stage>(
     point: &Point,
     stage: &S,
@@ -86,7 +86,7 @@ pub(crate) fn run_named<W: TableWorkload, S: Stage>(
         .unwrap_or_else(|| Err(format!("there is no table called {name}")))
 }
 
-/// Measures a point under another library's table, if it is called `name`, and the workload is one over tables.
+/// Measures a point under another library's table, if there is one called `name` and the workload is over tables.
 pub(crate) fn run_peer(point: &Point, stage: &Threads, name: &str) -> Option<Result<Measured, String>> {
     struct Find<'a>(&'a Point<'a>, &'a Threads, &'a str, Option<Result<Measured, String>>);
     impl registry::Visitor for Find<'_> {

@@ -11,6 +11,8 @@ mod machine;
 mod records;
 #[path = "../../../latchwork/tests/loom/report.rs"]
 mod report;
+#[path = "../../../latchwork/tests/loom/stacks.rs"]
+mod stacks;
 #[path = "../../../latchwork/tests/loom/words.rs"]
 mod words;
 

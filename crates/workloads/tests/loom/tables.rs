@@ -12,7 +12,7 @@ use latchwork_workloads::tables::readers::{Reference, Section};
 use latchwork_workloads::tables::type_stable::TypeStable;
 use latchwork_workloads::tables::{Shape, Table};
 
-/// Two buckets; all keys are of the first, so that one that is free is of the other.
+/// A table with two buckets. All keys are of the first, so that a free element is of the other.
 fn table<T: Table<Machine = Loom>>() -> T {
     let table = T::new(&Shape { buckets: 2, elements: 4, threads: 3, waiting: 1 });
     let mut handle = table.join(0);
@@ -23,26 +23,26 @@ fn table<T: Table<Machine = Loom>>() -> T {
     table
 }
 
-/// The key that stays is found, and the other with its value or not at all.
+/// Finds the key that stays.
 fn looks<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(1);
     assert_eq!(table.get(&mut handle, 4), Ok(Some(40)));
 }
 
-/// Removes one and inserts it anew; its element is reclaimed as soon as that may be.
+/// Removes a key and inserts it again; its element is reclaimed as soon as possible.
 fn changes<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(2);
     assert_eq!(table.remove(&mut handle, 2), Ok(true));
     assert_eq!(table.insert(&mut handle, 2, 21), Ok(true));
 }
 
-/// Of two that remove it, one does.
+/// Removes a key.
 fn removes<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(2);
     let _ = table.remove(&mut handle, 4).unwrap();
 }
 
-/// Removes one whose element becomes another of the same chain, further on.
+/// Removes a key whose element is used again for another key, further on in the same chain.
 fn moves<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(2);
     assert_eq!(table.remove(&mut handle, 2), Ok(true));
@@ -69,7 +69,7 @@ fn tables() {
     strategy::<TypeStable<Loom>>();
 }
 
-/// Reference counts, whose clients are larger.
+/// The tables over reference counts; these clients are larger.
 #[test]
 fn counted_tables() {
     fn check<T: Table<Machine = Loom>>() {
@@ -79,8 +79,8 @@ fn counted_tables() {
     check::<Michael<CountedDomain<Loom>, Reference>>();
 }
 
-/// Readers of type-stable memory see that what they stand on was used again; with orderings that are relaxed, they
-/// do not.
+/// Readers of type-stable memory notice that the element on which they stand was used again. With relaxed orderings they do
+/// not.
 #[test]
 fn elements_that_are_used_again() {
     type Stable = TypeStable<Loom>;

@@ -57,9 +57,9 @@ impl Since {
         word.store(self.with(TIME, micros::<M>()).0, Relaxed);
     }
 
-    /// Microseconds since its time.
-    pub fn elapsed<M: Machine>(self) -> u32 {
-        Since(micros::<M>().wrapping_sub(self.0)).get(TIME)
+    /// Microseconds since the time in `word`.
+    pub fn elapsed<M: Machine>(word: &M::U32) -> u32 {
+        Since(micros::<M>().wrapping_sub(word.load(Relaxed))).get(TIME)
     }
 
     /// Of a lock that is in the group of `key`.

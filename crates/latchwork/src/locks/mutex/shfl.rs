@@ -295,7 +295,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Whether the head has been the head for longer than `bound` microseconds.
     fn waited(&self, bound: u32) -> bool {
-        Since::load::<M>(&self.since).elapsed::<M>() > bound
+        Since::elapsed::<M>(&self.since) > bound
     }
 
     /// Notes that there is a new head, and the group that the lock is in.

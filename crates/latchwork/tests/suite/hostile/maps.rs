@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// A number that lies: each comparison and each hash is another's, and some panic.
+/// A key that lies: no two comparisons agree, nor two hashes, and some panic.
 #[derive(Clone)]
 struct Liar(Vec<u8>);
 
-/// How often one has been asked.
+/// How often a key has been compared or hashed.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 fn asked() -> u64 {
@@ -69,7 +69,7 @@ pub fn keys() {
     let map = RcuMap::<u64, String, Same>::with_capacity_and_hasher(0, Same);
     (0..300).for_each(|key| drop(map.insert(key, key.to_string())));
     assert!(map.len() == 300 && map.get(&299).as_deref().map(String::as_str) == Some("299"));
-    // (Sizes that there are not are refused below; here it depends on the number of processors which these are.)
+    // (Sizes that are too large are refused below. Here it depends on the number of processors which sizes are.)
     map.reserve(1000);
     assert!(RcuMap::<u64, u64>::with_capacity(1000).capacity() >= 1000);
     map.clear();
@@ -79,7 +79,7 @@ pub fn keys() {
     global().barrier();
 }
 
-/// A key that hashes otherwise than what it is borrowed as.
+/// A key whose hash differs from that of what it is borrowed as.
 fn borrowed() {
     #[derive(PartialEq, Eq, Hash)]
     struct Key(u64, String);

@@ -14,7 +14,7 @@ fn make() -> *mut Object {
     Box::into_raw(Box::new(Object { header: Header::new(), owned: vec![7; 40] }))
 }
 
-/// Readers and guards that are forgotten, by a thread that exits.
+/// A thread that exits forgets readers and guards.
 fn abandons<D: Reclaim<Machine = Native>>(domain: &D) {
     let root = AtomicPtr::new(make());
     std::thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn abandons<D: Reclaim<Machine = Native>>(domain: &D) {
         });
         thread.join().unwrap();
     });
-    // SAFETY: nobody else removes it.
+    // SAFETY: this thread's exchange has removed it.
     unsafe { domain.retire(root.load(Relaxed)) };
     domain.collect();
 }
@@ -41,13 +41,13 @@ fn strategy<D: Reclaim<Machine = Native>>() {
         {
             let guards: Vec<_> = (0..9).map(|_| reader.enter()).collect();
             let seen = guards[8].protect(3, &root);
-            // Slots that there are not are refused, or not needed.
+            // Slots beyond the last are refused, or not needed.
             refused(|| _ = guards[8].protect(usize::MAX, &root));
             _ = reader.try_enter();
             assert!(guards.iter().all(|guard| domain.covers(guard)));
-            // SAFETY: nobody else removes it.
+            // SAFETY: this thread's exchange has removed it.
             unsafe { domain.retire(seen) };
-            // SAFETY: protected.
+            // SAFETY: the guard protects it.
             let object = unsafe { &*seen };
             assert_eq!(object.owned[39], 7);
             assert!(format!("{:?}", object.header).contains("Header"));
@@ -62,7 +62,7 @@ fn strategy<D: Reclaim<Machine = Native>>() {
 }
 
 fn sections<F: Flavour>() {
-    // Leaked: at the end this thread is inside for ever, so that its drop would not wait.
+    // Leaked: at the end this thread stays in its section for ever, and dropping the domain would not wait for itself.
     let domain: &'static Domain<Native, F> = Box::leak(Box::new(Domain::new_in()));
     domain.set_stall_nanos(0);
     domain.set_throttle_nanos(0);
@@ -76,7 +76,7 @@ fn sections<F: Flavour>() {
         assert!(Domain::<Native, F>::is_inside());
         assert!(refused(|| domain.synchronize()) && refused(|| domain.synchronize_expedited()));
         assert!(refused(|| GracePeriod::synchronize(domain)) && refused(|| domain.barrier()));
-        // SAFETY: nobody else has them.
+        // SAFETY: no other thread has them.
         (0..100).for_each(|_| unsafe { domain.retire(make()) });
         _ = domain.stall();
     }
@@ -86,7 +86,7 @@ fn sections<F: Flavour>() {
     // More guards than can be counted.
     let reader = domain.reader();
     assert!(refused(|| (0..1 << 16).for_each(|_| forget((reader.enter(), domain.reader())))));
-    // Words of a record that is nobody's.
+    // Words of a record without an owner.
     let (record, clocks) = (Record::<Native>::new(), Clocks::<Native>::new());
     F::word(&record).store(u64::MAX, Relaxed);
     F::clock(&clocks).store(0, Relaxed);

@@ -18,7 +18,7 @@ unsafe fn raw<'a, L: RawMutex<Machine = Native>>(m: &Mutex) -> &'a L {
     unsafe { place::locate(&m.raw) }
 }
 
-/// Keeps what `unlock` will need. A lock whose token is empty costs no store.
+/// Keeps what `unlock` will need. A lock with an empty token costs no store.
 #[inline(always)]
 fn keep<L: RawMutex<Machine = Native>>(m: &Mutex, token: L::Token) {
     if const { size_of::<L::Token>() != 0 } {

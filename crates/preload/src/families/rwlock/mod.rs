@@ -21,7 +21,7 @@
 //! | [`PREFERS_WRITERS`] | glibc's: it keeps readers out while a writer waits | glibc |
 //! | 0 or 1, bytes 28 to 31 are not 0 | glibc's: process-shared | glibc |
 //!
-//! # Who holds it
+//! # The holders
 //!
 //! The holder for writing is in `owner`. Only the holder writes `owner` and `token`, so the raw lock orders these
 //! accesses and all of them are relaxed.
@@ -416,7 +416,7 @@ unsafe fn attend(l: &RwLock) -> Owner {
     Owner::Ours
 }
 
-/// Brings the rwlock up to the current generation, claims and counts it at its first use, and says who serves it.
+/// Brings the rwlock up to the current generation, claims and counts it at its first use, and says which library serves it.
 ///
 /// # Safety
 ///

@@ -3,7 +3,7 @@
 //! A pthread rwlock has no room for its readers' tokens. And a thread that holds it for reading may read-lock it again
 //! while a writer waits. So each thread keeps a list of entries: lock, token, count.
 //!
-//! # Who changes what
+//! # Which thread changes what
 //!
 //! | thread | operation |
 //! |---|---|

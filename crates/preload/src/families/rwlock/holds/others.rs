@@ -23,7 +23,7 @@ pub(crate) fn take_from_another(lock: &RwLock) -> Option<Option<usize>> {
         }
         let token = entry.token.load(Relaxed);
         entry.lock.compare_exchange(address, 0, AcqRel, Relaxed).ok()?;
-        // If the owner exits meanwhile, the next owner of its first record searches its index once, in vain.
+        // If the owner exits meanwhile, the next owner of its first record searches its index once and finds nothing.
         // SAFETY: records are never unmapped.
         if let Some(first) = unsafe { record.first.load(Relaxed).as_ref() } {
             first.lost.fetch_add(1, Relaxed);

@@ -1,0 +1,138 @@
+//! The two words of [`RawShflRw`](super::RawShflRw): values, and what they say.
+//!
+//! # `word`: the writer, and hints about the head of the queue
+//!
+//! | bit | meaning | which thread sets it | which thread clears it |
+//! |---|---|---|---|
+//! | WRITER (0) | a writer is inside, or looks for readers | that writer | that writer: when it leaves, or when it finds readers |
+//! | CLAIMED (1) | the head is next: newcomers do not enter | the head; a holder that unlocks fairly | a thread that enters from the queue |
+//! | WAKING (2) | the head is being woken: newcomers look at the time | the thread that wakes it; barging writers keep it | the head |
+//! | OFFERED (3) | the lock is free and left to the head, since the time in `since` | newcomers and waiters | a writer that enters; LAPSED |
+//! | LAPSED (4) | the head is suspended: any thread may enter | newcomers and waiters | the head |
+//! | UPGRADING (5) | with WRITER: the writer is the upgradable reader and still waits for readers | that writer | that writer |
+//! | PARKED (31) | the head sleeps at `word`: wake it | the head | a writer that enters |
+//!
+//! WRITER and UPGRADING are the lock; the others are hints. The unlocking writer decrements the word without an atomic
+//! read-modify-write (see [`release_dec`](Machine::release_dec)), so a hint that another thread sets meanwhile may be
+//! lost, or a cleared one come back. The head sets a lost hint again. A thread that enters from the queue drops one that
+//! came back.
+//!
+//! # `readers`: the readers, and a sleeping head
+//!
+//! | bits | meaning | which thread sets them | which thread clears them |
+//! |---|---|---|---|
+//! | 0 to 28 | readers inside, or about to look for a writer | each reader adds one | and subtracts it |
+//! | UPGRADABLE (29) | likewise, the upgradable reader | the upgradable reader | the upgradable reader, when it leaves or has become a writer |
+//! | ASLEEP (30) | the head sleeps, or is being woken: newcomers look at the time | the head | the head |
+//! | PARKED (31) | the head sleeps at `readers`: wake it | the head | the head; a reader that comes in alone |
+//!
+//! UPGRADABLE counts as a reader for writers: bits 0 to 29 together are zero when no reader is inside. All changes of
+//! `readers` are atomic.
+
+/// `word`: no writer and no hint.
+pub(super) const FREE: u32 = 0;
+pub(super) const WRITER: u32 = 1;
+pub(super) const CLAIMED: u32 = 1 << 1;
+pub(super) const WAKING: u32 = 1 << 2;
+pub(super) const OFFERED: u32 = 1 << 3;
+pub(super) const LAPSED: u32 = 1 << 4;
+pub(super) const UPGRADING: u32 = 1 << 5;
+
+/// In either word.
+pub(super) const PARKED: u32 = 1 << 31;
+
+/// `readers`: one reader.
+pub(super) const READER: u32 = 1;
+pub(super) const UPGRADABLE: u32 = 1 << 29;
+pub(super) const ASLEEP: u32 = 1 << 30;
+/// `readers`: all readers, the upgradable one included.
+pub(super) const COUNT: u32 = ASLEEP - 1;
+
+/// A value of `word`.
+#[derive(Copy, Clone)]
+pub(super) struct State(pub u32);
+
+impl State {
+    pub fn is_written(self) -> bool {
+        self.0 & WRITER != 0
+    }
+
+    pub fn is_claimed(self) -> bool {
+        self.0 & CLAIMED != 0
+    }
+
+    pub fn is_offered(self) -> bool {
+        self.0 & OFFERED != 0
+    }
+
+    pub fn is_lapsed(self) -> bool {
+        self.0 & LAPSED != 0
+    }
+
+    pub fn is_parked(self) -> bool {
+        self.0 & PARKED != 0
+    }
+
+    /// Whether the head sleeps at `word`, or is being woken.
+    pub fn is_head_asleep(self) -> bool {
+        self.0 & (WAKING | PARKED) != 0
+    }
+
+    /// Whether no writer keeps out a reader that reads again.
+    pub fn admits_recursive_reader(self) -> bool {
+        !self.is_written() || self.0 & UPGRADING != 0
+    }
+}
+
+/// A value of `readers`.
+#[derive(Copy, Clone)]
+pub(super) struct Inside(pub u32);
+
+impl Inside {
+    /// Whether a reader is inside that keeps `side` out.
+    pub fn keeps_out(self, side: Side) -> bool {
+        self.0 & side.kept_out_by() != 0
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 & COUNT == 0
+    }
+
+    pub fn has_upgradable(self) -> bool {
+        self.0 & UPGRADABLE != 0
+    }
+
+    /// Whether the upgradable reader is the only reader inside.
+    pub fn is_upgradable_alone(self) -> bool {
+        self.0 & COUNT == UPGRADABLE
+    }
+
+    pub fn is_parked(self) -> bool {
+        self.0 & PARKED != 0
+    }
+
+    /// Whether the head sleeps, or is being woken.
+    #[inline(always)]
+    pub fn is_head_asleep(self) -> bool {
+        self.0 >= ASLEEP
+    }
+}
+
+/// What an acquisition is for.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Side {
+    Read,
+    Upgradable,
+    Write,
+}
+
+impl Side {
+    /// The bits of `readers` that keep this side out.
+    pub fn kept_out_by(self) -> u32 {
+        match self {
+            Side::Read => 0,
+            Side::Upgradable => UPGRADABLE,
+            Side::Write => COUNT,
+        }
+    }
+}
