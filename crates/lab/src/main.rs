@@ -8,6 +8,7 @@
 mod bench;
 mod calibrate;
 mod count;
+mod generated;
 mod measure;
 mod reproduce;
 mod simulate;

@@ -121,7 +121,7 @@ extern "C" fn on_signal(_: i32) {
 }
 
 /// `check` in a child of this process, which has `patience` to return true.
-pub(crate) fn in_child(check: fn() -> bool, patience: Duration) -> impl Fn() -> Result<(), String> {
+pub(crate) fn in_child(check: impl Fn() -> bool, patience: Duration) -> impl Fn() -> Result<(), String> {
     move || {
         // SAFETY: the child only runs `check`, on locks of its own, and leaves without cleaning up.
         let child = unsafe { libc::fork() };
@@ -130,7 +130,8 @@ pub(crate) fn in_child(check: fn() -> bool, patience: Duration) -> impl Fn() -> 
                 // SAFETY: no memory is involved; `_exit` runs nothing of the parent's.
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    let works = std::panic::catch_unwind(check).unwrap_or(false);
+                    let works =
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(&check)).unwrap_or(false);
                     libc::_exit(i32::from(!works))
                 }
             }

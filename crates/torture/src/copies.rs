@@ -6,9 +6,8 @@
 use crate::lock::words;
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
-use latchwork::locks::mutex::{Info, RawMutex};
-use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
-use latchwork::machine::Machine;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::seqlock::SeqLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -19,43 +18,51 @@ pub const WORDS: usize = 18;
 pub type Copy = [usize; WORDS];
 
 /// A sequence lock under torture, with its words.
-pub trait Copied: Send + Sync + 'static {
-    /// The machine it runs on.
-    type Machine: Machine;
-    /// Its description.
-    const INFO: Info;
-
-    /// One that holds zeroes.
-    fn new() -> Self;
+pub trait Copied: Send + Sync {
     /// A copy.
     fn read(&self) -> Copy;
-    /// A copy, unless somebody writes meanwhile.
+    /// A copy, unless a writer is at work.
     fn try_read(&self) -> Option<Copy>;
-    /// Changes the words.
-    fn write(&self, change: impl FnOnce(&mut Copy));
+    /// Changes the words; calls `change` once.
+    fn write(&self, change: &mut dyn FnMut(&mut Copy));
+    /// The memory of the lock and the words as it is now.
+    fn words(&self) -> String;
 }
 
-impl<L: RawMutex> Copied for SeqLock<L, WORDS> {
-    type Machine = L::Machine;
-    const INFO: Info = RawSeqLock::<L>::INFO;
+/// A type of such locks.
+pub trait MadeCopied: Copied + Sized + 'static {
+    /// A lock whose words are zeroes.
+    fn new() -> Self;
+}
 
+/// Makes a lock whose words are zeroes.
+pub type Make = fn() -> Box<dyn Copied>;
+
+impl<L: RawMutex> MadeCopied for SeqLock<L, WORDS> {
     fn new() -> Self {
         SeqLock::new_in()
     }
+}
+
+impl<L: RawMutex> Copied for SeqLock<L, WORDS> {
     fn read(&self) -> Copy {
         SeqLock::read(self)
     }
     fn try_read(&self) -> Option<Copy> {
         SeqLock::try_read(self)
     }
-    fn write(&self, change: impl FnOnce(&mut Copy)) {
+    fn write(&self, change: &mut dyn FnMut(&mut Copy)) {
         SeqLock::write(self, change);
+    }
+    fn words(&self) -> String {
+        words(self)
     }
 }
 
 /// The subject.
-pub struct Copies<C> {
-    copied: C,
+pub struct Copies {
+    make: Make,
+    copied: Box<dyn Copied>,
     /// The newest write of which a place has had a copy. Only the thread in that place writes it, plainly: an
     /// atomic addition would order what the lock must.
     seen: Box<[AtomicUsize]>,
@@ -86,12 +93,12 @@ fn version(copy: &Copy) -> Result<usize, String> {
     }
 }
 
-impl<C: Copied> Copies<C> {
-    /// For `places` threads, one in `writes` of whose operations is a write.
-    pub fn new(places: usize, writes: u64) -> Self {
-        let copied = C::new();
-        copied.write(|copy| fill(copy, 0));
-        Copies { copied, seen: (0..places).map(|_| AtomicUsize::new(0)).collect(), writes }
+impl Copies {
+    /// Words for `places` threads. One in `writes` of their operations is a write.
+    pub fn new(make: Make, places: usize, writes: u64) -> Self {
+        let copied = make();
+        copied.write(&mut |copy| fill(copy, 0));
+        Copies { make, copied, seen: (0..places).map(|_| AtomicUsize::new(0)).collect(), writes }
     }
 
     fn look(&self, worker: &Worker, copy: &Copy) -> Result<(), String> {
@@ -122,7 +129,7 @@ impl<C: Copied> Copies<C> {
     fn write(&self, worker: &mut Worker) -> Result<(), String> {
         let start = worker.doing(Doing::WaitsToWrite);
         let mut before = Ok(0);
-        self.copied.write(|copy| {
+        self.copied.write(&mut |copy| {
             worker.waited(Count::LongestWrite, start);
             worker.doing(Doing::Writes);
             before = version(copy);
@@ -137,7 +144,7 @@ impl<C: Copied> Copies<C> {
     }
 }
 
-impl<C: Copied> Subject for Copies<C> {
+impl Subject for Copies {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
         if worker.random.once_in(self.writes) { self.write(worker) } else { self.read(worker) }
     }
@@ -154,13 +161,13 @@ impl<C: Copied> Subject for Copies<C> {
     }
 
     fn describe(&self) -> Vec<String> {
-        vec![format!("memory: {}", words(&self.copied))]
+        vec![format!("memory: {}", self.copied.words())]
     }
 
-    fn works_in_child() -> bool {
-        let copied = C::new();
-        copied.write(|copy| fill(copy, 1));
-        let add = || (0..50).for_each(|_| copied.write(|copy| fill(copy, copy[0] + 1)));
+    fn works_in_child(&self) -> bool {
+        let copied = (self.make)();
+        copied.write(&mut |copy| fill(copy, 1));
+        let add = || (0..50).for_each(|_| copied.write(&mut |copy| fill(copy, copy[0] + 1)));
         std::thread::scope(|scope| {
             scope.spawn(add);
             add();

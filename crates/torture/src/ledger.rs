@@ -1,6 +1,6 @@
 //! Exclusion, lost updates, torn reads: books that only a lock keeps right.
 
-use crate::lock::{Access, Lock, Token, Way, words};
+use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
 use latchwork::machine::{Deadline, Machine, Native};
@@ -20,8 +20,8 @@ struct Page {
 }
 
 /// A lock and its page.
-pub(crate) struct Book<L> {
-    lock: L,
+pub(crate) struct Book {
+    lock: Box<dyn Lock>,
     page: UnsafeCell<Page>,
     /// Write sections by place.
     by_place: Vec<UnsafeCell<u64>>,
@@ -30,7 +30,7 @@ pub(crate) struct Book<L> {
 
 // SAFETY: the page is only used by the lock's holders, through volatile accesses; whether the lock
 // keeps them apart is what is being tested.
-unsafe impl<L: Sync> Sync for Book<L> {}
+unsafe impl Sync for Book {}
 
 /// How the books are used.
 #[derive(Copy, Clone, Debug)]
@@ -44,8 +44,9 @@ pub struct Habits {
 }
 
 /// The subject: one book or several, and how they are used.
-pub struct Ledger<L> {
-    books: Vec<Book<L>>,
+pub struct Ledger {
+    class: &'static Class,
+    books: Vec<Book>,
     habits: Habits,
     /// Most readers that were inside one book at a time.
     pub(crate) company: Arc<AtomicU64>,
@@ -56,11 +57,11 @@ fn payload(version: u64, index: usize) -> u64 {
     (version + index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-impl<L: Lock> Ledger<L> {
-    /// For `places` threads.
-    pub fn new(places: usize, habits: Habits) -> Self {
+impl Ledger {
+    /// Books for `places` threads, each with a lock of the class.
+    pub fn new(class: &'static Class, places: usize, habits: Habits) -> Self {
         let book = || Book {
-            lock: L::new(),
+            lock: class.make(),
             page: UnsafeCell::new(Page {
                 writer: 0,
                 version: 0,
@@ -70,6 +71,7 @@ impl<L: Lock> Ledger<L> {
             readers: AtomicU32::new(0),
         };
         Ledger {
+            class,
             books: (0..habits.books).map(|_| book()).collect(),
             habits,
             company: Arc::default(),
@@ -82,9 +84,9 @@ impl<L: Lock> Ledger<L> {
         Arc::clone(&self.company)
     }
 
-    fn section(&self, book: &Book<L>, access: Access, worker: &mut Worker) -> Result<(), String> {
+    fn section(&self, book: &Book, access: Access, worker: &mut Worker) -> Result<(), String> {
         // The count of readers is atomic, and its fences could hide what the lock fails to order.
-        let counted = L::READERS && worker.random.once_in(2);
+        let counted = self.class.readers && worker.random.once_in(2);
         match access {
             Access::Read => {
                 if counted {
@@ -112,7 +114,7 @@ impl<L: Lock> Ledger<L> {
     }
 }
 
-impl<L: Lock> Book<L> {
+impl Book {
     /// One of the page's words.
     fn word(&self, index: usize) -> *mut u64 {
         // SAFETY: the page is 14 words in a row.
@@ -196,17 +198,17 @@ impl<L: Lock> Book<L> {
     }
 }
 
-impl<L: Lock> Ledger<L> {
+impl Ledger {
     /// A whole acquisition of book `index`; with the lock held, `also` happens.
     fn visit(self: &Arc<Self>, worker: &mut Worker, index: usize, also: Option<usize>) -> Result<(), String> {
         let book = &self.books[index];
-        let access = if L::READERS && !worker.random.once_in(self.habits.writes) {
+        let access = if self.class.readers && !worker.random.once_in(self.habits.writes) {
             Access::Read
         } else {
             Access::Write
         };
         let way = if self.habits.impatient { worker.impatient_way() } else { worker.way() };
-        let Some(token) = worker.acquire(&book.lock, access, way) else { return Ok(()) };
+        let Some(token) = worker.acquire(&*book.lock, access, way) else { return Ok(()) };
         let mut result = self.section(book, access, worker);
         if self.habits.impatient && worker.random.once_in(8) {
             Native::pause(2000);
@@ -223,7 +225,7 @@ impl<L: Lock> Ledger<L> {
             self.hand_over(worker, index, token);
         } else {
             // SAFETY: acquired above.
-            unsafe { worker.release(&book.lock, token) };
+            unsafe { worker.release(&*book.lock, token) };
         }
         result
     }
@@ -244,7 +246,7 @@ impl<L: Lock> Ledger<L> {
     }
 }
 
-impl<L: Lock> Subject for Ledger<L> {
+impl Subject for Ledger {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
         let count = self.books.len();
         let index = worker.random.below(count as u64) as usize;
@@ -285,7 +287,7 @@ impl<L: Lock> Subject for Ledger<L> {
     }
 
     fn describe(&self) -> Vec<String> {
-        let line = |(index, book): (usize, &Book<L>)| {
+        let line = |(index, book): (usize, &Book)| {
             let held = match (book.lock.is_write_locked(), book.lock.is_locked()) {
                 (true, _) => "held by a writer",
                 (false, true) => "held",
@@ -293,16 +295,16 @@ impl<L: Lock> Subject for Ledger<L> {
             };
             let mark = book.get(0);
             let writer = if mark == 0 { "nobody".into() } else { format!("place {}", mark - 1) };
-            let memory = words(&book.lock);
+            let memory = book.lock.words();
             format!("lock {index} {held}, {writer} is marked as writing; memory: {memory}")
         };
         self.books.iter().enumerate().map(line).collect()
     }
 
-    fn works_in_child() -> bool {
-        let lock = Arc::new(Ledger::<L>::new(1, Habits { books: 1, writes: 2, impatient: false }));
+    fn works_in_child(&self) -> bool {
+        let lock = Arc::new(Ledger::new(self.class, 1, Habits { books: 1, writes: 2, impatient: false }));
         let book = &lock.books[0];
-        let soon = || Way::Until(Deadline::after::<L::Machine>(200_000));
+        let soon = || Way::Until(Deadline::after::<Native>(200_000));
         let Some(token) = book.lock.acquire(Access::Write, Way::Try) else { return false };
         if [Way::Try, soon()].into_iter().any(|way| book.lock.acquire(Access::Write, way).is_some()) {
             return false;

@@ -1,9 +1,9 @@
-//! Mutexes and reader-writer locks behind one face, so that what is done to them is written once.
+//! Mutexes and reader-writer locks behind one trait, so that each scenario is written and compiled once.
 //!
-//! Tokens cross it as words. That is how adapters without room for a typed token keep them, and it
-//! is what lets one thread release what another acquired.
+//! Tokens cross the trait as words, as they do in adapters that have no room for a typed token. Words also let one
+//! thread release a lock that another thread acquired.
 
-use latchwork::locks::mutex::{Info, RawMutex, Token as _};
+use latchwork::locks::mutex::{RawMutex, Token as _};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Deadline, Machine};
 
@@ -36,47 +36,107 @@ pub struct Token {
     word: usize,
 }
 
-/// A lock under torture.
-pub trait Lock: Send + Sync + 'static {
-    /// The machine it runs on.
-    type Machine: Machine;
-    /// Its description.
-    const INFO: Info;
-    /// Whether it has readers; without, every access is [`Access::Write`].
-    const READERS: bool;
-    /// Whether its readers always share it.
-    const SHARES: bool;
-
-    /// An unlocked one.
-    fn new() -> Self;
-    /// Acquires. `None` only for a try or after a deadline.
+/// A lock under torture, whatever its type.
+///
+/// The torture calls every lock through this trait's function pointers, so each scenario is compiled once and not
+/// once for each lock. The price: the compiler sees no lock together with the section that it guards, so the torture
+/// cannot find an ordering that is missing for the compiler alone. Loom and the workloads, which inline the locks,
+/// find those. Orderings of the processor, races and lost wakeups are as visible as without the pointers.
+pub trait Lock: Send + Sync {
+    /// Acquires the lock. Returns `None` only for a try or after a deadline.
     fn acquire(&self, access: Access, way: Way) -> Option<Token>;
-    /// Releases.
+    /// Releases the lock.
     ///
     /// # Safety
     ///
-    /// The token is from the acquisition that this ends.
+    /// The token is from the acquisition that this call ends.
     unsafe fn release(&self, token: Token);
-    /// What the lock says about itself.
+    /// Whether the lock says that it is held.
     fn is_locked(&self) -> bool;
-    /// What the lock says about writers.
+    /// Whether the lock says that a writer holds it.
     fn is_write_locked(&self) -> bool;
+    /// The lock's memory as it is now, to find out why a lock stands still.
+    fn words(&self) -> String;
+}
+
+/// A type of locks.
+pub trait Made: Lock + Sized + 'static {
+    /// The machine that the locks run on.
+    type Machine: Machine;
+    /// Whether the lock has readers; without readers, every access is [`Access::Write`].
+    const READERS: bool;
+    /// Whether two readers can always hold the lock together.
+    const SHARES: bool;
+
+    /// An unlocked lock.
+    fn new() -> Self;
+}
+
+/// A type of locks as a value: what a scenario needs to make locks of that type.
+pub struct Class {
+    /// [`Made::READERS`]
+    pub readers: bool,
+    /// [`Made::SHARES`]
+    pub shares: bool,
+    /// Size of a lock.
+    pub bytes: usize,
+    new: fn() -> Box<dyn Lock>,
+    write: unsafe fn(*mut u8),
+    at: fn(*mut u8) -> *const dyn Lock,
+}
+
+impl Class {
+    /// The class of the locks of type `L`.
+    pub fn of<L: Made>() -> &'static Class {
+        const {
+            &Class {
+                readers: L::READERS,
+                shares: L::SHARES,
+                bytes: size_of::<L>(),
+                new: || Box::new(L::new()),
+                // SAFETY: the caller of `Class::write` passes memory that is large enough, aligned and its own.
+                write: |memory| unsafe { memory.cast::<L>().write(L::new()) },
+                at: |memory| memory.cast::<L>(),
+            }
+        }
+    }
+
+    /// An unlocked lock.
+    pub fn make(&self) -> Box<dyn Lock> {
+        (self.new)()
+    }
+
+    /// Writes an unlocked lock to `memory`.
+    ///
+    /// # Safety
+    ///
+    /// `memory` has [`bytes`](Class::bytes) bytes, is aligned to a page, and belongs to the caller.
+    pub unsafe fn write(&self, memory: *mut u8) {
+        // SAFETY: forwarded from the caller.
+        unsafe { (self.write)(memory) };
+    }
+
+    /// The lock that [`write`](Class::write) wrote to `memory`.
+    pub fn at(&self, memory: *mut u8) -> *const dyn Lock {
+        (self.at)(memory)
+    }
 }
 
 /// A mutex.
 #[repr(transparent)]
 pub struct Exclusive<L>(L);
 
-impl<L: RawMutex> Lock for Exclusive<L> {
+impl<L: RawMutex> Made for Exclusive<L> {
     type Machine = L::Machine;
-    const INFO: Info = L::INFO;
     const READERS: bool = false;
     const SHARES: bool = false;
 
     fn new() -> Self {
         Exclusive(L::new_in())
     }
+}
 
+impl<L: RawMutex> Lock for Exclusive<L> {
     fn acquire(&self, access: Access, way: Way) -> Option<Token> {
         let token = match way {
             Way::Wait => Some(self.0.lock()),
@@ -99,22 +159,27 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     fn is_write_locked(&self) -> bool {
         self.0.is_locked()
     }
+
+    fn words(&self) -> String {
+        words(self)
+    }
 }
 
 /// A reader-writer lock.
 #[repr(transparent)]
 pub struct Shared<R>(R);
 
-impl<R: RawRwLock> Lock for Shared<R> {
+impl<R: RawRwLock> Made for Shared<R> {
     type Machine = R::Machine;
-    const INFO: Info = R::INFO;
     const READERS: bool = true;
     const SHARES: bool = R::SHARES;
 
     fn new() -> Self {
         Shared(R::new_in())
     }
+}
 
+impl<R: RawRwLock> Lock for Shared<R> {
     fn acquire(&self, access: Access, way: Way) -> Option<Token> {
         let word = match access {
             Access::Read => match way {
@@ -150,19 +215,26 @@ impl<R: RawRwLock> Lock for Shared<R> {
     fn is_write_locked(&self) -> bool {
         self.0.is_write_locked()
     }
+
+    fn words(&self) -> String {
+        words(self)
+    }
 }
 
-/// The lock's memory as it is now, for whoever has to find out why it stands still.
-pub fn words<L>(lock: &L) -> String {
-    let count = size_of::<L>() / 4;
-    let first = core::ptr::from_ref(lock).cast::<u32>();
-    let word = |index| {
-        // SAFETY: inside the lock, which is live and consists of words of at least this alignment;
-        // others write it meanwhile, hence volatile.
-        format!("{:08x}", unsafe { first.add(index).read_volatile() })
-    };
-    if align_of::<L>() < 4 {
+/// The 32-bit words of `object` as they are now.
+pub(crate) fn words<T>(object: &T) -> String {
+    if align_of::<T>() < 4 {
         return "not made of words".to_owned();
     }
+    hexadecimal(core::ptr::from_ref(object).cast(), size_of::<T>() / 4)
+}
+
+/// `count` words from `first` on, which is aligned and inside a live object.
+fn hexadecimal(first: *const u32, count: usize) -> String {
+    let word = |index| {
+        // SAFETY: `words` passes the address and the length of a live object. Other threads write it meanwhile,
+        // so the read is volatile.
+        format!("{:08x}", unsafe { first.add(index).read_volatile() })
+    };
     (0..count).map(word).collect::<Vec<_>>().join(" ")
 }

@@ -1,33 +1,24 @@
 //! What a lock promises to one thread, without chance: tries that must fail and tries that must not,
 //! readers in company, deadlines, and what it says about itself.
 
-use crate::lock::{Access, Lock, Token, Way, words};
+use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
 use crate::worker::{Crew, Worker};
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The subject. Each operation makes a lock of its own.
-pub struct Manners<L>(PhantomData<fn() -> L>);
+pub struct Manners(pub &'static Class);
 
-impl<L> Manners<L> {
-    /// It has no state.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Manners(PhantomData)
-    }
+fn expect(lock: &dyn Lock, what: &str, condition: bool) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(format!("{what} (memory: {})", lock.words())) }
 }
 
-fn expect<L: Lock>(lock: &L, what: &str, condition: bool) -> Result<(), String> {
-    if condition { Ok(()) } else { Err(format!("{what} (memory: {})", words(lock))) }
-}
-
-fn take<L: Lock>(worker: &mut Worker, lock: &L, access: Access, way: Way) -> Result<Token, String> {
+fn take(worker: &mut Worker, lock: &dyn Lock, access: Access, way: Way) -> Result<Token, String> {
     let token = worker.acquire(lock, access, way);
     token.ok_or_else(|| format!("{way:?} for {access:?} of a lock that nothing speaks against fails"))
 }
 
-fn refuse<L: Lock>(worker: &mut Worker, lock: &L, access: Access) -> Result<(), String> {
+fn refuse(worker: &mut Worker, lock: &dyn Lock, access: Access) -> Result<(), String> {
     for way in [Way::Try, Way::Until(worker.deadline())] {
         let token = worker.acquire(lock, access, way);
         expect(lock, "the lock was given to two who exclude each other", token.is_none())?;
@@ -35,12 +26,12 @@ fn refuse<L: Lock>(worker: &mut Worker, lock: &L, access: Access) -> Result<(), 
     Ok(())
 }
 
-impl<L: Lock> Subject for Manners<L> {
+impl Subject for Manners {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
-        let lock = &L::new();
+        let lock = &*self.0.make();
         expect(lock, "a new lock says that it is held", !lock.is_locked() && !lock.is_write_locked())?;
         // Some locks serve readers another way once they have seen a few.
-        for _ in 0..if L::READERS { worker.random.pick(&[0, 40]) } else { 0 } {
+        for _ in 0..if self.0.readers { worker.random.pick(&[0, 40]) } else { 0 } {
             let token = take(worker, lock, Access::Read, Way::Wait)?;
             // SAFETY: acquired just now.
             unsafe { worker.release(lock, token) };
@@ -50,19 +41,19 @@ impl<L: Lock> Subject for Manners<L> {
             let token = take(worker, lock, Access::Write, way)?;
             expect(lock, "a held lock says that it is free", lock.is_locked() && lock.is_write_locked())?;
             refuse(worker, lock, Access::Write)?;
-            if L::READERS {
+            if self.0.readers {
                 refuse(worker, lock, Access::Read)?;
             }
             // SAFETY: acquired just now.
             unsafe { worker.release(lock, token) };
             expect(lock, "a released lock says that it is held", !lock.is_locked())?;
-            if !L::READERS {
+            if !self.0.readers {
                 continue;
             }
             let way = worker.way();
             let first = take(worker, lock, Access::Read, way)?;
             refuse(worker, lock, Access::Write)?;
-            if !L::SHARES {
+            if !self.0.shares {
                 // SAFETY: acquired just now.
                 unsafe { worker.release(lock, first) };
                 continue;

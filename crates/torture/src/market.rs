@@ -5,11 +5,11 @@
 //! the shelf must be at rest: nobody waits for goods while there are goods, or for room while there
 //! is room. If it never comes to rest, a notification was lost, which a final broadcast would hide.
 
-use crate::lock::{Access, Lock, Token, Way, words};
+use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
 use latchwork::locks::condvar::RawCondvar;
-use latchwork::machine::{Deadline, Native, Wait};
+use latchwork::machine::{Deadline, Machine, Native, Wait};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
@@ -29,10 +29,11 @@ struct Shelf {
 }
 
 /// The subject.
-pub struct Market<L: Lock> {
-    lock: L,
-    arrived: RawCondvar<L::Machine>,
-    taken: RawCondvar<L::Machine>,
+pub struct Market<M: Machine> {
+    class: &'static Class,
+    lock: Box<dyn Lock>,
+    arrived: RawCondvar<M>,
+    taken: RawCondvar<M>,
     shelf: UnsafeCell<Shelf>,
     room: usize,
     threads: usize,
@@ -42,9 +43,9 @@ pub struct Market<L: Lock> {
 
 // SAFETY: the shelf is only used with the mutex held. Unlike the ledger this relies on exclusion, and
 // so is not for locks that fail in it.
-unsafe impl<L: Lock> Sync for Market<L> {}
+unsafe impl<M: Machine> Sync for Market<M> {}
 // SAFETY: as above.
-unsafe impl<L: Lock> Send for Market<L> {}
+unsafe impl<M: Machine> Send for Market<M> {}
 
 /// One of two sides.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -53,11 +54,12 @@ enum Side {
     Room,
 }
 
-impl<L: Lock> Market<L> {
-    /// For `threads` threads and up to `room` goods; `singly`: without broadcasts.
-    pub fn new(threads: usize, room: usize, singly: bool) -> Self {
+impl<M: Machine> Market<M> {
+    /// A shelf for `threads` threads and up to `room` goods, with a lock of the class. `singly`: without broadcasts.
+    pub fn new(class: &'static Class, threads: usize, room: usize, singly: bool) -> Self {
         Market {
-            lock: L::new(),
+            class,
+            lock: class.make(),
             arrived: RawCondvar::new_in(),
             taken: RawCondvar::new_in(),
             shelf: UnsafeCell::default(),
@@ -74,7 +76,7 @@ impl<L: Lock> Market<L> {
         unsafe { &mut *self.shelf.get() }
     }
 
-    fn condvar(&self, side: Side) -> &RawCondvar<L::Machine> {
+    fn condvar(&self, side: Side) -> &RawCondvar<M> {
         match side {
             Side::Goods => &self.arrived,
             Side::Room => &self.taken,
@@ -96,7 +98,7 @@ impl<L: Lock> Market<L> {
     }
 
     fn lock(&self, worker: &Worker) -> Token {
-        worker.acquire(&self.lock, Access::Write, Way::Wait).expect("it waits as long as it takes")
+        worker.acquire(&*self.lock, Access::Write, Way::Wait).expect("it waits as long as it takes")
     }
 
     /// Waits, with the mutex held, which it is afterwards again. `None`: the deadline passed, or the
@@ -178,7 +180,7 @@ enum Limit {
     Cancelled(Deadline),
 }
 
-impl<L: Lock> Subject for Market<L> {
+impl<M: Machine> Subject for Market<M> {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
         let mut side = if worker.random.once_in(2) { Side::Goods } else { Side::Room };
         let limit = match worker.random.below(16) {
@@ -198,7 +200,7 @@ impl<L: Lock> Subject for Market<L> {
             };
             if leaves || self.shelf().closed {
                 // SAFETY: acquired above, or by the wait.
-                unsafe { worker.release(&self.lock, token) };
+                unsafe { worker.release(&*self.lock, token) };
                 return Ok(());
             }
             if goods + room + 1 >= self.threads {
@@ -207,7 +209,7 @@ impl<L: Lock> Subject for Market<L> {
                 if !self.there_is(side) {
                     let shelf = self.shelf().clone();
                     // SAFETY: as above.
-                    unsafe { worker.release(&self.lock, token) };
+                    unsafe { worker.release(&*self.lock, token) };
                     return Err(format!("neither goods nor room: {shelf:?}"));
                 }
                 continue;
@@ -225,7 +227,7 @@ impl<L: Lock> Subject for Market<L> {
             self.notify(worker, other);
         }
         // SAFETY: as above.
-        unsafe { worker.release(&self.lock, token) };
+        unsafe { worker.release(&*self.lock, token) };
         if let Ok(other) = other
             && !early
         {
@@ -267,7 +269,7 @@ impl<L: Lock> Subject for Market<L> {
         let mut lines = vec![format!(
             "mutex {}; memory: {}",
             if self.lock.is_locked() { "held" } else { "free" },
-            words(&self.lock)
+            self.lock.words()
         )];
         if let Some(token) = self.lock.acquire(Access::Write, Way::Try) {
             let lost = self.rest().map_or(String::new(), |what| format!("; a notification was lost: {what}"));
@@ -278,9 +280,9 @@ impl<L: Lock> Subject for Market<L> {
         lines
     }
 
-    fn works_in_child() -> bool {
-        let market = Market::<L>::new(2, 1, true);
-        let soon = Deadline::after::<L::Machine>(200_000);
+    fn works_in_child(&self) -> bool {
+        let market = Market::<M>::new(self.class, 2, 1, true);
+        let soon = Deadline::after::<M>(200_000);
         let Some(token) = market.lock.acquire(Access::Write, Way::Try) else { return false };
         // SAFETY: acquired above.
         let timed_out = market.arrived.wait(|| unsafe { market.lock.release(token) }, Some(soon));

@@ -249,7 +249,7 @@ impl<D: Reclaim> Subject for Readers<D> {
         vec![format!("{:?}", self.domain.garbage())]
     }
 
-    fn works_in_child() -> bool {
+    fn works_in_child(&self) -> bool {
         let (domain, pool) = (D::new_in(), Pool::default());
         // SAFETY: nobody else has it.
         unsafe { domain.retire(pool.make()) };

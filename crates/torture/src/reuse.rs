@@ -7,85 +7,93 @@
 //! noticed; or it is made into a new lock at once, which a late access damages.
 
 use crate::arena::Arena;
-use crate::lock::{Access, Lock, Way, words};
+use crate::lock::{Access, Class, Lock, Way};
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// What is on a page.
+/// What is on a page behind the lock, from the next multiple of 8 bytes on. Plain data under the lock.
 #[repr(C)]
-struct Object<L> {
-    lock: L,
-    /// References left. Plain data under the lock, like the rest.
+struct Fields {
+    /// References left.
     references: u64,
-    /// Who writes; 0 outside of write sections.
+    /// The writer's place plus one; 0 outside of write sections.
     writer: u64,
     changes: u64,
     changes_again: u64,
 }
 
-/// A reference to an object.
-struct Reference<L>(*mut Object<L>);
-
-impl<L> Clone for Reference<L> {
-    fn clone(&self) -> Self {
-        *self
-    }
+/// A reference to an object: to its lock, at the start of a page, and to what the lock guards.
+#[derive(Copy, Clone)]
+struct Reference {
+    page: *mut u8,
+    lock: *const dyn Lock,
+    fields: *mut Fields,
 }
-impl<L> Copy for Reference<L> {}
 
 // SAFETY: the object is only used under its lock, until the last reference is gone.
-unsafe impl<L> Send for Reference<L> {}
+unsafe impl Send for Reference {}
 
 /// The subject.
-pub struct Reuse<L> {
+pub struct Reuse {
+    class: &'static Class,
     arena: Arena,
-    /// References that nobody is using.
-    idle: Mutex<Vec<Reference<L>>>,
+    /// References that no thread is using.
+    idle: Mutex<Vec<Reference>>,
     made: AtomicU64,
 }
 
 /// References to an object at first.
 const REFERENCES: u64 = 3;
 
-impl<L: Lock> Reuse<L> {
-    /// For `threads` threads.
-    pub fn new(threads: usize) -> Self {
-        const { assert!(size_of::<Object<L>>() <= 4096) };
+impl Reuse {
+    /// Objects for `threads` threads, with locks of the class.
+    pub fn new(class: &'static Class, threads: usize) -> Self {
+        assert!(Self::size(class) <= 4096, "an object is larger than its page");
         let objects = threads / REFERENCES as usize + 1;
-        let this =
-            Reuse { arena: Arena::new(4 * objects + 64), idle: Mutex::default(), made: AtomicU64::new(0) };
+        let this = Reuse {
+            class,
+            arena: Arena::new(4 * objects + 64),
+            idle: Mutex::default(),
+            made: AtomicU64::new(0),
+        };
         for _ in 0..objects {
             this.make(this.arena.allocate());
         }
         this
     }
 
-    /// A new object in `page`.
+    /// Bytes of an object.
+    fn size(class: &Class) -> usize {
+        class.bytes.next_multiple_of(align_of::<Fields>()) + size_of::<Fields>()
+    }
+
+    /// The object in `page`.
+    fn object(&self, page: *mut u8) -> Reference {
+        let fields = page.wrapping_add(Self::size(self.class) - size_of::<Fields>());
+        Reference { page, lock: self.class.at(page), fields: fields.cast() }
+    }
+
+    /// Makes a new object in `page`.
     fn make(&self, page: *mut u8) {
-        let object: *mut Object<L> = page.cast();
-        // SAFETY: the page is large enough, aligned, and the caller's.
+        let object = self.object(page);
+        // SAFETY: the page is large enough (`new` looked), aligned, and the caller's.
         unsafe {
-            object.write(Object {
-                lock: L::new(),
-                references: REFERENCES,
-                writer: 0,
-                changes: 0,
-                changes_again: 0,
-            });
+            self.class.write(page);
+            object.fields.write(Fields { references: REFERENCES, writer: 0, changes: 0, changes_again: 0 });
         }
         self.made.fetch_add(1, Relaxed);
-        self.idle.lock().unwrap().extend([Reference(object); REFERENCES as usize]);
+        self.idle.lock().unwrap().extend([object; REFERENCES as usize]);
     }
 
     /// The last reference is gone, and the release has returned.
-    fn destroy(&self, object: Reference<L>, worker: &mut Worker) {
+    fn destroy(&self, object: Reference, worker: &mut Worker) {
         worker.count(Count::Destroyed);
-        let page: *mut u8 = object.0.cast();
+        let page = object.page;
         if worker.random.once_in(4) {
             // SAFETY: nobody has a reference any more.
-            unsafe { page.write_bytes(0, size_of::<Object<L>>()) };
+            unsafe { page.write_bytes(0, Self::size(self.class)) };
             self.make(page);
         } else {
             // SAFETY: as above.
@@ -97,15 +105,15 @@ impl<L: Lock> Reuse<L> {
     /// A section. With `leave` it takes the caller's reference away. Returns how many were left.
     fn section(
         &self,
-        object: Reference<L>,
+        object: Reference,
         worker: &mut Worker,
         access: Access,
         leave: bool,
     ) -> Result<Option<u64>, String> {
-        let object = object.0;
         // SAFETY: the caller has a reference, so the object lives; the lock is the part of it that
         // may be used without holding the lock.
-        let lock = unsafe { &(*object).lock };
+        let lock = unsafe { &*object.lock };
+        let object = object.fields;
         let way = if leave { Way::Wait } else { worker.way() };
         let Some(token) = worker.acquire(lock, access, way) else { return Ok(None) };
         let me = worker.place() as u64 + 1;
@@ -143,8 +151,8 @@ impl<L: Lock> Reuse<L> {
     }
 
     /// Gives the caller's reference up; the last one destroys the object.
-    fn leave(&self, object: Reference<L>, worker: &mut Worker) -> Result<(), String> {
-        if L::READERS && worker.random.once_in(2) {
+    fn leave(&self, object: Reference, worker: &mut Worker) -> Result<(), String> {
+        if self.class.readers && worker.random.once_in(2) {
             // A reader that finds itself the last one, because the others wrote that they left.
             for _ in 0..64 {
                 if self.section(object, worker, Access::Read, false)? == Some(1) {
@@ -161,7 +169,7 @@ impl<L: Lock> Reuse<L> {
     }
 }
 
-impl<L: Lock> Subject for Reuse<L> {
+impl Subject for Reuse {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
         let object = {
             let mut idle = self.idle.lock().unwrap();
@@ -172,7 +180,7 @@ impl<L: Lock> Subject for Reuse<L> {
             idle.swap_remove(index)
         };
         for _ in 0..worker.random.below(4) {
-            let read = L::READERS && worker.random.once_in(2);
+            let read = self.class.readers && worker.random.once_in(2);
             self.section(object, worker, if read { Access::Read } else { Access::Write }, false)?;
         }
         self.leave(object, worker)?;
@@ -184,8 +192,8 @@ impl<L: Lock> Subject for Reuse<L> {
         let idle = self.idle.lock().unwrap();
         for object in idle.iter() {
             // SAFETY: a reference that nobody is using; so the object lives, and all have left.
-            let (lock, references) = unsafe { (&(*object.0).lock, (*object.0).references) };
-            let have = idle.iter().filter(|other| other.0 == object.0).count() as u64;
+            let (lock, references) = unsafe { (&*object.lock, (*object.fields).references) };
+            let have = idle.iter().filter(|other| other.page == object.page).count() as u64;
             if lock.is_locked() || references != have {
                 return Err(format!(
                     "a lock whose holders have all left is {}; it counts {references} references of {have}",
@@ -194,7 +202,7 @@ impl<L: Lock> Subject for Reuse<L> {
             }
         }
         let (made, destroyed) = (self.made.load(Relaxed), crew.total(Count::Destroyed));
-        let live: std::collections::HashSet<_> = idle.iter().map(|object| object.0.addr()).collect();
+        let live: std::collections::HashSet<_> = idle.iter().map(|object| object.page.addr()).collect();
         if made != destroyed + live.len() as u64 {
             return Err(format!("{made} locks made, {destroyed} destroyed, {} left", live.len()));
         }
@@ -204,11 +212,10 @@ impl<L: Lock> Subject for Reuse<L> {
     fn describe(&self) -> Vec<String> {
         // References in use are not listed anywhere; their pages are those that are not free.
         let line = |page: *mut u8| {
-            let object: *mut Object<L> = page.cast();
             // SAFETY: a page in use holds an object.
-            let lock = unsafe { &(*object).lock };
+            let lock = unsafe { &*self.class.at(page) };
             let held = if lock.is_locked() { "held" } else { "free" };
-            format!("lock {object:p} {held}; memory: {}", words(lock))
+            format!("lock {page:p} {held}; memory: {}", lock.words())
         };
         self.arena.used().into_iter().map(line).collect()
     }

@@ -24,7 +24,7 @@ pub trait Subject: Send + Sync + Sized + 'static {
 
     /// Called in the child of a fork, which has only the calling thread, while others go on in the
     /// parent. `false`: a fresh lock does not work there.
-    fn works_in_child() -> bool {
+    fn works_in_child(&self) -> bool {
         true
     }
 }
@@ -126,8 +126,8 @@ pub fn run<S: Subject>(subject: S, bounds: Bounds, cancelled: &AtomicBool) -> Ou
         live(Arc::clone(&subject), Arc::clone(&crew), place);
     }
     let disturber = bounds.disturb.then(|| {
-        let crew = Arc::clone(&crew);
-        let child = chaos::in_child(S::works_in_child, bounds.patience);
+        let (crew, subject) = (Arc::clone(&crew), Arc::clone(&subject));
+        let child = chaos::in_child(move || subject.works_in_child(), bounds.patience);
         std::thread::spawn(move || chaos::disturb(&crew, child))
     });
     let mut standstill = Standstill::new();

@@ -1,9 +1,9 @@
 //! The things that are done to a lock, and their order.
 
-use crate::copies::{Copied, Copies, WORDS};
+use crate::copies::{Copies, MadeCopied, Make, WORDS};
 use crate::jitter::Jitter;
 use crate::ledger::{Habits, Ledger};
-use crate::lock::{Exclusive, Lock, Shared};
+use crate::lock::{Class, Exclusive, Made, Shared};
 use crate::manners::Manners;
 use crate::market::Market;
 use crate::random::Random;
@@ -64,40 +64,49 @@ impl Default for Settings {
     }
 }
 
-pub(crate) fn manners<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    run(Manners::<L>::new(), Bounds { disturb: false, ..bounds }, cancelled)
+pub(crate) fn manners<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Manners(Class::of::<L>()), Bounds { disturb: false, ..bounds }, cancelled)
 }
 
-pub(crate) fn exclusion<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    ledger::<L>(bounds, cancelled, false)
+pub(crate) fn exclusion<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    ledger(Class::of::<L>(), bounds, cancelled, false)
 }
 
-pub(crate) fn abandonment<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    ledger::<L>(bounds, cancelled, true)
+pub(crate) fn abandonment<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    ledger(Class::of::<L>(), bounds, cancelled, true)
 }
 
-fn ledger<L: Lock>(bounds: Bounds, cancelled: &AtomicBool, impatient: bool) -> Outcome {
+fn ledger(class: &'static Class, bounds: Bounds, cancelled: &AtomicBool, impatient: bool) -> Outcome {
     let mut random = Random::new(bounds.seed);
     let habits = Habits { books: random.pick(&[1, 1, 3]), writes: random.pick(&[2, 8, 64]), impatient };
-    let ledger = Ledger::<L>::new(bounds.threads, habits);
+    let ledger = Ledger::new(class, bounds.threads, habits);
     let company = ledger.company();
     let mut outcome = run(ledger, bounds, cancelled);
     outcome.readers_at_once = company.load(Relaxed);
     outcome
 }
 
-pub(crate) fn condition<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    let mut random = Random::new(bounds.seed);
-    run(Market::<L>::new(bounds.threads, random.pick(&[1, 2, 5]), random.once_in(2)), bounds, cancelled)
+pub(crate) fn condition<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    market::<L::Machine>(Class::of::<L>(), bounds, cancelled)
 }
 
-pub(crate) fn reuse<L: Lock>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
-    run(Reuse::<L>::new(bounds.threads), bounds, cancelled)
+fn market<M: Machine>(class: &'static Class, bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    let mut random = Random::new(bounds.seed);
+    let (room, singly) = (random.pick(&[1, 2, 5]), random.once_in(2));
+    run(Market::<M>::new(class, bounds.threads, room, singly), bounds, cancelled)
 }
 
-pub(crate) fn copies<C: Copied>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+pub(crate) fn reuse<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    run(Reuse::new(Class::of::<L>(), bounds.threads), bounds, cancelled)
+}
+
+pub(crate) fn copies<C: MadeCopied>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    copies_of(|| Box::new(C::new()), bounds, cancelled)
+}
+
+fn copies_of(make: Make, bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
     let mut random = Random::new(bounds.seed);
-    run(Copies::<C>::new(bounds.threads, random.pick(&[2, 8, 64])), bounds, cancelled)
+    run(Copies::new(make, bounds.threads, random.pick(&[2, 8, 64])), bounds, cancelled)
 }
 
 impl Scenario {

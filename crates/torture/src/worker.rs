@@ -303,7 +303,7 @@ impl Worker {
     }
 
     /// Acquires, under the run's eyes.
-    pub fn acquire<L: Lock>(&self, lock: &L, access: Access, way: Way) -> Option<Token> {
+    pub fn acquire(&self, lock: &dyn Lock, access: Access, way: Way) -> Option<Token> {
         let read = access == Access::Read;
         let start = self.doing(match way {
             Way::Wait | Way::WeakTryThenWait if read => Doing::WaitsToRead,
@@ -336,7 +336,7 @@ impl Worker {
     /// # Safety
     ///
     /// The token is from the acquisition of this lock that this ends.
-    pub unsafe fn release<L: Lock>(&self, lock: &L, token: Token) {
+    pub unsafe fn release(&self, lock: &dyn Lock, token: Token) {
         self.doing(Doing::Releases);
         // SAFETY: forwarded from the caller.
         unsafe { lock.release(token) };

@@ -2,6 +2,7 @@
 
 mod simulated;
 
+use crate::generated;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use latchwork::Semaphore;
@@ -10,15 +11,17 @@ use latchwork::locks::semaphore::Unit;
 use latchwork::machine::Native;
 use latchwork::registry::{Entry, Kind};
 use latchwork_console::failure::Result;
-use latchwork_console::names;
+use latchwork_console::{names, output};
 use serde::Serialize;
 use simulated::CROWD;
+use std::path::PathBuf;
 
 /// Before the examples in `latchwork-lab count --help`.
 pub const HELP: &str = "\
 Examples:
   latchwork-lab count                 atomic instructions and bytes of queue nodes of every lock
-  latchwork-lab count --paper         beside Table 1 of the ShflLock paper";
+  latchwork-lab count --paper         beside Table 1 of the ShflLock paper
+  latchwork-lab count --markdown count.md";
 
 /// Options of `latchwork-lab count`.
 #[derive(Args)]
@@ -29,6 +32,9 @@ pub struct Options {
     /// Compare with Table 1 of the ShflLock paper, where it has the lock
     #[arg(long, conflicts_with = "json")]
     paper: bool,
+    /// Write the table as Markdown to FILE as well
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    markdown: Option<PathBuf>,
 }
 
 /// A column of Table 1 of Kashyap et al., SOSP 2019: bytes, and atomic instructions per acquire and release
@@ -77,6 +83,9 @@ struct Lock {
 
 /// Prints the counts.
 pub fn count(options: &Options) -> Result<()> {
+    if let Some(path) = &options.markdown {
+        output::check("--markdown", path)?;
+    }
     let counted = simulated::all()?;
     let lock = |Entry { kind, info, bytes }: Entry| {
         let count = counted.iter().find(|count| (count.kind, count.name) == (kind, info.name));
@@ -101,12 +110,28 @@ pub fn count(options: &Options) -> Result<()> {
     locks.push(Lock { kind: "semaphore", ..semaphore });
     if options.json {
         println!("{}", serde_json::to_string_pretty(&locks).expect("plain data"));
-    } else if options.paper {
-        print!("{}", beside_the_paper(&locks));
-    } else {
-        print!("{}", beside_the_registry(&locks));
+        return Ok(());
+    }
+    let (table, legend) = if options.paper { beside_the_paper(&locks) } else { beside_the_registry(&locks) };
+    print!("{}\n\n{legend}", table.trim_fmt());
+    if let Some(path) = &options.markdown {
+        let machine = format!("{} (simulated)", simulated::MACHINE);
+        output::write("--markdown", path, &(generated::head(&machine) + &markdown(&table, &legend)))?;
     }
     Ok(())
+}
+
+/// The table as Markdown, with the legend below.
+fn markdown(table: &Table, legend: &str) -> String {
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let head: Vec<String> =
+        table.header().into_iter().flat_map(|row| row.cell_iter()).map(|cell| cell.content()).collect();
+    let rule = (0..head.len()).map(|column| if column < 2 { "---" } else { "---:" }.to_owned()).collect();
+    let mut text = row(head) + &row(rule);
+    for line in table.row_iter() {
+        text += &row(line.cell_iter().map(|cell| cell.content()).collect());
+    }
+    format!("{text}\n{legend}")
 }
 
 fn table() -> Table {
@@ -115,7 +140,8 @@ fn table() -> Table {
     table
 }
 
-fn beside_the_registry(locks: &[Lock]) -> String {
+/// The table of all locks, and its legend.
+fn beside_the_registry(locks: &[Lock]) -> (Table, String) {
     let mut table = table();
     table.set_header([
         "name",
@@ -142,16 +168,16 @@ fn beside_the_registry(locks: &[Lock]) -> String {
     for column in 2..=7 {
         table.column_mut(column).expect("eight columns").set_cell_alignment(CellAlignment::Right);
     }
-    format!(
-        "{}\n\nbytes: of a lock; waiter, holder: bytes of queue nodes beside it, counted by the simulator\n\
+    let legend = format!(
+        "bytes: of a lock; waiter, holder: bytes of queue nodes beside it, counted by the simulator\n\
          atomics: atomic read-modify-writes per uncontended acquire and release (rwlock, seqlock: of a read),\n    \
-         counted by the simulator; contended: the same for {CROWD} threads on 8 sockets\n",
-        table.trim_fmt()
-    )
+         counted by the simulator; contended: the same for {CROWD} threads on 8 sockets\n"
+    );
+    (table, legend)
 }
 
-/// The locks of Table 1 of the ShflLock paper, here and there.
-fn beside_the_paper(locks: &[Lock]) -> String {
+/// The locks of Table 1 of the ShflLock paper, here and there, and the table's legend.
+fn beside_the_paper(locks: &[Lock]) -> (Table, String) {
     let mut table = table();
     let heads = ["bytes", "waiter", "holder", "atomics", "contended"];
     table.set_header(
@@ -179,10 +205,10 @@ fn beside_the_paper(locks: &[Lock]) -> String {
     for column in 2..=11 {
         table.column_mut(column).expect("twelve columns").set_cell_alignment(CellAlignment::Right);
     }
-    format!(
-        "{}\n\nhere: as in latchwork-lab count; cst without its 128 bytes for each NUMA node in use.\n\
+    let legend = "\
+         here: as in latchwork-lab count; cst without its 128 bytes for each NUMA node in use.\n\
          paper: Kashyap et al. 2019 (ShflLock), table 1, on eight sockets; it counts the fields of a node, which\n    \
-         here is a cache line of 64 bytes; of CST, what it says of holders is that they keep no node.\n",
-        table.trim_fmt()
-    )
+         here is a cache line of 64 bytes; of CST, what it says of holders is that they keep no node.\n"
+        .to_owned();
+    (table, legend)
 }

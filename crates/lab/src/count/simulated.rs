@@ -13,7 +13,7 @@ use latchwork_sim::{Options, Placement, Profile, Sim, most_nodes, nodes, run, wo
 use std::cell::Cell;
 
 /// The machine, and the threads of the contended count: two in each socket.
-const MACHINE: &str = "8x24";
+pub const MACHINE: &str = "8x24";
 pub const CROWD: usize = 16;
 /// Acquisitions of each thread that are counted, after as many that are not: a lock may need time to
 /// find its ways.

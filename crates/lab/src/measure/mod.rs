@@ -37,7 +37,7 @@ pub fn finish(
         print!("{}", report::text(plan, results, header));
     }
     if let Some(path) = &common.markdown {
-        output::write("--markdown", path, &shares::page(plan, results, header))?;
+        output::write("--markdown", path, &shares::page(plan, results, header, machine))?;
     }
     if let Some(path) = common.json.as_deref().filter(|_| !to_stdout) {
         output::write("--json", path, &json::text(plan, results, about))?;

@@ -4,6 +4,7 @@
 use super::plan::Plan;
 use super::report;
 use super::results::{Place, Point, Results, varied};
+use crate::generated;
 use latchwork_console::names;
 use latchwork_console::stats;
 use std::fmt::Write as _;
@@ -11,9 +12,10 @@ use std::fmt::Write as _;
 /// A share of the best below this is called behind.
 const NEAR: f64 = 0.95;
 
-/// The page. `header` says what was measured on.
-pub fn page(plan: &Plan, results: &Results, header: &str) -> String {
-    let mut page = format!("# {}\n\n", plan.workload.name);
+/// The page. `machine` is what the points were measured on, `header` that and for how long.
+pub fn page(plan: &Plan, results: &Results, header: &str, machine: &str) -> String {
+    let mut page = generated::head(machine);
+    write!(page, "# {}\n\n", plan.workload.name).expect("a String");
     if results.interrupted.is_some() {
         page += "Interrupted; this is what was measured until then.\n\n";
     }

@@ -4,30 +4,31 @@ use super::claims::Paper;
 use super::document::{Answer, Document};
 use super::rule::{GLOSSARY, number};
 use super::table::tightest;
+use crate::generated;
 use std::fmt::Write as _;
 
 const INTRODUCTION: &str = "\
 # The papers' claims
 
-This page is printed by `latchwork-lab reproduce --markdown docs/reproduction.md`; do not edit it. Each claim of the
-papers that the locks of this library can show has a rule that is stated before the run, in
-`crates/cli/src/reproduce/claims`. It *holds* if all parts of the rule are met in every run, *does not hold* if no
-run meets all of them, and is *not shown* otherwise. The table shows the part of each rule that is missed by most or met by least, and our number there.
-`on` says what the claim was tested on: a simulated machine, whose runs differ in their seed, or `here`: the machine named
-below, whose runs are rounds in which all locks take turns.
+The laboratory prints this page (`latchwork-lab reproduce --markdown docs/reproduction.md`); do not edit it. Each claim
+of the papers that the locks of this library can show has a rule, which was stated before the run in
+`crates/lab/src/reproduce/claims`. The claim *holds* if every run meets all parts of the rule. It *does not hold* if no
+run meets all of them. It is *not shown* otherwise. A row shows the part of the rule that is missed by most or met by
+least, and our number there. `on` says what the claim was tested on: a simulated machine, whose runs differ in their
+seed, or `here`, the machine named below, whose runs are rounds in which all locks take turns.
 
-To get it again:
+To repeat the run:
 
-    cargo run --release -- reproduce --markdown docs/reproduction.md --report report --json claims.json
+    cargo run --release --bin latchwork-lab -- reproduce --markdown docs/reproduction.md --report report --json claims.json
 
 `--report` writes a page with all parts of the rules and the plots, `--json` every number. The simulated claims come
 out the same on every machine, as long as locks, simulator and seeds are the same; `latchwork-lab reproduce --only ID`
-repeats one of them. What was tested `here` comes out as the machine does that it runs on, and as other programs let it.
+repeats one of them. What is tested `here` depends on the machine and on the other programs that use it.
 ";
 
 /// The page.
 pub fn text(document: &Document) -> String {
-    let mut text = INTRODUCTION.to_owned();
+    let mut text = generated::head(&document.machine.line()) + INTRODUCTION;
     let seeds = document.effort.runs;
     let first = document.effort.seed;
     writeln!(

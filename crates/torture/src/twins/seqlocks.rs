@@ -1,8 +1,8 @@
 //! Sequence locks with one mistake each.
 
-use super::INFO;
-use crate::copies::{Copied, Copy, WORDS};
-use latchwork::locks::mutex::{Info, RawMutex, ttas::RawTtas};
+use crate::copies::{Copied, Copy, MadeCopied, WORDS};
+use crate::lock::words;
+use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::{Machine, Word};
 use std::sync::atomic::Ordering::*;
 
@@ -27,10 +27,7 @@ pub struct Broken<M: Machine, const MISTAKE: u32> {
     words: [M::Usize; WORDS],
 }
 
-impl<M: Machine, const MISTAKE: u32> Copied for Broken<M, MISTAKE> {
-    type Machine = M;
-    const INFO: Info = INFO;
-
+impl<M: Machine, const MISTAKE: u32> MadeCopied for Broken<M, MISTAKE> {
     fn new() -> Self {
         Broken {
             sequence: Word::new(0),
@@ -38,7 +35,9 @@ impl<M: Machine, const MISTAKE: u32> Copied for Broken<M, MISTAKE> {
             words: std::array::from_fn(|_| Word::new(0)),
         }
     }
+}
 
+impl<M: Machine, const MISTAKE: u32> Copied for Broken<M, MISTAKE> {
     fn read(&self) -> Copy {
         loop {
             if let Some(copy) = self.try_read() {
@@ -57,7 +56,7 @@ impl<M: Machine, const MISTAKE: u32> Copied for Broken<M, MISTAKE> {
         (MISTAKE == Mistake::UNVALIDATED || self.sequence.load(Relaxed) == before).then_some(copy)
     }
 
-    fn write(&self, change: impl FnOnce(&mut Copy)) {
+    fn write(&self, change: &mut dyn FnMut(&mut Copy)) {
         let token = (MISTAKE != Mistake::NO_MUTEX).then(|| self.mutex.lock());
         let mut copy = std::array::from_fn(|index| self.words[index].load(Relaxed));
         change(&mut copy);
@@ -75,5 +74,9 @@ impl<M: Machine, const MISTAKE: u32> Copied for Broken<M, MISTAKE> {
             // SAFETY: locked above.
             unsafe { self.mutex.unlock(token) };
         }
+    }
+
+    fn words(&self) -> String {
+        words(self)
     }
 }

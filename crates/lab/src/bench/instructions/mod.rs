@@ -6,6 +6,7 @@
 mod cost;
 mod operations;
 
+use crate::generated;
 use crate::measure::options::Common;
 use comfy_table::{CellAlignment, Table, presets};
 use cost::Cost;
@@ -45,10 +46,15 @@ pub fn run(common: &Common) -> Result<i32> {
         ("--plot", common.plot.is_some()),
     ];
     if let Some((option, _)) = unwanted.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{option} is for workloads; {NAME} has --runs and --json only")));
+        return Err(Failure::usage(format!(
+            "{option} is for workloads; {NAME} has --runs, --json and --markdown only"
+        )));
     }
     if let Some(path) = &common.json {
         output::check("--json", path)?;
+    }
+    if let Some(path) = &common.markdown {
+        output::check("--markdown", path)?;
     }
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
     let machine = Machine::here();
@@ -78,6 +84,11 @@ pub fn run(common: &Common) -> Result<i32> {
                 output::write("--json", path, &document())?;
             }
         }
+    }
+    if let Some(path) = &common.markdown {
+        let tables = text(&machine, rounds, &costs, &operations);
+        let page = format!("{}```text\n{tables}```\n", generated::head(&machine.line()));
+        output::write("--markdown", path, &page)?;
     }
     Ok(0)
 }

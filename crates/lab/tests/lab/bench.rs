@@ -1,13 +1,7 @@
 //! `latchwork-lab bench`.
 
-#[path = "../../console/tests/common/mod.rs"]
-mod common;
-
-use common::{output, scratch, stderr, stdout};
+use crate::common::{output, scratch, stderr, stdout};
 use latchwork_workloads::workload::Locks;
-
-/// The command that was just built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 /// As short as can be.
 fn bench(arguments: &[&str]) -> std::process::Output {
@@ -67,6 +61,10 @@ fn markdown_has_shares_and_says_where_the_default_is_behind() {
     let output = bench(&[&what[..], &files, &["--cut", "0.99"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let page = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        page.starts_with("<!-- generated: latchwork-lab bench counter --locks shfl,mcs,glibc "),
+        "{page}"
+    );
     for line in
         ["## hold=0ns", "## hold=2us", "| threads | 1 | 2 | 6 |", "## Where shfl is more than 5% behind"]
     {
@@ -157,7 +155,7 @@ fn a_library_s_name_stands_for_the_kind_that_is_needed() {
 
 /// Sends Ctrl-C's signal once the command has begun to measure, and returns what it then does.
 fn interrupt(arguments: &[&str]) -> std::process::Output {
-    let child = common::latchwork()
+    let child = crate::common::latchwork()
         .args(arguments)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())

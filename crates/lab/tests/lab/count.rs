@@ -1,13 +1,7 @@
 //! `latchwork-lab count` and the help texts.
 
-#[path = "../../console/tests/common/mod.rs"]
-mod common;
-
-use common::{output, stdout};
+use crate::common::{output, scratch, stdout};
 use latchwork::registry;
-
-/// The command that was just built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 #[test]
 fn json_holds_every_registered_lock() {
@@ -49,6 +43,19 @@ fn the_paper_s_table_stands_beside_ours() {
 }
 
 #[test]
+fn markdown_has_a_row_for_every_lock_and_names_its_command() {
+    let page = scratch("count-markdown").join("count.md");
+    let output = output(&["count", "--markdown", page.to_str().unwrap()]);
+    assert!(output.status.success());
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.starts_with("<!-- generated: latchwork-lab count --markdown "), "{text}");
+    assert!(text.contains("<!-- machine: 8x24 (simulated) -->"), "{text}");
+    registry::for_each(|entry| {
+        assert!(text.contains(&format!("| {} | {} |", entry.info.name, entry.kind.name())), "{text}");
+    });
+}
+
+#[test]
 fn help_has_examples() {
     for arguments in [
         &["--help"][..],
@@ -56,6 +63,8 @@ fn help_has_examples() {
         &["bench", "--help"],
         &["torture", "--help"],
         &["count", "--help"],
+        &["reproduce", "--help"],
+        &["calibrate", "--help"],
     ] {
         let output = output(arguments);
         assert!(output.status.success());

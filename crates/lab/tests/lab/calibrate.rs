@@ -1,15 +1,9 @@
 //! `latchwork-lab calibrate`. What it measures depends on the machine and on who else uses it, so only
 //! what must hold everywhere is checked.
 
-#[path = "../../console/tests/common/mod.rs"]
-mod common;
-
-use common::{latchwork, output, scratch, stderr, stdout};
+use crate::common::{latchwork, output, scratch, stderr, stdout};
 use latchwork_sim::Profile;
 use std::os::unix::process::CommandExt;
-
-/// The command that was just built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 #[test]
 fn a_profile_that_the_simulator_reads() {

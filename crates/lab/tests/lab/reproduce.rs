@@ -1,14 +1,8 @@
 //! `latchwork-lab reproduce`.
 
-#[path = "../../console/tests/common/mod.rs"]
-mod common;
-
-use common::{output, scratch, stderr, stdout};
+use crate::common::{output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
-
-/// The command that was just built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 /// A claim that takes little to test, in a debug build too.
 const CHEAP: &str = "shfl-table1-atomics";
@@ -149,7 +143,7 @@ fn one_cpu_cannot_show_what_takes_two() {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     };
-    let mut command = common::latchwork();
+    let mut command = crate::common::latchwork();
     // SAFETY: it makes a system call and nothing else.
     unsafe { command.pre_exec(bind) };
     let run = command.args(["reproduce", "--runs", "1", "--only", HERE]).output().unwrap();
@@ -161,7 +155,7 @@ fn one_cpu_cannot_show_what_takes_two() {
 
 /// What is printed if Ctrl-C comes early.
 fn interrupted(claims: &str) -> String {
-    let child = common::latchwork()
+    let child = crate::common::latchwork()
         .args(["reproduce", "--only", claims, "--runs", "100"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())

@@ -1,15 +1,9 @@
 //! `latchwork-lab torture`, on the library's locks and on some that are broken on purpose.
 
-#[path = "../../console/tests/common/mod.rs"]
-mod common;
-
-use common::{latchwork, output, scratch, stderr, stdout};
+use crate::common::{latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-
-/// The command that was just built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 #[test]
 fn locks_of_both_kinds_pass() {

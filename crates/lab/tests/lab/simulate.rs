@@ -1,14 +1,8 @@
 //! `latchwork-lab simulate`.
 
-#[path = "../../console/tests/common/mod.rs"]
-mod common;
-
-use common::{output, scratch, stderr, stdout};
+use crate::common::{output, scratch, stderr, stdout};
 use latchwork_workloads::registry::{Candidate, Origin};
 use serde_json::Value;
-
-/// The command that was just built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
 
 /// As short as a debug build needs.
 fn simulate(arguments: &[&str]) -> Value {
