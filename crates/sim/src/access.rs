@@ -18,20 +18,8 @@
 use crate::events::{Event, NEVER, Time};
 use crate::lines::{Kind, NONE, Requester};
 use crate::options::Arbitration;
-use crate::state::{Action, Phase, State};
-
-/// What a thread does when it next runs.
-#[derive(Copy, Clone, Debug)]
-pub(crate) enum Pending {
-    /// Goes on with its code.
-    Nothing,
-    /// An access; then it goes on.
-    Access { address: usize, line: u32, kind: Kind },
-    /// Computes for so long; then it goes on.
-    Work(Time),
-    /// Is done.
-    Exit,
-}
+use crate::state::{Action, State};
+use crate::thread::{Look, Pending, Phase};
 
 impl State {
     /// The running thread accesses `address`. `true`: done, go on; `false`: suspend, and when you
@@ -337,7 +325,7 @@ impl State {
     }
 
     /// The running thread, which has just read its word, spins on it. Suspend afterwards.
-    pub(crate) fn start_spin(&mut self, look: crate::state::Look, give_up: Time) {
+    pub(crate) fn start_spin(&mut self, look: Look, give_up: Time) {
         let id = self.running;
         let thread = self.thread(id);
         thread.look = Some(look);

@@ -79,12 +79,13 @@ mod machine;
 mod options;
 mod profile;
 mod report;
-mod resources;
 mod rng;
+mod run;
 mod scheduler;
 mod simulation;
 mod state;
 mod streams;
+mod thread;
 mod topology;
 mod words;
 
@@ -93,12 +94,12 @@ pub use body::{
 };
 pub use error::Error;
 pub use machine::Sim;
+pub use machine::resources::{most_nodes, nodes};
 pub use options::{Adversary, Arbitration, Home, Options, Placement};
 pub use profile::{
     Kernel, Lines, Links, MAX_CPUS, MAX_THREADS, Number, Processor, Profile, Shape, THIS_MACHINE,
     this_machine_path,
 };
 pub use report::{Counts, Report};
-pub use resources::{most_nodes, nodes};
-pub use simulation::run;
+pub use run::run;
 pub use words::{Ptr, U8, U32, U64, Usize};

@@ -1,11 +1,14 @@
-//! The machine that locks see.
+//! The machine that locks see. `machine/resources.rs` has the nodes, rows and records that it hands out, which are
+//! generic over it; `machine/futex.rs` has its system calls.
+
+mod futex;
+pub(crate) mod resources;
 
 use crate::events::NS;
 use crate::lines::Kind;
 use crate::simulation::{access, await_tears, current, inside, spin};
 use crate::topology::Distance;
 use crate::words::{Ptr, U8, U32, U64, Usize};
-use crate::{futex, resources};
 use latchwork::machine::record::{Clocks, Record, Records};
 use latchwork::machine::{Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -16,28 +16,12 @@
 //! A running thread is not looked at on every operation: its `attention` says from what time on
 //! the scheduler has something for it ([`State::attend`]).
 
-use crate::access::Pending;
 use crate::events::{Event, NEVER, NS, Time};
 use crate::lines::NONE;
 use crate::options::Placement;
-use crate::state::{Phase, State};
-use std::collections::VecDeque;
-
-/// A processor.
-pub(crate) struct Cpu {
-    /// Who has it.
-    current: u32,
-    /// Who waits for it.
-    queue: VecDeque<u32>,
-    /// When the current thread has had its quantum.
-    slice_end: Time,
-}
-
-impl Default for Cpu {
-    fn default() -> Self {
-        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0 }
-    }
-}
+use crate::rng::Rng;
+use crate::state::State;
+use crate::thread::{Pending, Phase, Thread};
 
 /// Looks at a word before a spinning thread makes room (as `SPINS_BEFORE_YIELD` of the native machine).
 const LOOKS: Time = 64;
@@ -50,6 +34,21 @@ const TORN: Time = 2000 * NS;
 const HOLDER: Time = 1000 * NS;
 
 impl State {
+    /// Plans the start of each thread.
+    pub(crate) fn start(&mut self, threads: usize) {
+        let spread = self.options.spread_ns.unwrap_or(1000 * threads as u64).saturating_mul(NS);
+        // A generator of its own: the starts depend on the seed and on the number of threads alone.
+        let mut rng = Rng::new(self.options.seed);
+        rng.next();
+        for thread in 0..threads {
+            let start = rng.below(spread.saturating_add(1));
+            let strike = self.next_strike(start);
+            self.threads.push(Thread::new(start, strike));
+            self.threads[thread].cpu = self.place(thread) as u32;
+            self.events.plan(start, Event::Ready(thread as u32));
+        }
+    }
+
     /// The processor on which thread number `thread` starts.
     pub(crate) fn place(&self, thread: usize) -> usize {
         let cpus = self.topology.cpus.len();

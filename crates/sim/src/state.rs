@@ -1,140 +1,17 @@
-//! All there is to know about a running simulation: its state, and the loop over its events.
+//! All there is to know about a running simulation.
 //!
-//! The parts of it that have rules of their own are in other files: cache lines in `lines.rs` and
-//! `access.rs`, processors in `scheduler.rs`, sleeping threads in `futex.rs`.
+//! The rules are in the files above this one: cache lines in `lines.rs` and `access.rs`, processors in `scheduler.rs`,
+//! sleeping threads in `futex.rs`, the loop over the events in `run.rs`.
 
-use crate::access::Pending;
-use crate::events::{Event, Events, NEVER, NS, Time};
-use crate::futex::Futexes;
+use crate::events::{Events, NS, Time};
 use crate::lines::{Lines, NONE, Requester};
 use crate::profile::{Number, Profile};
-use crate::report::{Counts, Marks};
+use crate::report::Marks;
 use crate::rng::Rng;
-use crate::scheduler::Cpu;
-use crate::streams::Streams;
+use crate::thread::{Look, Pending, Phase, Thread};
 use crate::topology::Topology;
 use crate::{Error, Options};
-use latchwork::machine::Wait;
-
-/// What a simulated thread is doing.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// On a processor; executing, or an event says when it goes on.
-    Running,
-    /// On a processor, in the queue of a cache line.
-    Queued,
-    /// On a processor, looking at a line until it is written.
-    Spinning,
-    /// Waits for a processor.
-    Ready,
-    /// Sleeps on a word.
-    Sleeping,
-    /// Taken off by the adversary, or not started yet.
-    Stopped,
-    /// Done, or suspended for ever: nobody waits for it.
-    Finished,
-}
-
-/// A predicate of a spinning thread, on its stack: looks at the word once more.
-pub(crate) type Look = *mut (dyn FnMut() -> bool + 'static);
-
-/// A simulated thread.
-pub(crate) struct Thread {
-    /// Its own clock; never behind the time of the event that it runs in.
-    pub(crate) time: Time,
-    pub(crate) phase: Phase,
-    pub(crate) cpu: u32,
-    /// When its buffered stores are done.
-    pub(crate) drained: Time,
-    /// From when on the scheduler wants to see it (see `scheduler.rs`).
-    pub(crate) attention: Time,
-    /// It is in the middle of an instruction, and others see that.
-    pub(crate) torn: bool,
-    /// The line that it has just read and had to wait for: which, from when on, and until when.
-    pub(crate) fetched: (u32, Time, Time),
-    /// Its last full fence: from when on, and until when.
-    pub(crate) fenced: (Time, Time),
-    /// Whether it has stored anything since its last barrier.
-    pub(crate) stored: bool,
-    /// What the prefetcher knows about its loads.
-    pub(crate) streams: Streams,
-    /// Interrupts that it has to serve.
-    pub(crate) interrupted: Time,
-    /// When the adversary strikes.
-    pub(crate) strike: Time,
-    /// When it is suspended, and for how long.
-    pub(crate) suspended: Time,
-    pub(crate) absence: Time,
-    /// What it does when it next runs.
-    pub(crate) pending: Pending,
-    /// It spins: the predicate, ...
-    pub(crate) look: Option<Look>,
-    /// ... when it gives up, ...
-    pub(crate) give_up: Time,
-    /// ... and whether it stands in the list of a line's spinners.
-    pub(crate) linked: bool,
-    /// Neighbours in the list of a line.
-    pub(crate) next: u32,
-    pub(crate) previous: u32,
-    /// The number of the one timer event that counts; 0 if none does.
-    pub(crate) timer: u32,
-    /// It can only go on if another thread writes or wakes.
-    pub(crate) dormant: bool,
-    /// Attempts since anything in memory changed, and which change that was.
-    pub(crate) idle: (u64, u32),
-    /// How its sleep ended.
-    pub(crate) outcome: Wait,
-    /// What it sleeps on.
-    pub(crate) sleeps_on: usize,
-    /// When it went to sleep, and when it last ran again after that.
-    pub(crate) slept: Time,
-    pub(crate) woken: Time,
-    /// When it asked for a lock that it has not got yet.
-    pub(crate) asked: Option<Time>,
-    /// How many locks it has, as far as it was marked.
-    pub(crate) holds: u32,
-    /// Where its coroutine can be suspended.
-    pub(crate) yielder: *const crate::simulation::Yielder,
-    pub(crate) counts: Counts,
-}
-
-impl Thread {
-    fn new(start: Time, strike: Time) -> Self {
-        Thread {
-            time: start,
-            phase: Phase::Stopped,
-            cpu: 0,
-            drained: 0,
-            attention: NEVER,
-            torn: false,
-            fetched: (NONE, 0, 0),
-            fenced: (0, 0),
-            stored: false,
-            streams: Streams::default(),
-            interrupted: 0,
-            strike,
-            suspended: NEVER,
-            absence: NEVER,
-            pending: Pending::Nothing,
-            look: None,
-            give_up: NEVER,
-            linked: false,
-            next: NONE,
-            previous: NONE,
-            timer: 0,
-            dormant: false,
-            idle: (0, 0),
-            outcome: Wait::Woken,
-            sleeps_on: 0,
-            slept: 0,
-            woken: 0,
-            asked: None,
-            holds: 0,
-            yielder: std::ptr::null(),
-            counts: Counts::default(),
-        }
-    }
-}
+use std::collections::{HashMap, VecDeque};
 
 /// The numbers of the profile that are used outside of `lines.rs`, in picoseconds.
 pub(crate) struct Costs {
@@ -180,6 +57,22 @@ impl Costs {
     }
 }
 
+/// A processor.
+pub(crate) struct Cpu {
+    /// The thread that has it.
+    pub(crate) current: u32,
+    /// The threads that wait for it.
+    pub(crate) queue: VecDeque<u32>,
+    /// When the current thread has had its quantum.
+    pub(crate) slice_end: Time,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0 }
+    }
+}
+
 /// What the loop over the events has to do outside of the state.
 pub(crate) enum Action {
     /// Let a thread's coroutine run.
@@ -209,7 +102,8 @@ pub(crate) struct State {
     pub(crate) cpus: Vec<Cpu>,
     /// Threads that wait for a processor.
     pub(crate) ready: usize,
-    pub(crate) futexes: Futexes,
+    /// The sleepers on each word, the longest first. (Only looked up by key: the order of the map plays no part.)
+    pub(crate) sleepers: HashMap<usize, VecDeque<u32>>,
     /// When the kernel can serve the next `membarrier`.
     pub(crate) membarrier_free: Time,
     pub(crate) rng: Rng,
@@ -228,7 +122,7 @@ impl State {
     pub(crate) fn new(profile: &Profile, options: &Options, threads: usize) -> Self {
         let mut rng = Rng::new(options.seed);
         let topology = Topology::new(profile);
-        let mut state = State {
+        State {
             costs: Costs::new(profile),
             options: options.clone(),
             limit: options.limit_ns.saturating_mul(NS).saturating_add(1),
@@ -237,7 +131,7 @@ impl State {
             threads: Vec::with_capacity(threads),
             cpus: (0..topology.cpus.len()).map(|_| Cpu::default()).collect(),
             ready: 0,
-            futexes: Futexes::default(),
+            sleepers: HashMap::new(),
             membarrier_free: 0,
             running: NONE,
             unfinished: threads,
@@ -248,16 +142,7 @@ impl State {
             failure: None,
             rng: Rng::new(rng.next()),
             topology,
-        };
-        let spread = options.spread_ns.unwrap_or(1000 * threads as u64).saturating_mul(NS);
-        for thread in 0..threads {
-            let start = rng.below(spread.saturating_add(1));
-            let strike = state.next_strike(start);
-            state.threads.push(Thread::new(start, strike));
-            state.threads[thread].cpu = state.place(thread) as u32;
-            state.events.plan(start, Event::Ready(thread as u32));
         }
-        state
     }
 
     #[inline]
@@ -294,55 +179,6 @@ impl State {
         self.trace = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     }
 
-    /// Lets events happen until a coroutine is wanted.
-    pub(crate) fn step(&mut self) -> Action {
-        loop {
-            if let Some(error) = self.failure.take() {
-                return Action::Fail(error);
-            }
-            if self.unfinished == 0 {
-                return Action::Done;
-            }
-            let Some((now, number, event)) = self.events.next() else {
-                return Action::Fail(self.deadlock());
-            };
-            if now >= self.limit {
-                return Action::Fail(Error::TimeLimit {
-                    limit_ns: self.options.limit_ns,
-                    waits: self.waits(),
-                });
-            }
-            let action = match event {
-                Event::Run(thread) => self.run(thread, now),
-                Event::LineFree(line) => self.line_free(line, now),
-                Event::Ready(thread) => {
-                    self.make_ready(thread, now);
-                    None
-                }
-                Event::Timer(thread) if self.threads[thread as usize].timer == number => {
-                    self.thread(thread).timer = 0;
-                    self.timer(thread, now)
-                }
-                Event::Timer(_) => None,
-            };
-            if let Some(action) = action {
-                return action;
-            }
-        }
-    }
-
-    /// A timer that counts.
-    fn timer(&mut self, id: u32, now: Time) -> Option<Action> {
-        match self.thread(id).phase {
-            Phase::Sleeping => {
-                self.sleep_is_over(id, now, Wait::TimedOut);
-                None
-            }
-            Phase::Spinning => self.spin_timer(id, now),
-            phase => unreachable!("a timer for a thread that is {phase:?}"),
-        }
-    }
-
     /// The running thread can only go on if another one writes or wakes.
     pub(crate) fn set_dormant(&mut self, id: u32, dormant: bool) {
         let thread = self.thread(id);
@@ -363,7 +199,7 @@ impl State {
         }
     }
 
-    fn deadlock(&self) -> Error {
+    pub(crate) fn deadlock(&self) -> Error {
         let now = self.threads.iter().map(|thread| thread.time).max().unwrap_or(0);
         Error::Deadlock { at_ns: now / NS, waits: self.waits() }
     }
@@ -398,7 +234,7 @@ impl State {
     }
 
     /// What each thread that has not finished is waiting for.
-    fn waits(&self) -> Vec<String> {
+    pub(crate) fn waits(&self) -> Vec<String> {
         let mut waits = Vec::new();
         for (id, thread) in self.threads.iter().enumerate() {
             let line = |pending: &Pending| match pending {

@@ -2,7 +2,7 @@
 //! rows of visible readers, the records and clocks of reclamation, and the waiting array. It belongs to an OS thread, and passes on to another one
 //! when that ends.
 
-use crate::machine::Sim;
+use super::Sim;
 use crate::words::Usize;
 use corosensei::stack::DefaultStack;
 use latchwork::machine::group::GROUP;

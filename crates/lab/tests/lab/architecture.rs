@@ -1,0 +1,255 @@
+//! `docs/architecture.md` and its picture are true: the picture is drawn from what cargo knows of the workspace, the files
+//! that the page names exist, and its numbers of lines are about right.
+//!
+//! `LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-lab --test lab architecture` draws the picture anew.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Where a crate stands in the picture, and what is written below its name.
+struct Room {
+    name: &'static str,
+    in_product: bool,
+    /// Pixels from the left edge of the picture.
+    left: u32,
+    width: u32,
+    captions: [&'static str; 2],
+}
+
+const ROOMS: &[Room] = &[
+    Room {
+        name: "latchwork",
+        in_product: true,
+        left: 20,
+        width: 920,
+        captions: [
+            "the library: registry, locks and reclamation with maps, each written once over the trait Machine",
+            "layers: registry > locks, map > reclaim > machine",
+        ],
+    },
+    Room {
+        name: "latchwork-check",
+        in_product: true,
+        left: 20,
+        width: 165,
+        captions: ["lock order, misuse", ""],
+    },
+    Room {
+        name: "latchwork-preload",
+        in_product: true,
+        left: 20,
+        width: 165,
+        captions: ["pthread calls of a", "program, by LD_PRELOAD"],
+    },
+    Room {
+        name: "latchwork-cli",
+        in_product: true,
+        left: 20,
+        width: 360,
+        captions: ["the command latchwork:", "list, run, check, compare"],
+    },
+    Room {
+        name: "latchwork-console",
+        in_product: true,
+        left: 215,
+        width: 165,
+        captions: ["what both commands", "share"],
+    },
+    Room {
+        name: "latchwork-sim",
+        in_product: true,
+        left: 410,
+        width: 155,
+        captions: ["simulated machine,", "exploring machine"],
+    },
+    Room {
+        name: "latchwork-workloads",
+        in_product: false,
+        left: 610,
+        width: 155,
+        captions: ["the papers' programs,", "peers, tables"],
+    },
+    Room {
+        name: "latchwork-torture",
+        in_product: false,
+        left: 785,
+        width: 155,
+        captions: ["stress, with locks", "broken on purpose"],
+    },
+    Room {
+        name: "latchwork-lab",
+        in_product: false,
+        left: 610,
+        width: 330,
+        captions: ["the command latchwork-lab: bench, simulate,", "reproduce, torture, calibrate, count"],
+    },
+];
+
+/// Pixels from one floor to the next, and of a room.
+const FLOOR: u32 = 110;
+const HEIGHT: u32 = 70;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Each crate of the workspace, and the crates of the workspace that it is built from.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = document["packages"].as_array().unwrap();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let all: BTreeSet<_> = packages.iter().map(name).collect();
+    let needs = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        dependencies.filter(|one| one["kind"] != "dev").map(name).filter(|name| all.contains(name)).collect()
+    };
+    packages.iter().map(|package| (name(package), needs(package))).collect()
+}
+
+/// The longest way down from a crate. Cargo refuses circles.
+fn floor(crates: &BTreeMap<String, BTreeSet<String>>, name: &str) -> u32 {
+    crates[name].iter().map(|below| floor(crates, below) + 1).max().unwrap_or(0)
+}
+
+/// Whether one crate needs another through a third one.
+fn is_needed_through(crates: &BTreeMap<String, BTreeSet<String>>, upper: &str, lower: &str) -> bool {
+    crates[upper].iter().any(|middle| {
+        middle != lower && (crates[middle].contains(lower) || is_needed_through(crates, middle, lower))
+    })
+}
+
+fn drawing(crates: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let room = |name: &str| {
+        let found = ROOMS.iter().find(|room| room.name == name);
+        found.unwrap_or_else(|| panic!("{name} has no place in the picture: add it to ROOMS"))
+    };
+    let floors = crates.keys().map(|name| floor(crates, name)).max().unwrap() + 1;
+    let height = floors * FLOOR + 60;
+    let top = |name: &str| height - 20 - HEIGHT - floor(crates, name) * FLOOR;
+    let mut svg = String::new();
+    let _ = write!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 960 {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\" text-anchor=\"middle\">\n\
+         <defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
+         orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#555\"/></marker></defs>\n\
+         <rect width=\"960\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"292\" y=\"24\" font-size=\"15\">product</text>\n\
+         <text x=\"775\" y=\"24\" font-size=\"15\">laboratory</text>\n\
+         <line x1=\"587\" y1=\"12\" x2=\"587\" y2=\"{}\" stroke=\"#999\" stroke-dasharray=\"6 5\"/>\n",
+        top("latchwork") - 20
+    );
+    for (upper, needs) in crates {
+        for lower in needs.iter().filter(|lower| !is_needed_through(crates, upper, lower)) {
+            let (from, to) = (room(upper), room(lower));
+            // Straight down where one stands above the other, else to the nearest edge.
+            let left = from.left.max(to.left);
+            let right = (from.left + from.width).min(to.left + to.width);
+            let (x1, x2) = if left < right {
+                ((left + right) / 2, (left + right) / 2)
+            } else if from.left > to.left {
+                (from.left + 20, to.left + to.width - 20)
+            } else {
+                (from.left + from.width - 20, to.left + 20)
+            };
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{x1}\" y1=\"{}\" x2=\"{x2}\" y2=\"{}\" stroke=\"#555\" marker-end=\"url(#head)\"/>",
+                top(upper) + HEIGHT,
+                top(lower)
+            );
+        }
+    }
+    for name in crates.keys() {
+        let Room { left, width, captions, in_product, .. } = room(name);
+        let (top, middle) = (top(name), left + width / 2);
+        let fill = if *in_product { "#e3eefb" } else { "#f7ead8" };
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"#555\"/>\n\
+             <text x=\"{middle}\" y=\"{}\" font-size=\"13\" font-weight=\"bold\">{name}</text>",
+            top + 22
+        );
+        for (line, caption) in (0..).zip(captions) {
+            let caption = caption.replace('>', "&gt;");
+            let _ = writeln!(svg, "<text x=\"{middle}\" y=\"{}\">{caption}</text>", top + 42 + 17 * line);
+        }
+    }
+    svg + "</svg>\n"
+}
+
+#[test]
+fn the_picture_is_what_cargo_knows() {
+    let (path, now) = (root().join("docs/architecture.svg"), drawing(&crates()));
+    if std::env::var_os("LATCHWORK_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).unwrap_or_default() == now,
+        "run LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-lab --test lab architecture"
+    );
+}
+
+#[test]
+fn the_product_does_not_need_the_laboratory() {
+    let crates = crates();
+    let in_product = |name: &String| ROOMS.iter().any(|room| room.name == name && room.in_product);
+    assert!(crates.keys().any(in_product) && !crates.keys().all(in_product));
+    for (name, needs) in crates.iter().filter(|(name, _)| in_product(name)) {
+        assert!(needs.iter().all(in_product), "{name} needs {needs:?}");
+    }
+}
+
+/// Every word in backquotes that looks like a path of this workspace is one.
+#[test]
+fn the_files_of_the_page_exist() {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let words = page.split('`').skip(1).step_by(2);
+    let paths: BTreeSet<_> = words
+        .filter(|word| ["crates/", "docs/", "scripts/", ".ci/"].iter().any(|start| word.starts_with(start)))
+        .collect();
+    let missing: Vec<_> = paths.iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(paths.len() > 20 && missing.is_empty(), "{} paths; these are gone: {missing:?}", paths.len());
+}
+
+/// Lines of Rust and C in a folder and below.
+fn lines(folder: &Path) -> usize {
+    let count = |path: PathBuf| match path.extension().and_then(|extension| extension.to_str()) {
+        _ if path.is_dir() => lines(&path),
+        Some("rs" | "c" | "cc" | "cpp" | "h") => std::fs::read_to_string(path).unwrap().lines().count(),
+        _ => 0,
+    };
+    std::fs::read_dir(folder).map_or(0, |entries| entries.map(|entry| count(entry.unwrap().path())).sum())
+}
+
+/// The table of the page has a line `| name | lines | lines of tests |` for each crate. It is allowed to be wrong by a
+/// quarter, so that not every change has to touch it. `--nocapture` prints what the lines are now.
+#[test]
+fn the_numbers_of_lines_are_about_right() {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let mut totals = [(0, 0); 2];
+    for Room { name, in_product, .. } in ROOMS {
+        let folder = root().join("crates").join(name.strip_prefix("latchwork-").unwrap_or(name));
+        let (source, tests) = (lines(&folder.join("src")), lines(&folder.join("tests")));
+        println!("| `{name}` | {source} | {tests} |");
+        let total = &mut totals[usize::from(!in_product)];
+        (total.0, total.1) = (total.0 + source, total.1 + tests);
+        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
+        let row = row.unwrap_or_else(|| panic!("{name} is not in the table of docs/architecture.md"));
+        let stated: Vec<usize> = row.split('|').filter_map(|cell| cell.trim().parse().ok()).collect();
+        for (stated, counted) in stated.iter().zip([source, tests]) {
+            let error = stated.abs_diff(counted);
+            assert!(error <= counted / 4 + 50, "{name}: {stated} lines stated, {counted} counted");
+        }
+        assert_eq!(stated.len(), 2, "{name}: {row}");
+    }
+    println!("product {:?}, laboratory {:?}", totals[0], totals[1]);
+}
