@@ -24,7 +24,7 @@ done
 XDG_CACHE_HOME=$PWD/$files/cache "$latchwork" run -- /bin/true
 cp "$files"/cache/latchwork/liblatchwork_preload-*.so "$files/liblatchwork_preload.so"
 rm -r "$files/cache"
-package=$(cargo deb -p latchwork-cli --no-build --no-strip | tail -1)
+package=$(cargo deb -p latchwork-cli --no-build | tail -1)
 echo "$package"
 dpkg-deb --contents "$package"
 
@@ -48,7 +48,8 @@ mkdir -p "$root/lib64"
 dpkg --root "$root" --force-depends --install "$package"
 [[ $(chroot "$root" /usr/bin/latchwork --version) == latchwork\ * ]]
 # The installed library is the one that is loaded.
-preloaded=$(chroot "$root" /usr/bin/latchwork run -- /bin/sh -c 'echo $LD_PRELOAD')
+preloaded=$(chroot "$root" /usr/bin/latchwork run -- /bin/sh -c 'echo $LD_PRELOAD' 2>"$root/warnings")
+[[ ! -s $root/warnings ]] || { cat "$root/warnings" >&2; exit 1; }
 [[ $preloaded == /usr/lib/latchwork/liblatchwork_preload.so ]] || { echo "preloads $preloaded" >&2; exit 1; }
 chroot "$root" /usr/bin/latchwork run --stats -- /usr/bin/latchwork demo-kv --threads 2 --seconds 0.2 2>"$root/statistics"
 grep -q 'mutex (shfl)' "$root/statistics" || { cat "$root/statistics" >&2; exit 1; }

@@ -45,12 +45,14 @@ def markdown: ([.[0], (.[0] | map("---:") | .[0] = "---")] + .[1:]) | map(row) |
   if $doc == 0 then ($locks | if . == "" then $columns else split(",") end | matrix(.) | markdown)
   else
     ($all.runs | map(select(.status != "ok"))) as $bad
-    | "# Real programs under every lock
+    | "<!-- generated: scripts/real-programs.sh table --doc -->
+<!-- machine: \($all.machine.cpu), \($all.machine.cores) cores, \($all.machine.kernel), \($all.machine.libc); the section \"Where\" has the rest -->
 
-Programs that nobody here wrote, run under each lock with `latchwork run`: does each still work, and
-how fast is it? Each run's result was checked (exit status, and the program's own checks), and a run
-that had not ended after \($all.limit_s) s would have been stopped. This page is printed by the script
-that made the runs:
+# Real programs under every lock
+
+The script below runs programs of other projects under each lock with `latchwork run`. This page, which the script
+prints, says whether each program still works and how fast it is. The script checked every run's result by its exit
+status and by the program's own checks. It would have stopped a run that took longer than \($all.limit_s) s.
 
     scripts/real-programs.sh install
     scripts/real-programs.sh run --seconds \($all.seconds) --runs \($all.rounds)
@@ -60,10 +62,10 @@ that made the runs:
 
 \($all.runs | length) runs: \($all.runs | length - ($bad | length)) ok, \($bad | length) not.
 
-The line *glibc* is the program without latchwork. The others are throughput as a ratio to it: 2.00
-is twice as fast, 0.50 half as fast.\(if $spread then " *Spread* is how far apart glibc's own \($all.rounds) runs
-were ((highest - lowest) / median): a ratio within it says nothing." else " It is one run each: a difference of 10% says nothing." end)
-An empty cell: the program hardly calls that kind of lock.
+The line *glibc* is the program without latchwork. The other lines are throughput as a ratio to that line: 2.00 is twice
+as fast, 0.50 half as fast.\(if $spread then " *Spread* is how far apart glibc's own \($all.rounds) runs
+were ((highest - lowest) / median): a ratio within it says nothing." else " Each cell is one run, so a difference of 10% says nothing." end) A cell is empty if the program hardly
+calls that kind of lock.
 
 ### Mutexes
 

@@ -1,5 +1,5 @@
-//! Where the preload library is: the command carries it, and puts it where the dynamic linker can
-//! load it.
+//! Where the preload library is. The command carries the library, and writes it to a file that the dynamic linker can
+//! load.
 
 use latchwork_console::failure::{Failure, Result};
 use std::ffi::{CStr, CString, OsStr, OsString};

@@ -81,12 +81,20 @@ enum Line<'a> {
     Strategy(Strategy),
 }
 
+/// Below the table of locks.
+const LEGEND: &str = "\
+bytes: of a lock; waiter, holder: bytes of the queue nodes that each of them occupies beside it
+atomics: atomic read-modify-writes of an uncontended acquire and release (rwlock, seqlock: of a read)
+waiters: they sleep after a bounded spin, or they spin until they have the lock
+suspended: if one waiter stops for ever (in a debugger, a signal handler, a frozen control group), the lock
+    tolerates it and the other threads still get the lock, or the waiter blocks some of them";
+
 /// A table without lines between its columns, as wide as the terminal.
 fn table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, one line per lock, however long: that is what grep wants.
+    // Without a terminal, each lock is one line, however long, so that grep finds all of it.
     table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
     table
 }
@@ -135,24 +143,14 @@ pub fn list(options: &Options) -> Result<()> {
     }
     println!("{}", table.trim_fmt());
     println!();
-    println!("bytes: of a lock, and beside it of queue nodes of each waiter and holder");
-    println!(
-        "atomics: atomic read-modify-writes per uncontended acquire and release (rwlock, seqlock: of a read)"
-    );
-    println!("waiters: whether they sleep after a bounded spin, or spin until they have the lock");
-    println!(
-        "suspended: whether the lock tolerates that one waiter stops running for ever (in a debugger, a signal"
-    );
-    println!(
-        "    handler, a frozen control group): the others get it nevertheless; or whether that blocks some of them"
-    );
+    println!("{LEGEND}");
     println!("The C library's own locks are called {} in --mutex and --rwlock.", names::GLIBC);
     println!();
     println!("Reading without locks, for programs that use the library (latchwork::reclaim):");
     println!();
     println!("{}", strategies().trim_fmt());
     println!();
-    println!("atomics: of a reader, per pointer; garbage: what was removed and waits to be reclaimed");
+    println!("atomics: of a reader, per pointer; garbage: removed memory that waits to be reclaimed");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The `latchwork` command: run any program under a better lock, and measure which one serves it
 //! best.
 
-// Without Rust's runtime before main, `latchwork run` hands on exactly what it was given: the
+// Without Rust's runtime before main, `latchwork run` hands on signals and descriptors exactly as it found them: the
 // runtime would ignore SIGPIPE and open /dev/null for closed descriptors. It also makes
 // `latchwork list | head` end as any other program does.
 #![cfg_attr(not(test), no_main)]

@@ -106,7 +106,7 @@ pub fn run(options: &Options) -> Result<Infallible> {
     become_program(&options.under, more, &options.command)
 }
 
-/// Replaces this process by the program, whose use of its locks is checked.
+/// Replaces this process by the program, and has the library check how the program uses its locks.
 pub fn check(options: &CheckOptions) -> Result<Infallible> {
     become_program(&options.under, vec![("LATCHWORK_CHECK", "1".into())], &options.command)
 }

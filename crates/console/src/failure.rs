@@ -11,13 +11,13 @@ pub struct Failure {
 
 /// Wrong arguments, as clap reports them too.
 pub const USAGE: u8 = 2;
-/// What env(1), nohup(1) and the shells use for a program that cannot be executed.
+/// The program cannot be executed. env(1), nohup(1) and the shells use the same status.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// What they use for a program that is not there.
+/// There is no such program. env(1), nohup(1) and the shells use the same status.
 pub const NOT_FOUND: u8 = 127;
 
 impl Failure {
-    /// Something went wrong that the arguments do not explain.
+    /// A failure that the arguments do not explain.
     pub fn new(message: impl Into<String>) -> Self {
         Self { status: 1, message: message.into() }
     }

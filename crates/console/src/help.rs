@@ -1,7 +1,7 @@
 //! Text for `--help`.
 
-/// Joins the lines of each paragraph, for clap to break where the terminal ends: lines that are as wide as the source
-/// would be broken once more. Lines that are indented stay as they are.
+/// Joins the lines of each paragraph, so that clap breaks them where the terminal ends. Lines that are as wide as the source
+/// would be broken once more. Indented lines stay as they are.
 pub fn flowing(text: &str) -> String {
     let mut flowing = String::new();
     let mut within = false;

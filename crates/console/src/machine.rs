@@ -1,4 +1,4 @@
-//! The machine that was measured on, and how busy others kept it.
+//! The machine on which something was measured, and how busy other programs kept it.
 
 use serde::Serialize;
 use std::ffi::CStr;
@@ -82,8 +82,8 @@ pub fn own_seconds() -> f64 {
     used(libc::RUSAGE_SELF) + used(libc::RUSAGE_CHILDREN)
 }
 
-/// The machine's CPU time since it started, in seconds: all of it, and what was used (also by other
-/// guests of the host).
+/// The machine's CPU time since it started, in seconds: all of it, and the used part. Time that a hypervisor gave to
+/// other guests counts as used.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Clock {
     /// Used and idle.
@@ -111,7 +111,8 @@ impl Clock {
         Some(Self { all: all / ticks, busy: (all - idle) / ticks })
     }
 
-    /// The share of the machine that others than `own` seconds of work used since `self`.
+    /// The share of the machine's CPU time that other programs used from `self` to `now`, of which this command and its
+    /// programs used `own` seconds.
     pub fn others_share(self, now: Self, own: f64) -> f64 {
         let all = now.all - self.all;
         if all <= 0.0 { 0.0 } else { ((now.busy - self.busy - own) / all).clamp(0.0, 1.0) }

@@ -1,16 +1,16 @@
-//! Lock names: what the user typed, checked against the registry before anything is started.
+//! Names of locks. The commands check what the user typed against the registry before they start anything.
 
 use crate::failure::{Failure, Result};
 use latchwork::locks::seqlock::NOT_HELD;
 use latchwork::registry::{self, Entry, Kind};
 
-/// The name of "leave this kind of object to the C library", which is also the baseline.
+/// The name that leaves a kind of object to the C library, and the baseline of every comparison.
 pub const GLIBC: &str = "glibc";
 
 /// The mutex that the manual recommends, and its reader-writer lock.
 ///
-/// The waiters of both sleep. `run` takes no lock unasked whose waiters spin: a program with more threads than the
-/// machine has CPUs can become many times slower under it than under glibc's locks.
+/// Waiters of both locks sleep. `run` takes no spinning lock unless the user names it: a program with more threads than
+/// the machine has CPUs can become many times slower under a spinning lock than under glibc's.
 const RECOMMENDED: [&str; 2] = ["shfl", "bravo-2d-shfl-rw"];
 
 /// A mutex and a reader-writer lock to run a program under.

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether writing `path`, the value of `option`, has a chance: minutes of measuring must not end in
-/// "permission denied". `-` is standard output.
+/// Fails if `path`, the value of `option`, can certainly not be written. The commands ask before they measure, so that
+/// minutes of measuring do not end in "permission denied". `-` is standard output.
 pub fn check(option: &str, path: &Path) -> Result<()> {
     if path == Path::new("-") {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Ctrl-C and its like as something to wait for, so that a run can be ended in good order.
+//! Ctrl-C and the other signals that ask the command to end. The command waits for them, so that it can end a run in good
+//! order.
 
 use std::fs::File;
 use std::io::{Error, Read};
@@ -7,15 +8,15 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// A signalfd over the signals that ask this process to end. They stay blocked for its life.
+/// A signalfd over the signals that ask this process to end. The signals stay blocked as long as the process lives.
 pub struct Signals {
     file: File,
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks the signals in the calling thread and the threads that it makes later. A signal that
-    /// was ignored (nohup) stays ignored.
+    /// Blocks the signals in the calling thread and in the threads that it makes later. A signal that
+    /// was ignored before (nohup) stays ignored.
     pub fn watch() -> Result<Self, Error> {
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
@@ -37,7 +38,7 @@ impl Signals {
         if descriptor < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a descriptor that nobody else has.
+        // SAFETY: `signalfd` has just made the descriptor, and no other code has it.
         Ok(Self { file: unsafe { File::from_raw_fd(descriptor) }, before })
     }
 
@@ -51,7 +52,7 @@ impl Signals {
         self.before
     }
 
-    /// The signal that came, if one did.
+    /// The next signal that has arrived, if there is one.
     pub fn take(&self) -> Option<i32> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         (&self.file).read_exact(&mut record).ok()?;

@@ -1,7 +1,7 @@
 //! The `latchwork-lab` command: the papers' workloads on this machine and on simulated ones, their claims, torture,
 //! and calibration.
 
-// As in `latchwork`: without Rust's runtime before main, `latchwork-lab list | head` ends as any other program does.
+// Rust's runtime ignores SIGPIPE before main. Without it, `latchwork-lab bench --list | head` ends as other programs do.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
@@ -21,8 +21,8 @@ const EXAMPLES: &str = "\
 Examples:
   latchwork-lab bench rwbench                locks against each other in a paper's workload
   latchwork-lab simulate rwbench             the same on a machine that you do not have
-  latchwork-lab reproduce --report DIR       what holds of the papers' claims?
-  latchwork-lab torture                      is every lock right, on this machine?
+  latchwork-lab reproduce --report DIR       which of the papers' claims hold?
+  latchwork-lab torture                      is every lock correct on this machine?
 
 This is the laboratory of latchwork. To run and to compare programs under its locks, use the command `latchwork`.";
 
@@ -44,7 +44,7 @@ enum Command {
     /// Print the papers' claims beside what this library does on their machines, simulated
     #[command(after_help = flowing(reproduce::HELP))]
     Reproduce(reproduce::Options),
-    /// Do to locks what a bad day in production does, and say which of them fail
+    /// Use locks as a bad day in production would, and say which of them fail
     #[command(after_help = flowing(torture::HELP))]
     Torture(torture::Options),
     /// Measure what this machine's cache lines and system calls cost, for the simulator

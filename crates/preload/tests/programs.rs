@@ -1,8 +1,7 @@
 //! Runs C and C++ programs, each of which checks itself, under every lock.
 //!
-//! The programs are in `tests/programs`. Each runs with plain glibc first: what it expects must
-//! hold there, so that the tests say "as glibc does", not "as we do". Then under every registered
-//! mutex with glibc's rwlocks, and under every registered rwlock with `shfl`.
+//! The programs are in `tests/programs`. Each runs with plain glibc first, so what it expects is what glibc does. Then it
+//! runs under every registered mutex with glibc's rwlocks, and under every registered rwlock with `shfl`.
 
 use latchwork::locks::mutex::Suspension;
 use latchwork::registry::{self, Kind};
@@ -26,7 +25,7 @@ mod semantics;
 #[path = "programs/surroundings.rs"]
 mod surroundings;
 
-/// How long a program may take: far longer than any does, on a machine that is busy.
+/// How long a program may take: far longer than any takes on a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
 const INSTALL: &str = "apt install gcc g++ libc6-dev";
@@ -46,7 +45,7 @@ fn library() -> &'static Path {
 }
 
 fn build(directory: &str, more: &[&str]) -> PathBuf {
-    // A directory of its own: the outer cargo holds the lock of the usual one.
+    // The outer cargo holds the lock of the usual directory, so this one has its own.
     let target = scratch().join(directory);
     let output = Command::new(env!("CARGO"))
         .args(["build", "--release", "--manifest-path"])
@@ -64,8 +63,7 @@ fn build(directory: &str, more: &[&str]) -> PathBuf {
     target.join("release/liblatchwork_preload.so")
 }
 
-/// Compiles `source`, with more arguments if need be. `None`: there is no compiler, which is
-/// tolerated except in CI.
+/// Compiles `source`, with more arguments if need be. `None`: there is no compiler. In CI that fails the test.
 fn compile(source: &str, name: &str, more: &[&OsStr]) -> Option<PathBuf> {
     let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
     let binary = scratch().join(name);
@@ -90,7 +88,7 @@ fn compile(source: &str, name: &str, more: &[&OsStr]) -> Option<PathBuf> {
     }
 }
 
-/// What a program runs under.
+/// The locks and libraries that a program runs under.
 #[derive(Clone)]
 struct Setting {
     mutex: &'static str,
@@ -141,9 +139,9 @@ impl Setting {
     }
 }
 
-/// Runs to the end, or to the watchdog's.
+/// Runs the program to its end. The watchdog kills one that hangs, and the test fails.
 fn watch(mut command: Command, what: &str) -> Output {
-    // Programs that spin fight for the few cores: one at a time.
+    // One program at a time: programs that spin take the processors from one another.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut child = command
@@ -182,7 +180,7 @@ fn default_mutex() -> &'static str {
     if names(Kind::Mutex).contains(&"shfl") { "shfl" } else { "ttas" }
 }
 
-/// Under glibc, with and without us, and under every mutex.
+/// Runs a program under glibc and under every mutex.
 fn under_mutexes(program: &Path) {
     Setting::new("glibc", "glibc").check(program);
     for mutex in names(Kind::Mutex) {
@@ -190,7 +188,7 @@ fn under_mutexes(program: &Path) {
     }
 }
 
-/// The same of what does not depend on which mutex it is.
+/// Runs a program under glibc and under one mutex: its results do not depend on the mutex.
 fn under_one_mutex(program: &Path) {
     Setting::new("glibc", "glibc").check(program);
     let mut setting = Setting::new(default_mutex(), "glibc");
@@ -203,7 +201,7 @@ fn under_one_mutex(program: &Path) {
     );
 }
 
-/// Under glibc, and under every rwlock with a mutex of ours and with glibc's.
+/// Runs a program under glibc, and under every rwlock with a mutex of ours and with glibc's.
 fn under_rwlocks(program: &Path) {
     Setting::new("glibc", "glibc").check(program);
     for rwlock in names(Kind::RwLock) {
@@ -212,7 +210,7 @@ fn under_rwlocks(program: &Path) {
     }
 }
 
-/// Under glibc, and under the locks that tolerate a suspended waiter.
+/// Runs a program under glibc, and under the locks that tolerate a suspended waiter.
 fn under_tolerant_locks(program: &Path) {
     Setting::new("glibc", "glibc").check(program);
     let tolerates = |kind, name| registry::find(kind, name).unwrap().info.suspension == Suspension::Tolerates;
@@ -274,7 +272,7 @@ fn before_and_after_main() {
     let Some(program) = compile("early.c", "early", &[library.as_os_str()]) else { return };
     under_mutexes(&program);
     under_rwlocks(&program);
-    // Preloaded after us it is initialised before us.
+    // A library that is preloaded after ours is initialised before ours.
     for mutex in names(Kind::Mutex) {
         let mut setting = Setting::new(mutex, "glibc");
         setting.beside = vec![library.clone()];
@@ -312,8 +310,8 @@ fn symbol_versions() {
     Setting::new(default_mutex(), "glibc").check(&program);
 }
 
-/// However the program is linked, it calls the copies near itself, unless there are none, or another library
-/// comes before ours.
+/// A program calls the copies near itself, in whichever way it is linked. It calls the library if there are no copies, or if
+/// another library comes before ours.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn calls_that_go_near() {
@@ -382,12 +380,12 @@ fn statistics() {
         let start = json.find(&format!("\"{key}\":")).expect(key) + key.len() + 3;
         json[start..].split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
     };
-    // mutex.c makes 100,000 mutexes, and takes each once; the first family in the line is mutex.
+    // mutex.c makes 100,000 mutexes and locks each once. The first family in the line is `mutex`.
     assert!(number("objects") > 100_000 && number("calls") > 100_000, "{json}");
     assert!(number("contended") > 0, "{json}");
 }
 
-/// A BRAVO lock says how its readers got in, and a lock that does not know says nothing.
+/// The statistics of a BRAVO lock say how its readers got in. Those of other locks do not.
 #[test]
 fn statistics_of_readers() {
     let Some(program) = compile("rwlock.c", "statistics_of_readers", &[]) else { return };
@@ -407,13 +405,13 @@ fn statistics_of_readers() {
         .collect();
     let [fast, slow, unbiased, collisions, _, revocations, _] = numbers[..] else { panic!("{readers}") };
     assert!(fast > 0 && unbiased > 0 && revocations > 0, "{readers}");
-    // One object of rwlock.c asks for it.
+    // One object of rwlock.c asks for preference of writers.
     assert!(text_of_bravo.contains("rwlocks that ask for preference of writers"), "{text_of_bravo}");
     assert_eq!(slow, unbiased + collisions, "{readers}");
     assert!(!text("pf-t").contains("readers"));
 }
 
-/// What `LATCHWORK_CHECK=1` says of a program that makes one mistake, and of those that make none.
+/// `LATCHWORK_CHECK=1` reports the mistake of a program that makes one, and nothing of a program that makes none.
 #[test]
 fn misuse_is_reported() {
     let Some(program) = compile("misuse.c", "misuse", &[]) else { return };
@@ -429,7 +427,7 @@ fn misuse_is_reported() {
     };
     for mutex in ["glibc", default_mutex(), "mcs"] {
         assert_eq!(check(mutex, "clean"), "", "clean under {mutex}");
-        // The report, and functions that its stacks must name.
+        // The mistake, a part of its report, and functions that the stacks in the report must name.
         for (mistake, says, functions) in [
             ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),
             ("chain", "the first of 2 steps", &["a_then_b", "b_then_c", "c_then_a"]),
@@ -447,7 +445,7 @@ fn misuse_is_reported() {
             }
         }
     }
-    // A program that makes none, with all that the C++ library has.
+    // A program without mistakes that uses all locks of the C++ library.
     let Some(program) = compile("cpp.cpp", "checked_cpp", &[]) else { return };
     for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw")] {
         let mut command = Command::new(&program);
@@ -472,7 +470,7 @@ fn memory_of_many_mutexes() {
     eprintln!("{:>16}: {glibc} KiB", "glibc");
     let (mut inside, mut outside) = (0, 0);
     registry::for_each(|entry| {
-        // Of those that do not fit, the smaller ones say enough; all are in `docs/memory.md`.
+        // Of the locks that do not fit, the smaller ones are enough here; `docs/memory.md` has all.
         let all = env::var_os("LATCHWORK_ALL").is_some();
         if entry.kind != Kind::Mutex || entry.bytes > 64 && !all {
             return;
@@ -481,7 +479,7 @@ fn memory_of_many_mutexes() {
         eprintln!("{:>16}: {ours} KiB, {} bytes each", entry.info.name, entry.bytes);
         if entry.bytes <= 16 {
             inside += 1;
-            // Some pages are touched for other reasons.
+            // The process touches some pages for other reasons.
             assert!(ours <= glibc + 128, "{}: {ours} KiB, glibc's {glibc}", entry.info.name);
         } else {
             outside += 1;

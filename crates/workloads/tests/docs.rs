@@ -1,39 +1,38 @@
-//! docs/workloads.md is made from the registry: `LATCHWORK_WRITE_DOCS=1 cargo test -p
-//! latchwork-workloads --test docs` writes it.
+//! docs/workloads.md is generated from the registry; `LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs`
+//! writes it.
 
 use latchwork_workloads::registry;
 use latchwork_workloads::workload::Threads;
 use std::fmt::Write;
 
 const HEAD: &str = "\
+<!-- generated: LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs -->
+
 # Workloads
 
-What `latchwork-lab bench` runs on this machine and `latchwork-lab simulate` on a simulated one. Each is written
-once, over any lock and any machine (`crates/workloads/src/load`, one file each, whose header says what
-was taken from the paper and what differs). All that threads share under a lock are words of the machine,
-so that the simulator sees and charges every access; a unit of work is computation without memory.
+`latchwork-lab bench` runs these workloads on this machine, `latchwork-lab simulate` on a simulated one. Each workload is
+written once, over any lock and any machine, in one file of `crates/workloads/src/load`. The file's header says what was
+taken from the paper and what differs. Threads share nothing under a lock but words of the machine, so the simulator
+sees and charges every access. A unit of work is computation without memory.
 
-Every run checks its workload's own invariant at the end (counts that only the lock keeps right, chains of
-the hash table, mappings of the address space); a lock that breaks it is reported as failed, not fast.
+Every run checks its workload's own invariant at the end: counts that only the lock keeps right, chains of the hash
+table, mappings of the address space. A lock that breaks the invariant is reported as failed, not as fast.
 
-To add one: a file with a type that implements `Workload`, and a line in `registry.rs`; then
+To add a workload, write a file with a type that implements `Workload`, and add a line to `registry.rs`. Then
 `LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs` writes this page anew.
 
 ## How it is measured
 
-Threads start spread over 10 microseconds, since threads that start in step keep that order in every fair
-queue, and warm up before anything counts. An operation counts if it began and ended within the measured
-time. Each thread has a random number generator of its own (xoshiro256++), seeded from `--seed` and its
-number.
+Threads start spread over 10 microseconds, because threads that start in step keep that order in every fair queue. They
+warm up before anything counts. An operation counts if it began and ended within the measured time. Each thread has a
+random number generator of its own (xoshiro256++), seeded from `--seed` and the thread's number.
 
-Fairness is the factor of the ShflLock paper: the operations of the better half of the threads over all
-operations, 0.5 where all are equal. Threads with a role of their own (the one writer of `test-rwlock`) are
-left out of it.
+Fairness is the factor of the ShflLock paper: the operations of the better half of the threads over all operations, 0.5
+if all threads are equal. Threads with a role of their own, such as the one writer of `test-rwlock`, do not count.
 
-Waits are times from asking for the lock to having it. In the simulator, where looking at the clock is
-free, each acquisition is timed. On a real machine one in 1 to 256 is, such that a thread looks at the
-clock about every 5 microseconds, and each sample counts for the acquisitions since the one before; `max`
-is the longest of the samples, not of all.
+A wait is the time from asking for the lock to having it. The simulator times every acquisition, because its clock is
+free. On a real machine the clock is not: a thread reads it about every 5 microseconds, which times one acquisition in 1
+to 256. Each sample stands for the acquisitions since the last one. `max` is the longest sample, not the longest wait.
 
 ";
 

@@ -34,7 +34,7 @@ pub struct Cost {
     pub user: Duration,
     /// CPU time that the kernel spent for them.
     pub system: Duration,
-    /// The most memory that one of them had resident, in bytes.
+    /// Peak resident memory, in bytes, of the process among them that had most.
     pub memory: u64,
     /// Context switches because a thread waited.
     pub voluntary: u64,

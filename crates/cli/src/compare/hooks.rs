@@ -6,21 +6,22 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 
+const HEADING: &str = "Commands around the runs";
+
 /// The commands, in the words of the shell.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Commands around the runs")]
 pub struct Hooks {
-    /// Run this by the shell before the first run of each lock
-    #[arg(long, value_name = "CMD")]
+    /// Run this before the first run of each lock
+    #[arg(long, value_name = "CMD", help_heading = HEADING)]
     pub setup: Option<String>,
     /// Run this before each run, warm-up included
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", help_heading = HEADING)]
     pub prepare: Option<String>,
     /// Run this after each run
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", help_heading = HEADING)]
     pub conclude: Option<String>,
     /// Run this for each lock after all runs
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", help_heading = HEADING)]
     pub cleanup: Option<String>,
 }
 

@@ -1,8 +1,8 @@
 //! The processes that a program leaves running when it ends: found, and ended before the next run.
 //!
-//! `latchwork compare` is a *child subreaper*. When a descendant of it ends, the kernel makes the children of that
-//! process children of `latchwork compare`, also those that have left the program's process group, as servers do that
-//! go into the background.
+//! `latchwork compare` is a *child subreaper*: when one of its descendants ends, the kernel makes the children of that
+//! descendant children of `latchwork compare`. That includes processes that have left the program's process group, as a
+//! server does that goes into the background.
 
 use latchwork_console::signals::Signals;
 use std::fs;

@@ -73,7 +73,7 @@ pub fn compare(options: Options) -> Result<i32> {
         && locks > 0
     {
         let of = if locks == 1 { "a lock".into() } else { format!("{locks} locks") };
-        eprintln!("latchwork: note: {rounds} rounds give no verdict: to judge {of} takes at least {needed}");
+        eprintln!("latchwork: note: --runs {rounds} gives no verdict: to judge {of} takes at least {needed}");
     }
     let results = rounds::measure(&plan, choices.into_iter().map(Candidate::new).collect())?;
 

@@ -14,7 +14,7 @@ const KEPT: u64 = 16 << 20;
 /// it while the program is measured.
 pub struct Output {
     file: File,
-    /// Bytes at the start whose memory was given back.
+    /// Bytes at the start of the file without memory, because `drop_start` gave it back.
     dropped: Cell<u64>,
 }
 

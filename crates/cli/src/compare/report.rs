@@ -198,7 +198,7 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
     text + &rule
 }
 
-/// A lock whose median is notably better, although chance may explain it.
+/// The name and median ratio of a lock that is notably better by its median, although chance may explain that.
 fn perhaps(plan: &Plan, results: &Results, index: usize, verdict: Verdict) -> Option<String> {
     let candidate = &results.candidates[index];
     let middle = stats::median(&candidate.ratios(&results.candidates[0], plan.deciding()));

@@ -126,13 +126,8 @@ impl Measuring<'_> {
     fn all_rounds(&mut self) -> Result<()> {
         let begin = Instant::now();
         let mut longest = Duration::ZERO;
-        for round in 0.. {
-            let enough = match self.plan.length {
-                Length::Rounds(rounds) => round >= self.plan.warmup + rounds,
-                // A round more would probably end too late.
-                Length::Time(time) => round > self.plan.warmup && begin.elapsed() + longest > time,
-            };
-            if enough {
+        for round in 0_u32.. {
+            if is_enough(self.plan.length, round.checked_sub(self.plan.warmup), begin.elapsed(), longest) {
                 break;
             }
             let start = Instant::now();
@@ -269,6 +264,17 @@ impl Measuring<'_> {
     }
 }
 
+/// Whether the measuring ends before the next round, when so many rounds were measured (none: warm-up), the whole has taken
+/// `elapsed`, and the longest round `longest`.
+fn is_enough(length: Length, measured: Option<u32>, elapsed: Duration, longest: Duration) -> bool {
+    match (length, measured) {
+        (Length::Rounds(rounds), measured) => measured.is_some_and(|measured| measured >= rounds),
+        (Length::Time(_), None | Some(0)) => false,
+        // One more round would probably end too late.
+        (Length::Time(time), Some(_)) => elapsed + longest > time,
+    }
+}
+
 fn timeout(glibc: &Candidate) -> Option<Duration> {
     (!glibc.slowest.is_zero()).then(|| (glibc.slowest * TIMEOUT_FACTOR).max(TIMEOUT_LEAST))
 }
@@ -311,4 +317,21 @@ fn judge_noise(plan: &Plan, results: &mut Results) {
 fn warn(warnings: &mut Vec<String>, text: String) {
     eprintln!("latchwork: warning: {text}");
     warnings.push(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_end_by_number_or_by_time() {
+        let seconds = Duration::from_secs;
+        let enough = |length, measured| is_enough(length, measured, seconds(8), seconds(3));
+        assert!(!enough(Length::Rounds(2), None) && !enough(Length::Rounds(2), Some(1)));
+        assert!(enough(Length::Rounds(2), Some(2)));
+        // The next round would end after 11 s.
+        assert!(enough(Length::Time(seconds(10)), Some(2)) && !enough(Length::Time(seconds(11)), Some(2)));
+        // However little time there is, one round is measured.
+        assert!(!enough(Length::Time(seconds(1)), None) && !enough(Length::Time(seconds(1)), Some(0)));
+    }
 }

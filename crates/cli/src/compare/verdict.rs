@@ -58,12 +58,10 @@ fn fewest_rounds(locks: usize, disagree: usize) -> u32 {
 
 /// The rule by which so many locks are judged, as it is printed.
 pub fn rule(locks: usize) -> String {
-    let correction =
-        if locks > 1 { format!(" in the whole table of {locks} locks (Holm)") } else { String::new() };
+    let correction = if locks > 1 { format!(", corrected for {locks} locks (Holm)") } else { String::new() };
     format!(
-        "a lock is called better or worse when its median ratio to glibc differs from 1 by more than {:.0}%, and when \
-         the rounds in which it was ahead and behind would be so unequal by chance in at most {:.0}% of all \
-         comparisons{correction}; that takes at least {} rounds",
+        "a lock is called better or worse when its median ratio to glibc differs from 1 by more than {:.0}%, and an \
+         exact sign test over the rounds excludes chance at {:.0}%{correction}; that takes at least {} rounds",
         NOTABLE * 100.0,
         CHANCE * 100.0,
         rounds_needed(locks)

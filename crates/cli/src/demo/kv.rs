@@ -1,13 +1,13 @@
 //! A small multi-threaded key-value store over plain pthread calls.
 //!
-//! What such programs do, in one page: a table under a reader-writer lock, read far more often than
-//! it is written; an access log under a mutex, to which every operation is appended; a thread that
-//! sleeps on a condition variable until a batch of log entries is there.
+//! It holds what such programs hold: a table under a reader-writer lock, which threads read far more often than they
+//! write it; an access log under a mutex, to which every operation is appended; and a thread that sleeps on a condition
+//! variable until a batch of log entries is there.
 //!
-//! It checks itself, because a fast lock that loses an update is no lock. Nothing in it is atomic but
-//! the stop flag: each count below is right only if the lock that guards it excludes.
+//! The store checks itself, because a fast lock that loses an update is useless. Nothing in it is atomic but the stop
+//! flag: each count below is right only if the lock that guards it excludes other threads.
 //!
-//! - no lookup meets a writer, and each finds a record whose payload belongs to its version;
+//! - no lookup meets a writer, and each lookup finds a record with the payload of its version;
 //! - the versions in the table and its count add up to the updates made (no lost update);
 //! - the log holds each thread's entries, in its order, none missing (no lost or doubled append).
 
@@ -23,8 +23,8 @@ const KEYS: u64 = 4096;
 const UPDATE_EVERY: u64 = 64;
 /// Log entries that wake the flusher.
 const BATCH: usize = 512;
-/// Log entries at which appenders wait for the flusher: room for what is appended while it waits for a
-/// processor (some milliseconds), lest the program measure that.
+/// Log entries at which appenders wait for the flusher. That is room for the entries that threads append while the flusher
+/// waits for a processor, some milliseconds: the program must measure locks, not that wait.
 const FULL: usize = 64 * BATCH;
 
 /// How long and how wide to run.
@@ -81,7 +81,7 @@ struct Table {
 #[derive(Copy, Clone)]
 struct Entry {
     thread: usize,
-    /// How many the thread had appended before.
+    /// Entries that the thread had appended before.
     count: u64,
 }
 
@@ -101,7 +101,7 @@ struct Store {
     stop: AtomicBool,
 }
 
-// SAFETY: `table` is touched only under `table_lock` and `log` only under `log_lock`.
+// SAFETY: threads access `table` only under `table_lock`, and `log` only under `log_lock`.
 unsafe impl Sync for Store {}
 
 /// Runs the store, and says what was wrong if its checks failed.
@@ -171,14 +171,14 @@ struct Flushed {
 
 impl Store {
     fn with_table<R>(&self, f: impl FnOnce(&Table) -> R) -> R {
-        // SAFETY: readers of the table hold its lock, and a writer holds it alone.
+        // SAFETY: this thread holds the lock for reading. Only `update` makes a mutable reference, under the lock for writing.
         self.table_lock.reading(|| f(unsafe { &*self.table.get() }))
     }
 
     fn with_log<R>(&self, f: impl FnOnce(&mut Log) -> R) -> R {
-        // SAFETY: whoever refers to the log holds its mutex. A wait on a condition variable releases
-        // it; both waiters below make their reference anew after each wait.
-        self.log_lock.with(|| f(unsafe { &mut *self.log.get() }))
+        // SAFETY: this thread holds the mutex, and a thread refers to the log only while it does. A wait on a condition
+        // variable releases the mutex; both waiters below keep no reference across the wait.
+        self.log_lock.with(|_| f(unsafe { &mut *self.log.get() }))
     }
 
     fn work(&self, thread: usize) -> Result<Worker, String> {
@@ -213,8 +213,8 @@ impl Store {
     fn update(&self, key: u64) {
         self.table_lock.writing(|| {
             let table = self.table.get();
-            // SAFETY: held for writing, so that nobody else refers to the table. Volatile, lest the
-            // compiler leave out what only a broken lock would show.
+            // SAFETY: this thread holds the lock for writing, so that no other thread refers to the table. The accesses are
+            // volatile, because the compiler would leave out what only a broken lock shows.
             unsafe {
                 (&raw mut (*table).writing).write_volatile(true);
                 let updates = (&raw const (*table).updates).read_volatile();
@@ -227,13 +227,12 @@ impl Store {
     }
 
     fn append(&self, entry: Entry) {
-        self.log_lock.with(|| {
-            // SAFETY: the mutex is held; no reference outlives its expression, so none lives across
-            // the wait.
+        self.log_lock.with(|held| {
+            // SAFETY: this thread holds the mutex, and the reference ends with the expression, before the wait.
             while unsafe { (*self.log.get()).entries.len() } >= FULL {
-                self.log_room.wait(&self.log_lock);
+                self.log_room.wait(held);
             }
-            // SAFETY: as above.
+            // SAFETY: this thread holds the mutex until the closure ends, and waits no more.
             let log = unsafe { &mut *self.log.get() };
             log.entries.push(entry);
             if log.entries.len() == BATCH {
@@ -247,12 +246,12 @@ impl Store {
         let mut batch: Vec<Entry> = Vec::with_capacity(FULL);
         let mut wrong = None;
         loop {
-            let closed = self.log_lock.with(|| {
-                // SAFETY: as in `append`.
+            let closed = self.log_lock.with(|held| {
+                // SAFETY: this thread holds the mutex, and the references end with the expression, before the wait.
                 while unsafe { (*self.log.get()).entries.len() < BATCH && !(*self.log.get()).closed } {
-                    self.log_ready.wait(&self.log_lock);
+                    self.log_ready.wait(held);
                 }
-                // SAFETY: as in `append`.
+                // SAFETY: this thread holds the mutex until the closure ends, and waits no more.
                 let log = unsafe { &mut *self.log.get() };
                 std::mem::swap(&mut log.entries, &mut batch);
                 log.closed
@@ -261,7 +260,7 @@ impl Store {
             for entry in batch.drain(..) {
                 let expected = &mut flushed.counts[entry.thread];
                 if entry.count != *expected {
-                    // Goes on draining, so that nobody waits for room for ever.
+                    // The flusher goes on, so that no appender waits for room for ever.
                     let Entry { thread, count } = entry;
                     wrong.get_or_insert(format!("log of thread {thread}: {count} where {expected} was due"));
                 }

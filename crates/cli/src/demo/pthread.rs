@@ -1,6 +1,8 @@
-//! The pthread calls that a C program would make, for workloads whose locks are to be replaced from
-//! outside. Nothing here knows about latchwork; the calls go to whichever library answers for the
-//! pthread symbols.
+//! The pthread calls of a C program. This module does not know latchwork: the dynamic linker binds the calls to the
+//! library that answers for the pthread symbols.
+//!
+//! The store that uses these objects keeps them behind a reference from the first call to the last, so none moves while it
+//! is in use.
 
 use std::cell::UnsafeCell;
 
@@ -13,19 +15,15 @@ pub struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
 /// A `pthread_cond_t` of the default kind.
 pub struct Condvar(UnsafeCell<libc::pthread_cond_t>);
 
-// SAFETY: pthread objects are made to be shared between threads.
+// SAFETY: POSIX allows any thread of the process to lock a mutex that another one initialised.
 unsafe impl Sync for Mutex {}
-// SAFETY: as above.
+// SAFETY: POSIX allows any thread of the process to lock a reader-writer lock that another one initialised.
 unsafe impl Sync for RwLock {}
-// SAFETY: as above.
+// SAFETY: POSIX allows any thread of the process to use a condition variable that another one initialised.
 unsafe impl Sync for Condvar {}
-// SAFETY: none of them is tied to the thread that made it. They must not move once used; the users
-// below keep them behind a reference from the first call to the last.
-unsafe impl Send for Mutex {}
-// SAFETY: as above.
-unsafe impl Send for RwLock {}
-// SAFETY: as above.
-unsafe impl Send for Condvar {}
+
+/// A mutex that this thread holds.
+pub struct Held<'a>(&'a Mutex);
 
 /// A pthread call that must not fail; a C program would print and abort here too.
 fn must(call: &str, result: i32) {
@@ -39,11 +37,11 @@ impl Mutex {
     }
 
     /// Runs `f` with the mutex held.
-    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: an initialised mutex that does not move while anyone refers to it.
+    pub fn with<R>(&self, f: impl FnOnce(&Held<'_>) -> R) -> R {
+        // SAFETY: an initialised mutex, which cannot move while `self` refers to it.
         must("pthread_mutex_lock", unsafe { libc::pthread_mutex_lock(self.0.get()) });
-        let result = f();
-        // SAFETY: as above, and held by this thread since the call before.
+        let result = f(&Held(self));
+        // SAFETY: an initialised mutex, which this thread has held since the call before.
         must("pthread_mutex_unlock", unsafe { libc::pthread_mutex_unlock(self.0.get()) });
         result
     }
@@ -57,7 +55,7 @@ impl RwLock {
 
     /// Runs `f` with the lock held for reading.
     pub fn reading<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: an initialised lock that does not move while anyone refers to it.
+        // SAFETY: an initialised lock, which cannot move while `self` refers to it.
         must("pthread_rwlock_rdlock", unsafe { libc::pthread_rwlock_rdlock(self.0.get()) });
         let result = f();
         self.unlock();
@@ -66,7 +64,7 @@ impl RwLock {
 
     /// Runs `f` with the lock held for writing.
     pub fn writing<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: an initialised lock that does not move while anyone refers to it.
+        // SAFETY: an initialised lock, which cannot move while `self` refers to it.
         must("pthread_rwlock_wrlock", unsafe { libc::pthread_rwlock_wrlock(self.0.get()) });
         let result = f();
         self.unlock();
@@ -74,7 +72,7 @@ impl RwLock {
     }
 
     fn unlock(&self) {
-        // SAFETY: both callers hold it.
+        // SAFETY: both callers have locked it in this thread.
         must("pthread_rwlock_unlock", unsafe { libc::pthread_rwlock_unlock(self.0.get()) });
     }
 }
@@ -85,21 +83,22 @@ impl Condvar {
         Self(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER))
     }
 
-    /// Waits; to be called inside [`Mutex::with`] of the same mutex.
-    pub fn wait(&self, mutex: &Mutex) {
-        // SAFETY: both are initialised and do not move; the caller holds the mutex.
-        must("pthread_cond_wait", unsafe { libc::pthread_cond_wait(self.0.get(), mutex.0.get()) });
+    /// Waits. Other threads may hold the mutex meanwhile.
+    pub fn wait(&self, held: &Held<'_>) {
+        // SAFETY: both objects are initialised and cannot move while references to them exist. A `Held` exists only
+        // while this thread holds the mutex.
+        must("pthread_cond_wait", unsafe { libc::pthread_cond_wait(self.0.get(), held.0.0.get()) });
     }
 
     /// Wakes one waiter.
     pub fn signal(&self) {
-        // SAFETY: initialised, and does not move.
+        // SAFETY: an initialised condition variable, which cannot move while `self` refers to it.
         must("pthread_cond_signal", unsafe { libc::pthread_cond_signal(self.0.get()) });
     }
 
     /// Wakes all waiters.
     pub fn broadcast(&self) {
-        // SAFETY: initialised, and does not move.
+        // SAFETY: an initialised condition variable, which cannot move while `self` refers to it.
         must("pthread_cond_broadcast", unsafe { libc::pthread_cond_broadcast(self.0.get()) });
     }
 }

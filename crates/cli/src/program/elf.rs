@@ -31,8 +31,7 @@ pub fn linkage(file: &File) -> Option<Linkage> {
         _ => return None,
     }
     let header = Header::parse(&data).ok()?;
-    let Some(endian) = header.endian().ok().filter(|endian| Some(header.e_machine(*endian)) == own_machine())
-    else {
+    let Some(endian) = header.endian().ok().filter(|endian| header.e_machine(*endian) == OWN_MACHINE) else {
         return Some(Linkage::OtherProcessor);
     };
     for segment in header.program_headers(endian, &data).ok()? {
@@ -59,13 +58,20 @@ pub fn sanitizer(file: &File) -> Option<String> {
     runtimes.next().map(str::to_owned)
 }
 
-/// `e_machine` of this process.
-fn own_machine() -> Option<object::elf::Machine> {
-    let file = File::open("/proc/self/exe").ok()?;
-    let data = ReadCache::new(file);
-    let header = Header::parse(&data).ok()?;
-    Some(header.e_machine(header.endian().ok()?))
-}
+/// The processor that this command, and the library that it carries, are built for.
+const OWN_MACHINE: object::elf::Machine = if cfg!(target_arch = "x86_64") {
+    object::elf::EM_X86_64
+} else if cfg!(target_arch = "aarch64") {
+    object::elf::EM_AARCH64
+} else if cfg!(target_arch = "riscv64") {
+    object::elf::EM_RISCV
+} else if cfg!(target_arch = "powerpc64") {
+    object::elf::EM_PPC64
+} else if cfg!(target_arch = "s390x") {
+    object::elf::EM_S390
+} else {
+    object::elf::EM_LOONGARCH
+};
 
 /// The oldest glibc that has every symbol version that the library asks for, as `2.34`.
 pub fn needed_glibc(library: &[u8]) -> Option<String> {
@@ -97,6 +103,7 @@ mod tests {
 
     #[test]
     fn linkage_is_read_from_the_headers() {
+        // The processor is known without this file: there may be no /proc where the command runs.
         let own = linkage(&File::open("/proc/self/exe").unwrap()).unwrap();
         assert!(matches!(own, Linkage::Dynamic(linker) if linker.is_absolute()));
         // This program's header alone, with its table of segments emptied.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// What keeps `library` out of a program whose dynamic linker is glibc's, if anything does.
+/// What keeps `library` out of a program with glibc's dynamic linker, if anything does.
 pub fn obstacle(linker: &Path, program: &Path, library: &Path) -> Option<Obstacle> {
     aside(|| ask(linker, program, library))
 }

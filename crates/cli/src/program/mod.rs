@@ -62,7 +62,7 @@ fn why_not_executable(path: &Path) -> String {
     }
 }
 
-/// Why the library is not loaded into a program, what happens instead, and what to do about it.
+/// Why the library is not loaded into a program, what happens instead, and what the user can do about it.
 #[derive(Debug, PartialEq)]
 pub enum Obstacle {
     /// The program runs without the library.

@@ -1,4 +1,4 @@
-//! `latchwork run`: the program must not notice that it was started by somebody else.
+//! `latchwork run`: the program must not notice that latchwork started it.
 
 use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use latchwork::registry::{self, Kind};

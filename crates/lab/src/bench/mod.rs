@@ -20,16 +20,14 @@ use std::time::{Duration, Instant};
 
 /// After the options in `latchwork-lab bench --help`.
 pub const HELP: &str = "\
-Every lock has its turn at each point before any has a second one, and each round begins with another
-lock: what disturbs the machine for a while disturbs all alike. Threads start spread out and warm up
-for a fifth of the time (--warm-up) before anything counts. The workloads check themselves: a lock that
-loses an update is reported as failed.
+At each point all locks take turns, and each round begins with another lock, so a disturbance of the
+machine affects all locks alike. Threads start spread out and warm up for a fifth of the time (--warm-up)
+before anything counts. Each workload checks its data: a lock that loses an update is reported as failed.
 
-One acquisition in up to 256 is timed (all, where they are rarer than one in 5 us), so that looking at
-the clock does not change what is measured; `max` is the longest of those.
+One acquisition in up to 256 is timed (every one if a thread makes fewer than one in 5 us), so that
+reading the clock does not change the result; `max` is the longest timed wait.
 
-Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, when what was measured until
-then is printed.
+Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far.
 
 Examples:
   latchwork-lab bench --list                            the workloads
@@ -40,7 +38,7 @@ Examples:
   latchwork-lab bench hashtable --locks rcu-map,papaya  whole maps
   latchwork-lab bench instructions                      what synchronization costs on this machine
   latchwork-lab bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
-  latchwork-lab bench counter --locks all --threads 1..64 --set hold=5us --cut 0.1 --markdown locks.md
+  latchwork-lab bench counter --locks all --threads 1..64 --cut 0.1 --markdown locks.md
   latchwork-lab bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";
 
 /// Locks that are compared unless the user names some.
@@ -57,7 +55,7 @@ const HANDFUL: &[&str] = &[
     "shfl-rw",
 ];
 
-/// More threads than this for each CPU measure the scheduler only.
+/// Threads per CPU at most. More threads would measure the scheduler only.
 const MOST_PER_CPU: usize = 64;
 
 /// Options of `latchwork-lab bench`.
@@ -65,10 +63,10 @@ const MOST_PER_CPU: usize = 64;
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// How long each measurement counts
+    /// Length of each measurement
     #[arg(long, value_name = "SECS", default_value = "0.4", value_parser = options::seconds, allow_negative_numbers = true)]
     seconds: Duration,
-    /// How long it runs before that [default: a fifth of that]
+    /// Length of the warm-up before a measurement [default: a fifth of its length]
     #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     warm_up: Option<Duration>,
     /// Where threads run

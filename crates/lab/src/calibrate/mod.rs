@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 /// What `--help` ends with.
 pub const HELP: &str = "\
-Takes about 5 seconds. Other programs that run meanwhile disturb it: the quartiles show how much.
+The calibration takes about 5 seconds. Other programs disturb it; the quartiles show how much.
 
 Examples:
   latchwork-lab calibrate                    then: latchwork-lab simulate WORKLOAD --machine this-machine
@@ -113,7 +113,7 @@ pub fn calibrate(options: &Options) -> Result<i32> {
         "# Measured by latchwork-lab calibrate. Values are nanoseconds unless they are shares or factors.\n{}",
         calibration.profile.to_toml()
     );
-    // Whoever reads it must be able to: a profile that the simulator refuses is our mistake.
+    // The simulator must be able to read the profile: one that it refuses is a mistake of this command.
     Profile::parse(&text, "the measured profile").map_err(|error| Failure::new(error.to_string()))?;
     let lines = calibration.lines();
     if to_stdout(&options.output) {

@@ -27,17 +27,17 @@ use std::time::{Duration, Instant};
 /// After the options in `latchwork-lab reproduce --help`.
 pub const HELP: &str = "\
 Each claim has a citation, the paper's sentence or number, and a rule that is stated before the
-run. The locks are this library's own source. The paper's machine is simulated; what two CPUs can
-show of McKenney's claims is measured on this machine too (mckenney-here-..). The column `on` says
-where: the name of a simulated machine, or `here`. A claim holds if its rule is met in every run,
-does not hold if it is met in none, and is not shown otherwise. Simulated runs differ in their
-seed; measured ones are rounds in which all locks take turns.
+run. The locks are this library's own source. The paper's machine is simulated. What two CPUs can
+show of McKenney's claims is also measured on this machine (mckenney-here-..). The column `on`
+names the simulated machine, or says `here`. A claim holds if every run meets its rule, does not
+hold if no run meets it, and is not shown otherwise. Simulated runs differ in their seed. Measured
+runs are rounds in which all locks take turns.
 
 The claim `simulator` measures all locks on this machine for a minute or two, and asks whether the
-simulator orders them as they are. What is measured here is disturbed by other programs.
+simulator orders them as the machine does. Other programs disturb what is measured here.
 
-Exit status: 0, whatever the claims do; 1 if a lock failed a workload's check; 2 for wrong arguments; 130
-after Ctrl-C.
+Exit status: 0, whether claims hold or not; 1 if a lock failed a workload's check; 2 for wrong arguments;
+130 after Ctrl-C.
 
 Examples:
   latchwork-lab reproduce                                    all of it, in a few minutes

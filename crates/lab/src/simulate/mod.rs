@@ -16,17 +16,17 @@ use std::time::Duration;
 
 /// After the options in `latchwork-lab simulate --help`.
 pub const HELP: &str = "\
-The locks are the very source that runs in production; what is simulated is the machine under them: cache
-lines that move between cores and sockets, wake-ups, fences, a scheduler. Times are simulated ones, and
-short, since a lock settles within microseconds. The same seed gives the same numbers. The points of a
-sweep are spread over all CPUs of this machine.
+The locks are the same source that runs in production. The machine under them is simulated: cache lines
+that move between cores and sockets, wakeups, fences, a scheduler. Times are simulated times, and short,
+because a lock settles within microseconds. The same seed gives the same numbers. The simulations of
+different points run on all CPUs of this machine at once.
 
-Beside what `latchwork-lab bench` shows: `remote`, the share of handovers between sockets; accesses to words,
-cache misses and atomic operations per operation; `late wakes`, how often the next holder was still being woken when the
-lock became free, per acquisition; `parked`, the share of the threads' time that they slept.
+Beside what `latchwork-lab bench` shows, the table has: `remote`, the share of handovers between sockets;
+accesses to words, cache misses and atomic operations per operation; `late wakes`, how often per
+acquisition the lock was free while its next holder was still being woken; `parked`, the share of the
+threads' time that they slept.
 
-Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, when what was measured until
-then is printed.
+Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far.
 
 Examples:
   latchwork-lab simulate rwbench --machine x5-2 --locks pf-q,bravo-pf-q --threads 1..72 --plot out.svg
@@ -52,14 +52,14 @@ pub struct Options {
     /// Simulated time of each measurement [default: a few milliseconds, as the workload needs]
     #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
-    /// Simulated time before that [default: a quarter of that]
+    /// Simulated length of the warm-up before a measurement [default: a quarter of its length]
     #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     warm_up: Option<Duration>,
     /// Where threads run
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
-    /// Who of several requests for a cache line is served first: fifo, random, or near:P, the nearest
-    /// with probability P
+    /// Which of several requests for a cache line is served first: fifo, random, or near:P (the nearest
+    /// one with probability P)
     #[arg(long, value_name = "RULE", default_value = "near:0.8", value_parser = arbitration)]
     arbitration: Arbitration,
     /// Take threads off their processors at bad moments

@@ -1,5 +1,4 @@
-//! `latchwork-lab torture`: does to every lock what a bad day in production does, and says which of them
-//! failed.
+//! `latchwork-lab torture`: uses every lock as a bad day in production would, and says which locks failed.
 
 mod child;
 mod explore;
@@ -23,23 +22,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// After the options in `latchwork-lab torture --help`.
 pub const HELP: &str = "\
-What is done: threads, more than there are processors, acquire the lock in every way it has (wait, try,
-wait until a deadline that mostly passes in the queue), hold it for nothing, for long, or asleep, pass it
-on to other threads to release, exit and are replaced. Half of the time they are also interrupted by
-signals, moved between processors while they wait, and the process forks. All of it on the machine code
-of production, and on a machine that holds threads up between any two steps of the lock.
+What the torture does: more threads than there are processors acquire the lock in every way it has (wait,
+try, wait until a deadline that mostly passes in the queue). They hold it for no time, for long, or asleep,
+let other threads release it, exit and are replaced. Half of the time they are also interrupted by signals
+and moved between processors while they wait, and the process forks. All of this happens to the machine
+code of production, and on a machine that delays threads between any two steps of the lock.
 
-What is checked: nobody is inside with a writer, no update is lost, no reader sees half a write; tries and
-deadlines keep their word; over every mutex, the condition variable loses no notification; a lock can be
-freed as soon as the last one has released it; a fork's child can use a lock of its own; and everybody
-gets through. Of a sequence lock: every copy is of one moment, and none of an earlier one than the last. Of a reclamation strategy: no reader sees an object that was reclaimed, and each is, once.
-When nobody does for --patience seconds, the lock's memory and what each thread is doing
-are shown. Waits are reported, not judged.
+What the torture checks: a writer is alone inside; no update is lost; no reader sees half a write; tries and
+deadlines keep their promises; the condition variable over each mutex loses no notification; a lock can be
+freed as soon as its last holder has released it; the child of a fork can use a lock of its own; every
+thread makes progress. A copy of a sequence lock is of one moment, and not of an earlier one than the
+thread's last copy. No reader of a reclamation strategy sees a reclaimed object, and every object is
+reclaimed once. If no thread makes progress for --patience seconds, the torture shows the lock's memory
+and what each thread is doing. It reports the longest waits and does not judge them.
 
-Each lock has a process of its own, so one that stands still or crashes does not disturb the others.
+Each lock has a process of its own, so a lock that stands still or crashes does not disturb the others.
 
-Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, when what came out until
-then is printed.
+Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far.
 
 Examples:
   latchwork-lab torture                                    every lock, 10 seconds each
@@ -54,32 +53,32 @@ pub struct Options {
     /// Locks to torture, mutexes and reader-writer locks alike, reclamation strategies, or `all`
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "all")]
     lock: Vec<String>,
-    /// How long, each
+    /// Seconds for each lock
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     seconds: f64,
     /// Threads that use the lock at a time [default: 4 for each processor, at least 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// Where all chance comes from [default: the clock]
+    /// Seed of all random numbers [default: from the clock]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Standing still for so long is a failure
+    /// Seconds without progress after which the lock has failed
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     patience: f64,
     /// Write everything here as JSON (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Explore so many schedules of each lock on a simulated machine instead, from number --seed (or 0) on: what fails
-    /// there fails again, and is shown step by step
+    /// Explore N schedules of each lock on a simulated machine instead, from number --seed (or 0) on. A schedule that
+    /// fails is shown step by step, and fails again when it is repeated
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
     explore: Option<u64>,
-    /// With --explore: one thread is stopped for ever where it waits; the lock must stay available
+    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others
     #[arg(long, requires = "explore")]
     freeze: bool,
     /// Torture locks that are broken on purpose instead, and fail if one is not caught
     #[arg(long, hide = true, conflicts_with_all = ["lock", "twin", "threads", "json"])]
     self_test: bool,
-    /// Torture one of those, as if it were one of the library's
+    /// Torture one lock that is broken on purpose, as if it were one of the library's
     #[arg(long, value_name = "NAME", hide = true, conflicts_with = "lock")]
     twin: Option<String>,
 }
@@ -229,7 +228,7 @@ fn run(plan: &Plan, targets: &[Target]) -> Result<Results> {
 }
 
 impl Plan {
-    /// For the process that does it.
+    /// The arguments of the process that tortures `target`.
     fn arguments(&self, target: Target) -> Vec<String> {
         vec![
             "torture-one".into(),
@@ -242,7 +241,7 @@ impl Plan {
         ]
     }
 
-    /// How long a process may say nothing.
+    /// The longest time that a process may take between two messages.
     fn silence(&self) -> Duration {
         Duration::from_secs_f64(2.0 * self.patience + 60.0)
     }

@@ -7,6 +7,7 @@ mod calibrate;
 #[path = "../../../console/tests/common/mod.rs"]
 mod common;
 mod count;
+mod documents;
 mod reproduce;
 mod simulate;
 mod torture;

@@ -5,6 +5,7 @@
 //! the library's interface: an application calls the lock.
 
 use super::mutex::RawMutex;
+use super::rwlock::RawRwLock;
 
 /// A mutex that an exchange of one 32-bit word acquires.
 ///
@@ -19,4 +20,12 @@ pub trait ExchangeMutex: RawMutex {
     /// Completes an exchange that did not return 0: sets the hints again that the exchange has `dropped`. Returns whether
     /// the exchange took the lock.
     fn restore(&self, dropped: u32) -> bool;
+}
+
+/// A reader-writer lock whose readers use slots while one 32-bit word, the bias, has a certain value.
+pub trait BiasedRwLock: RawRwLock {
+    /// Where the bias is: its offset in the lock, in bytes.
+    const BIAS: usize;
+    /// The value of the bias with which readers use slots.
+    const BIASED: u32;
 }

@@ -21,6 +21,7 @@ pub mod seqlock;
 pub(crate) mod aliases;
 pub(crate) mod backoff;
 pub(crate) mod bits;
+pub(crate) mod parked_bit;
 #[cfg(feature = "std")]
 pub(crate) mod timed;
 
@@ -97,7 +98,7 @@ pub struct Info {
     pub waiter_bytes: usize,
     /// Bytes of queue nodes that a holder occupies beside the lock (of a reader-writer lock: a reader).
     pub holder_bytes: usize,
-    /// Who gets the lock next, and what is promised about it.
+    /// Which waiter gets the lock next, and what is promised about it.
     pub fairness: &'static str,
     /// Whether waiters sleep (after a bounded spin) or spin until they have it.
     pub blocking: bool,

@@ -1,20 +1,25 @@
 //! Counting semaphore whose waiters spin, then sleep.
 //!
-//! Source: Dijkstra 1965 (the semaphore); as a futex word, glibc's `sem_t` since 2.21 (T. Riegel), without
-//! its count of waiters.
+//! Source: Dijkstra 1965 (the semaphore); as a futex word, glibc's `sem_t` since 2.21 (T. Riegel), without its count of
+//! waiters.
 //!
-//! The word is the value, and one bit that says that somebody may be asleep. A release that finds the bit
-//! clears it and wakes one sleeper; that one takes its unit with the bit set, as others may sleep too,
-//! and wakes the next if there are units left.
+//! The word is the value, and one bit, SLEEPERS, that says that some waiters may be asleep. A release that finds the bit
+//! clears it and wakes one sleeper. The woken waiter takes its unit and sets the bit again, because others may sleep too. It
+//! wakes the next one if there are units left.
 //!
-//! Word: bit 0 SLEEPERS; above it the value, at most [`RawSemaphore::MAX`].
-//! Size: 4 bytes, none per waiter or holder. Atomics per uncontended acquire and release: 2
-//! (compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: none; a waiter may be passed over for ever.
+//! | the word | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | value n > 0 | n - 1 | a thread that takes a unit; with SLEEPERS if it has slept | (A) acquire |
+//! | value n | n + units, without SLEEPERS | a release; it wakes a sleeper if the bit was set | (A) release |
+//! | value 0 | SLEEPERS too | a waiter before it sleeps, or that gives up after it has slept | none; the futex compares the word |
 //!
-//! Like a mutex, a semaphore may be destroyed by whoever has acquired what the last release gave: a
-//! release does not touch it after that.
+//! Size: 4 bytes, none per waiter or holder.
+//! Atomics per uncontended acquire and release: 2 (compare-and-exchange).
+//! Fairness: none. A waiter may be passed over for ever.
+//! Suspension: blocks. A release may wake a suspended waiter, and no other.
+//!
+//! Like a mutex, a semaphore may be destroyed by the thread that has acquired what the last release gave: a release does not
+//! touch the semaphore after that.
 
 use crate::locks::mutex::{Info, RawMutex, Suspension};
 use crate::machine::{Deadline, Machine, Native, Word};
@@ -23,7 +28,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 const SLEEPERS: u32 = 1;
 const UNIT: u32 = 2;
 
-/// Looks at the word before a waiter sleeps, with a pause after each.
+/// Looks at the word before a waiter sleeps, and spin hints after each.
 const LOOKS: u32 = 64;
 const PAUSE: u32 = 4;
 
@@ -89,7 +94,7 @@ impl<M: Machine> RawSemaphore<M> {
         self.word.load(Relaxed) / UNIT
     }
 
-    /// Takes a unit, waiting as long as it takes.
+    /// Takes a unit, and waits for as long as that takes.
     #[inline]
     pub fn acquire(&self) {
         if !self.try_acquire() {
@@ -108,7 +113,7 @@ impl<M: Machine> RawSemaphore<M> {
         self.try_acquire() || self.acquire_slow(Some(deadline))
     }
 
-    /// Takes a unit if there is one; who has slept sets SLEEPERS for the others.
+    /// Takes a unit if there is one. A waiter that has slept sets SLEEPERS for the others.
     #[inline]
     fn take(&self, slept: u32) -> bool {
         let mut word = self.word.load(Relaxed);
@@ -118,7 +123,8 @@ impl<M: Machine> RawSemaphore<M> {
             match self.word.compare_exchange(word, left, Acquire, Relaxed) {
                 Ok(_) => {
                     if slept != 0 && left >= UNIT {
-                        // The releases that brought these found no bit: it was cleared by the one that woke us.
+                        // The releases that brought these units found no bit: the one that woke the caller had
+                        // cleared it.
                         M::wake(&raw const self.word, 1);
                     }
                     return true;
@@ -153,18 +159,17 @@ impl<M: Machine> RawSemaphore<M> {
         }
     }
 
-    /// One step of an acquisition that waits, for who has to sleep in a way of its own (the preloaded
-    /// library, where a sleeping thread may be interrupted and cancelled). `slept`: it has, on
-    /// [`word`](Self::word); `late`: this is the last step, which makes up for what a sleeper takes along
-    /// that gives up.
+    /// One step of an acquisition that waits, for a caller that sleeps in a way of its own (the preloaded library, where a
+    /// sleeping thread may be interrupted and cancelled). `slept`: the caller has slept on [`word`](Self::word). `late`:
+    /// this is the last step; a sleeper that gives up passes on a wake that it may have got.
     pub fn step(&self, slept: bool, late: bool) -> Step {
         loop {
-            // Also if late: a unit that is there is never reported as a timeout.
+            // Also if `late`: a unit that is there is never reported as a timeout.
             if self.take(if slept { SLEEPERS } else { 0 }) {
                 return Step::Taken;
             }
             let word = self.word.load(Relaxed);
-            // Also by who gives up: the wake that was for us may have cleared the bit of others.
+            // Also when the caller gives up: the release that woke it may have cleared the bit of other sleepers.
             if word >= UNIT
                 || word & SLEEPERS == 0
                     && (!late || slept)
@@ -181,8 +186,8 @@ impl<M: Machine> RawSemaphore<M> {
         &self.word
     }
 
-    /// A waiter has slept, and will not come back (its thread was cancelled): a wake that it took along goes
-    /// to another.
+    /// The caller has slept and gives up without [`step`](Self::step), because its thread is being cancelled. A wake that it
+    /// may have got goes to another waiter.
     pub fn forsake(&self) {
         loop {
             let word = self.word.load(Relaxed);
@@ -213,7 +218,7 @@ impl<M: Machine> RawSemaphore<M> {
                 (word / UNIT).checked_add(units).filter(|value| *value <= Self::MAX).ok_or(Overflow)?;
             let asleep = word & SLEEPERS != 0 && value > 0;
             let new = (value * UNIT) | if asleep { 0 } else { word & SLEEPERS };
-            // (A) what comes before happens before whoever takes the units.
+            // (A) what comes before happens before what the threads do that take the units.
             match self.word.compare_exchange(word, new, Release, Relaxed) {
                 Ok(_) => {
                     if asleep {
@@ -228,12 +233,12 @@ impl<M: Machine> RawSemaphore<M> {
     }
 }
 
-/// A semaphore with one unit, as a mutex: to be measured and tested as one. (It is not in the registry, since a
-/// semaphore of zero bytes has no unit, and nobody puts this one in the place of another lock.)
+/// A semaphore with one unit, as a mutex: to be measured and tested as one. (It is not in the registry, because a
+/// semaphore of zero bytes has no unit, so it cannot take the place of another lock.)
 pub struct Unit<M: Machine>(RawSemaphore<M>);
 
-// SAFETY: there is one unit, and releases are ordered before the acquisitions that follow. (An all-zero one is
-// not unlocked, but nobody makes one.)
+// SAFETY: there is one unit, and (A) orders a release before the acquisitions that follow. (All-zero bytes are no unlocked
+// one, but only `new_in` makes this type.)
 unsafe impl<M: Machine> RawMutex for Unit<M> {
     type Machine = M;
     type Token = ();

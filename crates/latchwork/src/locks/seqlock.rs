@@ -1,45 +1,65 @@
-//! Sequence lock: readers write nothing at all, and read again if somebody wrote meanwhile.
+//! Sequence lock: readers write nothing at all, and read again if a writer has stored meanwhile.
 //!
-//! Source: Lameter, "Effective synchronization on Linux/NUMA systems", Gelato 2005; its orderings as in Boehm,
-//! "Can seqlocks get along with programming language memory models?", MSPC 2012. That a reader whom writers
-//! outpace takes their mutex in the end is Linux's `read_seqbegin_or_lock`.
+//! # Source
 //!
-//! A counter is odd while somebody writes. A reader notes an even value, copies the data, and looks whether
-//! the counter still has that value. So this is no lock for readers: they cannot hold it, only copy what it
-//! protects, which is a few words; and it is neither a [`RawMutex`] nor a
-//! [`RawRwLock`](crate::locks::rwlock::RawRwLock), whose readers hold them. In the registry it is a kind of its own.
+//! Lameter, "Effective synchronization on Linux/NUMA systems", Gelato 2005. The orderings are as in Boehm, "Can seqlocks get
+//! along with programming language memory models?", MSPC 2012. A reader that writers outpace takes their mutex in the end, as
+//! Linux's `read_seqbegin_or_lock` does.
 //!
-//! State: `sequence`: even -> odd (a writer begins to store) -> even (it is done). Writers exclude each other by a
-//! mutex, and so does a reader after [`ATTEMPTS`] copies in vain.
-//! Size: 4 bytes, the mutex, and the data. Atomics: read 0, write as the mutex.
-//! Fairness: writers as the mutex. A reader makes at most `ATTEMPTS` copies, then waits as a writer does.
-//! Limit: a reader that is held up within a copy while a multiple of 2^31 writes go by takes its copy for
-//! one of one moment, as Linux's does.
+//! # Idea
+//!
+//! A counter is odd while a writer stores. A reader notes an even value, copies the data, and looks whether the counter still
+//! has that value. So this is no lock for readers: they copy what it protects, a few words, and hold nothing. Therefore it is
+//! neither a [`RawMutex`] nor a [`RawRwLock`](crate::locks::rwlock::RawRwLock), and is a kind of its own in the registry.
+//!
+//! # States
+//!
+//! | `sequence` | meaning | which thread changes it |
+//! |---|---|---|
+//! | even | the words are those of one moment | a writer that begins to store: to odd |
+//! | odd | a writer stores the words | that writer, when it is done: to the next even number |
+//!
+//! Writers exclude each other by a mutex. A reader takes that mutex too, after [`ATTEMPTS`] copies that a writer has spoilt.
+//!
+//! # Orderings
+//!
+//! | pair | one side | other side |
+//! |---|---|---|
+//! | (A) | the writer makes `sequence` even, release | the reader's first look at `sequence`, acquire: it sees that write's words, or later ones |
+//! | (B) | the writer stores a word, release, after it has made `sequence` odd | a reader that copies this word, acquire, sees the odd number, or a later one, at its second look |
+//!
+//! # Properties
+//!
+//! - Size: 4 bytes, the mutex, and the data.
+//! - Atomic read-modify-writes: read 0, write as the mutex.
+//! - Fairness: writers as the mutex. A reader makes at most `ATTEMPTS` copies and then waits as a writer does.
+//! - Suspension: a writer that is suspended while it stores holds the lock; readers then wait for its mutex.
+//! - Limit: a reader that is held up within a copy while an exact multiple of 2^31 writes go by does not notice them. Linux's
+//!   readers have the same limit.
 
 use crate::locks::mutex::{ConstNew, Info, RawMutex};
 use crate::machine::{Machine, Native, Word};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-/// Copies of a reader before it waits for its turn among the writers.
+/// Copies of a reader before it waits for its turn among the writers: a bound on its work, and on its starvation.
 pub const ATTEMPTS: u32 = 16;
 
-/// Looks at an odd number before it does: who stores a few words and is not done by then does not run.
+/// Looks at an odd number before it does. A writer needs far less time to store a few words, unless it is preempted.
 const LOOKS: u32 = 256;
 
-/// Why it cannot be had where a lock for readers is asked for.
+/// What a command says to a user that asks for a sequence lock where readers must hold the lock.
 pub const NOT_HELD: &str =
     "readers copy what a sequence lock protects, and again if somebody wrote meanwhile: they cannot hold it";
 
-/// Words that are read without being locked; writers exclude each other by `L`. See the
-/// [module documentation](self).
+/// Words that readers copy without locking them; writers exclude each other by `L`. See the [module documentation](self).
 pub struct SeqLock<L: RawMutex, const WORDS: usize> {
     lock: RawSeqLock<L>,
     words: [<L::Machine as Machine>::Usize; WORDS],
 }
 
 impl<L: RawMutex<Machine = Native> + ConstNew, const WORDS: usize> SeqLock<L, WORDS> {
-    /// One that holds `words`.
+    /// A sequence lock that protects `words`.
     ///
     /// ```
     /// static POSITION: latchwork::SeqLock<2> = latchwork::SeqLock::new([0, 0]);
@@ -81,12 +101,12 @@ impl<L: RawMutex, const WORDS: usize> fmt::Debug for SeqLock<L, WORDS> {
 }
 
 impl<L: RawMutex, const WORDS: usize> SeqLock<L, WORDS> {
-    /// One that holds zeroes, on any machine.
+    /// A sequence lock that protects zeroes, on any machine.
     pub fn new_in() -> Self {
         SeqLock { lock: RawSeqLock::new_in(), words: core::array::from_fn(|_| Word::new(0)) }
     }
 
-    /// A copy, of one moment. It waits for a writer only if writers come faster than copies are made.
+    /// Copies the words, all of one moment. The reader waits for writers only if they come faster than it makes copies.
     #[inline]
     pub fn read(&self) -> [usize; WORDS] {
         let mut copy = [0; WORDS];
@@ -94,14 +114,14 @@ impl<L: RawMutex, const WORDS: usize> SeqLock<L, WORDS> {
         copy
     }
 
-    /// A copy, unless somebody writes meanwhile. Never waits: also for a signal's handler.
+    /// Copies the words unless a writer stores meanwhile. It never waits, so a signal handler may use it.
     #[inline]
     pub fn try_read(&self) -> Option<[usize; WORDS]> {
         let mut copy = [0; WORDS];
         self.lock.try_read(&self.words, &mut copy).then_some(copy)
     }
 
-    /// Changes the words. Readers go on while `change` computes, and see none of it if it panics.
+    /// Changes the words. Readers go on while `change` computes, and see nothing of it if `change` panics.
     pub fn write<T>(&self, change: impl FnOnce(&mut [usize; WORDS]) -> T) -> T {
         let writing = self.lock.write();
         let mut copy = [0; WORDS];
@@ -112,17 +132,17 @@ impl<L: RawMutex, const WORDS: usize> SeqLock<L, WORDS> {
     }
 }
 
-/// A sequence lock whose words are elsewhere: which, and how many, is what its user always says the same.
+/// A sequence lock that does not contain the words. Its user passes the same words to every call.
 pub struct RawSeqLock<L: RawMutex> {
     sequence: <L::Machine as Machine>::U32,
     mutex: L,
 }
 
-/// Words of the machine that `L` runs on.
+/// Words of the machine of `L`.
 type Words<L> = [<<L as RawMutex>::Machine as Machine>::Usize];
 
 impl<L: RawMutex> RawSeqLock<L> {
-    /// Its description.
+    /// What the registry says about it.
     pub const INFO: Info = Info {
         name: "seqlock",
         summary: "sequence lock: readers hold nothing, they copy a few words, again if somebody wrote meanwhile",
@@ -135,12 +155,12 @@ impl<L: RawMutex> RawSeqLock<L> {
         source: "Lameter 2005; Boehm 2012",
     };
 
-    /// One that nobody writes.
+    /// A sequence lock that no thread writes.
     pub fn new_in() -> Self {
         RawSeqLock { sequence: Word::new(0), mutex: L::new_in() }
     }
 
-    /// Copies `words`, all of one moment, to `copy`. Calls `again` for each copy that was in vain.
+    /// Copies `words`, all of one moment, to `copy`. Calls `again` before each further copy.
     #[inline]
     pub fn read(&self, words: &Words<L>, copy: &mut [usize], again: impl FnMut()) {
         if !self.try_read(words, copy) {
@@ -163,29 +183,29 @@ impl<L: RawMutex> RawSeqLock<L> {
         self.write().load(words, copy);
     }
 
-    /// Copies `words` to `copy`, and returns whether that was all of one moment: nobody wrote meanwhile.
+    /// Copies `words` to `copy`. Returns whether they are of one moment: no writer has stored meanwhile.
     #[inline]
     pub fn try_read(&self, words: &Words<L>, copy: &mut [usize]) -> bool {
-        // (A) pairs with the end of a write: we see its words, or later ones.
+        // (A) pairs with the end of a write: this reader sees its words, or later ones.
         let before = self.sequence.load(Acquire);
         if !before.is_multiple_of(2) {
             return false;
         }
         for (copy, word) in copy.iter_mut().zip(words) {
-            // (B) pairs with the stores of a write: who reads one of its words sees the odd number.
+            // (B) pairs with the stores of a write: a reader that copies one of them sees the odd number below.
             *copy = word.load(Acquire);
         }
         self.sequence.load(Relaxed) == before
     }
 
-    /// Keeps other writers out; readers go on.
+    /// Keeps other writers out. Readers go on.
     #[inline]
     pub fn write(&self) -> Writing<'_, L> {
         Writing { lock: self, token: self.mutex.lock() }
     }
 }
 
-/// The one who may write.
+/// The writer's guard: its owner may store words.
 pub struct Writing<'a, L: RawMutex> {
     lock: &'a RawSeqLock<L>,
     token: L::Token,
@@ -196,7 +216,7 @@ impl<L: RawMutex> Writing<'_, L> {
     #[inline]
     pub fn load(&self, words: &Words<L>, copy: &mut [usize]) {
         for (copy, word) in copy.iter_mut().zip(words) {
-            *copy = word.load(Relaxed); // the mutex orders it
+            *copy = word.load(Relaxed); // the mutex orders it after the last writer
         }
     }
 
@@ -216,7 +236,7 @@ impl<L: RawMutex> Writing<'_, L> {
 impl<L: RawMutex> Drop for Writing<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: made with the token of an acquisition, which ends here.
+        // SAFETY: `write` made this guard with the token of its acquisition, which ends here.
         unsafe { self.lock.mutex.unlock(self.token) };
     }
 }
@@ -247,7 +267,7 @@ mod tests {
         assert_eq!(PAIR.try_read(), Some([2 * ROUNDS; 2]));
     }
 
-    /// A reader that finds a writer in the middle of its stores, and not running, waits for it asleep.
+    /// A reader finds a writer that is suspended in the middle of its stores, and waits for it asleep.
     #[test]
     fn a_reader_waits_for_a_writer_that_does_not_run() {
         use super::*;

@@ -206,7 +206,7 @@ where
     /// waits while there is too much garbage.
     #[inline]
     pub fn throttle(&self) {
-        self.domain.heed();
+        self.domain.throttle_if_pressed();
     }
 }
 

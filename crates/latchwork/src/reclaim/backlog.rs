@@ -27,7 +27,7 @@
 //!
 //! What pairs with what: (A) a thread marks its list busy, fences lightly and loads `stopped`; the collector stores
 //! `stopped`, fences heavily and loads `busy`. (B) the thread's release of the list with the collector's load. (C) the
-//! collector's `go_on` with the thread's load of `stopped`. (D) the publication of a chunk of lists with its loads. (E)
+//! collector's `resume` with the thread's load of `stopped`. (D) the publication of a chunk of lists with its loads. (E)
 //! the push onto the shared stack with the collector's exchange. (F) the last store of an amount with the load that finds
 //! it 0.
 //!
@@ -184,7 +184,7 @@ impl<M: Records> Backlog<M> {
     }
 
     /// Whether the caller is a destructor that the calling thread runs while it reclaims for this domain.
-    pub(super) fn is_mine(&self) -> bool {
+    pub(super) fn is_reclaiming(&self) -> bool {
         let (chunk, at) = locate(record::own::<M>().number.load(Relaxed));
         // (D) pairs with the exchange in `make`.
         let first = self.chunks.get(chunk).map(|first| first.load(Acquire)).filter(|first| !first.is_null());
@@ -305,9 +305,9 @@ impl<M: Records> Collecting<'_, M> {
         let fenced = stolen == 0 || which == Steal::Last || M::heavy_fence();
         for list in all().filter(|list| stolen > 0 && list.is_stopped()) {
             if fenced && list.wait_until_free(matches!(which, Steal::All | Steal::Last)) {
-                self.list().put_all(list);
+                self.list().move_all(list);
             }
-            list.go_on();
+            list.resume();
         }
         if !self.backlog.stack.newest.load(Relaxed).is_null() {
             // (E) pairs with the exchange in `push_shared`.

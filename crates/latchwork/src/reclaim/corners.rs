@@ -124,7 +124,7 @@ fn a_panic_leaves_the_count_right<D: Reclaim<Machine = Native>>() {
     const OBJECTS: usize = 9;
     for number in 0..OBJECTS {
         let bomb = Bomb { header: Header::new(), armed: number % 3 == 0, dropped };
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has it.
         unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
     }
     let mut panics = 0;
@@ -156,7 +156,7 @@ fn retiring_goes_on_beyond_a_stuck_reader<F: domain::Flavour>() {
     let retire = |count| {
         for _ in 0..count {
             let bomb = Bomb { header: Header::new(), armed: false, dropped };
-            // SAFETY: nobody else has it.
+            // SAFETY: no other thread has it.
             unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
         }
     };
@@ -223,7 +223,7 @@ fn a_covering_guard_protects_what_another_domain_retires() {
         let reader = other.reader();
         let guard = reader.enter();
         assert_eq!(guard.protect(0, &root), bomb);
-        // SAFETY: nobody else has it, and nobody follows the pointer after this.
+        // SAFETY: no other thread has it, and the pointer is not followed after this.
         unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
         domain.collect();
         assert_eq!(dropped.load(Relaxed) == 0, domain.covers(&guard), "{}", D::INFO.name);

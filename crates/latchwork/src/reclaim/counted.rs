@@ -175,7 +175,7 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
 
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the caller promises what `Reclaim::retire` asks.
         unsafe { self.sieve.retire(object, |list| self.scan(list)) };
     }
 

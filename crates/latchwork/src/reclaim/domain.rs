@@ -1,7 +1,7 @@
 //! The writing side of RCU and epochs: what was retired waits in lists until a grace period has passed.
 //!
 //! State of an object: alive -> incoming in a list (`retire`) -> waiting, with the ticket of a grace period (`take`) ->
-//! reclaimed, when the ticket is due (`work`, `clear`).
+//! reclaimed, when the ticket is due (`work`, `reclaim_all`).
 
 use super::backlog::{Backlog, Collecting, Steal};
 use super::garbage::{Garbage, Limit};
@@ -81,7 +81,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     fn assert_outside(&self, what: &str) {
         assert!(!Self::is_inside(), "{what} inside of the caller's own section would wait for ever");
-        assert!(!self.backlog.is_mine(), "{what} by an object that is being reclaimed");
+        assert!(!self.backlog.is_reclaiming(), "{what} by an object that is being reclaimed");
     }
 
     /// Waits until every section that runs now is over. Callers share grace periods.
@@ -147,16 +147,16 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// As [`Reclaim::retire`].
     #[inline]
     pub unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
         if self.backlog.push(unsafe { prepare(object) }, self.backlog.batch()) {
-            self.relieve();
+            self.batch_is_full();
         }
     }
 
     /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.
     #[cold]
-    fn relieve(&self) {
-        if self.backlog.is_mine() {
+    fn batch_is_full(&self) {
+        if self.backlog.is_reclaiming() {
             return;
         }
         if let Some(mine) = self.backlog.mine() {
@@ -181,15 +181,15 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Waits while there is too much garbage, if a thread has retired it inside of a section, and the calling thread is in
     /// no section.
     #[inline(always)]
-    pub(crate) fn heed(&self) {
+    pub(crate) fn throttle_if_pressed(&self) {
         if self.is_pressed() {
-            self.relent();
+            self.throttle_outside();
         }
     }
 
     /// Waits while there is too much garbage, if the calling thread is in no section.
     #[cold]
-    pub(super) fn relent(&self) {
+    pub(super) fn throttle_outside(&self) {
         if !Self::is_inside() {
             self.throttle();
             self.pressed.store(0, Relaxed);
@@ -198,17 +198,16 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// Waits while there is more garbage than the [`Limit`], for as long as
     /// [`set_throttle_nanos`](Domain::set_throttle_nanos) says. [`retire`](Domain::retire) does this by itself, but not
-    /// inside of a section: a thread that retires only there calls this outside, or
-    /// [`Reader::quiescent`].
+    /// inside of a section: a thread that retires only there calls this outside, or [`Reader::quiescent`].
     pub fn throttle(&self) {
-        if !self.backlog.is_over_limit() || self.backlog.is_mine() {
+        if !self.backlog.is_over_limit() || self.backlog.is_reclaiming() {
             return;
         }
         self.assert_outside("throttle");
         if !self.is_stuck() {
             let deadline = Deadline::after::<M>(self.throttle.nanos.load(Relaxed));
             // First what the caller has retired itself, and then what all threads have.
-            if self.settle(deadline) && self.clear_until(deadline) {
+            if self.reclaim_own(deadline) && self.reclaim_all_until(deadline) {
                 return;
             }
             self.throttle.stuck.store(self.grace.start(), Relaxed);
@@ -229,7 +228,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// Waits until what the calling thread has retired is due, and reclaims it. Other threads may take the list
     /// meanwhile. `false`: the deadline has passed.
-    fn settle(&self, deadline: Deadline) -> bool {
+    fn reclaim_own(&self, deadline: Deadline) -> bool {
         let begin =
             |mine: Mine<'_, M>| (mine.is_waiting() || self.take(&mine)).then(|| mine.ticket.load(Relaxed));
         while self.backlog.is_over_limit()
@@ -244,11 +243,12 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     }
 
     /// Reclaims what all threads have retired until there is no more than the limit. `false`: the deadline has passed.
-    fn clear_until(&self, deadline: Deadline) -> bool {
+    fn reclaim_all_until(&self, deadline: Deadline) -> bool {
         let mut rest = Rest::new();
         while self.backlog.is_over_limit() {
             let Some(collecting) = self.backlog.lock_until(Some(deadline)) else { return false };
-            if self.backlog.is_over_limit() && self.clear(&collecting, Steal::Free, Some(deadline)).is_none()
+            if self.backlog.is_over_limit()
+                && self.reclaim_all(&collecting, Steal::Free, Some(deadline)).is_none()
             {
                 return false;
             }
@@ -267,7 +267,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Reclaims what can be reclaimed without waiting: what the calling thread has retired, and what other threads have
     /// left alone for a millisecond.
     pub fn collect(&self) {
-        if self.backlog.is_mine() {
+        if self.backlog.is_reclaiming() {
             return;
         }
         if let Some(mine) = self.backlog.mine() {
@@ -292,7 +292,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn barrier(&self) {
         self.assert_outside("barrier");
-        self.clear(&self.backlog.lock(), Steal::All, None);
+        self.reclaim_all(&self.backlog.lock(), Steal::All, None);
     }
 
     /// Reclaims for the other threads until `stop` returns `true`, and then everything. Looks every `nanos` nanoseconds.
@@ -335,7 +335,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// Reclaims what all threads have retired before, and waits for grace periods. Returns whether there was anything.
     /// `None`: the deadline has passed.
-    fn clear(
+    fn reclaim_all(
         &self,
         collecting: &Collecting<'_, M>,
         which: Steal,
@@ -372,7 +372,7 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
             );
         }
         let collecting = self.backlog.lock();
-        while self.clear(&collecting, Steal::Last, None) == Some(true) {}
+        while self.reclaim_all(&collecting, Steal::Last, None) == Some(true) {}
     }
 }
 
@@ -402,7 +402,7 @@ unsafe impl<M: Records, F: Flavour> Reclaim for Domain<M, F> {
 
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the caller promises what `Reclaim::retire` asks.
         unsafe { Domain::retire(self, object) };
     }
 

@@ -324,7 +324,7 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
 
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the caller promises what `Reclaim::retire` asks.
         unsafe { self.sieve.retire(object, |list| self.scan(list)) };
     }
 

@@ -107,7 +107,7 @@ pub unsafe trait Retire: Send + Sized + 'static {
     /// }
     ///
     /// let route = Box::into_raw(Box::new(Route { header: Header::new(), gateways: [0; 8] }));
-    /// // SAFETY: nobody else has it.
+    /// // SAFETY: no other thread has it.
     /// unsafe { HazardDomain::<Native>::new_in().retire(route) };
     /// ```
     const BYTES: usize = size_of::<Self>();

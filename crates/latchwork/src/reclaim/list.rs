@@ -82,7 +82,7 @@ impl<'a, M: Records> Mine<'a, M> {
         // (A) pairs with the heavy fence in `steal`: the collector sees that the list is busy, or this thread sees that
         // it is stopped.
         M::light_fence();
-        // (C) pairs with `go_on`: this thread sees what the collector has left.
+        // (C) pairs with `resume`: this thread sees what the collector has left.
         if list.stopped.load(Acquire) != 0 { None } else { Some(mine) }
     }
 }
@@ -152,7 +152,7 @@ impl<M: Records> List<M> {
         self.stopped.store(1, Relaxed);
     }
 
-    /// After the heavy fence: whether the list's thread does not have the list, and will not until `go_on`. Waits for that
+    /// After the heavy fence: whether the list's thread does not have the list, and will not until `resume`. Waits for that
     /// if `wait` says so.
     pub(super) fn wait_until_free(&self, wait: bool) -> bool {
         // In the child of a fork, the mark of another process is that of a thread which is not there.
@@ -168,7 +168,7 @@ impl<M: Records> List<M> {
     }
 
     /// The list's thread may have it again.
-    pub(super) fn go_on(&self) {
+    pub(super) fn resume(&self) {
         // (C) pairs with the load in `Mine::new`.
         self.stopped.store(0, Release);
     }
@@ -222,7 +222,7 @@ impl<M: Records> List<M> {
     }
 
     /// Moves everything from another list, which the calling thread has too.
-    pub(super) fn put_all(&self, other: &Self) {
+    pub(super) fn move_all(&self, other: &Self) {
         let since = other.oldest().unwrap_or(0);
         for chain in [&other.incoming, &other.waiting, &other.kept] {
             let first = chain.load(Relaxed);

@@ -192,7 +192,7 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
         }
         if self.domain.is_pressed() {
             let domain = self.domain;
-            self.offline(|| domain.relent());
+            self.offline(|| domain.throttle_outside());
         }
     }
 

@@ -130,6 +130,6 @@ impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
 
     #[inline(always)]
     fn quiescent(&mut self) {
-        self.domain.heed();
+        self.domain.throttle_if_pressed();
     }
 }

@@ -56,7 +56,7 @@ impl<M: Records> Sieve<M> {
 
     /// Scans until everything is reclaimed that was retired before.
     pub(super) fn barrier(&self, scan: impl Fn(&List<M>)) {
-        assert!(!self.backlog.is_mine(), "barrier by an object that is being reclaimed");
+        assert!(!self.backlog.is_reclaiming(), "barrier by an object that is being reclaimed");
         let mut scanning = self.backlog.lock();
         self.scan_others(&scanning, Steal::All, &scan);
         let number = self.scans.load(Relaxed);
@@ -76,9 +76,9 @@ impl<M: Records> Sieve<M> {
     /// As [`Reclaim::retire`](super::Reclaim::retire).
     #[inline]
     pub(super) unsafe fn retire<T: Retire>(&self, object: *mut T, scan: impl Fn(&List<M>)) {
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
         if self.backlog.push(unsafe { prepare(object) }, BATCH) {
-            self.relieve(scan);
+            self.batch_is_full(scan);
         }
     }
 
@@ -89,8 +89,8 @@ impl<M: Records> Sieve<M> {
 
     /// Scans, unless the caller is a destructor that runs in a scan. Called when a batch is full.
     #[cold]
-    fn relieve(&self, scan: impl Fn(&List<M>)) {
-        if self.backlog.stacked() >= BATCH && !self.backlog.is_mine() {
+    fn batch_is_full(&self, scan: impl Fn(&List<M>)) {
+        if self.backlog.stacked() >= BATCH && !self.backlog.is_reclaiming() {
             self.scan_others(&self.backlog.lock(), Steal::Old, &scan);
         }
         self.collect(scan);
@@ -99,7 +99,7 @@ impl<M: Records> Sieve<M> {
     /// Scans what the calling thread has retired; and what other threads have left alone, unless another thread is the
     /// collector.
     pub(super) fn collect(&self, scan: impl Fn(&List<M>)) {
-        if self.backlog.is_mine() {
+        if self.backlog.is_reclaiming() {
             return;
         }
         if let Some(mine) = self.backlog.mine()

@@ -85,7 +85,7 @@ fn readers_are_safe<D: Reclaim<Machine = Native>>() {
     domain.barrier();
     assert_eq!(reclaimed.load(Relaxed), 2 * UPDATES + 1, "{}", D::INFO.name);
     assert_eq!(domain.garbage(), Garbage::default());
-    // SAFETY: the last one, which nobody reads any more.
+    // SAFETY: the last object, which was not retired; the readers are gone.
     drop(unsafe { Box::from_raw(root.load(Acquire)) });
 }
 
@@ -98,7 +98,7 @@ fn protected_objects_stay<D: Reclaim<Machine = Native>>() {
         let reader = domain.reader();
         let guard = reader.enter();
         let object = guard.protect(0, &root);
-        // SAFETY: nobody else removes it.
+        // SAFETY: no other thread removes it.
         unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
         domain.collect();
         assert_eq!(reclaimed.load(Relaxed), 0, "{}", D::INFO.name);
@@ -155,7 +155,7 @@ fn with_a_reader_inside<D: Reclaim<Machine = Native>>(domain: &D, meanwhile: imp
             assert_eq!(unsafe { (*object).value.load(Relaxed) }, 1);
         });
         inside.wait();
-        // SAFETY: removed here, by nobody else.
+        // SAFETY: this exchange has removed it.
         unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
         meanwhile(thread.load(Relaxed) as i32);
         assert_eq!(reclaimed.load(Relaxed), 0);
@@ -168,7 +168,7 @@ fn with_a_reader_inside<D: Reclaim<Machine = Native>>(domain: &D, meanwhile: imp
 fn retire_many(domain: &impl Reclaim<Machine = Native>, count: usize) {
     let reclaimed = Arc::new(AtomicUsize::new(0));
     for _ in 0..count {
-        // SAFETY: nobody else has ever seen it.
+        // SAFETY: no other thread has ever had it.
         unsafe { domain.retire(Object::make(1, &reclaimed)) };
     }
 }
@@ -221,7 +221,7 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
             while domain.garbage().objects <= LIMIT as u64 {
                 std::thread::yield_now();
             }
-            assert_eq!(done.load(Relaxed), 0, "nobody held it up");
+            assert_eq!(done.load(Relaxed), 0, "the retiring thread did not wait");
             assert!(domain.garbage().oldest_nanos > 0);
         });
     });
@@ -295,7 +295,7 @@ fn misuse_panics() {
     drop(reader);
     online.synchronize();
     let object = Object::make(1, &Arc::new(AtomicUsize::new(0)));
-    // SAFETY: nobody else has it.
+    // SAFETY: no other thread has it.
     unsafe { domain.retire(object) };
     // SAFETY: not: that is what is to be caught, before anything happens.
     #[cfg(debug_assertions)]
@@ -390,7 +390,7 @@ unsafe impl Retire for Nest {}
 impl Nest {
     fn retire(domain: *const RcuDomain<Native>, depth: usize, reclaimed: &Arc<AtomicUsize>) {
         let nest = Nest { header: Header::new(), domain, depth, reclaimed: reclaimed.clone() };
-        // SAFETY: the domain is there; nobody else has the object.
+        // SAFETY: the domain is there, and no other thread has the object.
         unsafe { (*domain).retire(Box::into_raw(Box::new(nest))) };
     }
 }

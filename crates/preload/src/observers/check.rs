@@ -1,4 +1,4 @@
-//! Deadlock and misuse detection (`LATCHWORK_CHECK=1`, `latchwork run --check`): a layer over the table, whichever lock
+//! Deadlock and misuse detection (`LATCHWORK_CHECK=1`, which `latchwork check` sets): a layer over the table, whichever lock
 //! serves. The detection itself is in the crate `latchwork-check`.
 //!
 //! Each function of the layer tells the detector what the thread is about to do, calls the function that was in the table

@@ -28,7 +28,7 @@ use crate::state::program::{Binding, PAGE, Program};
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::mem::{offset_of, size_of};
-use latchwork::locks::for_assembly::ExchangeMutex;
+use latchwork::locks::for_assembly::{BiasedRwLock, ExchangeMutex};
 use latchwork::machine::native::tls::reader_row_offset;
 use latchwork::machine::{Machine, Native, ReaderRow};
 use libc::c_int;

@@ -5,9 +5,9 @@
 //! object carries the generation in which it was last used. A call that finds an older one first drops the object's
 //! waiters.
 //!
-//! The check costs nothing. A fast path compares the whole word of the object, kind and generation, with the word that
-//! an object has about which there is nothing to do ([`Expected`]); that one comparison also tells a normal mutex from the
-//! other kinds.
+//! The check costs nothing. A fast path compares the whole word of the object, kind and generation, with one expected word:
+//! that of an object that needs no repair and no further look ([`Expected`]). The same comparison tells a normal mutex from
+//! the other kinds.
 //!
 //! One lock serialises the repairs of all objects. A thread that forks holds it, so no child inherits a half-repaired
 //! object.

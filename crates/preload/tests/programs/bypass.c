@@ -1,5 +1,5 @@
-/* glibc's own functions on objects that this library serves: what a library calls that was loaded with RTLD_DEEPBIND.
-   They must neither get a mutex that is held, nor disturb those who wait for it, nor take units of a semaphore. */
+/* glibc's own functions on objects that this library serves. A library that was loaded with RTLD_DEEPBIND calls them. They
+   must not get a mutex that is held, disturb the threads that wait for it, or take units of a semaphore. */
 #include "check.h"
 #include <dlfcn.h>
 #include <semaphore.h>

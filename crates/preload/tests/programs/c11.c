@@ -1,4 +1,4 @@
-/* The C11 names. */
+/* The C11 functions: mtx_* and cnd_*. */
 #include "check.h"
 #include <threads.h>
 

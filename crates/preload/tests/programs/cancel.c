@@ -1,4 +1,4 @@
-/* Asynchronous cancellation of a thread inside a lock call: it dies, the others go on. */
+/* Asynchronous cancellation of a thread inside a lock call: the thread dies, and the other threads get the lock. */
 #include "check.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,5 @@
-/* Locks before main, in a shared library's constructor, and after it. Compiled twice: with LIBRARY
-   into a library that the program loads at start, and that may be initialised before ours. */
+/* Locks before main, in a shared library's constructor, and after main. Compiled twice: with LIBRARY into a library that
+   the program loads at its start. That library may be initialised before ours. */
 #include "check.h"
 
 #ifdef LIBRARY

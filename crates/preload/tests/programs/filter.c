@@ -1,4 +1,4 @@
-/* Locks under a filter of system calls that does something about membarrier.
+/* Locks under a filter of system calls that kills the process for membarrier, or refuses the call.
    filter ACTION WHEN: ACTION is kill or refuse, WHEN is before (the program starts) or after. */
 #include "check.h"
 #include <linux/filter.h>

@@ -1,4 +1,4 @@
-/* What goes to glibc: process-shared, robust, priority-inheriting and -protected objects. */
+/* The objects that the library leaves to glibc: process-shared, robust, priority-inheriting and -protected ones. */
 #include "check.h"
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
-/* fork: the child can use every lock. glibc cannot do as much: its rwlocks and condition
-   variables are stuck if they had waiters, and its recursive and error-checking mutexes do not know
-   their owner again, whose thread id has changed. With glibc these parts are left out. */
+/* fork: the child can use every lock. glibc does less. Its rwlocks and condition variables are stuck in the child if they
+   had waiters. Its recursive and error-checking mutexes do not recognise their owner, because the thread's id has changed.
+   With glibc the program leaves these parts out. */
 #include "check.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-/* Thread-specific keys are the program's, all of them: as many, and with the same numbers, as without the library. */
+/* The program gets all thread-specific keys: as many, and with the same numbers, as without the library. */
 #include "check.h"
 #include <limits.h>
 #include <threads.h>

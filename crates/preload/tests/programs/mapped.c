@@ -1,5 +1,6 @@
-/* Private mutexes and rwlocks in memory that a child shares: undefined, and common. Nobody waits for the other process
-   here, which works with glibc: what one process does with the object must not undo what the other one has done. */
+/* Private mutexes and rwlocks in memory that a child shares. POSIX leaves this undefined, but programs do it. It works with
+   glibc as long as no process waits for the other, and none does here. What one process does with an object must not undo
+   what the other process has done. */
 #include "check.h"
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-/* What 300,000 mutexes cost, used once each: prints the kibibytes that the process has grown by. */
+/* Uses 300,000 mutexes once each, and prints by how many KiB the process has grown. */
 #include "check.h"
 
 enum { MUTEXES = 300000 };

@@ -1,4 +1,4 @@
-/* What latchwork run --check reports: one mistake per argument, or none. */
+/* Makes the mistake that its argument names, or none. `latchwork check` reports it. */
 #include "check.h"
 
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER,

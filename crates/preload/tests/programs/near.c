@@ -1,6 +1,7 @@
-/* Where the program's calls go: to copies of the fast paths near itself with -DNEAR, to the library without.
-   With -DIBT: entries that indirect-branch tracking lets pass. With -DINTERPOSER: a library that counts calls of one
-   function and passes them on, or, with -DPROTECTS, lets nothing be made read-only again. */
+/* Looks where its calls go. With -DNEAR they must go to copies of the fast paths near the program, otherwise to the library.
+   With -DIBT the copies must begin with the instruction that indirect-branch tracking demands.
+   With -DINTERPOSER this is a library that counts the calls of one function and passes them on; with -DPROTECTS too, it
+   lets no memory be made read-only again. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

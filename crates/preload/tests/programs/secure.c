@@ -1,5 +1,5 @@
-/* A program that is linked against the library and raises its privileges (set-group-id): the environment, which the
-   unprivileged caller wrote, must not decide anything. Prints "insecure" where the file system ignores the bit. */
+/* A program that is linked against the library and has raised privileges (set-group-id). The unprivileged caller wrote the
+   environment, so the library must ignore it. Prints "insecure" where the file system ignores the bit. */
 #include "check.h"
 #include <sys/auxv.h>
 

@@ -1,4 +1,4 @@
-/* sem_*: values and errors, waiting, deadlines, signals, cancellation, and what is glibc's. */
+/* sem_*: values and errors, waiting, deadlines, signals, cancellation, and semaphores that glibc serves. */
 #include "check.h"
 #include <fcntl.h>
 #include <limits.h>

@@ -125,23 +125,9 @@ fn compare(
         }
     }
     bar.finish_and_clear();
-    for (point, values) in points.iter().zip(&values) {
-        let threads =
-            if point.threads == 1 { "1 thread".into() } else { format!("{} threads", point.threads) };
-        println!("\n{} keys, {} updates, {threads}:\n", point.keys, point.updates);
-        println!("| | million op/s | of the first | quartiles |\n|---|---|---|---|");
-        let first = quantile(&values[0], 0.5);
-        for (subject, values) in subjects.iter().zip(values) {
-            let [low, middle, high] = [0.25, 0.5, 0.75].map(|q| quantile(values, q));
-            println!(
-                "| {} | {:.1} | {:.2} | {:.1} .. {:.1} |",
-                subject.name,
-                middle / 1e6,
-                middle / first,
-                low / 1e6,
-                high / 1e6
-            );
-        }
+    for group in points.chunk_by(|one, next| one.keys == next.keys) {
+        let first = points.iter().position(|point| point.keys == group[0].keys).expect("a point of the list");
+        print(&subjects, group, &values[first..]);
     }
     if let Some(path) = &options.json {
         let names: Vec<_> = subjects.iter().map(|subject| subject.name).collect();
@@ -149,6 +135,23 @@ fn compare(
         std::fs::write(path, serde_json::to_string_pretty(&document)?)?;
     }
     Ok(())
+}
+
+/// Prints a Markdown table of the points with one number of keys: a column for each point.
+fn print(subjects: &[&Subject], points: &[Point], values: &[Vec<Vec<f64>>]) {
+    println!("\n{} keys; million operations a second: median, and quartiles.\n", points[0].keys);
+    let head = points.iter().map(|point| {
+        let plural = if point.threads == 1 { "" } else { "s" };
+        format!(" {} updates, {} thread{plural} |", point.updates, point.threads)
+    });
+    println!("| |{}\n|---|{}", head.collect::<String>(), "---|".repeat(points.len()));
+    for (at, subject) in subjects.iter().enumerate() {
+        let cells = values.iter().take(points.len()).map(|rates| {
+            let [low, middle, high] = [0.25, 0.5, 0.75].map(|q| quantile(&rates[at], q) / 1e6);
+            format!(" {middle:.1} ({low:.1} .. {high:.1}) |")
+        });
+        println!("| {} |{}", subject.name, cells.collect::<String>());
+    }
 }
 
 /// The `q`-quantile of at least one value, interpolated.

@@ -102,7 +102,7 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
         info(D::LOCKED, "updaters lock the bucket; readers protect each element they look at", LOCKED);
     const LOCK_FREE: Info = info(
         D::LOCK_FREE,
-        "Michael's lock-free lists; everybody protects each element they look at",
+        "Michael's lock-free lists; every thread protects each element that it looks at",
         LOCK_FREE,
     );
     const MARKS: bool = true;

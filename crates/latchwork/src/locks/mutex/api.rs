@@ -8,8 +8,8 @@ use lock_api::GuardNoSend;
 #[derive(Debug)]
 pub struct Api<L>(pub(crate) L);
 
-/// What a guard carries: the acquisition's token. Not `Send`: queue nodes and reader slots belong
-/// to the thread that took them.
+/// What a guard carries: the acquisition's token. Not `Send`, because queue nodes and reader slots belong to the thread
+/// that took them.
 pub struct Held<T> {
     pub(crate) token: T,
     _not_send: GuardNoSend,
@@ -27,9 +27,9 @@ impl<T> Held<T> {
 // guard from being `Sync`.)
 unsafe impl<T> Sync for Held<T> {}
 
-// SAFETY: exclusion and orderings are those of `RawMutex`; tokens are plain values, so forgetting a
-// guard leaks at most a queue node; no lock's memory is pointed to by anything a holder leaves
-// behind except its own queue, which is empty when the lock is exclusively owned.
+// SAFETY: exclusion and orderings are those of `RawMutex`. Tokens are plain values, so forgetting a guard leaks at most a
+// queue node. Nothing that a holder leaves behind points into a lock's memory but the lock's own queue, which is empty when
+// the lock is exclusively owned.
 unsafe impl<L: ConstNew> lock_api::RawMutex for Api<L> {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Api(L::NEW);
@@ -47,7 +47,7 @@ unsafe impl<L: ConstNew> lock_api::RawMutex for Api<L> {
 
     #[inline]
     unsafe fn unlock(&self, guard: Self::Guard) {
-        // SAFETY: the guard's token is from the acquisition it stands for.
+        // SAFETY: the guard's token is from the acquisition that the guard stands for.
         unsafe { self.0.unlock(guard.token) }
     }
 
@@ -59,7 +59,7 @@ unsafe impl<L: ConstNew> lock_api::RawMutex for Api<L> {
 // SAFETY: `Fair::unlock_fair` releases as `RawMutex::unlock` does.
 unsafe impl<L: ConstNew + Fair> lock_api::RawMutexFair for Api<L> {
     unsafe fn unlock_fair(&self, guard: Self::Guard) {
-        // SAFETY: the guard's token is from the acquisition it stands for.
+        // SAFETY: the guard's token is from the acquisition that the guard stands for.
         unsafe { self.0.unlock_fair(guard.token) }
     }
 }

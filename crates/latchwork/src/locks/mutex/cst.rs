@@ -1,40 +1,39 @@
 //! CST: NUMA-aware blocking lock with structures per socket, made on demand.
 //!
-//! Source: Kashyap, Min and Kim, "Scalable NUMA-aware Blocking Synchronization Primitives", USENIX ATC
-//! 2017, section 4.
+//! Source: Kashyap, Min and Kim, "Scalable NUMA-aware Blocking Synchronization Primitives", USENIX ATC 2017, section 4.
 //!
-//! As in lock cohorting, waiters of one NUMA node queue with each other, and the global lock stays with
-//! the node for a number of handovers. Two things are different: what a node needs is allocated when its
-//! first thread comes, so that a lock used from one node costs that of one node; and waiters sleep.
-//! To wake one takes long, so the lock is handed to a waiter of the node that is still awake, if there
-//! is one, before those that have gone to sleep.
+//! As in lock cohorting, waiters of one NUMA node queue with each other, and the global lock stays with the node for a number
+//! of handovers. Two things are different. What a node needs (its *socket*) is allocated when its first thread comes, so a
+//! lock that is used from one node costs that of one node. And waiters park: unparking one takes long, so a holder hands the
+//! lock to a waiter of the node that still spins, if there is one, before those that have parked.
 //!
-//! Lock: `sockets`, null until first used. A socket is two queue nodes. The first: `resume` the tail of its
-//! queue; `batch` how often it has passed the global lock on; `group` whether somebody was woken for a turn to
-//! come, or nobody slept; `next` the second node. That one: `next` the socket's node in the queue of the global
-//! lock, while it has that; `resume` the last of the sleepers that were set aside, whose `next` is the first of
-//! them.
-//! Waiter's node: `status` as in [`mcs_park`]; `resume` its socket, null for a holder that
-//! has the global lock only (`try_lock`).
-//! Size: 72 bytes, 128 per socket in use, until the lock is dropped; 64 per waiter, and 128 per holder, all
-//! from the machine's node pool. Atomics per uncontended pair: 4 (two swaps, two compare-and-exchanges).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: within a NUMA node FIFO among those awake; of the sleepers, in the order in which they were set
-//! aside, one gets the lock each time that the node has it; FIFO among nodes.
+//! | word | changed by | pairs with |
+//! |---|---|---|
+//! | `sockets[n]` null | the first thread of the NUMA node, to its socket | (S) release; the acquire of the node's threads |
+//! | a socket's `tail` | an arriving waiter's swap; the holder, if no waiter is behind it | (A), (C) |
+//! | a socket's `passes`, `roused`, `global`, `last` | the holder | (A), (B) |
+//! | a waiter's `next` | the waiter behind it, after its swap; the holder | (D) release; holders' acquire |
+//! | a waiter's `status` | as in [`mcs_park`] | (B) |
+//!
+//! Size: 72 bytes, 128 per socket in use, until the lock is dropped; 64 per waiter and 128 per holder, all from the machine's
+//! node pool.
+//! Atomics per uncontended pair: 4 (two swaps, two compare-and-exchanges).
+//! Fairness: within a NUMA node, FIFO among the waiters that spin. Of the parked waiters, in the order in which they were set
+//! aside, one gets the lock each time that the node has it. FIFO among nodes.
+//! Suspension: blocks. The lock may be handed to a suspended waiter.
 //!
 //! Where it differs from the paper:
-//! - Sleepers are set aside by the holder when it finds them in front of somebody who is awake, not by
-//!   themselves when they go to sleep. One is woken in the middle of each turn that the node has with the global
-//!   lock, and then is awake when its own comes. (While sleepers stayed in the queue, to be gone past at each
-//!   handover, the simulator had 252 acquisitions a millisecond with 384 threads on 8 sockets of 24, where MCS
-//!   has 368; now 990; with 96 threads on 2 sockets of 12, 68, where it has 884 now. With a processor for each
-//!   thread it is 6% less than before, 1180 with 192 threads, MCS 843. Who sleeps then sleeps for
-//!   milliseconds, until its turn comes: half of the threads have 0.8 of the acquisitions over 40 ms.)
-//! - In the kernel a waiter sees whether its processor has other work, and sleeps only then. Here it offers
-//!   its processor to others, and sees by the clock whether one took it; it sleeps after two times, or after
-//!   some 20 milliseconds.
+//! - The holder sets parked waiters aside when it finds them in front of a waiter that spins; in the paper they leave the
+//!   queue themselves when they park. The holder unparks one of them in the middle of each turn that the node has with the
+//!   global lock, and that waiter then spins when its own turn comes. (While parked waiters stayed in the queue, to be gone
+//!   past at each handover, the simulator had 252 acquisitions a millisecond with 384 threads on 8 sockets of 24, where MCS
+//!   has 368; now 990. With 96 threads on 2 sockets of 12 it had 68, now 884. With a processor for each thread it is 6% less
+//!   than before: 1180 with 192 threads, where MCS has 843. A waiter that parks then parks for milliseconds, until its turn
+//!   comes: half of the threads have 0.8 of the acquisitions over 40 ms.)
+//! - In the kernel a waiter sees whether its processor has other work, and parks only then. Here it offers its processor to
+//!   other threads, and sees by the clock whether one took it. It parks after two times, or after some 20 milliseconds.
 //! - The local lock is released before the global one, as in [`stacked`](super::stacked).
-//! - Sockets are never freed before the lock, and those beyond the eighth share.
+//! - Sockets are never freed before the lock, and NUMA nodes beyond the eighth share them.
 
 use super::mcs_park::{self, RawMcsPark, WAITING, await_grant, is_parked, rouse};
 use super::{ConstNew, Info, RawMutex, Suspension};
@@ -43,15 +42,15 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 const SOCKETS: usize = 8;
-/// How often the global lock is passed on within a socket.
+/// How often the global lock is passed on within a socket, at most.
 const PASSES: u32 = 64;
-/// How often a waiter's processor was wanted by another thread before it sleeps.
+/// How often another thread must have wanted a waiter's processor before the waiter parks.
 const ROUNDS: u32 = 2;
-/// Sleepers that one search for somebody awake sets aside.
+/// Parked waiters that one search for a spinning waiter sets aside, at most.
 const SEARCH: u32 = 16;
-/// Handovers within a socket before the longest sleeper is woken, to be awake when its turn comes.
+/// Handovers within a socket before the waiter that was set aside first is unparked, to spin when its turn comes.
 const ROUSE: u32 = PASSES / 2;
-/// Waiters that come before it meanwhile: as many as get the lock while a thread wakes up.
+/// Waiters that get the lock before it: as many as do while a thread is being unparked.
 const BEFORE: u32 = 16;
 
 /// CST lock. See the [module documentation](self).
@@ -88,7 +87,7 @@ node_view! {
         tail: links[1],
         /// How often the socket has passed the global lock on.
         passes: words[1],
-        /// Whether a sleeper was woken for a turn to come, or none slept: 0 or 1.
+        /// Whether a parked waiter was unparked for a turn to come, or there was none: 0 or 1.
         roused: words[2],
         /// The second node; see [`Sleepers`].
         sleepers: links[0],
@@ -100,7 +99,7 @@ node_view! {
     struct Sleepers {
         /// The token of the global lock, while the socket has that.
         global: links[0],
-        /// The last of the sleepers that were set aside, whose `next` is the first; null: none.
+        /// The last of the parked waiters that were set aside, whose `next` is the first; null: none.
         last: links[1],
     }
 }
@@ -127,7 +126,7 @@ impl<M: Machine> Drop for RawCst<M> {
         for socket in &self.sockets {
             let socket = socket.load(Relaxed);
             if !socket.is_null() {
-                // SAFETY: taken in `socket`, and nobody uses the lock any more.
+                // SAFETY: taken from the pool in `socket`, and no thread uses the lock any more.
                 unsafe {
                     let socket = Socket::at(socket);
                     M::release_node(Self::sleepers(socket).0);
@@ -151,11 +150,11 @@ impl<M: Machine> RawCst<M> {
             new.sleepers().store(sleepers.as_ptr(), Relaxed);
             new.roused().store(0, Relaxed);
             sleepers.last().store(null_mut(), Relaxed);
-            // (S) whoever finds the socket finds it initialised.
+            // (S) a thread that finds the socket finds it initialised.
             socket = match slot.compare_exchange(null_mut(), new.as_ptr(), AcqRel, Acquire) {
                 Ok(_) => new.as_ptr(),
                 Err(other) => {
-                    // SAFETY: taken above and never published.
+                    // SAFETY: taken from the pool above, and no other thread has seen them.
                     unsafe {
                         M::release_node(sleepers.0);
                         M::release_node(new.0);
@@ -164,24 +163,24 @@ impl<M: Machine> RawCst<M> {
                 }
             };
         }
-        // SAFETY: it stays until the lock is dropped.
+        // SAFETY: a socket stays until the lock is dropped.
         unsafe { Socket::at(socket) }
     }
 
     /// The second node of a socket.
     fn sleepers(socket: Socket<'_, M>) -> Sleepers<'static, M> {
-        // SAFETY: it is there as long as the socket, and that until the lock is dropped.
+        // SAFETY: the second node stays as long as the socket, which stays until the lock is dropped.
         unsafe { Sleepers::at(socket.sleepers().load(Relaxed)) }
     }
 
-    /// Adds a sleeper to those set aside.
+    /// Adds a parked waiter to those set aside.
     ///
     /// # Safety
     ///
-    /// For the holder; `sleeper` waits, and is not in the queue any more.
+    /// The caller is the holder. `sleeper` waits, and is not in the queue any more.
     unsafe fn set_aside(sleepers: Sleepers<'_, M>, sleeper: *mut QNode<M>) {
         let last = sleepers.last().load(Relaxed);
-        // SAFETY: waiters stay until they are granted the lock, which we hold.
+        // SAFETY: waiters keep their nodes until they are granted the lock, which the caller holds.
         unsafe {
             if last.is_null() {
                 Waiter::at(sleeper).next().store(sleeper, Relaxed);
@@ -193,17 +192,17 @@ impl<M: Machine> RawCst<M> {
         sleepers.last().store(sleeper, Relaxed);
     }
 
-    /// Takes the longest of those set aside, if there are any, and puts it in front of `next`.
+    /// Takes the waiter that was set aside first, if there is one, and puts it in front of `next`.
     ///
     /// # Safety
     ///
-    /// For the holder.
+    /// The caller is the holder.
     unsafe fn in_front_of(sleepers: Sleepers<'_, M>, next: *mut QNode<M>) -> Option<*mut QNode<M>> {
         let last = sleepers.last().load(Relaxed);
         if last.is_null() {
             return None;
         }
-        // SAFETY: waiters stay until they are granted the lock, which we hold.
+        // SAFETY: waiters keep their nodes until they are granted the lock, which the caller holds.
         unsafe {
             let first = Waiter::at(last).next().load(Relaxed);
             if first == last {
@@ -211,13 +210,13 @@ impl<M: Machine> RawCst<M> {
             } else {
                 Waiter::at(last).next().store(Waiter::at(first).next().load(Relaxed), Relaxed);
             }
-            // (C) if it becomes the tail, an arrival's link does not overtake this store.
+            // (C) if it becomes the tail, the link of an arriving waiter does not overtake this store.
             Waiter::at(first).next().store(next, Relaxed);
             Some(first)
         }
     }
 
-    /// Who is behind the holder `node`, and awake; sleepers in front are set aside.
+    /// The first waiter behind the holder `node` that spins. Parked waiters in front of it are set aside.
     ///
     /// # Safety
     ///
@@ -228,10 +227,10 @@ impl<M: Machine> RawCst<M> {
             if socket.tail().load(Relaxed) == node.as_ptr() {
                 return None;
             }
-            // Somebody has swapped the tail but not linked itself yet.
+            // A waiter has swapped the tail but has not linked itself yet.
             next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
-        // SAFETY: waiters behind the holder stay, and only the holder changes their links.
+        // SAFETY: waiters behind the holder keep their nodes, and only the holder changes their links.
         unsafe {
             for _ in 0..SEARCH {
                 if !is_parked::<M>(Waiter::at(next).status()) {
@@ -239,7 +238,7 @@ impl<M: Machine> RawCst<M> {
                 }
                 let after = Waiter::at(next).next().load(Acquire); // (D)
                 if after.is_null() {
-                    break; // the last: arrivals link themselves behind it
+                    break; // the last: an arriving waiter links itself behind it
                 }
                 Self::set_aside(Self::sleepers(socket), next);
                 node.next().store(after, Relaxed);
@@ -249,8 +248,8 @@ impl<M: Machine> RawCst<M> {
         None
     }
 
-    /// Releases the holder's place in the queue of its socket, without the global lock, to who has waited
-    /// longest if nobody was woken for that.
+    /// Releases the holder's place in the queue of its socket, without the global lock. If no waiter was unparked for that
+    /// turn (`roused`), the place goes to the waiter that was set aside first.
     ///
     /// # Safety
     ///
@@ -258,11 +257,11 @@ impl<M: Machine> RawCst<M> {
     unsafe fn release_local(socket: Socket<'_, M>, node: Waiter<'_, M>, roused: bool) {
         let sleepers = Self::sleepers(socket);
         let mut next = node.next().load(Acquire); // (D)
-        // SAFETY: we are the holder; who is granted is a waiter, and then first in the queue.
+        // SAFETY: the caller is the holder; the thread that is granted the lock waits, and is then first in the queue.
         unsafe {
             if next.is_null() {
                 let sleeper = Self::in_front_of(sleepers, null_mut());
-                // (A) what the holder leaves in the socket happens before whoever finds the queue empty.
+                // (A) what the holder leaves in the socket happens before the thread that finds the queue empty.
                 let tail = sleeper.unwrap_or(null_mut());
                 if socket.tail().compare_exchange(node.as_ptr(), tail, Release, Relaxed).is_err() {
                     next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
@@ -281,15 +280,15 @@ impl<M: Machine> RawCst<M> {
         }
     }
 
-    /// Wakes the longest sleeper, if there is one, and gives it a place in the queue where it will be awake when
-    /// its turn comes. `false` if there is no such place, since `next` is the last.
+    /// Unparks the waiter that was set aside first, if there is one, and gives it a place in the queue where it will spin
+    /// when its turn comes. `false`: there is no such place, because `next` is the last.
     ///
     /// # Safety
     ///
-    /// For the holder, and `next` is first in the queue behind it.
+    /// The caller is the holder, and `next` is first in the queue behind it.
     unsafe fn rouse_one(sleepers: Sleepers<'_, M>, next: *mut QNode<M>) -> bool {
         let mut before = next;
-        // SAFETY: as in `first_awake`.
+        // SAFETY: waiters behind the holder keep their nodes, and only the holder changes their links.
         unsafe {
             let mut behind = Waiter::at(before).next().load(Acquire); // (D)
             if behind.is_null() {
@@ -298,7 +297,7 @@ impl<M: Machine> RawCst<M> {
             for _ in 1..BEFORE {
                 let after = Waiter::at(behind).next().load(Acquire); // (D)
                 if after.is_null() {
-                    break; // arrivals link themselves behind it
+                    break; // an arriving waiter links itself behind it
                 }
                 (before, behind) = (behind, after);
             }
@@ -311,9 +310,9 @@ impl<M: Machine> RawCst<M> {
     }
 }
 
-// SAFETY: a holder has the global lock, itself or through its socket, of which only the head of the
-// socket's queue makes use. (A), (B) what a holder leaves in its socket, and its section, happen before the
-// next one's through the socket's queue, or through the global lock.
+// SAFETY: a holder has the global lock, itself or through its socket, and of a socket only the head of its queue makes use.
+// (A), (B) what a holder leaves in its socket, and its section, happen before the next holder's, through the socket's queue
+// or through the global lock.
 unsafe impl<M: Machine> RawMutex for RawCst<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -323,7 +322,7 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
         atomics: 4,
         waiter_bytes: 64,
         holder_bytes: 128,
-        fairness: "per NUMA node FIFO among the awake, 64 in a row, then a sleeper; FIFO among nodes",
+        fairness: "per NUMA node FIFO among spinning waiters, 64 in a row, then a sleeper; FIFO among nodes",
         blocking: true,
         suspension: Suspension::Blocks,
         source: "Kashyap, Min and Kim 2017, section 4",
@@ -337,11 +336,10 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
         let socket = self.socket();
         let node = fresh_node::<M>();
         node.socket().store(socket.as_ptr(), Relaxed);
-        // Acquire: (A) pairs with the exchange in `release_local`; release: (C) our successor finds our
-        // node initialised.
+        // Acquire: (A) pairs with the exchange in `release_local`. Release: (C) the successor finds this node initialised.
         let before = socket.tail().swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            // SAFETY: the predecessor stays until a holder has passed it, which needs `next`.
+            // SAFETY: the predecessor keeps its node until a holder has gone past it, and for that the holder waits for `next`.
             // (D) pairs with the holders' loads of `next`.
             unsafe { Waiter::at(before).next().store(node.as_ptr(), Release) };
             await_grant::<M>(node.status(), ROUNDS); // (B)
@@ -354,7 +352,7 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
 
     fn try_lock(&self) -> Option<Self::Token> {
         let token = self.global.try_lock()?;
-        // SAFETY: the token is our node.
+        // SAFETY: the token is the caller's node.
         unsafe { Waiter::at(token.as_ptr()) }.socket().store(null_mut(), Relaxed);
         Some(token)
     }
@@ -364,12 +362,12 @@ unsafe impl<M: Machine> RawMutex for RawCst<M> {
         let node = unsafe { Waiter::at(token.as_ptr()) };
         let socket = node.socket().load(Relaxed);
         if socket.is_null() {
-            // SAFETY: from `try_lock`, where it came from the global lock.
+            // SAFETY: without a socket the token is from `try_lock`, which got it from the global lock.
             unsafe { self.global.unlock(token) };
             return;
         }
-        // SAFETY: it stays until the lock is dropped; we hold the lock, so its fields are ours, and have a
-        // global token; nobody knows our node when its place has been released.
+        // SAFETY: a socket stays until the lock is dropped. The caller holds the lock, so the socket's fields are its own,
+        // and hold a global token. No other thread can reach the node once its place has been released.
         unsafe {
             let socket = Socket::at(socket);
             let sleepers = Self::sleepers(socket);

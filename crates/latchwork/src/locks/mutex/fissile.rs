@@ -85,7 +85,7 @@ unsafe impl<M: Machine> RawMutex for RawFissile<M> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing until the first in line is impatient; then as cna",
+        fairness: "stealing until the head of the queue has waited for long; then as cna",
         blocking: false,
         suspension: Suspension::Blocks,
         source: "Dice and Kogan 2020, section 2",

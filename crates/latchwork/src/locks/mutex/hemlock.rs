@@ -102,7 +102,7 @@ unsafe impl<M: Machine> RawMutex for RawHemlock<M> {
     type Token = NonNull<QNode<M>>;
     const INFO: Info = Info {
         name: "hemlock",
-        summary: "queue spinlock whose releaser grants in a word of its own",
+        summary: "queue spinlock: the holder hands over in a word of its own",
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 64,

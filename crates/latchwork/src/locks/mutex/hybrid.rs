@@ -1,34 +1,38 @@
 //! Hybrid mutex: optimistic spinning, then a wait list with handoff.
 //!
-//! Source: Linux, `kernel/locking/mutex.c` (I. Molnar 2006; P. Zijlstra, T. Chen and W. Long 2009 to
-//! 2016): "atomic", spinning and sleeping paths; the spinners' queue is `osq`.
+//! Source: Linux, `kernel/locking/mutex.c` (I. Molnar 2006; P. Zijlstra, T. Chen and W. Long 2009 to 2016): "atomic",
+//! spinning and sleeping paths. The spinners' queue is `osq`.
 //!
-//! A newcomer tries one exchange; then it spins, as long as the holder can be expected to be done soon,
-//! and of the spinners only the head of a queue looks at the lock; then it sleeps in a wait list. An unlock
-//! wakes the first of the list, which competes with spinners and newcomers; if it loses, it demands a
-//! *handoff*, and the next unlock gives it the lock.
+//! A newcomer tries one exchange. Then it spins for as long as the holder can be expected to be done soon; of the spinners,
+//! only the head of a queue looks at the lock. Then it parks in a wait list. An unlock unparks the first waiter of the list,
+//! which competes with spinners and newcomers. If it loses, it demands a *handoff*, and the next unlock gives it the lock.
 //!
-//! | bit | meaning | set by | cleared by |
+//! | bit of the word | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | LOCKED | held | who acquires | the holder |
-//! | WAITERS | somebody is in the list | who queues | who takes out the last |
-//! | HANDOFF | the first in the list is next | that waiter | the unlock that does it |
-//! | QUEUE | the list is being changed | whoever does so | the same |
+//! | LOCKED | held | the thread that acquires, (A) acquire | the holder, (A) release |
+//! | WAITERS | the list is not empty | a waiter that queues | the thread that takes out the last waiter |
+//! | HANDOFF | the first waiter in the list is next | that waiter | the unlock that hands over |
+//! | QUEUE | the list is being changed | the thread that changes it, (Q) acquire | the same, (Q) release |
 //!
-//! QUEUE is only set while the lock is held, and nobody else changes the word while it is.
-//! Node (`status`), on the waiter's stack: WAITING -> PARKED (itself) -> WOKEN or GRANTED, from either, by an
-//! unlock; WOKEN -> WAITING (itself, when it has lost).
-//! Size: 24 bytes; 64 per waiter, on its stack, and 64 more while it spins; none per holder. Atomics per
-//! uncontended pair: 2 (compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: the first in the list is passed over until it has been woken and has lost once; FIFO in the list.
+//! QUEUE is only set while the lock is held, and no other thread changes the word while it is.
+//!
+//! | `status` of a waiter | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | WAITING | PARKED | the waiter, before it parks | none |
+//! | WAITING or PARKED | WOKEN, GRANTED; a parked waiter is unparked | an unlock | (B) release; the waiter's acquire |
+//! | WOKEN | WAITING | the waiter, before it looks at the lock | (W): an unlock after that look finds WAITING |
+//!
+//! Size: 24 bytes; 64 per waiter, on its stack, and 64 more while it spins; none per holder.
+//! Atomics per uncontended pair: 2 (compare-and-exchange).
+//! Fairness: the first waiter in the list is passed over until it has been unparked and has lost once; FIFO in the list.
+//! Suspension: blocks. The lock may be handed to a suspended waiter.
 //!
 //! Where it differs from Linux:
-//! - A user-space thread cannot see whether the holder is running, so spinning ends after so many looks.
-//!   (That a holder which said where it took the lock is not running, if that is where the spinner is, can be
-//!   seen, was tried, and does not pay: docs/policies.md.)
-//! - Linux's unlock frees the lock and then takes the list's own lock to find whom to wake; such a mutex
-//!   must not be destroyed by the next holder. Here the list's lock is a bit of the word, freed with it.
+//! - A user-space thread cannot see whether the holder is running, so spinning ends after so many looks. (A spinner can see
+//!   that a holder which said on which processor it took the lock does not run, if the spinner runs there. That was tried,
+//!   and does not pay: docs/policies.md.)
+//! - Linux's unlock frees the lock and then takes the list's own lock to find the waiter to unpark. The next holder of such a
+//!   mutex must not destroy it. Here the list's lock is a bit of the word, freed with it.
 //! - A timed acquisition polls, outside the list.
 
 use super::osq::{Osq, Spinner};
@@ -47,7 +51,7 @@ const PARKED: u32 = 1;
 const WOKEN: u32 = 2;
 const GRANTED: u32 = 3;
 
-/// Looks of a spinner: in the spinners' queue, and at the lock, with a pause of so many hints after each.
+/// Looks of a spinner in the spinners' queue; looks at the lock; spin hints after each of those.
 const QUEUE_LOOKS: u32 = 1024;
 const LOOKS: u32 = 256;
 const PAUSE: u32 = 4;
@@ -56,7 +60,7 @@ const PAUSE: u32 = 4;
 pub struct RawHybrid<M: Machine> {
     word: M::U32,
     spinners: Osq<M>,
-    /// The last in the wait list, whose `next` is the first.
+    /// The last waiter in the wait list, whose `next` is the first; null: the list is empty.
     last: M::Ptr<QNode<M>>,
 }
 
@@ -110,7 +114,7 @@ impl<M: Machine> RawHybrid<M> {
         taken
     }
 
-    /// Sleeps in the wait list until it has the lock.
+    /// Waits in the wait list until the caller has the lock.
     #[inline(never)]
     fn sleep(&self) {
         let storage = QNode::<M>::new();
@@ -119,17 +123,17 @@ impl<M: Machine> RawHybrid<M> {
             return;
         }
         self.append(node);
-        // (Q) the list as we leave it. The lock is still held, and HANDOFF cannot have changed.
+        // (Q) the list as the caller leaves it. The lock is still held, and HANDOFF cannot have changed.
         let handoff = self.word.load(Relaxed) & HANDOFF;
         self.word.store(LOCKED | WAITERS | handoff, Release);
         // (B) pairs with the swap in `unlock_slow`.
         while Self::await_news(node) == WOKEN {
-            // Before we look at the word: an unlock after that will find that we are to be woken.
-            // (B) if it fails, because we have been granted the lock.
+            // (W) before the look at the word: an unlock after that finds a waiter that is to be unparked.
+            // (B) if it fails, because an unlock has handed the lock over.
             if node.status().compare_exchange(WOKEN, WAITING, Acquire, Acquire).is_ok()
                 && self.acquire_or_enter(HANDOFF)
             {
-                // We hold the lock, and QUEUE with it, and are the first in the list.
+                // The caller holds the lock, and QUEUE with it, and is the first in the list.
                 let left = self.pop();
                 self.word.store(LOCKED | left, Release); // (Q)
                 return;
@@ -137,8 +141,8 @@ impl<M: Machine> RawHybrid<M> {
         }
     }
 
-    /// Acquires the lock if it is free: for who is in the list (`bit` is HANDOFF), with QUEUE set. If it is
-    /// held, sets `bit` in it, once nobody changes the list, and returns `false`.
+    /// Acquires the lock if it is free, with QUEUE set if the caller is in the list (`bit` is HANDOFF). If the lock is
+    /// held, sets `bit` in the word, once no thread changes the list, and returns `false`.
     fn acquire_or_enter(&self, bit: u32) -> bool {
         loop {
             let word = self.word.load(Relaxed);
@@ -151,20 +155,20 @@ impl<M: Machine> RawHybrid<M> {
                     continue;
                 }
             };
-            // (A) pairs with the release of the lock, (Q) of the list. Release: (W) our status before.
+            // (A) pairs with the release of the lock, (Q) with that of the list. Release: (W) the caller's status before.
             if self.word.compare_exchange(word, new, AcqRel, Relaxed).is_ok() {
                 return word & LOCKED == 0;
             }
         }
     }
 
-    /// Adds a waiter to the list. For who has set QUEUE.
+    /// Adds a waiter to the list. The caller has set QUEUE.
     fn append(&self, node: Waiter<'_, M>) {
         let last = self.last.load(Relaxed);
         if last.is_null() {
             node.next().store(node.as_ptr(), Relaxed);
         } else {
-            // SAFETY: waiters stay while they are in the list, which is ours.
+            // SAFETY: waiters keep their nodes while they are in the list, and QUEUE keeps other threads from the list.
             let link = unsafe { Waiter::at(last) }.next();
             node.next().store(link.load(Relaxed), Relaxed);
             link.store(node.as_ptr(), Relaxed);
@@ -172,11 +176,11 @@ impl<M: Machine> RawHybrid<M> {
         self.last.store(node.as_ptr(), Relaxed);
     }
 
-    /// Takes the first waiter out of the list, which is not empty; returns WAITERS if others are left.
-    /// For who has set QUEUE.
+    /// Takes the first waiter out of the list, which is not empty. Returns WAITERS if others are left. The caller has set
+    /// QUEUE.
     fn pop(&self) -> u32 {
         let last = self.last.load(Relaxed);
-        // SAFETY: waiters stay while they are in the list, which is ours.
+        // SAFETY: waiters keep their nodes while they are in the list, and QUEUE keeps other threads from the list.
         unsafe {
             let last_next = Waiter::at(last).next();
             let first = last_next.load(Relaxed);
@@ -189,7 +193,7 @@ impl<M: Machine> RawHybrid<M> {
         WAITERS
     }
 
-    /// Spins, then sleeps, until `node` is WOKEN or GRANTED.
+    /// Spins, then parks, until `node` is WOKEN or GRANTED.
     fn await_news(node: Waiter<'_, M>) -> u32 {
         if let Some(status) = M::spin_for(node.status(), Acquire, LOOKS, |status| status != WAITING) {
             return status;
@@ -208,24 +212,24 @@ impl<M: Machine> RawHybrid<M> {
     #[cold]
     #[inline(never)]
     fn unlock_slow(&self) {
-        // The lock is ours, so this ends with QUEUE set. (Q) the list as it was left.
+        // The caller holds the lock, so this ends with QUEUE set. (Q) the list as it was left.
         self.acquire_or_enter(QUEUE);
         let word = self.word.load(Relaxed);
         if word & WAITERS == 0 {
             self.word.store(0, Release); // (A)
             return;
         }
-        // SAFETY: waiters stay while they are in the list, which is ours.
+        // SAFETY: waiters keep their nodes while they are in the list, and QUEUE keeps other threads from the list.
         let first = unsafe { Waiter::at(self.last.load(Relaxed)).next().load(Relaxed) };
         let (news, left) =
             if word & HANDOFF != 0 { (GRANTED, LOCKED | self.pop()) } else { (WOKEN, WAITERS) };
-        // SAFETY: as above. With the news it may leave, and its node be gone.
+        // SAFETY: as for `first`. With the news the waiter may leave, and its node be gone.
         let (status, old) = unsafe {
             let status = core::ptr::from_ref(Waiter::at(first).status());
             (status, (*status).swap(news, AcqRel)) // (B), (W)
         };
-        // (A) the section happens before the next acquire; (Q) the list as we leave it. Whoever has
-        // been granted the lock cannot release it before this, and may destroy it after.
+        // (A) the section happens before the next acquisition. (Q) the list as the caller leaves it. A waiter that has been
+        // granted the lock cannot release it before this store, because QUEUE is set, and may destroy the lock after it.
         self.word.store(left, Release);
         if old == PARKED {
             M::wake(status, 1);
@@ -233,8 +237,7 @@ impl<M: Machine> RawHybrid<M> {
     }
 }
 
-// SAFETY: only one exchange can set LOCKED, and it is cleared, or left to one waiter, by the holder;
-// (A) and (B) order the sections.
+// SAFETY: only one exchange can set LOCKED. The holder clears it or hands it to one waiter. (A) and (B) order the sections.
 unsafe impl<M: Machine> RawMutex for RawHybrid<M> {
     type Machine = M;
     type Token = ();

@@ -185,7 +185,7 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 64,
-        fairness: "the most recent first; one in 1000 handovers to the eldest",
+        fairness: "the most recent waiter first; one in 1000 handovers to the eldest",
         blocking: true,
         suspension: Suspension::Blocks,
         source: "Dice 2017, section 4",

@@ -1,7 +1,6 @@
 //! Mutual exclusion: one algorithm, one file.
 //!
-//! Every lock implements [`RawMutex`], generic over its machine; [`Api`] fits any of them to
-//! [`lock_api`].
+//! Every lock implements [`RawMutex`], generic over its machine. [`Api`] fits any of them to [`lock_api`].
 
 pub use super::{Info, Suspension, Token};
 use crate::locks::backoff;
@@ -84,39 +83,37 @@ pub mod twa;
 
 pub use api::{Api, Held};
 
-/// A mutual-exclusion lock over machine [`Machine`](RawMutex::Machine). All-zero bytes are an
-/// unlocked lock.
+/// A mutual-exclusion lock over machine [`Machine`](RawMutex::Machine). All-zero bytes are an unlocked lock.
 ///
-/// A token may be given to another thread, which then releases.
+/// The holder may give its token to another thread, which then releases the lock.
 ///
-/// In the child of a `fork`, a lock that another thread held or waited for is lost: it must not even
-/// be released there. Locks that are made in the child work, at an address where none was in use.
-/// The same goes for [`RawRwLock`](crate::locks::rwlock::RawRwLock), but there a read is released by the
-/// thread that acquired it.
+/// In the child of a `fork`, a lock that another thread held or waited for is lost: the child must not even release it. A
+/// lock that is made in the child works, at an address where no lock was in use. The same goes for
+/// [`RawRwLock`](crate::locks::rwlock::RawRwLock), but there the thread that acquired a read releases it.
 ///
 /// # Safety
 ///
-/// At most one token is outstanding, acquire and release order memory accordingly, and
-/// `new_in()` on the native machine is all-zero bytes.
+/// An implementation promises: at most one token is outstanding; a release happens before the next acquisition; `new_in()`
+/// on the native machine is all-zero bytes.
 pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
-    /// The machine it runs on.
+    /// The machine that the lock runs on.
     type Machine: Machine;
     /// What `lock` hands to `unlock`.
     type Token: Token;
-    /// Its description.
+    /// What the registry says about the lock.
     const INFO: Info;
 
     /// An unlocked lock, on any machine.
     fn new_in() -> Self;
 
-    /// Acquires, waiting as long as it takes.
+    /// Acquires the lock, and waits for as long as that takes.
     fn lock(&self) -> Self::Token;
 
-    /// Acquires if that is possible without waiting.
+    /// Acquires the lock if that is possible without waiting.
     fn try_lock(&self) -> Option<Self::Token>;
 
-    /// The uncontended part of [`try_lock`](RawMutex::try_lock), for callers that go on to wait: it
-    /// may fail although the lock is free.
+    /// The uncontended part of [`try_lock`](RawMutex::try_lock), for callers that go on to wait. It may fail although the
+    /// lock is free.
     #[inline(always)]
     fn try_lock_weak(&self) -> Option<Self::Token> {
         self.try_lock()
@@ -127,20 +124,20 @@ pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
         self.lock()
     }
 
-    /// Acquires unless the deadline passes first. An algorithm whose waiters cannot leave their
-    /// queue (strict FIFO) polls [`try_lock`](RawMutex::try_lock) instead, outside the queue.
+    /// Acquires the lock unless the deadline passes first. An algorithm whose waiters cannot leave their queue (strict
+    /// FIFO) polls [`try_lock`](RawMutex::try_lock) instead, outside the queue.
     fn lock_until(&self, deadline: Deadline) -> Option<Self::Token> {
         backoff::poll::<Self::Machine, _>(deadline, || self.try_lock())
     }
 
-    /// Releases.
+    /// Releases the lock.
     ///
     /// # Safety
     ///
     /// `token` came from the acquisition that this ends.
     unsafe fn unlock(&self, token: Self::Token);
 
-    /// Whether somebody held it a moment ago.
+    /// Whether a thread held the lock a moment ago.
     fn is_locked(&self) -> bool;
 }
 

@@ -2,26 +2,26 @@
 //!
 //! Source: Falsafi, Guerraoui, Picorel and Trigonakis, "Unlocking Energy", USENIX ATC 2016, section 5.
 //!
-//! A futex mutex pays two system calls and the time of a wakeup for each handover to a sleeper.
-//! MUTEXEE spins for longer before it sleeps, wakes nobody while somebody who is awake is about to take
-//! the lock, and spins less where spinning has been in vain.
+//! A futex mutex pays two system calls and the time of a wakeup for each handover to a parked waiter. MUTEXEE spins for
+//! longer before it parks, unparks no waiter while another waiter that runs is about to take the lock, and spins less where
+//! spinning has mostly failed.
 //!
-//! | bit | meaning | set by | cleared by |
+//! | bit of the word | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | LOCKED | held | who acquires | the holder |
-//! | SPINNING | a waiter is awake, and takes care of the sleepers | that waiter | the same, as it acquires or goes to sleep |
-//! | SLEEPERS | some may sleep | who is about to, or has slept and acquires | the unlock that wakes one |
+//! | LOCKED | held | the thread that acquires, (A) acquire | the holder, (A) release |
+//! | SPINNING | a waiter spins, and takes care of the parked ones | that waiter | the same waiter, when it acquires the lock or parks |
+//! | SLEEPERS | some waiters may be parked | a waiter before it parks, or that was parked and acquires | the unlock that unparks one |
 //!
-//! Size: 8 bytes, none per waiter or holder. Atomics per uncontended pair: 2 (compare-and-exchange).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: none; a waiter may be passed over for ever.
+//! Size: 8 bytes, none per waiter or holder.
+//! Atomics per uncontended pair: 2 (compare-and-exchange).
+//! Fairness: none. A waiter may be passed over for ever.
+//! Suspension: blocks. A spinning waiter that is suspended keeps SPINNING set, so no unlock unparks a waiter.
 //!
 //! Where it differs from the paper:
-//! - An unlock of MUTEXEE stays for some 384 cycles, to see whether another thread takes the lock, and
-//!   wakes a sleeper if not. It looks at a lock that may be gone by then. Here a waiter that is awake
-//!   says so beforehand.
-//! - The paper counts over a period how many acquisitions have slept, and spins less above 30 per cent;
-//!   here it is a moving average over acquisitions that waited.
+//! - An unlock of MUTEXEE stays for some 384 cycles, to see whether another thread takes the lock, and unparks a waiter if
+//!   not. It looks at a lock that may be gone by then. Here a waiter that spins says so beforehand.
+//! - The paper counts over a period how many acquisitions have parked, and spins less above 30 per cent. Here it is a moving
+//!   average over acquisitions that waited.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Machine, Native, Word};
@@ -31,17 +31,17 @@ const LOCKED: u32 = 1;
 const SPINNING: u32 = 2;
 const SLEEPERS: u32 = 4;
 
-/// Looks of a waiter before it sleeps, with a pause of [`PAUSE`] after each: about 8000 cycles, or 256
-/// where waiters mostly sleep in the end.
+/// Looks of a waiter before it parks, with a pause of [`PAUSE`] after each: about 8000 cycles, or 256 where waiters mostly
+/// park in the end.
 const LOOKS: (u32, u32) = (96, 4);
 const PAUSE: u32 = 4;
-/// Share of the waiters that sleep, in 1/1024, above which they spin less.
+/// Share of the waiters that park, in 1/1024, above which they spin less: 30 per cent, as in the paper.
 const SLEEPY: u32 = 307;
 
 /// MUTEXEE. See the [module documentation](self).
 pub struct RawMutexee<M: Machine> {
     word: M::U32,
-    /// The share of the waiters that have slept, in 1/1024. A hint, written by holders.
+    /// The share of the waiters that have parked, in 1/1024. A hint, written by holders.
     slept: M::U32,
 }
 
@@ -55,7 +55,7 @@ impl RawMutexee<Native> {
 const_new!(RawMutexee<Native>);
 
 impl<M: Machine> RawMutexee<M> {
-    /// Takes the lock, if it is free in `word`, and clears and sets bits.
+    /// Takes the lock if it is free in `word`, and clears and sets other bits with it.
     fn take(&self, word: u32, clear: u32, set: u32) -> bool {
         // (A) pairs with the exchange in `unlock`.
         word & LOCKED == 0
@@ -90,7 +90,8 @@ impl<M: Machine> RawMutexee<M> {
             M::pause(PAUSE);
         }
         if mine != 0 {
-            // The duty passes to the holder. If there is none, it has left the sleepers to us.
+            // The holder takes care of the parked waiters from here on. If there is no holder, the last one has left them
+            // to the caller.
             loop {
                 let word = self.word.load(Relaxed);
                 if self.take(word, SPINNING, 0) {
@@ -107,7 +108,8 @@ impl<M: Machine> RawMutexee<M> {
     }
 
     fn sleep(&self) {
-        // Others may sleep like us, whoever wakes us has cleared the bit, and wakes one only.
+        // The unlock that unparks the caller has cleared SLEEPERS and unparks no other waiter, so the caller sets the bit
+        // for them again.
         loop {
             let word = self.word.load(Relaxed);
             if self.take(word, 0, SLEEPERS) {
@@ -129,7 +131,7 @@ unsafe impl<M: Machine> RawMutex for RawMutexee<M> {
     type Token = ();
     const INFO: Info = Info {
         name: "mutexee",
-        summary: "futex mutex that spins longer, and wakes nobody while somebody is awake",
+        summary: "futex mutex that spins longer, and wakes no sleeper while another waiter spins",
         atomics: 2,
         waiter_bytes: 0,
         holder_bytes: 0,

@@ -36,7 +36,7 @@ node_view! {
     }
 }
 
-/// The queue: null when nobody is in it, else the last.
+/// The queue: the last spinner in it, or null.
 pub(super) struct Osq<M: Machine> {
     pub(super) tail: M::Ptr<QNode<M>>,
 }

@@ -1,17 +1,17 @@
 //! Shuffling policies beyond NUMA grouping, for either ShflLock.
 //!
-//! Source: Kashyap et al. 2019, section 7 ("Policies"), which names them and leaves them open. The
-//! mechanism, and what it guarantees whatever a policy says, is in [`shuffle`](super::shuffle).
+//! Source: Kashyap et al. 2019, section 7 ("Policies"), which names them and leaves them open. What a policy is, and what the
+//! locks guarantee whatever it says, is in [`policy`](super::policy).
 //!
-//! | policy | who is moved up |
+//! | policy | which waiters are moved up |
 //! |---|---|
 //! | [`Hops`] | waiters of the shuffler's NUMA node, then those of the nodes nearest to it |
 //! | [`Locally`] | as any other policy; stealing only within the group |
-//! | [`Priority`] | the most urgent, which nobody passes |
-//! | [`Opportunity`] | who has been inside for the shortest time lately |
+//! | [`Priority`] | the most urgent ones; no thread steals |
+//! | [`Opportunity`] | those that have held the lock for the shortest time lately |
 //!
-//! None adds anything to the lock or to a waiter, but for 8 bytes per lock that `Opportunity` measures
-//! with. What each is worth is in `docs/policies.md`, with an example of one of your own.
+//! No policy adds anything to the lock or to a waiter, but for 8 bytes per lock that `Opportunity` measures with. What each
+//! is worth is in `docs/policies.md`, with an example of a policy of one's own.
 
 use super::shfl::RawShfl;
 use super::shuffle::{MAX_RANKS, NumaPolicy, Policy, Stealing};
@@ -38,9 +38,8 @@ impl Policy for Hops {
     }
 }
 
-/// `P`, where newcomers that did not find the lock free at once may steal it only if their key is that of
-/// the last one that had it from the queue: with [`NumaPolicy`], on the same NUMA node. (Section 6.3,
-/// "ShflLock (NUMA)".)
+/// `P`, where a newcomer that does not find the lock free at once may steal it only if its key is that of the last thread
+/// that got the lock from the queue: with [`NumaPolicy`], on the same NUMA node. (Section 6.3, "ShflLock (NUMA)".)
 #[derive(Debug)]
 pub struct Locally<P = NumaPolicy>(PhantomData<P>);
 
@@ -63,18 +62,17 @@ impl<P: Policy> Policy for Locally<P> {
 
 /// How urgent it is for a thread to get a lock.
 pub trait Urgency: Send + Sync + 'static {
-    /// Of the calling thread: 0 is the most urgent; from 7 on all are alike.
+    /// The urgency of the calling thread: 0 is the most urgent; from 7 on all are alike.
     fn of_caller<M: Machine>() -> u32;
 }
 
-/// The most urgent waiter is the next but one: the head of the queue keeps its place, everybody behind it
-/// is sorted by urgency, and nobody steals.
+/// The most urgent waiter is the next but one: the head of the queue keeps its place, all waiters behind it are sorted by
+/// urgency, and no thread steals.
 ///
-/// An urgent thread thus waits for those that are as urgent and came before it, and for at most three
-/// others once it is in the queue: the holder, the head, and the next one, which looks at everybody before it
-/// takes the lock. After [`PATIENCE`](Policy::PATIENCE) more urgent ones in a row one other has its turn, so
-/// that nobody starves.
-/// The holder does not inherit the urgency of who waits: its processor is the scheduler's to give.
+/// An urgent thread waits for threads that are as urgent and came before it. Once it is in the queue it waits for at most
+/// three others: the holder, the head, and the next waiter, which looks at the whole queue before it takes the lock. After
+/// [`PATIENCE`](Policy::PATIENCE) more urgent threads in a row, one other thread has its turn, so no thread starves.
+/// The holder does not inherit the urgency of a waiter, because the scheduler alone gives out processors.
 #[derive(Debug)]
 pub struct Priority<U>(PhantomData<U>);
 
@@ -92,9 +90,8 @@ impl<U: Urgency> Policy for Priority<U> {
     }
 }
 
-/// Where it is written down how long a thread has been inside: a word of its own, zero at first. With a
-/// type for each lock, each lock counts for itself; with one for all, a thread that has had much of one
-/// waits longer for the others too.
+/// Where a thread keeps how long it has held the lock: a word of its own, zero at first. With a type for each lock, each
+/// lock counts for itself. With one type for all, a thread that has had much of one lock waits longer for the others too.
 pub trait Account: Send + Sync + 'static {
     /// The calling thread's word.
     fn get<M: Machine>() -> u64;
@@ -102,20 +99,20 @@ pub trait Account: Send + Sync + 'static {
     fn set<M: Machine>(word: u64);
 }
 
-/// Who has been inside for less time lately comes first: threads get the same share of the *time* that the
+/// The waiter that has held the lock for less time lately comes first. Threads get the same share of the *time* that the
 /// lock is held, not of the acquisitions (Patel et al., "Avoiding scheduler subversion using
 /// scheduler-cooperative locks", EuroSys 2020). For [`RawOpportunity`], which measures.
 #[derive(Debug)]
 pub struct Opportunity<A>(PhantomData<A>);
 
-/// Binary logarithm of the nanoseconds after which half of a thread's time inside is forgotten.
+/// Binary logarithm of the nanoseconds (17 ms) after which half of a thread's time is forgotten.
 const HALF_LIFE: u32 = 24;
-/// Differences of less than so many nanoseconds are none.
+/// Nanoseconds: smaller differences do not count.
 const SLACK: u32 = 1 << 8;
 
 impl<A: Account> Opportunity<A> {
-    /// The calling thread's time inside, as far as it is not forgotten. The upper half of the word is when
-    /// it was last changed, in half lives.
+    /// The time for which the calling thread has held the lock, as far as it is not forgotten. The upper half of the word
+    /// is when the word was last changed, in half lives.
     fn used<M: Machine>(now: u64) -> u32 {
         let word = A::get::<M>();
         let age = ((now >> HALF_LIFE) as u32).wrapping_sub((word >> 32) as u32);
@@ -138,17 +135,17 @@ impl<A: Account> Policy for Opportunity<A> {
     fn key<M: Machine>() -> u32 {
         Self::used::<M>(M::now(Clock::Monotonic))
     }
-    /// By the logarithm of what the waiter has used more than the shuffler.
+    /// Grows with the logarithm of the time by which the waiter has held the lock longer than the shuffler.
     fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
         let more = waiter.saturating_sub(shuffler) / SLACK;
         ((u32::BITS - more.leading_zeros()).div_ceil(2) as usize).min(Self::RANKS - 1)
     }
 }
 
-/// ShflLock, blocking, that measures for [`Opportunity`]. Two looks at the clock per acquisition.
+/// ShflLock, blocking, that measures for [`Opportunity`]. It reads the clock twice per acquisition.
 pub struct RawOpportunity<M: Machine, A> {
     lock: RawShfl<M, Opportunity<A>>,
-    /// When the holder came in.
+    /// When the holder acquired the lock.
     entered: M::U64,
 }
 
@@ -167,14 +164,14 @@ impl<M: Machine, A: Account> RawOpportunity<M, A> {
     }
 }
 
-// SAFETY: that of the lock inside; `entered` is only used by its holder.
+// SAFETY: exclusion and orderings are those of the lock inside. Only the holder uses `entered`.
 unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
     type Machine = M;
     type Token = ();
     const INFO: Info = Info {
         name: "shfl-opportunity",
-        summary: "ShflLock that shares out the time inside",
-        fairness: "equal time inside; at most 1024 pass one that has had more",
+        summary: "ShflLock that shares out the time for which it is held",
+        fairness: "equal time with the lock; at most 1024 pass a waiter that has had more",
         ..RawShfl::<M, Opportunity<A>>::INFO
     };
 
@@ -198,7 +195,7 @@ unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
     unsafe fn unlock(&self, (): ()) {
         let now = M::now(Clock::Monotonic);
         Opportunity::<A>::charge::<M>(now, now.saturating_sub(self.entered.load(Relaxed)));
-        // SAFETY: forwarded from the caller.
+        // SAFETY: the caller's token is from an acquisition of this lock, and so of the one inside.
         unsafe { self.lock.unlock(()) }
     }
 

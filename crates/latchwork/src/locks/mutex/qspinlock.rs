@@ -2,30 +2,34 @@
 //!
 //! Source: Linux, `kernel/locking/qspinlock.c` (W. Long, P. Zijlstra), 2015 on.
 //!
-//! The tail of the queue is a number, not a pointer. The first waiter does not queue, but sets *pending*
-//! and spins on the lock word; only the second and later ones take a node.
+//! The tail of the queue is a number, not a pointer. The first waiter does not queue, but sets *pending* and spins on the
+//! lock word. Only the second waiter and later ones take a node.
 //!
-//! The word as (tail, pending, locked); 0 stands for none:
+//! The word is (tail, pending, locked), where 0 stands for none:
 //!
-//! | from | to | by |
-//! |---|---|---|
-//! | (0, 0, 0) | (0, 0, 1) | a newcomer |
-//! | (0, 0, 1) | (0, 1, 1) | the first waiter |
-//! | (0, 1, 0) | (0, 0, 1) | the same, after the holder has released |
-//! | (x, p, l) | (n, p, l) | an arrival: its node is n, behind x if there is one |
-//! | (n, 0, 0) | (0, 0, 1), or (x, 0, 1) if x is behind | the head of the queue |
-//! | (x, p, 1) | (x, p, 0) | the holder |
+//! | from | to | moved by | pairs with |
+//! |---|---|---|---|
+//! | (0, 0, 0) | (0, 0, 1) | a newcomer | (A) acquire; `unlock` |
+//! | (0, 0, 1) | (0, 1, 1) | the first waiter | |
+//! | (0, 1, 0) | (0, 0, 1) | the same waiter, after the holder has released | (A) acquire |
+//! | (x, p, l) | (n, p, l) | an arriving waiter: its node is n, behind x if there is one | (C): nodes are initialised |
+//! | (n, 0, 0) | (0, 0, 1), or (x, 0, 1) if x is behind | the head of the queue | (A) acquire |
+//! | (x, p, 1) | (x, p, 0) | the holder | (A) release |
 //!
-//! Node (of the waiting array): `group` 0 -> 1 -> 0, while somebody has it; `status` WAITING -> HEAD, by the
-//! head before.
-//! Size: 4 bytes; 64 per waiter from the second on, in the waiting array; none per holder. Atomics per
-//! uncontended pair: 2.
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: FIFO; a newcomer can pass while at most one waits.
+//! | a node's word | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `taken` 0 | 1, and 0 again | the thread that uses the node | (G) |
+//! | `status` WAITING | HEAD | the head before | (R) release; the waiter's acquire |
+//! | `next` | the next waiter's node | that waiter | (D) release; the head's acquire |
+//!
+//! Size: 4 bytes; 64 per waiter from the second on, in the waiting array; none per holder.
+//! Atomics per uncontended pair: 2.
+//! Fairness: FIFO. A newcomer can pass while at most one thread waits.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 //!
 //! Where it differs from Linux:
-//! - A node is not a processor's own (a thread can be preempted here), but one of the waiting array that
-//!   a thread takes for the time that it queues. If none is free, it spins on the word, out of turn.
+//! - A node is not a processor's own, because a thread can be preempted here. A thread takes a node of the waiting array for
+//!   as long as it queues. If none is free, it spins on the word, out of turn.
 //! - The release is an atomic subtraction; Linux stores a byte of the word, and mixes access sizes.
 
 use super::{ConstNew, Info, RawMutex, Suspension};
@@ -70,7 +74,7 @@ node_view! {
     }
 }
 
-/// Takes a node of the waiting array, and says which.
+/// Takes a node of the waiting array; its number and the node.
 fn take_node<M: Machine>() -> Option<(u32, Node<'static, M>)> {
     let array = shared::waiting_array::<M>();
     let array = &array[..array.len().min(1 << 15)];
@@ -105,7 +109,7 @@ impl<M: Machine> RawQspinlock<M> {
                 return;
             }
             if word & PENDING == 0 {
-                self.word.fetch_and(!PENDING, Relaxed); // ours, too late
+                self.word.fetch_and(!PENDING, Relaxed); // set too late: there is a queue
             }
         }
         match take_node::<M>() {
@@ -124,7 +128,7 @@ impl<M: Machine> RawQspinlock<M> {
         node.next().store(null_mut(), Relaxed);
         node.status().store(WAITING, Relaxed);
         let tail = (number + 1) << TAIL;
-        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+        // (C) this node is initialised for the next arrival, and the predecessor's for us.
         let before = self.update(AcqRel, |word| word & ((1 << TAIL) - 1) | tail) >> TAIL;
         if before != 0 {
             let before = Node(&shared::waiting_array::<M>()[before as usize - 1]);
@@ -134,16 +138,15 @@ impl<M: Machine> RawQspinlock<M> {
         }
         // (A) pairs with the subtraction in `unlock`.
         let word = M::spin_until(&self.word, Acquire, |word| word & (LOCKED | PENDING) == 0);
-        // Nobody but us can take the lock, or set PENDING to stay, while there is a tail.
+        // While there is a tail, no other thread can take the lock, or set PENDING for good.
         if word != tail || self.word.compare_exchange(tail, LOCKED, Relaxed, Relaxed).is_err() {
             self.word.fetch_or(LOCKED, Relaxed);
             self.leave(tail, node);
         }
-        node.taken().store(0, Release); // (G) we are done with it
+        node.taken().store(0, Release); // (G) the caller is done with it
     }
 
-    /// The head leaves the queue, with the lock: there is somebody behind it, or there was a PENDING that
-    /// came too late.
+    /// The head leaves the queue, with the lock. Another waiter is behind it, or a PENDING was set too late.
     fn leave(&self, tail: u32, node: Node<'_, M>) {
         loop {
             let word = self.word.load(Relaxed);
@@ -171,8 +174,8 @@ impl<M: Machine> RawQspinlock<M> {
     }
 }
 
-// SAFETY: LOCKED is set by who finds the word 0, by the one pending waiter when it is clear, or, with
-// neither of them, by the one head of the queue; (A) orders the sections.
+// SAFETY: three threads can set LOCKED: one that finds the word 0, the one pending waiter when LOCKED is clear, and, if there
+// is no pending waiter, the one head of the queue. They exclude each other. (A) orders the sections.
 unsafe impl<M: Machine> RawMutex for RawQspinlock<M> {
     type Machine = M;
     type Token = ();
@@ -182,7 +185,7 @@ unsafe impl<M: Machine> RawMutex for RawQspinlock<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "FIFO; stealing while at most one waits",
+        fairness: "FIFO; stealing while at most one thread waits",
         blocking: false,
         suspension: Suspension::Blocks,
         source: "Linux 4.2 and later, kernel/locking/qspinlock.c",

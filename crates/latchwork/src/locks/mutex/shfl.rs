@@ -16,9 +16,9 @@
 //! |---|---|---|---|
 //! | not LOCKED, no hint | LOCKED | a newcomer's or the head's swap, `take` | (A) acquire; `unlock` |
 //! | LOCKED, any hints | not LOCKED, the same hints | the holder's decrement, `unlock`, which unparks the head if PARKED is set | (A) release; (F) |
-//! | LOCKED | PARKED too | the head before it parks, `park_head`; the new holder for a head that parks already, `leave` | (F) the heavy fence, with `unlock` |
+//! | LOCKED | PARKED too | the head before it parks, `compete`; the new holder for a head that parks already, `leave` | (F) the heavy fence, with `unlock` |
 //! | not LOCKED, PARKED | LOCKED | any swap: the unlock has seen PARKED already | (A) |
-//! | any, no LAPSED | NO_STEALING too: newcomers keep off | the head after [`STEAL_BOUND`]; for a head that does not run, a waiter behind it after [`WAKE_BOUND`]; `support_head` | |
+//! | any, no LAPSED | NO_STEALING too: newcomers keep off | the head after [`STEAL_BOUND`]; for a head that does not run, a waiter behind it after [`WAKE_BOUND`]; `support_head`. The holder, `unlock_fair` | |
 //! | not LOCKED, NO_STEALING | LOCKED, no hint | the head's swap, `take_as_head` | (A) |
 //! | not LOCKED, NO_STEALING | OFFERED too, and the time in `since` | a thread that NO_STEALING keeps off the free lock, `lapses` | |
 //! | the same, OFFERED | LAPSED instead of both | such a thread after [`PROMISE_BOUND`], `lapses` | |
@@ -33,7 +33,8 @@
 //!
 //! # Beyond the paper
 //!
-//! - *The head parks too*, at the word. One that has been parked costs one wakeup, not one an unlock.
+//! - *The head parks too*, at the word. The swap that takes the word drops PARKED, so a sleep costs one wakeup, not one an
+//!   unlock.
 //! - *Bounded unfairness.* If unparked threads run within `PROMISE_BOUND`, a waiter with `n` others in front of it waits
 //!   for at most `n + 1` times the sum of: `WAKE_BOUND`, the time until an unparked thread runs, and a section.
 //! - *Suspended waiters.* NO_STEALING is a promise with a time limit. When it has lapsed, any thread may take the lock
@@ -55,6 +56,7 @@ use super::sleepers::{self, Intervals, Next, PARKED, PROMISE_BOUND, READY, Waite
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::ExchangeMutex;
+use crate::locks::parked_bit::{park, unpark};
 use crate::machine::{Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -70,7 +72,7 @@ const WAKE_BOUND: u32 = 1000;
 const LONG_HOLD: u32 = 3;
 /// Spin hints between two looks of the head, at first and at most: each look takes the cache line away from the holder.
 const HEAD_PAUSE: (u32, u32) = (1, 32);
-/// Looks of the head at the longest pause before it parks.
+/// Looks of the head at the longest pause before it parks: some 80 microseconds, several times what a wakeup takes.
 const HEAD_LOOKS: u32 = 128;
 /// Second looks, and spin hints before each, until a newcomer or the head believes that a free lock is unused. Tuned (Zen 4,
 /// two processors) between threads that only lock, where more is better, and threads that think, where less is better.
@@ -79,8 +81,6 @@ const HEAD_IDLE: (u32, u32) = (4, 10);
 /// Attempts at setting NO_STEALING, and spin hints after each: longer than a decrement can be under way that loses the bit.
 const CLAIMS: u32 = 8;
 const CLAIM_PAUSE: u32 = 16;
-/// Nanoseconds of a sleep when the operating system refused the heavy fence, without which a wakeup may be missed.
-const UNFENCED_SLEEP: u64 = 1_000_000;
 
 const FREE: Bits = Bits::NONE;
 const LOCKED: Bits = Bits(1);
@@ -173,9 +173,9 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     #[inline]
     unsafe fn unlock(&self, (): ()) {
-        // (A) the section happens before the next acquisition. (F) pairs with `park_head`.
+        // (A) the section happens before the next acquisition. (F) pairs with `park`.
         if M::release_dec(&self.word) {
-            unpark_head::<M>(&raw const self.word);
+            unpark::<M>(&raw const self.word);
         }
     }
 
@@ -187,20 +187,13 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         // A suspended head (LAPSED) would leave the lock unused.
-        if !self.tail.load(Relaxed).is_null() && !self.state().has(LAPSED) {
+        if !self.is_queue_empty() && !self.state().has(LAPSED) {
             // The bit is not lost: this thread itself does the decrement that follows.
             NO_STEALING.set_in::<M>(&self.word);
         }
         // SAFETY: the caller's token came from the acquisition that this ends.
         unsafe { self.unlock(()) };
     }
-}
-
-/// Unparks the head. The lock may be gone by now: only its address is used.
-#[cold]
-#[inline(never)]
-fn unpark_head<M: Machine>(word: *const M::U32) {
-    M::wake(word, 1);
 }
 
 impl<M: Machine, P: Policy> RawShfl<M, P> {
@@ -247,7 +240,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if dropped.has(LOCKED) && dropped.has(PARKED_HEAD) {
             // Another thread has taken the lock and the head has parked: the head is to set the bit again. (If the lock
             // was free, the previous holder's unlock has seen PARKED and unparks the head.)
-            unpark_head::<M>(&raw const self.word);
+            unpark::<M>(&raw const self.word);
         }
         !dropped.has(LOCKED)
     }
@@ -452,7 +445,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             looks += 1;
             if looks >= M::patience(HEAD_LOOKS) {
-                self.park_head(intervals.until::<M>(deadline));
+                // (F) pairs with `unlock`.
+                park::<M>(&self.word, LOCKED, PARKED_HEAD, intervals.until::<M>(deadline));
                 looks = 0;
             }
         }
@@ -469,37 +463,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             })
     }
 
-    /// Parks the head until the next unlock.
-    fn park_head(&self, deadline: Option<Deadline>) {
-        // SeqCst is not needed: (F) the heavy fence orders the bit before the second look, and every holder's decrement
-        // either before that look or after the bit.
-        if !PARKED_HEAD.set_in::<M>(&self.word).has(LOCKED) {
-            return;
-        }
-        let fenced = M::heavy_fence();
-        let state = self.state();
-        if !state.has(LOCKED) || !state.has(PARKED_HEAD) {
-            return;
-        }
-        let deadline = match deadline {
-            deadline if fenced => deadline,
-            Some(deadline) if deadline.passed::<M>() => return,
-            _ => Some(Deadline::after::<M>(UNFENCED_SLEEP)),
-        };
-        M::wait(&self.word, state.0, deadline);
-    }
-
     /// Stops being the head, with the lock or without it. The next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, locked: bool) {
         self.begin(node.key().load(Relaxed)); // (R) makes it visible to the next head
         let claim = |_: Waiter<'_, M>| {
             if P::STEALING == Stealing::Nobody && locked {
-                NO_STEALING.set_in::<M>(&self.word); // not lost: the caller is the holder, who decrements
+                // Not lost: the caller is the holder, and does the next decrement.
+                NO_STEALING.set_in::<M>(&self.word);
             }
         };
         let Some(Next { status, before, .. }) = sleepers::next_head(&self.tail, node, claim) else { return };
         match before {
-            // (If newcomers may not steal until the head runs, a wakeup takes too long for the unlock to begin it.)
+            // (If newcomers may not steal until the head runs, the head is unparked now: that takes long.)
             PARKED if locked && P::STEALING != Stealing::Nobody => {
                 // The next head stays parked, at the word now, until the caller's unlock unparks it. The requeue comes
                 // first: a thread that drops PARKED from the held word unparks, and must find the head. (The next head may
@@ -515,38 +490,4 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::sync::atomic::AtomicBool;
-    use std::thread;
-
-    /// After a fair release, the next attempt does not pass the waiter in the queue. (A later one may, if the waiter does
-    /// not run for `PROMISE_BOUND`.)
-    #[test]
-    fn a_fair_release_hands_over() {
-        for _ in 0..100 {
-            let (lock, served) = (RawShfl::<Native>::new(), AtomicBool::new(false));
-            lock.lock();
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    lock.lock();
-                    served.store(true, Relaxed);
-                    // SAFETY: from the acquisition above.
-                    unsafe { lock.unlock(()) };
-                });
-                while lock.tail.load(Relaxed).is_null() {
-                    thread::yield_now();
-                }
-                // SAFETY: from the acquisition above.
-                unsafe { lock.unlock_fair(()) };
-                if lock.try_lock().is_some() {
-                    let in_order = served.load(Relaxed);
-                    // SAFETY: from the attempt above.
-                    unsafe { lock.unlock(()) };
-                    assert!(in_order, "the attempt passed the waiter");
-                }
-            });
-            assert!(served.into_inner() && !lock.is_locked());
-        }
-    }
-}
+mod tests;

@@ -1,33 +1,40 @@
 //! ShflLock, non-blocking.
 //!
-//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section
-//! 4.2.1, figure 4.
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section 4.2.1, figure 4.
 //!
-//! A test-and-set word in front of an MCS-like queue. Who finds the word free takes it, without a
-//! queue node; the others queue, and only the head of the queue competes for the word. While there
-//! is a queue its head keeps newcomers from stealing, but not attempts (`try_lock`), which would else fail although
-//! the lock is free; those it stops when it has looked [`PATIENCE`] times. Waiters group themselves by NUMA node
-//! ([`shuffle`](super::shuffle)), off the critical path; under a thorough policy, the head does it. The queue
-//! is left on acquiring, not on releasing, so nodes live on the waiters' stacks and a holder has none.
+//! A test-and-set word in front of an MCS-like queue. A thread that finds the word free takes it, without a queue node. The
+//! others queue, and only the head of the queue competes for the word. While there is a queue, its head keeps newcomers that
+//! wait from stealing. Attempts (`try_lock`) may steal, because they would else fail although the lock is free, until the head
+//! has looked [`PATIENCE`] times. Waiters group themselves by NUMA node ([`shuffle`](super::shuffle)), off the critical
+//! path; under a thorough policy, the head does it. A thread leaves the queue when it acquires the lock, not when it releases
+//! it, so nodes live on the waiters' stacks and a holder has none.
 //!
-//! Lock: `word` FREE -> HELD (a swap by a stealer or the head) -> FREE (a store by the holder);
-//! `no_stealing` OPEN -> QUEUED (who finds the queue empty) -> OPEN (who leaves it empty); QUEUED -> BARRED
-//! (a head that has been passed for long) -> QUEUED (that head, on leaving).
-//! `shuffling` 0 -> 1 (a head) -> 0 (the shuffler, after a full batch or with nobody behind it).
-//! Node: WAITING -> READY, by the previous head.
-//! Size: 16 bytes; 64 per waiter, on its stack; none per holder. Atomics per uncontended pair: 1.
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer that waits can
-//! pass only in the moment between two holders in which `no_stealing` is not yet set; attempts pass each head for
-//! a while.
+//! | state | becomes | moved by | pairs with |
+//! |---|---|---|---|
+//! | `word` FREE | HELD | a swap by a newcomer or the head | (A) acquire; the store in `unlock` |
+//! | `word` HELD | FREE | the holder's store | (A) release |
+//! | `no_stealing` OPEN | QUEUED: newcomers that wait queue | a thread that finds the queue empty, or the head | none: the head sets it again |
+//! | `no_stealing` QUEUED | OPEN | a head that leaves the queue empty | none |
+//! | `no_stealing` QUEUED | BARRED: attempts fail too | a head that has been passed over for long | none |
+//! | `no_stealing` BARRED | QUEUED | the same head, on leaving | none |
+//! | `shuffling` 0 | 1: there is a shuffler | a head | (T) acquire |
+//! | `shuffling` 1 | 0 | the shuffler, after a full batch or with no waiter behind it | (T) release |
+//! | `tail`, `next` | as in [`mcs`](super::mcs) | | (C), (Q) |
+//! | `status` WAITING | READY | the old head | (R) release; the waiter's acquire |
 //!
-//! *Whose turn a long run is.* A run is long if the group's threads queue again before the last of the run has left, so
-//! that they are moved up in time. A group that has just got the role in a long queue cannot do that: its walk to the
-//! tail takes longer than its turn (in the simulator, 14 us for 72 waiters of other sockets and 7 us for 24 handovers).
-//! Without a remedy it is always the same few groups that have the time (1024 acquisitions a turn against 24, for tens of
-//! milliseconds). So at the start of a run, a coin flip decides whether the role moves on to the next group.
+//! *Which group a long run goes to.* A run is long if the group's threads queue again before the last of the run has left, so
+//! that they are moved up in time. A group that has just got the role in a long queue cannot do that: its walk to the tail
+//! takes longer than its turn (in the simulator, 14 us for 72 waiters of other sockets and 7 us for 24 handovers). Without a
+//! remedy the same few groups always have the time (1024 acquisitions a turn against 24, for tens of milliseconds). So at the
+//! start of a run, a coin flip decides whether the role moves on to the next group. (The paper names a random generator as a
+//! way to mitigate starvation, as in CNA.)
 //!
-//! A timed acquisition polls outside the queue, and may be passed over.
+//! Size: 16 bytes; 64 per waiter, on its stack; none per holder.
+//! Atomics per uncontended pair: 1.
+//! Fairness: FIFO within a NUMA node; at most 1024 waiters of a node in a row. A newcomer that waits can pass only in the
+//! moment between two holders in which `no_stealing` is not yet set; attempts pass each head for a while. A timed
+//! acquisition polls outside the queue, and may be passed over.
+//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it.
 
 use super::shuffle::{Cut, NumaPolicy, Policy, SHUFFLER, Stealing, Waiter, is_shuffler, shuffle};
 use super::{ConstNew, Info, RawMutex, Suspension};
@@ -40,7 +47,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 
 const OPEN: u8 = 0;
-/// There is a queue: who waits goes there.
+/// There is a queue: newcomers that wait join it.
 const QUEUED: u8 = 1;
 /// Attempts fail as well.
 const BARRED: u8 = 2;
@@ -96,18 +103,18 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         let node = Waiter(&storage);
         node.status().store(WAITING, Relaxed);
         node.key().store(P::key::<M>(), Relaxed);
-        // (C) our node is initialised for whoever queues behind us, and our predecessor's for us.
+        // (C) this node is initialised for the next arrival, and the predecessor's for us.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if before.is_null() {
             self.no_stealing.store(QUEUED, Relaxed);
         } else {
-            // SAFETY: the predecessor stays until it has made us the head, which needs `next`.
+            // SAFETY: the predecessor keeps its node until it has made us the head, and for that it waits for `next`.
             // (Q) pairs with the walks' and the head's loads of `next`.
             unsafe { Waiter::at(before).next().store(node.as_ptr(), Release) };
             self.wait_for_head(node);
         }
-        // The head does not walk: that would be on the way from one holder to the next. But nobody may be
-        // overlooked where the policy is thorough: then the head does, before it takes the lock, and nobody else.
+        // The head does not walk: that would be on the way from one holder to the next. A thorough policy must not overlook
+        // a waiter: then the head alone walks, before it takes the lock.
         if P::THOROUGH && P::applies::<M>() {
             shuffle::<M, P>(node, &self.tail, SPINNERS_IN_A_ROW, Cut::Moves, || false, |_| (), |_| false);
         }
@@ -116,13 +123,13 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         while !self.try_word() {
             let wanted = if looked < M::patience(PATIENCE) { QUEUED } else { BARRED };
             if self.no_stealing.load(Relaxed) < wanted {
-                // Or our predecessor cleared it after we had set it (see `leave`).
+                // It is set late, or the old head has cleared it after this one had set it (see `leave`).
                 self.no_stealing.store(wanted, Relaxed);
             }
             looked += 1;
             let next = node.next().load(Acquire); // (Q)
             if shuffler && !next.is_null() {
-                // SAFETY: it stands behind us, so it cannot leave before we do.
+                // SAFETY: it stands behind the head, so it cannot leave the queue before the head does.
                 hand_on(unsafe { Waiter::at(next) });
                 shuffler = false;
             }
@@ -135,7 +142,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
 
     /// Whether the head may start shuffling: then it is, or makes another, the shuffler.
     fn may_start(&self) -> bool {
-        // (T) pairs with the end of shuffling in `wait_for_head`.
+        // (T) pairs with the end of a walk in `wait_for_head`.
         let may = P::applies::<M>() && self.shuffling.load(Acquire) == 0;
         if may {
             self.shuffling.store(1, Relaxed);
@@ -152,7 +159,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 status == READY || idle && !P::THOROUGH && node.role().load(Relaxed) & SHUFFLER != 0
             }) {
                 Some(READY) => return,
-                Some(_) => idle = false, // called; later walks after each so many looks
+                Some(_) => idle = false, // the shuffler from now on; its later walks come after `LOOKS` looks each
                 None => offers.take::<M>(u64::MAX),
             }
             if !P::THOROUGH
@@ -180,7 +187,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
                 self.shuffling.store(0, Relaxed); // (C) known to the next head, if the queue is empty
             }
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
-                // A newcomer that queued since may have set it: it looks again while it waits.
+                // A newcomer that has queued since may have set it. It looks again while it waits.
                 self.no_stealing.store(OPEN, Relaxed);
                 return;
             }
@@ -189,7 +196,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         if barred {
             self.no_stealing.store(QUEUED, Relaxed);
         }
-        // SAFETY: a waiter's node stays at least until it is READY.
+        // SAFETY: a waiter keeps its node at least until it is READY.
         let next = unsafe { Waiter::at(next) };
         if shuffler {
             self.shuffling.store(1, Relaxed);

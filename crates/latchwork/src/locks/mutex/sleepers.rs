@@ -4,7 +4,7 @@
 //! competes for the lock, in each lock's own way. The head leaves the queue when it has the lock or gives up; the next
 //! waiter becomes the head. Any other waiter may leave too, and abandons its node.
 //!
-//! | status | meaning | next status, and who sets it |
+//! | status | meaning | next status, and the thread that sets it |
 //! |---|---|---|
 //! | WAITING | spins | PARKED or ABANDONED, the owner; SPINNING, the shuffler; READY, the old head |
 //! | SPINNING | spins, and is next in line | as WAITING |

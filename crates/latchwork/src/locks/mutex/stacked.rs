@@ -1,32 +1,37 @@
 //! Locks stacked by the machine's topology: lock cohorting, HMCS, CLoF.
 //!
-//! Source: Dice, Marathe and Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks",
-//! PPoPP 2012, section 3 ([`CBoMcs`], [`CTktMcs`]); Chabbi, Fagan and Mellor-Crummey, "High Performance
-//! Locks for Multi-level NUMA Systems", PPoPP 2015 ([`Hmcs`]); the composition of any basic locks:
-//! Chehab et al., "CLoF: A Compositional Lock Framework for Multi-level NUMA Systems", SOSP 2021
-//! ([`Clof`]).
+//! Source: Dice, Marathe and Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP 2012, section 3
+//! ([`CBoMcs`], [`CTktMcs`]); Chabbi, Fagan and Mellor-Crummey, "High Performance Locks for Multi-level NUMA Systems", PPoPP
+//! 2015 ([`Hmcs`]); the composition of any basic locks: Chehab et al., "CLoF: A Compositional Lock Framework for Multi-level
+//! NUMA Systems", SOSP 2021 ([`Clof`]).
 //!
-//! A local lock per NUMA node, and a global one. A thread takes its local lock, then the global one for
-//! its whole *cohort*: who releases while others wait for the same local lock leaves the global one
-//! to them, up to a number of times in a row. [`Stacked`] makes a lock of two, and as it is one
-//! itself, three make three levels.
+//! There is a local lock for each NUMA node, and one global lock. A thread takes its local lock, then the global lock for
+//! its whole *cohort*. A holder that releases while other threads wait for the same local lock leaves the global lock to
+//! them, up to [`Name::PASSES`] times in a row. [`Stacked`] makes a lock of two locks. As it is a lock itself, three locks
+//! make three levels.
 //!
-//! Cohort (`passes`): 0 nobody in it has the global lock, or who holds the local one got it itself;
-//! n: it has been passed on n times since. Written by the holder of the local lock only.
-//! Size: a cache line for each of 8 cohorts, and one for the global lock: 576 bytes, 1152 for three levels;
-//! waiters and holders as the parts'. Atomics per uncontended pair: the sum of the parts'.
-//! Suspension: a waiter that is suspended blocks others.
+//! | `passes` of a cohort | meaning |
+//! |---|---|
+//! | 0 | the cohort does not have the global lock, or the holder of the local lock got the global lock itself |
+//! | n | the cohort has the global lock, and has passed it on n times since |
+//!
+//! Only the holder of the local lock writes `passes` and the cohort's tokens. Orderings are those of the two locks: (A).
+//!
+//! Size: a cache line for each of 8 cohorts, and one for the global lock: 576 bytes, 1152 for three levels; waiters and
+//! holders as the parts'.
+//! Atomics per uncontended pair: the sum of the parts'.
 //! Fairness: the local lock's within a cohort, [`Name::PASSES`] in a row; the global lock's among cohorts.
+//! Suspension: blocks. A suspended waiter keeps its local lock from the waiters behind it, and may get the global lock.
 //!
 //! Where it differs from the papers:
-//! - The local lock is released *before* the global one. The papers' order saves the next cohort a few
-//!   instructions, but then a thread still writes to the lock after another may have destroyed it.
-//! - An attempt (`try_lock`) looks at its local lock first, as the papers' do, but takes it only when it has the
-//!   global one: an attempt that fails never makes another fail that could succeed. (In the simulator 192 threads on
-//!   8 sockets of 24 pass 1.6 times as many barriers made of attempts as where all look at the global lock.)
+//! - The local lock is released *before* the global one. The papers' order saves the next cohort a few instructions, but
+//!   then a thread still writes to the lock after another may have destroyed it.
+//! - An attempt (`try_lock`) looks at its local lock first, as the papers' attempts do, but takes it only when it has the
+//!   global lock. So an attempt that fails never makes another one fail that could succeed. (In the simulator, 192 threads
+//!   on 8 sockets of 24 pass 1.6 times as many barriers made of attempts as where all look at the global lock.)
 //! - HMCS keeps the count of passes in the waiters' nodes; here it is the composition's, as in CLoF.
-//! - [`Machine`] knows NUMA nodes and nothing below, so HMCS has two levels here. Nodes beyond the
-//!   eighth share the cohorts of others.
+//! - [`Machine`] knows NUMA nodes and nothing below, so HMCS has two levels here. NUMA nodes beyond the eighth share the
+//!   cohorts of others.
 
 pub use super::local::Local;
 use super::{
@@ -36,7 +41,7 @@ use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-/// Cohorts per lock.
+/// Cohorts per lock. NUMA node n uses number n modulo this.
 const COHORTS: usize = 8;
 
 /// What a composition is called, and its parameters.
@@ -106,7 +111,7 @@ impl<G: ConstNew, L: ConstNew, N> Stacked<G, L, N> {
 
 const_new!(Stacked<G, L, N>, G: ConstNew, L: Local + ConstNew, N: Name);
 
-/// How a holder got in: 0 through the global lock alone, else the number of its cohort, from 1.
+/// How a holder acquired the lock: 0, by the global lock alone; else the number of its cohort, from 1.
 #[derive(Copy, Clone, Debug)]
 pub struct Way(usize);
 
@@ -128,19 +133,21 @@ fn keep<T: Token>(word: &impl Word<usize>, token: T) {
     }
 }
 
+/// The token that [`keep`] has put into a word.
+///
 /// # Safety
 ///
 /// The caller owns the word, and [`keep`] was the last to write it.
 #[inline(always)]
 unsafe fn kept<T: Token>(word: &impl Word<usize>) -> T {
     let word = if const { size_of::<T>() != 0 } { word.load(Relaxed) } else { 0 };
-    // SAFETY: from the caller.
+    // SAFETY: `keep` wrote the word with `into_word`, as the caller promises.
     unsafe { T::from_word(word) }
 }
 
-// SAFETY: a holder has the global lock, itself or through its cohort, of which only the holder of the
-// local lock makes use. (A) what a holder leaves in its cohort, and its section, happen before the next
-// one's through the local lock, or through the global one. All-zero bytes: as the parts'.
+// SAFETY: a holder has the global lock, itself or through its cohort, and of a cohort only the holder of the local lock
+// makes use. (A) what a holder leaves in its cohort, and its section, happen before the next holder's, through the local
+// lock or through the global one. All-zero bytes are unlocked, because they are in both parts.
 unsafe impl<G, L, N> RawMutex for Stacked<G, L, N>
 where
     G: RawMutex,
@@ -208,13 +215,13 @@ where
     #[inline]
     unsafe fn unlock(&self, way: Way) {
         let Some(number) = way.0.checked_sub(1) else {
-            // SAFETY: the holder of the global lock owns the word, and came in by `try_lock`.
+            // SAFETY: the holder of the global lock owns the word, and `try_lock` put the token there.
             unsafe { self.global.unlock(kept(&self.direct)) };
             return;
         };
         let cohort = &self.cohorts[number];
-        // SAFETY: the holder owns its cohort; its tokens are those of the acquisitions in `lock`, the
-        // global one perhaps of another thread of the cohort, which has passed it on.
+        // SAFETY: the holder owns its cohort. The cohort's tokens are those of the acquisitions in `lock`. The global one
+        // may be of another thread of the cohort, which has passed it on.
         unsafe {
             let local: L::Token = kept(&cohort.token);
             let passes = cohort.passes.load(Relaxed);

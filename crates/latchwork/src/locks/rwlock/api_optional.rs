@@ -4,7 +4,7 @@ use super::{Api, ConstNew, RawDowngrade, RawFair, RawRecursive, RawUpgrade};
 use crate::locks::mutex::Held;
 use lock_api::{RwLock, RwLockReadGuard};
 
-/// Recursive reads of an [`RwLock`] whose algorithm is [`RawRecursive`]. (`lock_api` has no trait for them.)
+/// Recursive reads of an [`RwLock`] over a [`RawRecursive`] algorithm. (`lock_api` has no trait for them.)
 ///
 /// A thread that holds a read guard may read the lock again with these functions, also while a writer waits. With
 /// [`RwLock::read`] it would queue behind that writer, which waits for the guard: both would wait for ever.

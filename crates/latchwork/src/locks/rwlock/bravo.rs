@@ -83,6 +83,7 @@
 //! - Fork: a child finds the other threads' slots as they were; see [`Native::forget_readers`].
 
 use super::{ConstNew, Info, RawRwLock, Suspension, Timeout};
+use crate::locks::for_assembly::BiasedRwLock;
 use crate::machine::{Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -152,8 +153,8 @@ impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, C: Count> ConstNew
 }
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> Drop for RawBravo<M, R, P, W, V, C> {
-    /// Empties the slots of readers whose guards have been forgotten (`mem::forget`). These slots hold an address that
-    /// another lock may have next.
+    /// Empties the slots that forgotten guards (`mem::forget`) have left filled. These slots hold an address that another
+    /// lock may have next.
     #[inline]
     fn drop(&mut self) {
         if self.may_have_slots() {
@@ -166,12 +167,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     RawBravo<M, R, P, W, V, C>
 {
     /// Bytes of the lock that are ever written; what follows is padding.
-    pub const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
-
-    /// Offset of the bias in the lock, for fast paths that are not written in Rust.
-    pub const BIAS: usize = core::mem::offset_of!(Self, bias);
-    /// The value of the 32-bit bias with which readers use slots, likewise.
-    pub const BIASED: u32 = Bias::ON.0;
+    #[cfg(test)]
+    pub(super) const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
 
     /// An unlocked lock that is biased from the start: for a lock that is known to be mostly read.
     pub fn new_biased_in() -> Self {
@@ -228,8 +225,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
         slot.store(0, Release);
     }
 
-    /// Whether there can be readers of this lock in slots. If not, a slot that holds this lock's address belongs to a
-    /// forgotten reader of another lock that was at this address before, or to a thread that is about to look at the bias.
+    /// Whether there can be readers of this lock in slots. If not, a slot may still hold this lock's address. A forgotten
+    /// reader of another lock, which was at this address before, may have left it there; or a thread that is about to look
+    /// at the bias has filled it.
     fn may_have_slots(&self) -> bool {
         // (A) Acquire: pairs with the release in `step`, for a caller that does not hold the lock.
         self.bias.load(Acquire).may_have_slots()
@@ -401,6 +399,13 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         P::prepare();
         self.bias.store(Bias::ON, Relaxed);
     }
+}
+
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count> BiasedRwLock
+    for RawBravo<M, R, P, W, V, C>
+{
+    const BIAS: usize = core::mem::offset_of!(Self, bias);
+    const BIASED: u32 = Bias::ON.0;
 }
 
 #[cfg(test)]

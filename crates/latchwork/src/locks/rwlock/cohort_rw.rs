@@ -1,31 +1,49 @@
 //! NUMA-aware reader-writer lock over a cohort mutex, with preference for writers.
 //!
-//! Source: Calciu, Dice, Lev, Luchangco, Marathe and Shavit, "NUMA-aware reader-writer locks", PPoPP 2013,
-//! C-RW-WP; the mutex is C-TKT-TKT of Dice, Marathe and Shavit, "Lock cohorting", PPoPP 2012.
+//! # Source
 //!
-//! Readers announce themselves on their NUMA node: each has two counters, of arrivals (*ingress*) and of
-//! departures (*egress*). Writers take a mutex that prefers the holder's node: one ticket lock per node,
-//! and a global one that goes from writer to writer of a node for up to [`BATCH`] times. A reader that finds
-//! the mutex taken departs again and waits; a writer that has it waits until every node has had as many
-//! departures as arrivals.
+//! Calciu, Dice, Lev, Luchangco, Marathe and Shavit, "NUMA-aware reader-writer locks", PPoPP 2013, C-RW-WP. The mutex is
+//! C-TKT-TKT of Dice, Marathe and Shavit, "Lock cohorting", PPoPP 2012.
 //!
-//! | word | who writes it |
-//! |---|---|
-//! | a node's `ingress`, `egress` | its readers; one that turns back counts in both |
-//! | a node's `next`, `serving`, `owned`, `passes` | its writers: a ticket lock; whether the global one comes with it, and how often it has |
-//! | `next`, `serving`: held if they differ | the first writer of a cohort; the last one |
-//! | `barrier` | readers that have waited for too long: newly come writers wait while it is not 0 |
+//! # Idea
 //!
-//! Where it differs from the paper: only the first writer of a cohort looks for readers, as none can enter
-//! before the last has left. The node's lock is released before the global one, whose release is the
-//! last access: whoever enters next may free the lock.
+//! Readers announce themselves on their NUMA node, which has two counters: arrivals (*ingress*) and departures (*egress*).
+//! Writers take a mutex that prefers the holder's node: one ticket lock per node, and a global one that goes from writer to
+//! writer of a node up to [`BATCH`] times. A reader that finds the mutex taken departs again and waits. A writer that has the
+//! mutex waits until each node has had as many departures as arrivals.
 //!
-//! Size: 1664 bytes, for up to 8 nodes (of more, some share); none per waiter or holder. Atomics per
-//! uncontended pair: read 2; write 2.
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: writers pass readers until one has looked [`PATIENCE`] times; FIFO among the writers of a node.
-//! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! Timed forms: they poll.
+//! # States
+//!
+//! | word | meaning | which thread changes it |
+//! |---|---|---|
+//! | a node's `ingress`, `egress` | readers arrived and departed | the readers on that node; a reader that turns back counts in both |
+//! | a node's `next`, `serving` | the node's ticket lock | writers on that node |
+//! | a node's `owned`, `passes` | the global lock comes with the node's lock; how often it has been passed on | the holder of the node's lock |
+//! | the global `next`, `serving` | held if they differ | the first writer of a cohort takes it; the last one releases it |
+//! | `barrier` | readers that have waited for too long: new writers wait while it is not 0 | such a reader adds one, and subtracts it when it has the lock |
+//!
+//! # Orderings
+//!
+//! | pair | one side | other side |
+//! |---|---|---|
+//! | (A) | a writer serves the next ticket, release | the thread that finds its ticket served, or the lock free, acquire |
+//! | (B) | a reader counts its departure, release | the writer that counts departures, acquire |
+//! | (E) | a reader arrives, then looks at the global lock | a writer takes the global lock, then looks at the arrivals; all sequentially consistent, so one sees the other |
+//!
+//! # Where it differs from the paper
+//!
+//! Only the first writer of a cohort looks for readers: none can enter before the last writer of the cohort has left. A writer
+//! releases the node's lock before the global one. Releasing the global one is its last access, because the thread that enters
+//! next may free the lock.
+//!
+//! # Properties
+//!
+//! - Size: 1664 bytes, for up to 8 nodes (further nodes share counters); none per waiter or holder.
+//! - Atomic read-modify-writes per uncontended pair: read 2; write 2.
+//! - Fairness: writers pass readers until one reader has looked [`PATIENCE`] times; FIFO among the writers of a node.
+//! - Suspension: a waiter that is suspended blocks others.
+//! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
+//! - Timed forms poll.
 
 use super::{ConstNew, Index, Info, RawDowngrade, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
@@ -106,7 +124,7 @@ impl<M: Machine> Tickets<M> {
         Tickets { next: word(), serving: word(), owned: word(), passes: word() }
     }
 
-    /// Whether nobody has it or waits for it. The order of the loads: `next` is never behind.
+    /// Whether no thread holds it or waits for it. `serving` is loaded first, so `next` is never behind it.
     fn is_free(&self) -> bool {
         // (A) pairs with `serve_next`, for readers. (E) see `RawCohortRw::enter_read`.
         let serving = self.serving.load(Acquire);
@@ -124,7 +142,7 @@ impl<M: Machine> Tickets<M> {
         self.next.compare_exchange(serving, serving.wrapping_add(1), SeqCst, Relaxed).is_ok() // (E)
     }
 
-    /// Whether somebody waits behind the caller, who holds it.
+    /// Whether a thread waits behind the caller, which holds it.
     fn is_wanted(&self) -> bool {
         self.next.load(Relaxed) != self.serving.load(Relaxed).wrapping_add(1)
     }
@@ -136,7 +154,7 @@ impl<M: Machine> Tickets<M> {
 }
 
 impl<M: Machine> Node<M> {
-    /// Waits until all who have arrived have departed.
+    /// Waits until all readers that have arrived have departed.
     fn await_readers(&self) {
         loop {
             // In this order: departures seen are then never more than arrivals seen.
@@ -205,7 +223,7 @@ impl<M: Machine> RawCohortRw<M> {
         }
     }
 
-    /// Releases what the first writer of a cohort has taken.
+    /// Releases the node's lock and the global one, which the first writer of the cohort has taken.
     fn release(&self, writers: &Tickets<M>) {
         writers.passes.store(0, Relaxed);
         writers.owned.store(0, Relaxed);
@@ -214,8 +232,8 @@ impl<M: Machine> RawCohortRw<M> {
     }
 }
 
-// SAFETY: writers hold the global lock, which one of them hands to the next of its node; readers enter when
-// it is free, or are waited for (E). (A) and (B) order the sections.
+// SAFETY: a writer holds the global lock, or has got it from the writer before it on its node. A reader enters when the global
+// lock is free, or a writer waits for it (E). (A) and (B) order the sections.
 unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
     type Machine = M;
     type Read = Index;
@@ -260,7 +278,7 @@ unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
 
     #[inline]
     unsafe fn unlock_read(&self, index: Index) {
-        // (B) the section happens before the writer that finds us gone.
+        // (B) the section happens before the section of the writer that counts this departure.
         self.node(index).egress.0.fetch_add(1, Release);
     }
 
@@ -283,7 +301,7 @@ unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
         if self.barrier.0.load(Relaxed) != 0 || !writers.try_lock() {
             return None;
         }
-        // Nobody held the node's lock, so the global one does not come with it.
+        // No thread held the node's lock, so the global one does not come with it.
         if !self.global.0.try_lock() {
             writers.serve_next();
             return None;
@@ -322,7 +340,7 @@ unsafe impl<M: Machine> RawDowngrade for RawCohortRw<M> {
     unsafe fn downgrade(&self, index: Index) -> Index {
         let node = self.node(index);
         node.ingress.0.fetch_add(1, SeqCst); // (E)
-        // Not to the next writer of the cohort: that does not look for readers.
+        // The lock must not go to the next writer of the cohort, which does not look for readers.
         self.release(&node.writers.0);
         index
     }

@@ -1,17 +1,23 @@
 //! A mutex in the place of a reader-writer lock, for BRAVO over it.
 //!
-//! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019, section 3: the
-//! underlying lock may be a mutual-exclusion lock.
+//! # Source
 //!
-//! Readers take the mutex as writers do. Alone that is of no use; as BRAVO's underlying lock it gives
-//! readers that share, by the table, for the price of a mutex. But a reader that does not get a slot of
-//! the table excludes other readers: a program in which one reader waits for another must not use it. So it
-//! is not in the registry, all of whose locks can stand in for `pthread_rwlock_t`. (`latchwork-lab bench` and `simulate`,
-//! the tests of the simulator, those on real threads and loom know it without: `bravo-shfl`.)
+//! Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019, section 3: the underlying lock may be a
+//! mutual-exclusion lock.
 //!
-//! State: the mutex, and whether its holder writes, which is only to be looked at.
-//! Size: the mutex and a word. Atomics, fairness and progress: the mutex's.
-//! Re-entry: a thread that reads again deadlocks with itself, unless it gets a slot.
+//! # Idea
+//!
+//! Readers take the mutex as writers do. Alone that is of no use. As BRAVO's underlying lock it gives readers that share, by
+//! way of the slots, for the price of a mutex. But a reader that gets no slot excludes other readers, so a program in which one
+//! reader waits for another must not use it. For this reason it is not in the registry: each lock there can stand in for
+//! `pthread_rwlock_t`. (The commands `latchwork-lab bench` and `simulate`, the tests of the simulator, those on real threads and
+//! loom know it by the name `bravo-shfl`.)
+//!
+//! # Properties
+//!
+//! - State: the mutex, and a word that says whether its holder writes, which nothing depends on but `is_write_locked`.
+//! - Size: the mutex and a word. Atomics, fairness and progress: the mutex's.
+//! - Re-entry: a thread that reads again deadlocks with itself, unless it gets a slot.
 
 use super::{Info, RawRwLock};
 use crate::locks::mutex::{self, RawMutex};

@@ -1,38 +1,59 @@
 //! Fair reader-writer queue lock with local spinning.
 //!
-//! Source: Mellor-Crummey and Scott, "Scalable reader-writer synchronization for shared-memory
-//! multiprocessors", PPoPP 1991, section 3.1 (the fair lock).
+//! # Source
 //!
-//! Readers and writers form one MCS queue. A reader behind a reader that is inside enters too; one behind a
-//! waiting reader is let in by it, and one behind a writer when that leaves. A writer enters when the
-//! readers in front of it, which have left the queue but may still be inside, are all gone: they are counted.
+//! Mellor-Crummey and Scott, "Scalable reader-writer synchronization for shared-memory multiprocessors", PPoPP 1991, section
+//! 3.1 (the fair lock).
 //!
-//! State:
+//! # Idea
 //!
-//! | word | who writes it |
-//! |---|---|
-//! | `tail` | an arriving reader or writer; the last one in the queue when it leaves |
-//! | `readers`: COUNT of readers inside; NEXT: there is a writer to wake when they are gone | a reader for itself or for the one behind it; NEXT as below |
-//! | `next_writer` | the reader, or the failed attempt, in front of the writer when it leaves the queue; a writer that finds the queue empty |
-//! | a node's `status`: BLOCKED, and what stands behind it: READER_BEHIND, WRITER_BEHIND | who lets it in clears BLOCKED; its successor sets the others |
-//! | a node's `group`: READING or WRITING | its owner, before it queues |
+//! Readers and writers form one MCS queue. A reader behind a reader that is inside enters too. A waiting reader that enters
+//! lets in the reader behind it, and a writer that leaves lets in the thread behind it. A reader leaves the queue when it
+//! leaves, and readers in front of a writer may leave in any order. So readers are counted, and a writer enters when the count
+//! of the readers in front of it is zero.
 //!
-//! Where it differs from the paper:
-//! - The count and "a writer waits" are one word. The paper's last reader looks at the count and then takes
-//!   the writer from `next_writer` with a compare-and-exchange; a reader that stands still between the
-//!   two may take the same writer's next turn, while others read. Here exactly one subtraction brings the
-//!   word to NEXT, and that reader wakes the writer.
-//! - There are attempts, which the paper has not. One to read joins the queue only behind a reader that is
-//!   inside. Should that leave, and the same node be queued again at that moment, the attempt waits. One to
-//!   write joins an empty queue; if it then finds readers inside, it makes the writer behind it the next one.
+//! # States
 //!
-//! Size: 24 bytes; 64 per waiter and per holder. Atomics per uncontended pair: read 5 (queue 2, count 2, its
-//! own node 1), write 3 (queue 2, NEXT 1).
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: FIFO.
-//! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! Timed forms: they poll, outside the queue, which nobody can leave.
-//! More than 2^31 - 1 simultaneous readers would break it.
+//! | word | meaning | which thread changes it |
+//! |---|---|---|
+//! | `tail` | the last node of the queue | an arriving reader or writer; the last one in the queue when it leaves |
+//! | `readers`, COUNT | readers inside | a reader adds itself, or the reader behind it; each subtracts itself |
+//! | `readers`, NEXT | a writer is to be let in when the count is zero | as `next_writer` |
+//! | `next_writer` | that writer's node | the reader, or the failed attempt, in front of the writer when it leaves the queue; a writer that finds the queue empty |
+//! | a node's `status`, BLOCKED | its owner waits | the thread that lets the owner in clears it |
+//! | a node's `status`, READER_BEHIND, WRITER_BEHIND | what stands behind it | its successor sets it |
+//! | a node's `class`, READING or WRITING | what its owner wants | its owner, before it queues |
+//!
+//! # Orderings
+//!
+//! | pair | one side | other side |
+//! |---|---|---|
+//! | (A) | the last thread leaves the queue empty, release | the next thread exchanges `tail`, acquire |
+//! | (B) | a thread lets another in: clears BLOCKED, release | that thread waits for it, acquire |
+//! | (C) | a reader leaves: subtraction, release | the writer, or the reader that lets it in, finds no reader left, acquire |
+//! | (D) | a thread links itself: `next`, release | its predecessor follows the link, acquire |
+//! | (E) | a successor sets READER_BEHIND while its predecessor is BLOCKED | the predecessor looks for it after it has been let in |
+//! | (F) | `next_writer` is stored before NEXT is set, release | the last reader, which finds NEXT, acquire |
+//! | (G) | a node is initialised before it is in `tail`, release | the successor that finds it there, acquire |
+//!
+//! # Where it differs from the paper
+//!
+//! - The count and "a writer waits" are one word. The paper's last reader looks at the count and then takes the writer from
+//!   `next_writer` with a compare-and-exchange. If that reader stands still between the two, it may take the same writer's next
+//!   turn, while others read. Here exactly one subtraction brings the word to NEXT, and that reader lets the writer in.
+//! - There are attempts, which the paper does not have. An attempt to read joins the queue only behind a reader that is
+//!   inside. If that reader leaves, and its node is queued again at that moment, the attempt waits. An attempt to write joins an
+//!   empty queue; if it then finds readers inside, it makes the writer behind it the next one.
+//!
+//! # Properties
+//!
+//! - Size: 24 bytes; 64 per waiter and per holder.
+//! - Atomic read-modify-writes per uncontended pair: read 5 (queue 2, count 2, its own node 1), write 3 (queue 2, NEXT 1).
+//! - Fairness: FIFO.
+//! - Suspension: a waiter that is suspended blocks others.
+//! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
+//! - Timed forms poll outside the queue, which a waiter cannot leave.
+//! - Limit: 2^31 - 1 simultaneous readers.
 
 use super::{ConstNew, Info, RawFair, RawRwLock, Suspension};
 use crate::machine::{Arith, Machine, Native, QNode, Word, node_view};
@@ -131,7 +152,7 @@ impl<M: Machine> RawMcsRw<M> {
             || before.status().compare_exchange(BLOCKED, BLOCKED | READER_BEHIND, AcqRel, Acquire).is_ok();
         if waits {
             before.next().store(node.as_ptr(), Release); // (D)
-            wait(node); // counted by who lets us in
+            wait(node); // the thread that lets this reader in counts it
         } else {
             // (B) if it fails: the reader in front is inside, and so after the last writer.
             self.readers.fetch_add(1, Relaxed);
@@ -142,7 +163,7 @@ impl<M: Machine> RawMcsRw<M> {
 
     /// A reader that is inside lets in the one behind it, if that was there before.
     fn enter_read(&self, node: Node<'static, M>) {
-        // (E) as above: who comes later finds us inside.
+        // (E) A reader that comes later finds this one inside.
         if node.status().load(Acquire) & READER_BEHIND != 0 {
             let next = successor(node);
             self.readers.fetch_add(1, Relaxed);
@@ -160,7 +181,7 @@ impl<M: Machine> RawMcsRw<M> {
     /// Leaves the queue if nobody is behind. The node may then be released.
     fn is_last(&self, node: Node<'static, M>) -> bool {
         node.next().load(Relaxed).is_null()
-            // (A) the section happens before whoever finds the queue empty.
+            // (A) the section happens before the section of the thread that finds the queue empty.
             && self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok()
     }
 
@@ -207,9 +228,9 @@ fn release<M: Machine>(node: Node<'static, M>) {
     unsafe { M::release_node(node.0) };
 }
 
-// SAFETY: the queue orders everybody. A writer is let in by the writer in front of it, or when the readers
-// in front have gone (C); nobody behind it enters before it leaves. A reader is let in by the writer or the
-// reader in front, (B).
+// SAFETY: the queue orders all threads. A writer is let in by the writer in front of it, or when the readers in front of it
+// have gone (C), and no thread behind it enters before it leaves. A reader is let in by the writer or the reader in front of
+// it, (B).
 unsafe impl<M: Machine> RawRwLock for RawMcsRw<M> {
     type Machine = M;
     type Read = NonNull<QNode<M>>;
@@ -285,7 +306,8 @@ unsafe impl<M: Machine> RawRwLock for RawMcsRw<M> {
             }
         }
         release(node);
-        // (C) the section happens before the writer's. (F) release for, and acquire from, who set NEXT.
+        // (C) the section happens before the writer's. (F) Acquire pairs with the thread that set NEXT, release with the thread
+        // that sets it next.
         let left = self.readers.fetch_sub(leave, AcqRel).wrapping_sub(leave);
         if left == NEXT {
             // SAFETY: the writer waits, so it and the lock are still there.

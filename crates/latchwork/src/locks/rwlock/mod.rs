@@ -37,7 +37,7 @@ pub use wait::Timeout;
 #[cfg(test)]
 mod tests;
 
-/// Which part of a lock an acquisition used, as a token.
+/// The number of the part of a lock that an acquisition used, as a token.
 #[derive(Copy, Clone, Debug)]
 pub struct Index(pub(crate) u32);
 
@@ -54,14 +54,13 @@ impl Token for Index {
 /// A reader-writer lock over machine [`Machine`](RawRwLock::Machine). All-zero bytes are an
 /// unlocked lock.
 ///
-/// A thread must not read-lock again while it holds a read lock, unless the algorithm's
-/// [`Info::fairness`] says that readers pass waiting writers: with a writer waiting in between,
-/// both would wait for ever.
+/// A thread that holds a read acquisition must not call [`read`](RawRwLock::read) again: a writer that waits in between waits
+/// for the thread, and the thread for the writer, for ever. A [`RawRecursive`] lock has functions for such a thread.
 ///
 /// # Safety
 ///
-/// A write token is outstanding alone; acquire and release order memory accordingly; `new_in()` on
-/// the native machine is all-zero bytes.
+/// While a write token is outstanding, no other token is. Acquisitions and releases order the sections accordingly. `new_in()`
+/// on the native machine is all-zero bytes.
 pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// The machine it runs on.
     type Machine: Machine;
@@ -69,11 +68,11 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     type Read: Token;
     /// What `write` hands to `unlock_write`.
     type Write: Token;
-    /// The same lock with statistics of how readers got in, see [`bravo::count`]; itself if it has none.
+    /// The same lock with statistics of how readers got in, see [`bravo::count`]; `Self` if it has none.
     type Counted: RawRwLock<Machine = Self::Machine>;
-    /// Its description.
+    /// What the registry says about it.
     const INFO: Info;
-    /// Whether a reader inside keeps no other reader out. All locks have it so but BRAVO over a mutex.
+    /// Whether several readers can be inside together. Only BRAVO over a mutex has `false`.
     const SHARES: bool = true;
 
     /// An unlocked lock, on any machine.
@@ -85,8 +84,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// Acquires for reading if that is possible without waiting.
     fn try_read(&self) -> Option<Self::Read>;
 
-    /// The uncontended part of [`try_read`](RawRwLock::try_read), for callers that go on to it: it may
-    /// fail although the lock can be read.
+    /// The uncontended part of [`try_read`](RawRwLock::try_read), for callers that call that next. It may fail although the lock
+    /// can be read.
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
         self.try_read()
@@ -97,8 +96,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
         backoff::poll::<Self::Machine, _>(deadline, || self.try_read())
     }
 
-    /// [`read`](RawRwLock::read) or [`read_until`](RawRwLock::read_until). A lock whose waiters wake by themselves from
-    /// time to time calls `watch` then, for a caller that knows what may keep the lock from being released.
+    /// [`read`](RawRwLock::read) or [`read_until`](RawRwLock::read_until), with a function for waiters. If a waiter's sleep can
+    /// end by itself, the waiter calls `watch` then. The caller uses it to release a lock that a suspended thread holds.
     #[inline]
     fn read_watching(&self, deadline: Option<Deadline>, _watch: &dyn Fn()) -> Option<Self::Read> {
         match deadline {
@@ -114,9 +113,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// `token` came from the acquisition that this ends.
     unsafe fn unlock_read(&self, token: Self::Read);
 
-    /// Whether the lock itself remembers that the calling thread, which has just got `token`, reads:
-    /// then [`unlock_own`](RawRwLock::unlock_own) ends the acquisition as well, and an adapter that
-    /// has no room for tokens need not keep this one.
+    /// Whether the lock itself remembers the read acquisition of the calling thread that returned `token`. Then
+    /// [`unlock_own`](RawRwLock::unlock_own) can end it, and an adapter that has no room for tokens need not keep this one.
     #[inline(always)]
     fn remembers(_token: &Self::Read) -> bool {
         false
@@ -128,22 +126,22 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Ends a read acquisition of the calling thread that the lock remembers, if there is one. Does not
-    /// look at the lock, only at where it is.
+    /// Ends a read acquisition of the calling thread that the lock remembers, if there is one. It uses the lock's address and
+    /// does not look at its contents.
     ///
     /// # Safety
     ///
-    /// Its token is not used.
+    /// The token of that acquisition is not used.
     #[inline(always)]
     unsafe fn unlock_own(&self) -> bool {
         false
     }
 
-    /// The same for whichever thread has one, and does not end it meanwhile.
+    /// The same for a read acquisition of any thread.
     ///
     /// # Safety
     ///
-    /// As [`unlock_own`](RawRwLock::unlock_own).
+    /// The token of that acquisition is not used, and its thread does not end it meanwhile.
     unsafe fn unlock_of_another(&self) -> bool {
         false
     }
@@ -157,7 +155,7 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     ///
     /// # Safety
     ///
-    /// Nobody uses the lock meanwhile, and no writer holds it.
+    /// No other thread uses the lock meanwhile, and no writer holds it.
     unsafe fn remember_again(&self) {}
 
     /// Acquires for writing, waiting as long as it takes.
@@ -171,7 +169,7 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
         backoff::poll::<Self::Machine, _>(deadline, || self.try_write())
     }
 
-    /// The same for writing as [`read_watching`](RawRwLock::read_watching).
+    /// As [`read_watching`](RawRwLock::read_watching), for writing.
     #[inline]
     fn write_watching(&self, deadline: Option<Deadline>, _watch: &dyn Fn()) -> Option<Self::Write> {
         match deadline {
@@ -187,10 +185,10 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// `token` came from the acquisition that this ends.
     unsafe fn unlock_write(&self, token: Self::Write);
 
-    /// Whether somebody held it, for reading or writing, a moment ago.
+    /// Whether a thread held the lock, for reading or writing, a moment ago.
     fn is_locked(&self) -> bool;
 
-    /// Whether somebody held it for writing a moment ago.
+    /// Whether a thread held the lock for writing a moment ago.
     fn is_write_locked(&self) -> bool;
 }
 

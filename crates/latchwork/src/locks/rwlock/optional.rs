@@ -13,7 +13,7 @@
 use super::{RawRwLock, Timeout, Token};
 use crate::machine::Deadline;
 
-/// A lock whose writer can become a reader.
+/// A lock that lets a writer become a reader.
 ///
 /// # Safety
 ///
@@ -50,8 +50,8 @@ pub unsafe trait RawUpgrade: RawDowngrade {
     /// What an upgradable acquisition hands to its release.
     type Upgradable: Token;
 
-    /// Acquires an upgradable read unless the timeout passes first. A waiter whose sleep has ended by itself calls
-    /// `watch`, as in [`read_watching`](RawRwLock::read_watching).
+    /// Acquires an upgradable read unless the timeout passes first. A waiter calls `watch` when
+    /// its sleep has ended by itself, as in [`read_watching`](RawRwLock::read_watching).
     fn upgradable_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Upgradable>;
 
     /// Acquires an upgradable read, waiting as long as it takes.
@@ -168,8 +168,8 @@ pub unsafe trait RawUpgrade: RawDowngrade {
 /// an upgradable reader that upgrades.
 pub unsafe trait RawRecursive: RawRwLock {
     /// Acquires for reading, past all waiting writers, unless the timeout passes first. It waits only for a writer that
-    /// is inside, and, for a bounded time, for one that is about to turn back. A waiter whose sleep has ended by itself
-    /// calls `watch`, as in [`read_watching`](RawRwLock::read_watching).
+    /// is inside, and, for a bounded time, for one that is about to turn back. A waiter calls `watch` when its
+    /// sleep has ended by itself, as in [`read_watching`](RawRwLock::read_watching).
     fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Read>;
 
     /// Acquires for reading, past all waiting writers.
@@ -194,8 +194,8 @@ pub unsafe trait RawRecursive: RawRwLock {
     }
 }
 
-/// A lock whose holder can leave it to a waiter: threads that come afterwards do not acquire it before that waiter, unless
-/// the waiter is suspended. The functions of a lock that is FIFO or phase-fair anyway are those of [`RawRwLock`].
+/// A lock that a holder can leave to a waiter. Threads that come afterwards do not acquire it before that waiter, unless the
+/// waiter is suspended. A lock that is FIFO or phase-fair anyway has the functions of [`RawRwLock`] here.
 ///
 /// # Safety
 ///

@@ -1,24 +1,39 @@
 //! An array of phase-fair locks (the "big reader lock").
 //!
-//! Source: the brlock of Linux 2.4 to 3.15; as "Per-CPU" in Dice and Kogan, "BRAVO: Biased Locking for
-//! Reader-Writer Locks", USENIX ATC 2019, section 5.
+//! # Source
 //!
-//! Many locks, each on a cache line of its own. A reader acquires one of them, a writer all. Readers that use
-//! different ones do not meet; a writer pays for that, and so does memory.
+//! The brlock of Linux 2.4 to 3.15; "Per-CPU" in Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC
+//! 2019, section 5.
 //!
-//! State: that of each [`pf_q`](super::pf_q); writers take them in order, so they queue up at the first. And
-//! `writing`, which the writer sets when it has them all, and clears when it has released them all: that is
-//! its last access, and who enters before waits for it, because whoever enters may free the lock.
+//! # Idea
 //!
-//! Where it differs from the paper: there are [`SHARDS`] locks in the array, whatever the machine, because they
-//! lie in the lock; processors beyond share them. (A parameter, for whoever wants one for each of more.)
+//! There are many locks, each on a cache line of its own. A reader acquires the lock of its processor, a writer acquires all.
+//! Readers on different processors do not meet. Writers pay for that, and so does memory.
 //!
-//! Size: 2048 bytes; 64 per waiter; none per reading holder, 64 times [`SHARDS`] per writing one. Atomics per
-//! uncontended pair: read 2; write 5 times [`SHARDS`].
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: phase-fair at each lock; writers are FIFO.
-//! Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! Timed forms: they poll, for the reason given in `pf_t`.
+//! # States
+//!
+//! | word | meaning | which thread changes it |
+//! |---|---|---|
+//! | each shard's [`pf_q`](super::pf_q) lock | held by its readers, or by the writer | readers of its processor; writers, which take the shards in order and so queue at the first |
+//! | each shard's `token` | the token of the writer's acquisition | the writer that holds the shard |
+//! | `writing` | a writer has all shards, or still releases them | that writer: 1 when it has the last shard, 0 as its last access |
+//!
+//! A thread that gets its shard while the writer still releases the others waits until `writing` is 0: a thread that is inside
+//! may be the last user and free the lock. (A) The writer stores that 0 with release, and such a thread loads it with acquire.
+//!
+//! # Where it differs from the source
+//!
+//! There are [`SHARDS`] locks in the array, on any machine, because they are part of the lock; further processors share them.
+//! A parameter of the type sets another number.
+//!
+//! # Properties
+//!
+//! - Size: 2048 bytes; 64 per waiter; none per reading holder, 64 times [`SHARDS`] per writing holder.
+//! - Atomic read-modify-writes per uncontended pair: read 2; write 5 times [`SHARDS`].
+//! - Fairness: phase-fair at each shard; writers are FIFO.
+//! - Suspension: a waiter that is suspended blocks others.
+//! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
+//! - Timed forms poll, for the reason given in `pf_t`.
 
 use super::pf_q::RawPfQ;
 use super::{ConstNew, Index, Info, RawDowngrade, RawFair, RawRwLock, Suspension};
@@ -29,7 +44,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 /// Locks in the array.
 pub const SHARDS: usize = 31;
 
-/// One of the locks, and what its writer got from it.
+/// One of the locks, and the token of its writer.
 #[repr(C, align(64))]
 struct Shard<M: Machine> {
     lock: RawPfQ<M>,
@@ -95,18 +110,18 @@ impl ConstNew for RawPerCpu<Native> {
 }
 
 impl<M: Machine, const LOCKS: usize> RawPerCpu<M, LOCKS> {
-    /// The locks that are used: two where every interleaving is explored.
+    /// The shards that are used: all, but two where every interleaving is explored.
     fn shards(&self) -> &[Shard<M>] {
         &self.shards[..M::patience(LOCKS as u32 - 1) as usize + 1]
     }
 
-    /// The lock of the processor that the caller runs on. Should it go elsewhere, its token knows.
+    /// The shard of the caller's processor. The caller keeps the number as its token: it may run elsewhere later.
     #[inline]
     fn mine(&self) -> Index {
         Index(M::cpu() % self.shards().len() as u32)
     }
 
-    /// Waits until the writer before us has released the other locks too.
+    /// Waits until the writer before the caller has released the other shards too.
     #[inline]
     fn await_writer(&self) {
         // (A) pairs with the store in `unlock_write`.
@@ -121,7 +136,7 @@ impl<M: Machine, const LOCKS: usize> RawPerCpu<M, LOCKS> {
 
 const _: () = assert!(size_of::<RawPerCpu<Native>>() == 2048);
 
-// SAFETY: a reader holds one of the locks and a writer all of them.
+// SAFETY: a reader holds one of the shards and a writer all of them.
 unsafe impl<M: Machine, const LOCKS: usize> RawRwLock for RawPerCpu<M, LOCKS> {
     type Machine = M;
     type Read = Index;
@@ -164,14 +179,14 @@ unsafe impl<M: Machine, const LOCKS: usize> RawRwLock for RawPerCpu<M, LOCKS> {
         if self.writing.0.load(Acquire) == 0 {
             return Some(index);
         }
-        // SAFETY: acquired above.
+        // SAFETY: `try_read` acquired the shard a few lines above.
         unsafe { self.shard(index).lock.unlock_read(()) };
         None
     }
 
     #[inline]
     unsafe fn unlock_read(&self, index: Index) {
-        // SAFETY: the caller's acquisition is that lock's.
+        // SAFETY: the token is the number of the shard that the caller holds for reading.
         unsafe { self.shard(index).lock.unlock_read(()) };
     }
 
@@ -194,13 +209,13 @@ unsafe impl<M: Machine, const LOCKS: usize> RawRwLock for RawPerCpu<M, LOCKS> {
             self.writing.0.store(1, Relaxed);
             return Some(());
         }
-        // SAFETY: acquired in the loop.
+        // SAFETY: the loop acquired these shards for writing.
         self.shards()[..have].iter().for_each(|shard| unsafe { shard.release() });
         None
     }
 
     unsafe fn unlock_write(&self, (): ()) {
-        // SAFETY: the caller holds all of them for writing.
+        // SAFETY: the caller holds all shards for writing.
         self.shards().iter().for_each(|shard| unsafe { shard.release() });
         // (A) the last access.
         self.writing.0.store(0, Release);

@@ -33,7 +33,7 @@
 //! | the writer's own PHASE | the phase ended before the reader came to push | has the lock as soon as PRESENT is clear; the next writer waits for it |
 //!
 //! So one list is enough where the paper has two. A writer leaves in four steps. It gives its turn to the next writer, takes
-//! the list, clears PRESENT, and grants the readers whose nodes it has taken. Clearing PRESENT is its last access to the
+//! the list, clears PRESENT, and grants the readers in the list. Clearing PRESENT is its last access to the
 //! lock: as soon as a reader gets in, that reader may be the last user of the lock and free it. (The nodes are the readers'
 //! own.) The next writer waits until PRESENT is clear.
 //!

@@ -1,34 +1,50 @@
 //! The reader-writer semaphore of the Linux kernel: a counter, a queue, and optimistic spinning.
 //!
-//! Source: `kernel/locking/rwsem.c` of Linux 5.x; the reader-owned field as in Dice and Kogan, "BRAVO: Biased
-//! Locking for Reader-Writer Locks", USENIX ATC 2019, section 4.
+//! # Source
 //!
-//! A word counts readers and says whether there is a writer, and whether somebody waits. Readers add
-//! themselves, and take that back if there is a writer or a waiter. Writers take the word whenever nobody is
-//! inside, past those who wait (*stealing*), and before they queue they spin while another writer is inside
-//! (*optimistic spinning on the owner*). Behind that is a queue of sleepers.
+//! `kernel/locking/rwsem.c` of Linux 5.x. The reader-owned field is as in Dice and Kogan, "BRAVO: Biased Locking for
+//! Reader-Writer Locks", USENIX ATC 2019, section 4.
+//!
+//! # Idea
+//!
+//! One word counts readers, and says whether there is a writer and whether threads wait. A reader adds itself, and takes
+//! that back if there is a writer or a waiter. A writer takes the word whenever no thread is inside, past the waiters
+//! (*stealing*). Before a writer queues, it spins while another writer is inside (*optimistic spinning on the owner*). Behind
+//! that is a queue of sleepers.
+//!
+//! # States
 //!
 //! | `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | WRITER (bit 0) | held for writing | the writer | the writer |
-//! | WAITERS (bit 1) | there is a queue: readers get in line, and attempts to read fail | its head | its head, when it enters |
-//! | HANDOFF (bit 2) | the head has waited for too long: writers get in line, and attempts to write fail | its head | its head, when it enters |
-//! | bits 3 to 31 | readers inside, or about to turn back | each of them adds one | and subtracts it |
+//! | WAITERS (bit 1) | there is a queue: readers queue, and attempts to read fail | the head of the queue | the head, when it enters or gives up |
+//! | HANDOFF (bit 2) | the head has waited for too long: writers queue too, and attempts to write fail | the head | the head, likewise |
+//! | bits 3 to 31 | readers inside, or about to turn back | each reader adds one | and subtracts it |
 //!
-//! `owner` is the number of the writing thread, or READERS. BRAVO's fix: a reader writes it only if it does
-//! not say so yet. The kernel's readers all did, one cache line for nothing.
+//! `owner` is the number of the writing thread, or READERS. A reader writes it only if it does not say READERS yet. (In the
+//! kernel, before BRAVO's authors mended it, each reader wrote it and moved the cache line for nothing.)
 //!
-//! Where it differs from the kernel:
-//! - *The queue is a lock.* Its list of waiters under a spin lock is here the blocking [`shfl`](crate::locks::mutex::shfl):
-//!   who holds that is the head, and sleeps at the word. So readers enter one after the other, not all at
-//!   once, and a release need not touch a list: it wakes an address.
-//! - Whether the owner is running is not to be known here, so the spin is bounded.
-//! - A lock that many readers hold is not closed to optimistic spinners for ever, but until they are gone.
+//! # Orderings
 //!
-//! Size: 32 bytes; waiters as `shfl`, 64; none per holder. Atomics per uncontended pair: 2.
-//! Suspension: a waiter that is suspended blocks others.
-//! Fairness: writers pass everybody else for 4 ms at most, readers pass nobody.
-//! Re-entry: a reader that read-locks again while somebody waits deadlocks with that.
+//! (A) A writer leaves, or becomes a reader, with release; the threads that enter next acquire. (B) A reader leaves with release;
+//! the writer that enters next acquires.
+//!
+//! # Where it differs from the kernel
+//!
+//! - *The queue is a lock.* The kernel has a list of waiters under a spin lock. Here waiters queue for the blocking mutex
+//!   [`shfl`](crate::locks::mutex::shfl). Its holder is the head, and sleeps at the word. So readers enter one after the
+//!   other, not all at once. A release touches no list: it wakes an address.
+//! - A thread cannot know here whether the owner is running, so the spin is bounded.
+//! - A lock that many readers hold is closed to optimistic spinners until the readers are gone, not for ever.
+//!
+//! # Properties
+//!
+//! - Size: 32 bytes; 64 per waiter, as `shfl`; none per holder.
+//! - Atomic read-modify-writes per uncontended pair: 2.
+//! - Fairness: writers pass all other threads for 4 ms at most; readers pass none. A recursive read passes all waiters.
+//! - Suspension: a waiter that is suspended blocks others.
+//! - Re-entry: a reader that reads again with [`read`](RawRwLock::read) while a thread waits deadlocks with that thread; it
+//!   must use [`RawRecursive`].
 
 use super::{ConstNew, Info, RawDowngrade, RawRecursive, RawRwLock, Suspension, Timeout};
 use crate::locks::mutex::RawMutex;
@@ -42,12 +58,12 @@ const HANDOFF: u32 = 1 << 2;
 const READER: u32 = 1 << 3;
 const COUNT: u32 = !(READER - 1);
 
-/// In `owner`: readers. No thread has this number.
+/// The value of `owner` while readers are inside. No thread has this number.
 const READERS: usize = usize::MAX;
 
-/// Looks of an optimistic spinner at the owner.
+/// Looks of an optimistic spinner at the owner: a bound, as it cannot know whether the owner runs.
 const SPINS: u32 = 1024;
-/// Looks of the head at the word before it sleeps.
+/// Looks of the head at the word before it sleeps: some microseconds.
 const LOOKS: u32 = 256;
 /// Nanoseconds after which the head is not passed any more (`RWSEM_WAIT_TIMEOUT`).
 const WAIT_TIMEOUT: u64 = 4_000_000;
@@ -79,7 +95,7 @@ impl ConstNew for RawRwSem<Native> {
 }
 
 impl<M: Machine> RawRwSem<M> {
-    /// Adds a reader, unless one of `keeps_out` is there.
+    /// Adds the calling reader, unless `word` has one of the bits `keeps_out`.
     #[inline]
     fn enter_read(&self, keeps_out: u32) -> bool {
         // (A) pairs with the release in `unlock_write`.
@@ -87,14 +103,14 @@ impl<M: Machine> RawRwSem<M> {
             self.leave(READER, Relaxed);
             return false;
         }
-        // The fix: it is the same for all of them.
+        // All readers write the same value, so one of them is enough.
         if self.owner.load(Relaxed) != READERS {
             self.owner.store(READERS, Relaxed);
         }
         true
     }
 
-    /// Takes the word for writing, unless one of `keeps_out` or a reader is there.
+    /// Takes the word for writing and clears the bits `drop`, unless a reader, a writer or one of the bits `keeps_out` is there.
     #[inline]
     fn enter_write(&self, keeps_out: u32, drop: u32) -> bool {
         let mut word = self.word.load(Relaxed);
@@ -111,7 +127,7 @@ impl<M: Machine> RawRwSem<M> {
         false
     }
 
-    /// Subtracts a reader or writer. The lock may then be gone: who sleeps at it is woken by its address.
+    /// Subtracts a reader or writer. Another thread may then free the lock, so the sleeping head is woken by the word's address.
     #[inline]
     fn leave(&self, unit: u32, order: Ordering) {
         let address = &raw const self.word;
@@ -121,7 +137,7 @@ impl<M: Machine> RawRwSem<M> {
         }
     }
 
-    /// Spins while a writer is inside, and takes the word when it is free.
+    /// Spins while the same writer is inside, and takes the word when it is free.
     fn spin_on_owner(&self) -> bool {
         loop {
             if self.enter_write(HANDOFF, 0) {
@@ -137,7 +153,7 @@ impl<M: Machine> RawRwSem<M> {
         }
     }
 
-    /// Waits to be the head of the queue.
+    /// Waits to be the head of the queue. `false`: the deadline has passed.
     fn queue_up(&self, deadline: Option<Deadline>) -> bool {
         match deadline {
             None => {
@@ -187,7 +203,7 @@ impl<M: Machine> RawRwSem<M> {
         if entered {
             self.word.fetch_and(!(WAITERS | HANDOFF), Relaxed);
         }
-        // SAFETY: acquired above.
+        // SAFETY: `queue_up` acquired the mutex.
         unsafe { self.queue.unlock(()) };
         entered
     }
@@ -203,14 +219,14 @@ impl<M: Machine> RawRwSem<M> {
         }
         let open = |word| word & (WRITER | COUNT) == 0;
         let entered = self.wait_as_head(deadline, open, || self.enter_write(0, WAITERS | HANDOFF));
-        // SAFETY: acquired above.
+        // SAFETY: `queue_up` acquired the mutex.
         unsafe { self.queue.unlock(()) };
         entered
     }
 }
 
-// SAFETY: WRITER is set from a word without readers or writer, and a reader that finds it turns back; (A)
-// and (B) order the sections.
+// SAFETY: WRITER is set from a word without readers or writer, and a reader that finds it turns back. (A) and (B) order the
+// sections.
 unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
     type Machine = M;
     type Read = ();

@@ -54,8 +54,8 @@
 //!   10 ms: shutting others out for as long as a wakeup takes would leave the lock unused. No waiter is passed for ever. One
 //!   with `n` waiters in front of it waits for at most `n + 1` times (10 ms, a wakeup and the sections inside).
 //! - *Readers in a row enter together.* A reader that enters from the queue wakes the readers that sleep right behind it. Each
-//!   of them enters by itself, past CLAIMED, unless a writer is inside by then, and leaves its node behind. (A reader that was
-//!   counted in before it runs would keep writers out for ever if it is suspended.) On machines with several NUMA nodes,
+//!   of them enters by itself, past CLAIMED, unless a writer is inside by then, and leaves its node behind. (If a reader were
+//!   counted in before it runs, and then suspended, it would keep writers out for ever.) On machines with several NUMA nodes,
 //!   readers are moved up behind readers, whatever their node, and writers behind writers of their node.
 //! - *Suspended waiters* are passed as in the mutex. A head to which the lock is left, by CLAIMED or because it has waited for
 //!   10 ms, keeps the lock for another 10 ms after a thread has found it free. Then LAPSED lets others in until the head runs

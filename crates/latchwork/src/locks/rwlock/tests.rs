@@ -113,7 +113,7 @@ fn exclusion<R: RawRwLock<Machine = Native>>() {
     assert!(!pair.lock.is_locked() && !pair.lock.is_write_locked(), "{name}: left locked");
 }
 
-/// What the forms answer while somebody reads or writes.
+/// What each form of acquisition answers while the lock is held for reading, and for writing.
 fn forms<R: RawRwLock<Machine = Native>>() {
     let name = R::INFO.name;
     let lock = R::new_in();

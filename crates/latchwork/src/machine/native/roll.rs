@@ -180,7 +180,7 @@ mod tests {
         first.left.store(1, Relaxed);
         let other = ROLL.take();
         assert!(!core::ptr::eq(first, other), "an entry that is in use has a second owner");
-        assert_eq!(first.left.load(Relaxed), 1, "nobody will find the entry when it is idle");
+        assert_eq!(first.left.load(Relaxed), 1, "no thread will find the entry when it is idle");
         first.used.store(0, Relaxed);
         (1..ENTRIES).for_each(|_| {
             ROLL.take();

@@ -8,8 +8,8 @@ use super::word::FIRST;
 use crate::machine::{Clock, Machine, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A thread's slow reads, of whatever lock, of which one asks the policy: the clock costs more than
-/// the rest of a slow read, and a count in the lock costs an atomic instruction.
+/// One in so many slow reads of a thread, of any lock, asks the policy. To read the clock costs more than the rest of a slow
+/// read, and a count in the lock would cost an atomic instruction.
 const SAMPLE: u32 = 16;
 
 /// When a bias that was revoked comes back.
@@ -18,25 +18,25 @@ const SAMPLE: u32 = 16;
 ///
 /// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
 pub unsafe trait When: Send + Sync + 'static {
-    /// A revocation began at `start` and ended `now` (nanoseconds). What the word then holds: at least
-    /// `FIRST`. May change the `memory`.
+    /// A revocation began at `start` and ended `now` (nanoseconds). Returns the number of the state *off*. May change the
+    /// `memory`.
     fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32;
 
-    /// Whether the lock may be biased again. Asked at one in so many slow reads.
+    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked at a sampled slow read.
     fn may_return<M: Machine>(bias: u32) -> bool;
 
-    /// One in so many slow reads, before it asks. What to add to the `memory`; the lock may be biased by then.
+    /// A slow read is sampled, and asks next. Returns what to add to the `memory`; the lock may be biased by then.
     fn sampled(_memory: u32) -> u32 {
         0
     }
 
-    /// The bias has been set. What to remember, having remembered `memory`.
+    /// The bias has been turned on. Returns the new `memory`.
     fn returning<M: Machine>(memory: u32) -> u32 {
         memory
     }
 }
 
-/// Whether this slow read of the calling thread is one to ask at.
+/// Whether this slow read of the calling thread is sampled: it asks the policy.
 #[inline]
 pub(super) fn sampled<M: Machine>() -> bool {
     let Some(row) = shared::reader_row::<M>() else { return true };
@@ -45,14 +45,12 @@ pub(super) fn sampled<M: Machine>() -> bool {
     reads.is_multiple_of(M::patience(SAMPLE))
 }
 
-/// The slow-down guard (listing 1, `N` = 9): after a revocation that took time t, the bias stays off
-/// for N t, so that revoking costs writers at most one part in N + 1. The word holds the time until
-/// which it does (in units of 4.096 microseconds, from the extended version's notes on one-word
-/// encodings).
+/// The slow-down guard (listing 1, `N` = 9). After a revocation that took time t, the bias stays off for N t, so revoking
+/// costs writers at most one part in N + 1. The number in the state *off* is the time at which the bias may return, in
+/// units of 4.096 microseconds (from the extended version's notes on one-word encodings).
 ///
-/// Times wrap after 4.9 hours: inhibition lasts 68 seconds at most, and a time farther ahead than that
-/// has passed. (Should a lock go without slow reads until its time looks ahead again, it stays unbiased
-/// for another 68 seconds at worst.)
+/// Times wrap after 4.9 hours. Inhibition lasts 68 seconds at most, and a time farther ahead than that has passed. (A lock
+/// without slow reads for so long that its time looks ahead again stays unbiased for another 68 seconds at worst.)
 #[derive(Debug)]
 pub struct Guard<const N: u64 = 9>;
 
@@ -72,21 +70,21 @@ unsafe impl<const N: u64> When for Guard<N> {
     }
 }
 
-/// The word that keeps the bias off for so many nanoseconds from `now`.
+/// The number that keeps the bias off for so many nanoseconds from `now`.
 fn inhibit(now: u64, nanos: u64) -> u32 {
     let ticks = (nanos >> TICK).min(u64::from(LONGEST) - 1) as u32 + 1;
-    // The lowest values have other meanings; 70 microseconds more every five hours.
+    // Lower numbers are other states. This costs 70 microseconds every five hours.
     ((now >> TICK) as u32).wrapping_add(ticks).max(FIRST)
 }
 
-/// Whether the time in `bias` has come.
+/// Whether the time that the number `bias` stands for has come.
 pub(super) fn expired(bias: u32, now: u64) -> bool {
     let ahead = bias.wrapping_sub((now >> TICK) as u32);
     ahead == 0 || ahead > LONGEST + FIRST
 }
 
-/// A Bernoulli trial (the authors' first policy, section 3): a slow read brings the bias back with
-/// probability 1 / `ODDS`, whatever revocations cost. For workloads whose writers do not mind.
+/// A Bernoulli trial (the authors' first policy, section 3): a slow read brings the bias back with probability 1 / `ODDS`,
+/// independently of what revocations cost. It suits workloads with few writers.
 #[derive(Debug)]
 pub struct Bernoulli<const ODDS: u32 = 100>;
 
@@ -97,26 +95,26 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
     }
 
     fn may_return<M: Machine>(_: u32) -> bool {
-        // The thread's own count, scrambled, is random enough to choose with.
+        // The thread's own count of reads, hashed, is random enough for this choice.
         let reads = shared::reader_row::<M>().map_or(0, |row| row.slow_reads.load(Relaxed));
         let seed = u64::from(reads).wrapping_add((M::thread_id() as u64).rotate_left(32));
         super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
     }
 }
 
-/// A cost model that also counts the benefit. The guard bounds what a revocation costs, but pays that
-/// for every bias, also for one that served few readers. Here a bias that was not worth its revocation doubles the
-/// time until the next, up to `STEPS` times in a row and to `AWAY`; one that was brings that back to the guard's.
+/// A cost model that also counts the benefit. The guard bounds the cost of a revocation, but it pays that cost for every
+/// bias, also for one that served few readers. Here a bias that was not worth its revocation doubles the time until the
+/// next bias, up to `STEPS` times in a row and to `AWAY`. A bias that was worth it brings that time back to the guard's.
 ///
-/// It was if it has spared its readers, together, twice as much waiting as its revocation took. Without it they meet
-/// at the lock's line, of which each needs `MEETING`: if that keeps the line busy for a share `u` of the time,
-/// `u * u / (1 - u)` of them wait for it at any moment (a queue of random arrivals and service times). Of `n`
-/// processors at most `n - 1` wait: `u` is taken for `1 - 1 / n` at most, and a reader finds `n - 1` others. Fast
-/// reads are not counted, for that would cost them something: `u` is that of the slow reads before.
+/// A bias was worth its revocation if it has spared all readers together twice as much waiting as the revocation took.
+/// Without bias, readers meet at the lock's cache line, and each needs the line for `MEETING`. Let `u` be the share of the
+/// time in which the line is busy. Then `u * u / (1 - u)` readers wait for it at any moment (a queue with random arrivals and
+/// service times). Of `n` processors at most `n - 1` wait, so `u` is bounded by `1 - 1 / n`. Fast reads are not counted,
+/// because a count would cost them instructions; `u` is that of the slow reads before the bias.
 ///
-/// A revocation that takes longer than looking at all readers can has met one that does not run, or reads for long.
-/// Then those who come meanwhile go to sleep and have to be woken, which costs more than they have waited
-/// (`SLEEPERS`): with 16 threads on two processors and one write in 1000, a sixth of the throughput.
+/// A revocation that takes longer than looking at all slots can take has met a reader that does not run, or reads for long.
+/// Threads that come meanwhile go to sleep and have to be woken, which costs more than they have waited (`SLEEPERS`). With
+/// 16 threads on two processors and one write in 1000 that was a sixth of the throughput.
 ///
 /// | memory | while the bias is off | while it is on |
 /// |---|---|---|
@@ -124,37 +122,39 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
 /// | bits 4 to 15 | sampled slow reads since the revocation | bits 4 to 11: slow reads before, 64 in 1.05 ms |
 /// | bits 16 to 31 | when it ended, in units of 16 microseconds | bits 12 to 31: since when, in microseconds |
 ///
-/// These wrap after a second: of a bias that lasted longer it may be taken that it was short.
+/// These times wrap after a second, so a bias that lasted longer may be taken for a short one.
 #[derive(Debug)]
 pub struct Adaptive<const N: u64 = 9>;
 
-/// Nanoseconds for which a reader that comes and goes needs the lock's line: two transfers between processors.
+/// Nanoseconds for which a slow reader needs the lock's cache line: two transfers between processors.
 const MEETING: u64 = 150;
-/// Doublings of the inhibition at most: then revocations cost writers one part in 2305.
+/// Doublings of the inhibition at most. Then revocations cost writers one part in 2305.
 pub(super) const STEPS: u32 = 8;
-/// How many times what a long revocation took counts.
+/// By how much the duration of a long revocation is multiplied: the threads that went to sleep must be woken.
 const SLEEPERS: u64 = 32;
-/// Processors that are counted at most, so that the line is never taken for busy all the time.
+/// Processors that are counted at most, so that `u` stays below 1.
 const MOST_CPUS: u32 = 100;
-/// The longest time for which doubling keeps the bias off: half a second.
+/// Nanoseconds for which doubling keeps the bias off at most: half a second.
 const AWAY: u64 = 1 << 29;
 const STEPS_MASK: u32 = (1 << 4) - 1;
 
-/// Off: one sampled read, their highest number, and where and how finely the time is kept.
+// In the memory while the bias is off: one sampled read, the bits that count them, the lowest bit of the time, and the time's
+// unit as a shift of nanoseconds.
 const ONE_READ: u32 = 1 << 4;
 const READS: u32 = (1 << 16) - ONE_READ;
 const ENDED: u32 = 16;
 const ENDED_TICK: u32 = 14;
 
-/// On: the rate, and the same.
+// In the memory while the bias is on: the lowest bit of the rate, the rate's unit and maximum, and the lowest bit and unit of
+// the time.
 const RATE: u32 = 4;
 const RATE_UNIT: u64 = 64;
 const MOST_RATE: u64 = 255;
-/// The rate that would keep the line busy.
+/// The rate at which the line is busy all the time.
 const BUSY: u64 = (1 << PERIOD) / MEETING / RATE_UNIT;
 const BEGAN: u32 = 12;
 const BEGAN_TICK: u32 = 10;
-/// The time in which the rate is counted, as a shift: a millisecond.
+/// Binary logarithm of the nanoseconds in which the rate is counted: about a millisecond.
 const PERIOD: u32 = 20;
 
 // SAFETY: `inhibit` returns at least `FIRST`.
@@ -179,7 +179,7 @@ unsafe impl<const N: u64> When for Adaptive<N> {
     }
 
     fn sampled(memory: u32) -> u32 {
-        // Half of the room is for those who add one at the same time.
+        // Half of the range is for threads that add one at the same time.
         if memory & READS > READS / 2 { 0 } else { ONE_READ }
     }
 
@@ -188,14 +188,14 @@ unsafe impl<const N: u64> When for Adaptive<N> {
     }
 }
 
-/// Nanoseconds that looking at the readers of so many processors takes at most, a brief wait for one of them included:
-/// 65 microseconds for two.
+/// Nanoseconds that looking at the readers of so many processors takes at most, with a brief wait for one of them: 65
+/// microseconds for two processors.
 fn longest_scan(cpus: u64) -> u64 {
     (6 + cpus) << 13
 }
 
 impl<const N: u64> Adaptive<N> {
-    /// The memory from when the bias is set, `now`.
+    /// The memory when the bias is turned on, `now`.
     pub(super) fn begin(memory: u32, now: u64) -> u32 {
         let ticks = ((now >> ENDED_TICK) as u32).wrapping_sub(memory >> ENDED) << ENDED >> ENDED;
         let reads = u64::from((memory & READS) / ONE_READ * SAMPLE);

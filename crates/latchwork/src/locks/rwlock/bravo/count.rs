@@ -3,15 +3,15 @@
 use crate::machine::{Machine, Native, ROW_COUNTS, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Whether a lock counts. A type, so that one that does not has no trace of it.
+/// Whether a lock counts. It is a type, so that a lock which does not count has no instruction for it.
 pub trait Count: Send + Sync + 'static {
     /// Adds `value` to a counter.
     fn add<M: Machine>(event: Event, value: u64);
-    /// Whether it does.
+    /// Whether it counts.
     const ON: bool;
 }
 
-/// It does not.
+/// The lock does not count.
 #[derive(Debug)]
 pub struct Uncounted;
 
@@ -21,7 +21,7 @@ impl Count for Uncounted {
     fn add<M: Machine>(_: Event, _: u64) {}
 }
 
-/// It does, in the calling thread's row: no line that others write.
+/// The lock counts, in the calling thread's row: a cache line that no other thread writes.
 #[derive(Debug)]
 pub struct Counted;
 
@@ -43,9 +43,9 @@ pub enum Event {
     Fast,
     /// A read through the underlying lock: there was no bias.
     Unbiased,
-    /// The same: there was bias, but the slot was taken, or the whole row of the thread.
+    /// A read through the underlying lock: there was bias, but the slot was taken, or all slots of the thread's row.
     Collision,
-    /// A slot was filled in vain, because there was no bias any more.
+    /// A reader filled a slot and emptied it again, because the bias had been revoked.
     InVain,
     /// A revocation.
     Revocation,
@@ -64,16 +64,16 @@ pub struct Counts {
     pub unbiased: u64,
     /// Reads through the underlying lock because no slot was free.
     pub collisions: u64,
-    /// Slots that were filled in vain; those reads are among the ones above.
+    /// Slots that were filled and emptied again. The reads that followed are counted above.
     pub in_vain: u64,
     /// Revocations.
     pub revocations: u64,
-    /// Nanoseconds that they took.
+    /// Nanoseconds that revocations took.
     pub revoking: u64,
 }
 
 impl Counts {
-    /// Until now.
+    /// The counts until now.
     pub fn of_process() -> Counts {
         let mut sums = [0; ROW_COUNTS];
         if let Some(newest) = shared::reader_rows::<Native>() {

@@ -1,9 +1,9 @@
-//! Where a BRAVO reader says that it reads.
+//! Where a BRAVO reader publishes that it reads.
 
 use crate::machine::{Deadline, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::*;
 
-/// The slots that readers use instead of the lock, and the fences that go with them.
+/// The slots that readers use in place of the lock, and the fences that go with them.
 ///
 /// # Safety
 ///
@@ -22,19 +22,19 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// Paper and section.
     const SOURCE: &'static str;
 
-    /// Writes `lock` into a slot if that is empty. May first look whether it is `biased`, or remember that it
-    /// was not: then there is nothing to be had here, or mostly not. What the caller then reads of the bias is ordered after
-    /// this with respect to [`fence`](Publish::fence). `None`: there is no slot to be had.
+    /// Writes `lock` into a slot if that slot is empty. It may first look whether the lock is `biased`, or remember that it was
+    /// not, and then write nothing. What the caller reads of the bias afterwards is ordered after the write with respect to
+    /// [`fence`](Publish::fence). `None`: nothing was written.
     ///
-    /// Release, and after acquiring the slot's last user: a writer of *another* lock may read this where
-    /// it would have read that user's leaving.
+    /// (D) The slot is found empty with acquire and filled with release. A writer of *another* lock may read this store in place
+    /// of the store with which the slot's last user left, and must then come after that user's section.
     ///
     /// # Safety
     ///
     /// See the [trait](Publish).
     unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize>;
 
-    /// The same with another slot, when the first was in use.
+    /// The same with another slot, after the first was of no use.
     ///
     /// # Safety
     ///
@@ -44,11 +44,11 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
         None
     }
 
-    /// Comes between a writer's store to the bias, which is sequentially consistent, and its scan.
+    /// A revoking writer calls this between its change of the bias, which is sequentially consistent, and its look at the slots.
     fn fence();
 
-    /// Calls `each` with every slot that holds `lock`, read with sequentially consistent loads, until it
-    /// says `false`; whether it never did.
+    /// Calls `each` with every slot that holds `lock`, until `each` returns `false`. The slots are read with sequentially
+    /// consistent loads. Returns whether `each` never returned `false`.
     ///
     /// # Safety
     ///
@@ -68,40 +68,39 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// Whether slots belong to threads.
     const OWNED: bool = false;
 
-    /// Notes for the calling thread, which has used the underlying lock, that `lock` is not biased, or is: it
-    /// then goes to the underlying lock the next time without looking first. Two looks at a contended cache
-    /// line cost twice as much as one.
+    /// Remembers for the calling thread, which has used the underlying lock, whether `lock` was unbiased. If it was, the thread
+    /// goes to the underlying lock the next time without a look at the bias: two looks at a contended cache line cost twice as
+    /// much as one.
     #[inline(always)]
     fn note_unbiased(_lock: usize, _unbiased: bool) {}
 
-    /// Called before a bias is set; whether it may be.
+    /// Called before the bias is turned on. Returns whether it may be.
     fn prepare() -> bool {
         true
     }
 }
 
-/// A row of slots per thread (BRAVO-2D, section 7, with rows owned by threads instead of processors).
-/// Nobody else fills the slots of a row, so publication is a plain store, and only the light half of an
-/// asymmetric fence; the writer pays for the heavy half. It looks at one cache line per thread instead
-/// of 512. A reader that has its row full uses the underlying lock, and so do all where the operating
-/// system refuses the heavy half. Rows come and go with threads: see
+/// A row of slots per thread (BRAVO-2D, section 7, with rows owned by threads instead of processors). Only the owner fills
+/// the slots of a row, so publication is a plain store and the light half of an asymmetric fence. The writer pays for the
+/// heavy half, and looks at one cache line per thread instead of 512 lines of a table. A reader whose row is full uses the
+/// underlying lock; so do all readers where the operating system refuses the heavy half. Rows come and go with threads: see
 /// [`Machine::reader_row`].
 #[derive(Debug)]
 pub struct Owned;
 
-/// What a writer waits when the heavy fence was refused (a filter was installed after the process had
-/// it granted), in nanoseconds: a store is visible to other processors long before.
+/// Nanoseconds that a writer waits if the heavy fence is refused, because a system-call filter was installed after the
+/// process had been granted the fence. A store is visible to other processors long before.
 const UNFENCED_WAIT: u64 = 10_000_000;
 
-// SAFETY: rows are linked before their owners fill them, and a row that the heavy fence does not show belongs to a reader
-// that sees the bias off.
+// SAFETY: a row is linked before its owner fills it. A reader whose row is linked after the heavy fence sees the bias off.
 unsafe impl<M: Machine> Publish<M> for Owned {
     const PREFIX: &'static str = "bravo-2d-";
     const SUMMARY: &'static str = "biased locking, a row of slots per thread, over ";
     const ATOMICS: u32 = 0;
     const SOURCE: &'static str = "Dice and Kogan 2019, section 7 (BRAVO-2D)";
 
-    /// Most threads read one lock at a time. Filling a slot in vain costs less than looking at the bias.
+    /// Only the first slot: most threads read one lock at a time. It does not look at the bias first: to fill and empty a slot
+    /// costs less.
     #[inline(always)]
     unsafe fn publish(lock: usize, _: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
         let row = shared::reader_row::<M>()?;
@@ -122,7 +121,7 @@ unsafe impl<M: Machine> Publish<M> for Owned {
     }
 
     fn fence() {
-        // (B) A row that this does not show was linked later, so its readers see the bias off.
+        // (B) A row that is linked after this fence belongs to a reader that sees the bias off.
         if !M::heavy_fence() {
             let end = Deadline::after::<M>(UNFENCED_WAIT);
             while !end.passed::<M>() {
@@ -160,13 +159,12 @@ unsafe impl<M: Machine> Publish<M> for Owned {
 }
 
 impl Owned {
-    /// Fills a slot of the calling thread that it has seen to be empty: acquire, because another thread
-    /// may have emptied it.
+    /// Fills a slot of the calling thread, which has seen it empty with acquire: another thread may have emptied it (D).
     #[inline(always)]
     fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> Option<&'static M::Usize> {
         slot.store(lock, Release);
-        // (B) Dekker pair with the writer's heavy fence: before that, our store is seen by its scan;
-        // after it, our next look sees its store to the bias. (Without `prepare` there is no fence, and no bias.)
+        // (B) Dekker pair with the writer's heavy fence. If this store comes before that fence, the writer sees it. Otherwise
+        // this thread's next look at the bias sees the writer's change. (If `prepare` failed there is no fence, and no bias.)
         M::lightest_fence();
         Some(slot)
     }

@@ -35,9 +35,9 @@ impl<A: Await> Revoke for Holding<A> {
 /// The writer keeps the underlying lock for a millisecond at most. Then it releases that lock, and readers that come
 /// meanwhile pass through it; when the slots are empty the writer acquires it again.
 ///
-/// Section 7 of the paper has a mutex for revocations. Here several writers may revoke at once: each looks through the
-/// slots itself, so that none waits for a writer that is suspended, and the bias counts them, so that it does not return
-/// before the last of them has the lock. This is for readers that must not wait for as long as another reader's
+/// Section 7 of the paper has a mutex for revocations. Here several writers may revoke at once. Each looks through the
+/// slots itself, so that none waits for a writer that is suspended. The bias counts them, and does not return before the
+/// last of them has the lock. This is for readers that must not wait for as long as another reader's
 /// longest section, and for locks that are to stay available while a writer is suspended.
 ///
 /// Without that millisecond, readers fill the underlying lock before the writer is back. In the simulator, with one write

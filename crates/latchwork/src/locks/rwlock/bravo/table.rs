@@ -5,8 +5,8 @@ use crate::machine::{Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
-/// One table for the process. Its slots are everybody's, so a reader takes one with a
-/// compare-and-exchange; one that finds the slot taken uses the underlying lock.
+/// One table for the process. All threads share its slots, so a reader takes one with a compare-and-exchange. A reader that
+/// finds the slot taken uses the underlying lock.
 #[derive(Debug)]
 pub struct Table<S>(PhantomData<S>);
 
@@ -15,7 +15,7 @@ pub type Hashed = Table<Anywhere>;
 /// The paper's BRAVO-2D: a slot in the row of the reader's processor, and in the column of the lock.
 pub type Columns = Table<Column>;
 
-/// Which slots of a table, whose length is a power of two, readers take.
+/// Which slots of a table readers take. The length of the table is a power of two.
 ///
 /// # Safety
 ///
@@ -36,8 +36,8 @@ pub unsafe trait Slots: Send + Sync + 'static {
         None
     }
 
-    /// Where readers of `lock` can be, if that is not everywhere: each slot from the first number on that
-    /// is a multiple of the second away from it.
+    /// Where readers of `lock` can be, if not in all slots: `(first, step)` stands for the slots `first`, `first + step`,
+    /// `first + 2 * step` and so on.
     #[inline]
     fn column<M: Machine>(_lock: usize, _length: usize) -> Option<(usize, usize)> {
         None
@@ -52,8 +52,8 @@ pub(in crate::locks::rwlock) fn mix32(z: u64) -> u32 {
     ((z ^ (z >> 28)).wrapping_mul(0xcb24_d0a5_c88c_35b3) >> 32) as u32
 }
 
-/// Of thread and lock. Both are addresses with the same zero bits below and the same bits above;
-/// rotating one keeps neighbouring locks and neighbouring threads from cancelling out.
+/// A hash of thread and lock. Both are addresses with the same zero bits below and the same bits above. One is rotated, so
+/// that neighbouring locks and neighbouring threads do not cancel out.
 #[inline]
 fn hash<M: Machine>(lock: usize) -> u32 {
     mix32((lock as u64).wrapping_add((M::thread_id() as u64).rotate_left(32)))
@@ -75,10 +75,10 @@ unsafe impl Slots for Anywhere {
     }
 }
 
-/// The same, and when that slot is taken, a second one (section 7: "a secondary hash to probe an
-/// alternative location"). For readers that hold many locks at a time, or threads by the hundred: with 4096
-/// slots, c of them taken, one reader in (4096 / c)^2 goes to the underlying lock instead of one in
-/// 4096 / c, and that one has done two compare-and-exchanges in vain.
+/// The same, and a second slot when the first is taken (section 7: "a secondary hash to probe an alternative location"). It
+/// suits readers that hold many locks at a time, and hundreds of threads. Let c of the 4096 slots be taken. Then one reader in
+/// (4096 / c)^2 goes to the underlying lock instead of one in 4096 / c. Such a reader has failed at two
+/// compare-and-exchanges.
 #[derive(Debug)]
 pub struct Twice;
 
@@ -98,9 +98,8 @@ unsafe impl Slots for Twice {
     }
 }
 
-/// A hash of thread and lock chooses within a sector that belongs to the reader's NUMA node (section 7), so
-/// that slots which share a cache line are not written by several nodes. On a machine with one node
-/// this is [`Anywhere`].
+/// A hash of thread and lock chooses within a sector that belongs to the reader's NUMA node (section 7). So threads of
+/// several nodes do not write slots of one cache line. On a machine with one node this is [`Anywhere`].
 #[derive(Debug)]
 pub struct Sector;
 
@@ -119,18 +118,18 @@ unsafe impl Slots for Sector {
     }
 }
 
-/// The row is the processor's that the reader runs on, the column a hash of the lock (section 7, "our
-/// preferred embodiment"). Threads on different processors share no cache line, and a revoking writer
-/// looks at one slot of each row. A reader collides with others of its processor, and with itself if it
-/// holds two locks of one column.
+/// The reader's processor chooses the row, and a hash of the lock the column (section 7, "our preferred embodiment"). Threads
+/// on different processors share no cache line, and a revoking writer looks at one slot of each row. A reader collides with
+/// other readers on its processor, and with itself if it holds two locks of one column.
 #[derive(Debug)]
 pub struct Column;
 
-/// The fewest slots in a row: a pair of cache lines. The table is divided among as many processors as there
-/// can be: two rows of 2048 slots on a machine with two, 256 rows at most, which processors beyond share.
+/// The fewest slots in a row: a pair of cache lines, which processors fetch together. The table is divided among as many
+/// processors as there can be: two rows of 2048 slots on a machine with two. There are 256 rows at most; further processors
+/// share them.
 pub(super) const ROW: u32 = 16;
 
-// SAFETY: both are made from `shape`.
+// SAFETY: `first` and `column` both take the column from `shape`, and there is no second slot.
 unsafe impl Slots for Column {
     const PREFIX: &'static str = "bravo-cpu-";
     const SUMMARY: &'static str = "biased locking, a row of slots per processor, over ";
@@ -159,7 +158,7 @@ impl Column {
     /// Slots in the row of each of so many processors, at least so many.
     #[inline]
     pub(super) fn row(length: usize, cpus: usize, least: usize) -> usize {
-        // A shift: readers come here.
+        // A shift and no division: this is on the readers' fast path.
         (length >> cpus.next_power_of_two().trailing_zeros()).max(least).min(length)
     }
 
@@ -180,14 +179,15 @@ impl<S: Slots> Table<S> {
 
     #[inline(always)]
     fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> Option<&'static M::Usize> {
-        // (B) Dekker pair with the writer: we write the slot and then read the bias, the writer
-        // writes the bias and then reads the slot, all four sequentially consistent, so at least
-        // one sees the other. A compare-and-exchange is a full fence already on x86.
+        // (B) Dekker pair with the writer: the reader writes the slot and then reads the bias, the writer writes the bias and
+        // then reads the slot, all four sequentially consistent, so at least one sees the other. On x86 a
+        // compare-and-exchange is a full fence anyway.
         slot.compare_exchange(0, lock, SeqCst, Relaxed).is_ok().then_some(slot)
     }
 }
 
-// SAFETY: the writer looks at all slots, or at those of the lock's column. The accesses are sequentially consistent.
+// SAFETY: a writer looks at all slots where `Slots` puts readers of the lock: all of the table, or the lock's column. The
+// accesses are sequentially consistent.
 unsafe impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     const PREFIX: &'static str = S::PREFIX;
     const SUMMARY: &'static str = S::SUMMARY;
@@ -197,7 +197,7 @@ unsafe impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     #[inline]
     unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
         if !biased() {
-            return None; // an atomic instruction for nothing
+            return None; // saves an atomic instruction
         }
         Self::fill::<M>(Self::slot::<M>(lock), lock)
     }

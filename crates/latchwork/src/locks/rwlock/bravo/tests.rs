@@ -163,7 +163,7 @@ fn tokens_survive_as_words() {
     assert!(matches!(unsafe { Read::from_word(Read::Slow(()).into_word()) }, ReadToken::Slow(())));
 }
 
-/// BRAVO over a lock whose tokens are numbers, odd ones among them.
+/// BRAVO over a lock with numbers as tokens, odd ones among them.
 #[test]
 fn tokens_that_are_numbers_survive_as_words() {
     type Over<R> = ReadToken<AtomicUsize, <R as RawRwLock>::Read>;
@@ -184,7 +184,7 @@ fn it_is_described_after_the_lock_below() {
     assert!(Lock::INFO.summary.ends_with(RawPfT::<Native>::INFO.summary));
 }
 
-/// A reader that has exited without leaving is waited for, in a nap, until somebody leaves for it.
+/// A writer waits, in naps, for a reader that has exited without leaving, until another thread leaves in its place.
 #[test]
 fn a_writer_waits_for_a_reader_whose_thread_is_gone() {
     let lock = &RowLock::new_biased_in();

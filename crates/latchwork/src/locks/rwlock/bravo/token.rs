@@ -6,7 +6,7 @@ use crate::locks::Token;
 pub enum ReadToken<S: 'static, T> {
     /// Through a slot, which this is.
     Fast(Filled<S>),
-    /// Through the underlying lock, whose token this is.
+    /// Through the underlying lock; this is that lock's token.
     Slow(T),
 }
 
@@ -43,7 +43,7 @@ impl<S, T: Copy> Clone for ReadToken<S, T> {
 }
 impl<S, T: Copy> Copy for ReadToken<S, T> {}
 
-/// As a word: the slot's address with the lowest bit set, or the underlying token's word, whose lowest bit is free.
+/// As a word: the slot's address with the lowest bit set, or the word of the underlying token, with the lowest bit clear.
 impl<S, T: Token> Token for ReadToken<S, T> {
     const HAS_FREE_BIT: bool = false;
 

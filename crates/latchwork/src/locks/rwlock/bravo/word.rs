@@ -21,8 +21,8 @@
 //! - *Revoking* excludes *on* until the last thread has left. So a thread among the n that has seen the slots empty knows
 //!   that they stay empty.
 //!
-//! A lock starts with *warming up*, not *on*. Programs make locks that are read once or twice in their lives (OpenSSL
-//! makes tens of thousands a second), and a first write that scans a table would cost them more than bias could give.
+//! A lock starts with *warming up*, not *on*. Programs make locks that are read once or twice in their lives; OpenSSL
+//! makes tens of thousands a second. There a first write that looks through the slots would cost more than bias can give.
 
 use crate::machine::{Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering};

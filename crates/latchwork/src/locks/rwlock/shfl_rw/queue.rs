@@ -74,7 +74,7 @@ impl<M: Machine> RawShflRw<M> {
         locked
     }
 
-    /// The attempt of a waiter whose sleep has ended by itself, past a head that does not run.
+    /// A waiter tries, after a sleep that no thread has ended, to pass a head that does not run.
     fn rescue(&self, side: Side) -> bool {
         (self.state().is_lapsed() || self.turn.has_lapsed())
             && matches!(self.steal(side), super::arrive::Steal::Taken)

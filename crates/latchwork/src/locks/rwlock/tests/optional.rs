@@ -75,7 +75,7 @@ fn a_writer_becomes_a_reader() {
     check::<Columns<Native, RawPfQ<Native>>>();
 }
 
-/// Who gets in beside an upgradable reader, before and after it has upgraded.
+/// Which threads enter beside an upgradable reader, before and after it has upgraded.
 fn upgradable_forms<R: RawUpgrade<Machine = Native>>() {
     let (name, lock) = (R::INFO.name, R::new_in());
     for round in 0..40 {

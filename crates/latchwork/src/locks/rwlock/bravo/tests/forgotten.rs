@@ -28,7 +28,7 @@ fn harms_no_other_lock<P: Publish<Native>, W: When>() {
         std::thread::scope(|scope| scope.spawn(forgets).join().unwrap());
         assert!(place.is_locked() && place.try_write().is_none());
         if dropped {
-            // SAFETY: the place gets another lock before anybody uses it.
+            // SAFETY: no thread uses the place before it gets another lock, two lines below.
             unsafe { core::mem::ManuallyDrop::drop(&mut place) };
         }
         *place = core::mem::ManuallyDrop::new(Of::<P, W>::new_in());

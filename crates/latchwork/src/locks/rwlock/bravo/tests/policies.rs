@@ -6,7 +6,7 @@ use super::*;
 fn a_slow_reader_restores_the_bias_when_the_time_has_come() {
     let lock = Lock::new();
     let now = Native::now(Clock::Monotonic);
-    // Enough that one of them looks at the clock.
+    // As many reads as it takes for one of them to look at the clock.
     let read = || {
         for _ in 0..WARM_UP {
             // SAFETY: the token is from the acquisition in the same expression.
