@@ -49,7 +49,7 @@ pub(crate) fn report(me: usize, problem: &Problem) {
         return;
     }
     // One thread prints at a time. A thread that waits here may hold a lock that the other needs for looking up names, so it
-    /// does not wait for ever.
+    // does not wait for ever.
     let mut patience = 2_000;
     let alone = loop {
         if REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
