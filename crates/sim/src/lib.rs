@@ -4,7 +4,7 @@
 //! runs here unchanged, while every access to a word, every spin, sleep, wake-up and fence takes
 //! simulated time. The simulation is a discrete-event one, with one coroutine per thread (up to 1024,
 //! on up to 512 processors), and deterministic: the same machine, options and bodies give the same
-//! trace, whose hash is in the [`Report`].
+//! trace. The hash of the trace is in the [`Report`].
 //!
 //! ```
 //! use latchwork::locks::mutex::{RawMutex, mcs::RawMcs};
@@ -103,3 +103,8 @@ pub use profile::{
 pub use report::{Counts, Report};
 pub use run::run;
 pub use words::{Ptr, U8, U32, U64, Usize};
+
+/// The example of the README is a test as well.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

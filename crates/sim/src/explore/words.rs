@@ -1,7 +1,7 @@
 //! Words of the exploring machine.
 //!
-//! A word knows whether it is alive. So an access to the memory of a lock that was destroyed is caught. The value is an atomic only so that sharing a word between OS threads is no undefined behaviour:
-//! within an exploration one thread runs at a time.
+//! A word knows whether it is alive, so an access to the memory of a destroyed lock is caught. Within an exploration one
+//! thread runs at a time; the value is an atomic only so that sharing a word between OS threads is no undefined behaviour.
 
 use super::engine::{Engine, inside};
 use super::{Mistake, trace};
@@ -36,7 +36,7 @@ impl Place {
 
     /// The value in memory.
     pub(super) fn value(self) -> u64 {
-        // SAFETY: as in `is_alive`; the word has this size.
+        // SAFETY: the word's memory stays mapped (see `is_alive`), and the value in it has this size and alignment.
         unsafe {
             match self.size {
                 1 => u64::from((*(self.address as *const AtomicU8)).load(Relaxed)),
@@ -49,7 +49,8 @@ impl Place {
     /// Replaces the value in memory.
     pub(super) fn set(self, value: u64) {
         debug_assert!(self.is_alive());
-        // SAFETY: as in `value`; the caller has seen that the word is alive.
+        // SAFETY: the word's memory stays mapped, the value in it has this size and alignment, and the caller has seen that
+        // the word is alive, so the memory is not used for something else.
         unsafe {
             match self.size {
                 1 => (*(self.address as *const AtomicU8)).store(value as u8, Relaxed),
