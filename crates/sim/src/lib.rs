@@ -68,6 +68,9 @@
 //! - A line's number, and with it the whole trace, follows from the order of first touch, not from the
 //!   address. What shares a line does depend on the layout: give objects whole lines (`align(128)`).
 
+#[macro_use]
+mod every_word;
+
 mod access;
 mod body;
 mod error;
