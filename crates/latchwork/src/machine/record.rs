@@ -22,10 +22,10 @@ pub const STEP: u64 = 1 << 16;
 
 /// The bit of a reader's word that says that its owner has no light fence. It stands next to the count of nested
 /// sections, so that the beginning of a section tests both at once.
-pub const FENCED: u64 = STEP / 2;
+pub const NEEDS_FULL_FENCE: u64 = STEP / 2;
 
 /// The bits of a reader's word that count nested sections.
-pub const NESTING: u64 = FENCED - 1;
+pub const NESTING: u64 = NEEDS_FULL_FENCE - 1;
 
 /// The bits of a reader's word that say when its section began.
 pub const TIME: u64 = !(STEP - 1);
@@ -52,7 +52,7 @@ pub struct Stall {
 /// - All threads see the same clocks.
 pub unsafe trait Records: Machine {
     /// The calling thread's own record. The machine prepares the asymmetric fences when a thread gets its record; if
-    /// they are not to be had, `section` and `pinned` have [`FENCED`] set for ever.
+    /// they are not to be had, `section` and `pinned` have [`NEEDS_FULL_FENCE`] set for ever.
     ///
     /// # Safety
     ///
@@ -118,7 +118,7 @@ pub struct Record<M: Machine> {
     /// General-purpose RCU: the time at which the outermost section began, and how many sections are nested; 0 in the
     /// bits of [`NESTING`] outside of sections.
     pub section: M::U64,
-    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online. The bit [`FENCED`]
+    /// QSBR: the time of the last quiescent state, and how many readers of this thread are online. The bit [`NEEDS_FULL_FENCE`]
     /// means here that the thread vouches for others.
     pub online: M::U64,
     /// Epochs: the epoch in which the outermost section began, and how many sections are nested.

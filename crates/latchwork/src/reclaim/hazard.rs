@@ -36,7 +36,7 @@ use super::header::{Header, Retire};
 use super::list::List;
 use super::sieve::{BATCH, Sieve};
 use super::strategy::{Guard, Info, Reader, Reclaim};
-use crate::machine::record::{self, FENCED, Hazards, Kept, Records, SLOTS, Slots};
+use crate::machine::record::{self, Hazards, Kept, NEEDS_FULL_FENCE, Records, SLOTS, Slots};
 use crate::machine::{Group, Word};
 use alloc::boxed::Box;
 use core::hint::cold_path;
@@ -304,7 +304,7 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
     fn reader(&self) -> HazardReader<'_, M, FULL_FENCE> {
         let kept = Kept::<M>::new();
         let record = kept.get();
-        let fenced = !FULL_FENCE && record.section.load(Relaxed) & FENCED != 0;
+        let fenced = !FULL_FENCE && record.section.load(Relaxed) & NEEDS_FULL_FENCE != 0;
         let own = FULL_FENCE.then(|| {
             let guard = HazardGuard::<M, FULL_FENCE>::take_any(&record.hazards, None);
             let slots = guard.slots;

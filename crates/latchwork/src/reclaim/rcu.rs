@@ -6,11 +6,18 @@
 //!
 //! # The idea
 //!
+//! A thread *retires* an object: it has removed the object from where readers find it, and hands it over to be reclaimed.
 //! All readers of the process share one clock. When the outermost section of a thread begins, the thread copies the
-//! clock into a word of its own: it *stamps* the section. A thread that wants to free an object first removes it from
-//! where readers find it. Then it lets the clock advance, and waits until every thread is outside of any section or has
-//! a stamp of the new time. A section with such a stamp began after the removal, so it cannot find the object. This wait
+//! clock into a word of its own: it *stamps* the section. One of the threads that want to reclaim, the *leader*, runs the
+//! grace period for all of them: it lets the clock advance, and waits until every thread is outside of any section or has
+//! a stamp of the new time or a later one. Such a section began after the removal, so it cannot find the object. This wait
 //! is a *grace period*.
+//!
+//! The paper's clock is one bit, which a reader that stamps late can misread, so a grace period there flips it twice. This
+//! clock only grows: a reader that stamps late has an older stamp than need be, and the leader waits for it.
+//!
+//! The *light fence* is a compiler barrier, and the *heavy fence* is `membarrier`, which makes every running thread of the
+//! process execute a full fence. Together they order as two full fences do, and the reader executes none.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -21,37 +28,42 @@
 //!
 //! # States
 //!
-//! Each thread has a word, [`Record::section`]. It holds three things: the stamp (the upper 48 bits), whether the thread
-//! lacks the light fence ([`FENCED`](crate::machine::record::FENCED)), and how many sections are nested (the lower 15
-//! bits). Only the thread itself writes the word.
+//! Each thread has a word, [`Record::section`], which only the thread itself writes. Its upper 48 bits are the stamp. The
+//! next bit, [`NEEDS_FULL_FENCE`](crate::machine::record::NEEDS_FULL_FENCE), stays as it is for the life of the thread: it
+//! is set if `membarrier` is not to be had, and each section of the thread begins with a full fence then. The lower 15 bits
+//! count the sections that are nested. The clock, [`Clocks::grace`], has the same layout and a count of 1, so one store
+//! of the clock writes both the stamp and the count.
 //!
 //! | state | the word | the next state |
 //! |---|---|---|
-//! | outside | 0 nested; the stamp means nothing | inside, when the thread begins a section: stores the clock, of which the lowest bit is set |
-//! | inside | the stamp, 1 nested | nested, when the thread begins a section in the section: adds 1; outside, when the guard is dropped: subtracts 1 |
-//! | nested | the stamp of the outermost section, 2 or more | one fewer, when a guard is dropped |
+//! | outside | 0 nested; the stamp means nothing | inside, when the thread begins a section: it stores the clock |
+//! | inside | the stamp, 1 nested | nested, when the thread begins a section in the section: it adds 1; outside, when it drops the guard: it subtracts 1 |
+//! | nested | the stamp of the outermost section, 2 or more | one fewer, when the thread drops a guard |
 //!
-//! The clock, [`Clocks::grace`], grows with every grace period, and never goes back; the leader of the grace period
-//! advances it. The states of a grace period are in [`grace`](super::grace).
+//! The leader advances the clock with every grace period. The clock never goes back: 48 bits last for years. The states of
+//! a grace period are in [`grace`](super::grace), those of a retired object in [`domain`](super::domain).
 //!
 //! # What pairs with what
 //!
 //! | | reader (`section`) | leader (`grace`) | so that |
 //! |---|---|---|---|
-//! | (B) | loads the clock (acquire) | has advanced it (release) | a section with the new stamp does not find what was removed before |
-//! | (C) | light fence, after it stored the stamp | heavy fence, after it advanced the clock | the leader sees the section, or the section begins after the removal |
-//! | (E) | stores the word (release) when a section begins and ends | loads the word (acquire) | what was done in a section happens before the end of the grace period |
+//! | (B) | loads the clock (acquire) | has advanced it (release) | a section with the new stamp does not find what was removed before the advance; (A) orders the removal before it |
+//! | (C) | light fence, after it stored the stamp | heavy fence, after it advanced the clock | the leader sees the stamp, or all loads of the section come after the removal |
+//! | (E) | stores the word (release) when a section begins and ends | loads the word (acquire) | what was done in a section happens before the end of the grace period; a leader may miss the end of a section and see the beginning of the next one, so that store releases as well |
 //!
 //! (A), (D) and (F) pair the threads that wait with leaders, and leaders with each other: see [`grace`](super::grace).
 //!
 //! # What is promised
 //!
 //! - An object that is retired in any [`RcuDomain`] is reclaimed after every section of general-purpose RCU is over that
-//!   began before the object was retired, in every thread of the process.
-//! - A section waits for no thread, and executes no atomic read-modify-write. Sections nest, up to 32,767 deep.
-//! - A reader that stays in its section holds up all reclamation in all domains. A thread that retires then waits for a
-//!   bounded time whenever there is more garbage than the [`Limit`](super::Limit), and the garbage grows. A thread that
-//!   retires inside of a section does not wait at all.
+//!   began before the object was retired, in every thread of the process. A section begins with its stamp. A domain has
+//!   only its own garbage and limit: sections and the clock belong to the process.
+//! - A section waits for no thread, and executes no atomic read-modify-write. Sections nest, up to 32,767 deep; one more
+//!   panics.
+//! - A reader that stays in its section holds up all reclamation in all domains. While it does, a thread that retires more
+//!   than the [`Limit`](super::Limit) allows waits for a bounded time at each retirement, and then goes on: the garbage
+//!   grows, but slowly. A thread that retires inside of a section does not wait, because it would wait for itself.
+//! - In the child of a `fork`, its one thread is in the sections in which it was before, and no other thread is in one.
 
 use super::domain::{Domain, Flavour};
 use super::grace::{Grace, Stamps};
@@ -79,6 +91,7 @@ unsafe impl Stamps for General {
         &clocks.grace
     }
 
+    /// The time that a leader of any domain has seen all threads reach, so that the leader of another need not look again.
     fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
         Some(&clocks.reached[0])
     }

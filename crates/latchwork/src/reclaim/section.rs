@@ -5,7 +5,7 @@
 
 use super::domain::{Domain, Flavour};
 use super::strategy::{Guard, Reader};
-use crate::machine::record::{self, FENCED, Kept, NESTING, Record, Records};
+use crate::machine::record::{self, Kept, NEEDS_FULL_FENCE, NESTING, Record, Records};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -22,13 +22,13 @@ fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
 /// light fence, and nothing was done.
 #[inline(always)]
 fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
-    if word.load(Relaxed) & (NESTING | FENCED) != 0 {
+    if word.load(Relaxed) & (NESTING | NEEDS_FULL_FENCE) != 0 {
         return false;
     }
     // (B) pairs with the advance of the clock. (E) what was done in an earlier section happens before what a thread does
     // that sees this stamp.
     word.store(clock.load(Acquire), Release);
-    // (C) pairs with the heavy fence. A thread whose fences are not prepared has `FENCED` set, and does not come here.
+    // (C) pairs with the heavy fence. A thread whose fences are not prepared has `NEEDS_FULL_FENCE` set, and does not come here.
     M::lightest_fence();
     true
 }
@@ -41,7 +41,7 @@ fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
         return;
     }
     // (B), (E) and (C) as in `try_enter`; here the fence is whatever the machine has.
-    word.store(clock.load(Acquire) | FENCED, Release);
+    word.store(clock.load(Acquire) | NEEDS_FULL_FENCE, Release);
     M::light_fence();
 }
 

@@ -456,7 +456,7 @@ fn cells_are_read_and_updated() {
 /// On a thread without light fences, sections begin, nest and end all the same.
 #[test]
 fn sections_of_a_thread_without_light_fences() {
-    use crate::machine::record::{FENCED, NESTING};
+    use crate::machine::record::{NEEDS_FULL_FENCE, NESTING};
     std::thread::spawn(|| {
         let words = || {
             let record = record::own::<Native>();
@@ -464,7 +464,7 @@ fn sections_of_a_thread_without_light_fences() {
         };
         let record = record::own::<Native>();
         for word in [&record.section, &record.pinned] {
-            word.store(FENCED, Relaxed);
+            word.store(NEEDS_FULL_FENCE, Relaxed);
         }
         let (rcu, epoch) = (RcuDomain::<Native>::new_in(), EpochDomain::<Native>::new_in());
         let qsbr = QsbrDomain::<Native>::new_in();
@@ -481,7 +481,7 @@ fn sections_of_a_thread_without_light_fences() {
             epoch.synchronize();
             online.quiescent();
             online.offline(|| qsbr.synchronize());
-            assert_eq!(words().map(|word| word & FENCED), [FENCED, 0, FENCED]);
+            assert_eq!(words().map(|word| word & NEEDS_FULL_FENCE), [NEEDS_FULL_FENCE, 0, NEEDS_FULL_FENCE]);
         }
         drop(online);
         for word in [&record.section, &record.pinned] {

@@ -13,7 +13,7 @@
 //! State of a record's `online`: stamped (time) -> vouches (the same, and a bit) -> stamped (a later time).
 //! Per grace period and thread: one store, and a look at up to four lines; no atomics.
 
-use crate::machine::record::{FENCED, NESTING, Record, TIME};
+use crate::machine::record::{NEEDS_FULL_FENCE, NESTING, Record, TIME};
 use crate::machine::{Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -22,7 +22,7 @@ const CHILDREN: usize = 4;
 
 /// The bit of a reader's word that says that the thread vouches. (Readers of QSBR have no light fences, so they do not
 /// need the bit's other meaning.)
-pub(super) const ALL: u64 = FENCED;
+pub(super) const ALL: u64 = NEEDS_FULL_FENCE;
 
 /// Whether the owner of this word says that it, and all threads below it, have reached `time`. That stays true when the
 /// owner goes offline, or exits.

@@ -1,7 +1,7 @@
 //! The threads' records for reclamation, in a [`Roll`]. A thread that exits inside of a section leaves its record behind.
 //! The child of a fork keeps the record of the thread that forked, and makes the others idle.
 
-use super::super::record::{Clocks, FENCED, Record, Records, Stall};
+use super::super::record::{Clocks, NEEDS_FULL_FENCE, Record, Records, Stall};
 use super::exit::Hook;
 use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
@@ -105,7 +105,7 @@ fn take() -> &'static Own {
     Hook::RECORDS.create(thread_exit, || unsafe {
         libc::pthread_atfork(None, None, Some(after_fork));
     });
-    let fenced = if Native::prepare_fences() { 0 } else { FENCED };
+    let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
     let found = RECORDS.take();
     for word in [&found.section, &found.pinned] {
         word.store(fenced, Relaxed);
