@@ -1,4 +1,4 @@
-//! Who holds what, and what was taken while what was held.
+//! Which thread holds which lock, and which lock was taken while which other was held.
 
 use crate::Wish;
 use crate::report::{Problem, Step};

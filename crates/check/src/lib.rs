@@ -1,4 +1,4 @@
-//! Who holds what, in which order, and what is wrong with it.
+//! Which thread holds which locks, in which order it took them, and what is wrong with that.
 //!
 //! [`Checked`] wraps any lock of the `latchwork` crate; the preloaded library does the same to every
 //! pthread lock of a program (`latchwork run --check`). Reported, with stacks, on stderr:
@@ -23,10 +23,10 @@
 //!
 //! # How it is made
 //!
-//! One table of who holds what, and one graph of what was taken while what was held, behind one spin lock.
-//! Their memory comes from `mmap`, and has a fixed size: an allocator may be our caller. A stack is recorded
-//! as raw addresses; names are looked up when it is printed, by which time nothing of ours is locked. It
-//! is slow (microseconds per acquisition), and for finding mistakes, not for production.
+//! A table has the holders of each lock. A graph has which lock was taken while which other was held. One spin lock
+//! protects both. Their memory comes from `mmap` and has a fixed size, because the caller may be an allocator. A stack is
+//! recorded as raw addresses. Names are looked up when the stack is printed; no lock of this crate is held then. The checks
+//! are slow (microseconds per acquisition): they are for finding mistakes, not for production.
 //!
 //! A lock is known by its address. Memory that is freed without `destroy`, and becomes another lock without
 //! `init`, inherits what was known of the first, unless the caller recognises the new lock and says so ([`found`]).
@@ -52,11 +52,11 @@ use stack::Stack;
 /// How a lock is asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// Together with others who only read.
+    /// Together with other threads that only read.
     pub shared: bool,
     /// Waiting for it, with or without a deadline. An attempt cannot deadlock.
     pub waits: bool,
-    /// It may be taken by who has it (recursive), or says so itself (error-checking).
+    /// The holder may take the lock again (recursive), or the lock itself refuses that (error-checking).
     pub again: bool,
 }
 
@@ -135,15 +135,15 @@ pub fn found(lock: usize, is_new: impl FnOnce() -> bool) {
     graph::with(|tables: &mut Tables| is_new().then(|| tables.forget(lock)));
 }
 
-/// For a library that puts itself under a program: readies what must not happen inside of a lock call for
-/// the first time, and leaves the library's own functions out of stacks.
+/// For a library that puts itself under a program. Does once what must not happen for the first time inside of a lock call,
+/// and leaves the library's own functions out of stacks.
 pub fn prepare() {
     stack::OWN_OBJECT.store(true, std::sync::atomic::Ordering::Relaxed);
     graph::with(|_| ());
     let _ = Stack::here();
 }
 
-/// Around a `fork`: the child must not inherit tables that somebody is changing.
+/// Before a `fork`: the child must not inherit tables that another thread is changing.
 pub fn before_fork() {
     let uncancelled = Uncancelled::new();
     graph::LOCK.acquire();

@@ -48,7 +48,8 @@ pub(crate) fn report(me: usize, problem: &Problem) {
     if !matches!(problem, Problem::Full(_)) && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
         return;
     }
-    // One at a time. Who waits here may hold what the other needs for looking up names: not for ever.
+    // One thread prints at a time. A thread that waits here may hold a lock that the other needs for looking up names, so it
+    // does not wait for ever.
     let mut patience = 2_000;
     let alone = loop {
         if REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok() {

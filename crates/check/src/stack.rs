@@ -70,7 +70,8 @@ fn name(ip: usize) -> (Option<String>, Option<String>) {
     (name, place)
 }
 
-/// Whether we are a library of our own in somebody's program, so that what is ours can be told by that.
+/// Whether this crate is in a library of its own that was put under a program. Then the library's addresses tell which
+/// functions of a stack are its own.
 pub(crate) static OWN_OBJECT: AtomicBool = AtomicBool::new(false);
 
 fn is_ours(name: &str) -> bool {

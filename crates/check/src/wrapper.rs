@@ -6,7 +6,7 @@ use latchwork::locks::mutex::{Api, ConstNew, Info, RawMutex};
 use latchwork::locks::rwlock::{self, RawRwLock, shfl_rw::RawShflRw};
 use latchwork::machine::{Deadline, Native};
 
-/// A lock that tells who holds it. See the [crate](crate)'s documentation.
+/// A lock that is checked. See the [crate](crate)'s documentation.
 #[derive(Debug, Default)]
 pub struct Checked<L>(L);
 

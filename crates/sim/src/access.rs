@@ -9,7 +9,7 @@
 //! A store to a line that is free goes on at once (it is in the store buffer); one to a busy line waits
 //! for its turn, as its place in the order is not known before.
 //!
-//! - *Who is next* at a busy line is [`Arbitration`]'s choice.
+//! - *The next request* at a busy line is [`Arbitration`]'s choice.
 //! - *Spinners* stand in the line's list and cost no events until a write wakes them all; each comes
 //!   back after a random part of a spin loop's turn, so in random order, pays for its new look, and
 //!   queues for it like everybody else. The predicate is then asked from the event loop: a
@@ -222,7 +222,7 @@ impl State {
         Some(self.after_access(id))
     }
 
-    /// Chooses who of those that wait is served.
+    /// Chooses which of the waiting threads is served.
     fn arbitrate(&mut self, line: u32) -> u32 {
         let at = self.lines.at(line);
         let (first, last) = at.waiting;

@@ -4,7 +4,7 @@
 //! runs here unchanged, while every access to a word, every spin, sleep, wake-up and fence takes
 //! simulated time. The simulation is a discrete-event one, with one coroutine per thread (up to 1024,
 //! on up to 512 processors), and deterministic: the same machine, options and bodies give the same
-//! trace, whose hash is in the [`Report`].
+//! trace. The hash of the trace is in the [`Report`].
 //!
 //! ```
 //! use latchwork::locks::mutex::{RawMutex, mcs::RawMcs};
@@ -68,6 +68,9 @@
 //! - A line's number, and with it the whole trace, follows from the order of first touch, not from the
 //!   address. What shares a line does depend on the layout: give objects whole lines (`align(128)`).
 
+#[macro_use]
+mod every_word;
+
 mod access;
 mod body;
 mod error;
@@ -103,3 +106,8 @@ pub use profile::{
 pub use report::{Counts, Report};
 pub use run::run;
 pub use words::{Ptr, U8, U32, U64, Usize};
+
+/// The example of the README is a test as well.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,12 +1,12 @@
-//! Cache lines: who has a copy, and what a request costs.
+//! Cache lines: which cores have a copy, and what a request costs.
 //!
 //! A line is owned by one core (exclusive or modified), shared by several, or in memory only.
 //! Hits cost what hits cost; everything else is a *request*, and requests for one line are served
 //! one after the other. What is modelled, with the numbers of `Profile::lines`:
 //!
 //! 1. *One ordering point.* A line is busy until its last service is over ([`Line::free_at`]);
-//!    requests that come meanwhile queue ([`Line::waiting`]), and who of them is next is
-//!    [`Arbitration`](crate::Arbitration)'s choice (in `access.rs`).
+//!    requests that come meanwhile queue ([`Line::waiting`]). [`Arbitration`](crate::Arbitration)
+//!    chooses which of them is next (in `access.rs`).
 //! 2. *A change of ownership occupies the line for its whole transfer*, and so does the read that
 //!    finds it modified and downgrades its owner. Further reads are short: `read_occupancy` within
 //!    a node, the share `read_occupancy_remote` of the hop from another ([`Lines::read`]).
@@ -15,8 +15,8 @@
 //! 4. *A write wakes all spinners*: see `access.rs`.
 //! 5. *An extra leg* (`third_party`) if the line's home is neither the requester's node nor the
 //!    supplier's; `home_at_reader` if it is the requester's ([`Lines::leg`]). *Pairs*: a miss also
-//!    fetches the other line of its 128 bytes, with probability `pair_prefetch`, which takes
-//!    exclusive ownership of that line away from whoever has it ([`Lines::fetch_pair`]). *SMT
+//!    fetches the other line of its 128 bytes, with probability `pair_prefetch`. The core that owned that
+//!    line loses the ownership ([`Lines::fetch_pair`]). *SMT
 //!    siblings* share the core's caches: what the sibling wrote last costs `sibling`.
 //! 6. *Loads that were seen coming*: a thread that reads line after line has `scan_misses` of them under
 //!    way at once ([`Lines::scan`]); which loads those are is for `streams.rs` to say.
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// Who asks.
+/// The thread that asks, and its processor.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Requester {
     pub(crate) cpu: u16,
@@ -107,9 +107,9 @@ pub(crate) struct Line {
     sharer_nodes: u64,
     /// The other line of the 128-byte pair.
     pair: u32,
-    /// Until then it serves nobody.
+    /// Until then the line serves no request.
     pub(crate) free_at: Time,
-    /// Who made the last request that was no hit (a thread).
+    /// The thread that made the last request that was no hit.
     pub(crate) last: u32,
     /// The request that is on its way to the owner (a thread), and since when.
     pub(crate) probe: (u32, Time),
@@ -175,7 +175,7 @@ impl Line {
         self.waiting.0 == NONE && self.probe.0 == NONE
     }
 
-    /// The core whose copy is the newest, as far as one can tell.
+    /// The core with the newest copy, as far as the line knows.
     pub(crate) fn holder(&self) -> Option<u16> {
         (self.owner != NO_CORE).then_some(self.owner)
     }

@@ -146,7 +146,7 @@ unsafe impl Machine for Sim {
                 let clock = s.costs.clock;
                 let thread = s.me();
                 thread.time += clock;
-                // Who looks at the clock does not go round in circles for ever.
+                // A thread that looks at the clock does not go round in circles for ever: its deadline passes.
                 thread.idle.1 = 0;
                 thread.time / NS
             })

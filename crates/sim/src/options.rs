@@ -12,8 +12,8 @@ pub enum Placement {
     RoundRobin,
 }
 
-/// Who of several waiting requests for a cache line is served next. On real machines the near ones
-/// often win; how often is not documented, and matters: sweep it.
+/// Which of several waiting requests for a cache line is served next. On real machines the near ones often win. How often
+/// is not documented, and it matters: sweep it.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Arbitration {
     /// In order of arrival.
@@ -61,7 +61,7 @@ pub struct Options {
     pub seed: u64,
     /// Which thread starts on which processor.
     pub placement: Placement,
-    /// Who of several waiting requests for a cache line is served next.
+    /// Which of several waiting requests for a cache line is served next.
     pub arbitration: Arbitration,
     /// Where memory is.
     pub home: Home,

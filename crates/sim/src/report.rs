@@ -74,7 +74,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Acquisitions of a lock whose last holder was on another node, as a share of all.
+    /// Acquisitions of a lock that a thread on another node held last, as a share of all.
     pub fn remote_handover_fraction(&self) -> f64 {
         share(self.remote_handovers, self.acquisitions)
     }

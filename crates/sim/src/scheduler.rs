@@ -7,8 +7,8 @@
 //!   processor that runs out of threads steals one: from its own node first, from the longest queue.
 //! - *Spinning threads make room.* One that spins without end offers its processor to those that wait
 //!   for it after 64 looks, as the native machine's `spin_until` does; it spins on when its turn comes.
-//! - *Wake-ups.* A woken thread returns to its last processor if that is idle, else goes to an idle one
-//!   of the same node, else to any idle one, else it queues where it was.
+//! - *Wake-ups.* A woken thread returns to its last processor if that is idle. Otherwise it goes to an idle processor of the
+//!   same node, or else to any idle one. If none is idle, it queues at its last processor.
 //! - *Interrupts* (`membarrier`) stop a running thread for a moment.
 //! - *SMT.* Computing takes `smt_slowdown` times as long while the core's other thread is busy.
 //! - *The adversary* stops threads at random.

@@ -17,7 +17,7 @@ pub(crate) struct Simulation {
 }
 
 std::thread_local! {
-    /// The simulation whose coroutine is executing on this OS thread; null outside, and while a
+    /// The simulation that runs on this OS thread, while one of its coroutines executes. Null outside, and while a
     /// predicate is asked: words are plain memory then.
     static CURRENT: Cell<*const Simulation> = const { Cell::new(null()) };
 }
@@ -134,7 +134,7 @@ pub(crate) fn await_tears(sim: &Simulation) {
     }
 }
 
-/// Spins on a word that has just been read in vain, until `look` (which looks at it once more) is
+/// Spins on a word whose value, read just before, did not satisfy the caller, until `look` (which looks at it once more) is
 /// satisfied, or for the time of `spins` looks.
 pub(crate) fn spin(sim: &Simulation, look: &mut dyn FnMut() -> bool, spins: Option<u32>) {
     let look: *mut (dyn FnMut() -> bool + '_) = look;

@@ -107,7 +107,7 @@ pub(crate) struct State {
     /// When the kernel can serve the next `membarrier`.
     pub(crate) membarrier_free: Time,
     pub(crate) rng: Rng,
-    /// The thread whose coroutine runs.
+    /// The running thread: its coroutine executes.
     pub(crate) running: u32,
     pub(crate) unfinished: usize,
     pub(crate) dormant: usize,
@@ -150,7 +150,7 @@ impl State {
         &mut self.threads[id as usize]
     }
 
-    /// The thread whose coroutine runs.
+    /// The running thread: its coroutine executes.
     #[inline]
     pub(crate) fn me(&mut self) -> &mut Thread {
         let running = self.running;
@@ -204,7 +204,7 @@ impl State {
         Error::Deadlock { at_ns: now / NS, waits: self.waits() }
     }
 
-    /// The running thread has paused, yielded, or tried something in vain. Notices threads that go
+    /// The running thread has paused, yielded, or tried something without success. Notices threads that go
     /// round in circles: all do nothing else, and nothing changes. Plain loads do not count (a long scan
     /// is no circle), and looking at the clock and computing start the count again.
     #[inline]

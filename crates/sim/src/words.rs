@@ -104,29 +104,7 @@ macro_rules! arith {
     };
 }
 
-word!(
-    /// An 8-bit word.
-    U8, AtomicU8, u8
-);
-word!(
-    /// A 32-bit word.
-    U32, AtomicU32, u32
-);
-word!(
-    /// A 64-bit word.
-    U64, AtomicU64, u64
-);
-word!(
-    /// A pointer-sized word.
-    Usize, AtomicUsize, usize
-);
-word!(
-    /// A word that holds a pointer.
-    Ptr<T>, AtomicPtr<T>, *mut T
-);
-arith!(U32, u32);
-arith!(U64, u64);
-arith!(Usize, usize);
+every_word!(word, arith);
 
 impl U32 {
     /// `Machine::release_dec`: a load and a store. With an adversary, other threads' writes come in

@@ -74,9 +74,11 @@ pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 /// The value of a [`RwLock`], for one thread alone, from [`write`](lock_api::RwLock::write).
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
-/// The value of a [`RwLock`], shared with readers but with no writer and no other upgradable reader, from
-/// [`upgradable_read`](lock_api::RwLock::upgradable_read). It can become a [`RwLockWriteGuard`] without letting a writer in
-/// between.
+/// The value of a [`RwLock`] for a reader that can become a writer, from
+/// [`upgradable_read`](lock_api::RwLock::upgradable_read).
+///
+/// Readers share the value with it. Writers and other upgradable readers wait. It can become a [`RwLockWriteGuard`], and no
+/// writer enters in between.
 pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
 
 /// A part of the value of a [`RwLock`], from [`RwLockReadGuard::map`](lock_api::RwLockReadGuard::map).

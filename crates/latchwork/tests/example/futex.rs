@@ -2,13 +2,19 @@
 //!
 //! Source: Drepper, "Futexes are tricky", 2011, section 6 (`mutex2`).
 //!
-//! One word says whether the lock is held and whether anybody may be asleep; only then does an
-//! unlock wake. Newcomers take the word whenever they find it free.
+//! One word says whether the lock is held, and whether a thread may be asleep. Only in that case an unlock wakes a thread.
+//! A newcomer takes the word whenever it is free.
 //!
-//! State: FREE -> HELD (a newcomer), FREE | HELD -> CONTENDED (who is about to sleep, or has slept),
-//! HELD | CONTENDED -> FREE (the holder; from CONTENDED it also wakes one sleeper).
+//! | from | to | by |
+//! |---|---|---|
+//! | FREE | HELD | a newcomer, which then holds the lock |
+//! | HELD | CONTENDED | a waiter that is about to sleep |
+//! | FREE | CONTENDED | a waiter that has spun or slept, and then holds the lock |
+//! | HELD | FREE | the holder |
+//! | CONTENDED | FREE | the holder, which then wakes one sleeper |
+//!
 //! Size: 4 bytes, none per waiter or holder. Atomics per uncontended pair: 2.
-//! Fairness: none; a waiter may be passed over for ever.
+//! Fairness: none. Newcomers may pass a waiter for ever.
 
 use latchwork::locks::mutex::{ConstNew, Info, RawMutex, Suspension};
 use latchwork::machine::{Deadline, Machine, Native, Word};
@@ -18,7 +24,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks at the word before a waiter sleeps.
+/// Looks at the word before a waiter sleeps: a short section ends within so many.
 const LOOKS: u32 = 100;
 
 /// Futex mutex. See the [module documentation](self).
@@ -38,11 +44,12 @@ impl<M: Machine> RawFutex<M> {
         if free.is_some() && self.try_lock().is_some() {
             return true;
         }
-        // (A) pairs with the exchange in `unlock`. From here on the word stays CONTENDED while we
-        // hold it, as others may sleep.
+        // (A) pairs with the exchange in `unlock`. From here on the word stays CONTENDED while this thread holds the
+        // lock, because other threads may sleep.
         while self.word.swap(CONTENDED, Acquire) != FREE {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
-                return false; // a wake that was meant for us is made up for by our CONTENDED
+                // A wake-up that this thread has used up is not lost: its CONTENDED makes the holder wake another.
+                return false;
             }
             M::wait(&self.word, CONTENDED, deadline);
         }
@@ -50,7 +57,8 @@ impl<M: Machine> RawFutex<M> {
     }
 }
 
-// SAFETY: only one exchange can take the word away from FREE; (A) orders the sections.
+// SAFETY: a thread acquires by the exchange that takes the word away from FREE, and until the next FREE there is only one
+// such exchange. (A) orders the sections.
 unsafe impl<M: Machine> RawMutex for RawFutex<M> {
     type Machine = M;
     type Token = ();
@@ -90,9 +98,9 @@ unsafe impl<M: Machine> RawMutex for RawFutex<M> {
     #[inline]
     unsafe fn unlock(&self, (): ()) {
         let word = &raw const self.word;
-        // (A) the section happens before the next acquire.
+        // (A) pairs with the exchanges that acquire: the section happens before the next one.
         if self.word.swap(FREE, Release) == CONTENDED {
-            // The lock may be gone by now: only its address is used.
+            // The next holder may have destroyed the lock already. `wake` uses only the address.
             M::wake(word, 1);
         }
     }

@@ -94,7 +94,7 @@ pub(super) struct Client {
     pub market: bool,
     /// Reads before the threads start.
     pub warm: u8,
-    /// Before all else one thread waits in vain while another is inside.
+    /// Before all else one thread waits until its deadline passes while another thread is inside.
     pub used: bool,
     /// A guard was forgotten in a lock that was in this place before.
     pub forgotten: bool,

@@ -186,7 +186,7 @@ pub(super) struct Engine {
 }
 
 std::thread_local! {
-    /// The engine whose coroutine is executing on this OS thread; null outside.
+    /// The engine that runs on this OS thread, while one of its coroutines executes; else null.
     static INSIDE: Cell<*const Engine> = const { Cell::new(null()) };
     /// The engine that this OS thread explores with; null if it does not.
     static WORLD: Cell<*const Engine> = const { Cell::new(null()) };

@@ -113,12 +113,13 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
         };
         for (place, name) in places.into_iter().zip(["lock", "second"]) {
             engine.with(|s| s.world.label(place.addr(), size_of::<L>(), name));
-            // SAFETY: as above, and what was there before is over.
+            // SAFETY: the place is within the arena and aligned, and the lock of the schedule before is not used any more.
             unsafe { place.write(L::new_in()) };
         }
         engine.with(|s| s.world.label(condvar.addr(), size_of::<RawCondvar<Explore>>(), "condvar"));
         engine.with(|s| s.world.label(data.addr(), 2 * size_of::<Usize>(), "data"));
-        // SAFETY: as above.
+        // SAFETY: the place is within the arena and aligned, and the condition variable of the schedule before is not used
+        // any more.
         unsafe { condvar.write(RawCondvar::new_in()) };
         Mutex {
             places,
@@ -195,7 +196,7 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
     }
 
     fn condvar(&self) -> &RawCondvar<Explore> {
-        // SAFETY: as above.
+        // SAFETY: written in `new`. A use after the destruction is caught at the condition variable's words.
         unsafe { &*self.condvar }
     }
 
@@ -306,8 +307,8 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
         if last {
             note(|| "waits until nobody uses the condition variable any more, and destroys it".into());
             waiting(|| condvar.wait_until_quiet());
-            // SAFETY: there are items for all who want one, so nobody will wait; who still touches it is caught
-            // by its words.
+            // SAFETY: there is an item for each thread that wants one, so no thread will wait. A thread that still uses the
+            // condition variable is caught at its words.
             unsafe { self.condvar.drop_in_place() };
             self.destroyed.set(true);
         }

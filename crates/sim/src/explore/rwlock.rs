@@ -139,7 +139,7 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
         unsafe { &*self.place }
     }
 
-    /// One thread has the lock, another one waits for it in vain, and the client begins after that: hints may be left.
+    /// One thread holds the lock, another thread waits for it until its deadline passes, and the client begins after that: hints may be left.
     /// (Nobody is stopped for ever here.)
     fn use_before(&self, thread: usize) {
         // SAFETY: written in `new`, and there for as long as the client runs.
@@ -252,7 +252,7 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
             let ended = unsafe { self.lock().unlock_own() };
             check(ended, || "the lock has forgotten a read that it was to remember".into());
         } else {
-            // SAFETY: as above.
+            // SAFETY: the token is from the caller's acquisition, which nothing else ends.
             unsafe { self.lock().unlock_read(token) };
         }
     }

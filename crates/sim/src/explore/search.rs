@@ -105,7 +105,7 @@ impl Target {
         Target::new("mutex", L::INFO, explore::<Mutex<L>>)
     }
 
-    /// A sequence lock whose writers' mutex is `L`.
+    /// A sequence lock with `L` as its writers' mutex.
     pub fn seqlock<L: RawMutex<Machine = Explore>>() -> Target {
         Target::new("seqlock", RawSeqLock::<L>::INFO, explore::<SeqLock<L>>)
     }

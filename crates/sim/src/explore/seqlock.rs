@@ -47,7 +47,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for SeqLock<L> {
             begin(number);
             note(|| format!("{:?}", operation.what));
             let going = Going::begin(false);
-            // Writes whose stores may still be in a buffer need not be seen.
+            // Writes with stores that may still be in a buffer need not be seen.
             let before = if here().with(|s| s.no_stores_elsewhere()) { self.over.get() } else { 0 };
             match operation.what {
                 What::Lock => {

@@ -1,7 +1,7 @@
 //! Words of the exploring machine.
 //!
-//! A word knows whether it is alive. So an access to the memory of a lock that was destroyed is caught. The value is an atomic only so that sharing a word between OS threads is no undefined behaviour:
-//! within an exploration one thread runs at a time.
+//! A word knows whether it is alive, so an access to the memory of a destroyed lock is caught. Within an exploration one
+//! thread runs at a time; the value is an atomic only so that sharing a word between OS threads is no undefined behaviour.
 
 use super::engine::{Engine, inside};
 use super::{Mistake, trace};
@@ -36,7 +36,7 @@ impl Place {
 
     /// The value in memory.
     pub(super) fn value(self) -> u64 {
-        // SAFETY: as in `is_alive`; the word has this size.
+        // SAFETY: the word's memory stays mapped (see `is_alive`), and the value in it has this size and alignment.
         unsafe {
             match self.size {
                 1 => u64::from((*(self.address as *const AtomicU8)).load(Relaxed)),
@@ -49,7 +49,8 @@ impl Place {
     /// Replaces the value in memory.
     pub(super) fn set(self, value: u64) {
         debug_assert!(self.is_alive());
-        // SAFETY: as in `value`; the caller has seen that the word is alive.
+        // SAFETY: the word's memory stays mapped, the value in it has this size and alignment, and the caller has seen that
+        // the word is alive, so the memory is not used for something else.
         unsafe {
             match self.size {
                 1 => (*(self.address as *const AtomicU8)).store(value as u8, Relaxed),
@@ -239,29 +240,7 @@ macro_rules! arith {
     };
 }
 
-word!(
-    /// An 8-bit word.
-    U8, AtomicU8, u8
-);
-word!(
-    /// A 32-bit word.
-    U32, AtomicU32, u32
-);
-word!(
-    /// A 64-bit word.
-    U64, AtomicU64, u64
-);
-word!(
-    /// A pointer-sized word.
-    Usize, AtomicUsize, usize
-);
-word!(
-    /// A word that holds a pointer.
-    Ptr<T>, AtomicPtr<T>, *mut T
-);
-arith!(U32, u32);
-arith!(U64, u64);
-arith!(Usize, usize);
+every_word!(word, arith);
 
 impl U32 {
     /// `Machine::release_dec`: a load and a store, with nothing between them but, by mistake, other threads.

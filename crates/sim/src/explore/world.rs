@@ -388,7 +388,7 @@ fn make_record() -> (&'static Record<Explore>, &'static RecordGroup) {
 
 pub(super) fn records() -> Option<&'static RecordGroup> {
     let (newest, mistake) = world().with(|s| (s.world.newest_record, s.mistake));
-    // SAFETY: as above.
+    // SAFETY: null, or one of the groups, which are never freed.
     let newest = unsafe { newest.load(Acquire).as_ref() }?;
     if mistake == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
 }

@@ -1,6 +1,6 @@
-//! What outlives a simulation and is used again by the next one: stacks, queue nodes, the table and the
-//! rows of visible readers, the records and clocks of reclamation, and the waiting array. It belongs to an OS thread, and passes on to another one
-//! when that ends.
+//! What outlives a simulation and is used again by the next one: stacks, queue nodes, the table and the rows of visible
+//! readers, the records and clocks of reclamation, and the waiting array. It belongs to an OS thread. When that thread ends,
+//! another OS thread takes it over.
 
 use super::Sim;
 use crate::words::Usize;
@@ -25,8 +25,8 @@ const WAITING_ARRAY: usize = 1024;
 #[repr(align(128))]
 struct Table([Usize; VISIBLE_READERS]);
 
-/// A node in a pair of lines of its own. On the native machine a thread's nodes lie side by side; who
-/// is whose neighbour would depend here on what ran before.
+/// A node in a pair of lines of its own. On the native machine the nodes of a thread lie side by side. Here it would depend
+/// on what ran before which nodes are neighbours.
 #[repr(align(128))]
 struct Node(QNode<Sim>);
 
@@ -145,7 +145,7 @@ pub(crate) fn end() {
         for list in &mut r.own {
             r.free.append(list);
         }
-        // Who drops what was used in there must not wait for threads that are gone.
+        // A later drop of a structure that was used in the simulation must not wait for threads that are gone.
         r.forget_records();
     });
 }
@@ -237,8 +237,8 @@ pub(crate) fn note_nodes(more: i64) {
     NODES.set((now + more, most.max(now + more)));
 }
 
-/// Queue nodes in use on this OS thread: of the pool, and all that were ever made elsewhere. Whoever wants to
-/// know what an acquisition takes compares before and after.
+/// Queue nodes in use on this OS thread: those of the pool, and all that were ever made elsewhere. The difference
+/// between two calls is what an acquisition between them takes.
 pub fn nodes() -> i64 {
     NODES.get().0
 }

@@ -105,7 +105,7 @@ fn copies_that_are_not_looked_at_again_are_caught() {
     assert!(error.to_string().contains("a copy of two moments"), "{error}");
 }
 
-/// From a few threads to one for every processor: who starves whom depends on who is where.
+/// From a few threads to one for every processor: which thread starves depends on where the threads are.
 const CROWDS: [usize; 3] = [37, 42, 48];
 
 #[test]
@@ -225,7 +225,7 @@ fn going_round_in_circles_is_caught() {
 
 #[test]
 fn a_torn_queue_of_timed_waiters_is_caught() {
-    // Whoever gives up takes its ticket with it, and nobody serves the next.
+    // A thread that gives up takes its ticket with it, and no thread serves the next.
     let error = failure(mutex::<broken::LeavesItsTicket>);
     assert!(matches!(error, Error::Deadlock { .. }), "{error}");
 }

@@ -8,18 +8,24 @@
 //! writes GRANTED there. So a handover moves one cache line, however many threads wait. The holder keeps its node until it
 //! releases the lock.
 //!
-//! | state | becomes | moved by | pairs with |
-//! |---|---|---|---|
-//! | `tail` null: the lock is free | a node | an arriving thread's swap; it holds the lock | (A) acquire: the exchange in `unlock` |
-//! | `tail` a node | another node | an arriving thread's swap; it waits | (C) release: its successor finds its node initialised |
-//! | `tail` the holder's node | null | the holder, if no thread is behind it | (A) release |
-//! | `next` null | the successor's node | the successor, after its swap | (D) release; the holder's acquire |
-//! | `status` WAITING | GRANTED | the holder, on its successor's node | (B) release; the waiter's acquire |
+//! The letters name pairs of a release and an acquire; both ends bear the letter in the code.
 //!
-//! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
-//! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
-//! Fairness: FIFO.
-//! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
+//! | word | from | to | by | ordering |
+//! |---|---|---|---|---|
+//! | `tail` | null: free | the arriving thread's node | the swap in `lock`, or the exchange in `try_lock`; that thread holds the lock | (A) acquire, with the exchange in `unlock` |
+//! | `tail` | a node | the arriving thread's node | the swap in `lock`; that thread waits | (C) acquire, with the release of the swap that put the older node there: its `next` is null before the newcomer links itself to it |
+//! | `tail` | the holder's node | null: free | the exchange in `unlock`, if no thread is behind the holder | (A) release |
+//! | `next` of a node | null | the successor's node | the successor in `lock`, after its swap | (D) release, with the loads in `unlock`: the successor's `status` is WAITING before the holder grants |
+//! | `status` of a node | WAITING | GRANTED | the holder in `unlock`, on its successor's node | (B) release, with the waiter's spin |
+//!
+//! A thread that finds the queue empty never gets GRANTED: it holds the lock with WAITING in its node.
+//!
+//! Size: 8 bytes; 64 per waiter and 64 per holder. The node comes from the calling thread's pool, whose memory is never
+//! unmapped, so a node lives for `'static`. [`Machine::release_node`] orders a node's next use after this one.
+//! Atomic read-modify-writes per uncontended acquire and release: 2 (swap, compare-and-exchange).
+//! Fairness: FIFO, in the order of the swaps. A failed attempt (`try_lock`) never queues.
+//! Suspension: blocks. A waiter that does not run (preempted, stopped) keeps the lock from the threads behind it once it is
+//! granted; one that stops between its swap and its link keeps the holder spinning in `unlock` as well.
 
 use super::local::Local;
 use super::{ConstNew, Fair, Info, RawMutex, Suspension, queue};
@@ -54,6 +60,7 @@ node_view! {
     }
 }
 
+/// A node from the pool, initialised. Relaxed: (C) shows `next` to the successor, (D) shows `status` to the predecessor.
 fn fresh_node<M: Machine>() -> Node<'static, M> {
     let node = Node(M::acquire_node());
     node.next().store(null_mut(), Relaxed);
@@ -61,8 +68,9 @@ fn fresh_node<M: Machine>() -> Node<'static, M> {
     node
 }
 
-// SAFETY: `tail` orders all acquisitions. A thread enters when its swap finds the queue empty (A), or when its predecessor,
-// which then leaves, grants it the lock (B). So one thread holds the lock at a time, and after the section before.
+// SAFETY: `tail` orders all acquisitions. A thread acquires when its swap finds the queue empty (A), or when its predecessor
+// grants it the lock and leaves (B). So one thread holds the lock at a time, and (A) and (B) make each critical section
+// happen before the next one.
 unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -85,7 +93,7 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) pairs with the exchange in `unlock`. Release: (C) the successor finds this node initialised.
+        // Acquire: (A) with the exchange in `unlock`; (C) with the predecessor's swap. Release: (C) with the successor's swap.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // SAFETY: the predecessor keeps its node until it has granted us the lock, and for that it waits for `next`.
@@ -99,7 +107,8 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        // (A), (C) as in `lock`.
+        // If `tail` is null it takes a node and exchanges null for it: acquire (A), release (C). A node that another thread's
+        // exchange beat goes back to the pool.
         queue::attempt(&self.tail, || fresh_node().0)
     }
 
@@ -107,10 +116,10 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
-        // (D) pairs with the store of `next` in `lock`: the successor's node is initialised.
+        // (D) with the store of `next` in `lock`: the successor's `status` is WAITING by now.
         let mut next = node.next().load(Acquire);
         if next.is_null() {
-            // (A) the section happens before that of the thread that finds the queue empty.
+            // (A) with the swap that finds null: this critical section happens before that thread's.
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
                 // SAFETY: the node is in no queue any more, so no other thread can reach it.
                 unsafe { M::release_node(node.0) };
@@ -120,7 +129,7 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
             next = M::spin_until(node.next(), Acquire, |next: *mut QNode<M>| !next.is_null());
         }
         // SAFETY: the successor keeps its node at least until it has been granted the lock.
-        // (B) the section happens before the successor's.
+        // (B) with the successor's spin: this critical section happens before the successor's.
         unsafe { Node::at(next).status().store(GRANTED, Release) };
         // SAFETY: the successor has linked itself, so no thread will touch this node again.
         unsafe { M::release_node(node.0) };
@@ -131,12 +140,15 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     }
 }
 
+// An ordinary release already hands the lock to the first waiter.
 impl<M: Machine> Fair for RawMcs<M> {}
 
+// As the lock within a NUMA node, for the cohort locks.
 impl<M: Machine> Local for RawMcs<M> {
     fn has_waiters(&self, token: Self::Token) -> bool {
         // SAFETY: the token is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
+        // `next` first: it lies in the holder's own line. Relaxed: the answer is a hint, about a moment ago.
         !node.next().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }
 }

@@ -71,10 +71,10 @@ unsafe impl<M: Machine> RawMutex for DropsWakes<M> {
     }
 }
 
-/// Waits twice as long after each attempt in vain, without bound.
+/// Waits twice as long after each failed attempt, without bound.
 pub struct Despairs(U32);
 
-// SAFETY: excludes; but who has lost often enough never tries again.
+// SAFETY: excludes; but a thread that has lost often enough never tries again.
 unsafe impl RawMutex for Despairs {
     type Machine = Sim;
     type Token = ();
@@ -100,8 +100,8 @@ unsafe impl RawMutex for Despairs {
     }
 }
 
-/// A lock whose unlock is the decrement that is not atomic: right with the heavy fence between announcing
-/// oneself and looking again, wrong without.
+/// A lock that is released by a decrement that is not atomic. It is right if a waiter issues the heavy fence between
+/// announcing itself and looking again, and wrong without the fence.
 pub struct Parks<const FENCE: bool, M: Machine = Sim>(M::U32);
 
 const LOCKED: u32 = 1;
@@ -116,7 +116,7 @@ unsafe impl<const FENCE: bool, M: Machine> RawMutex for Parks<FENCE, M> {
         Parks(M::U32::new(0))
     }
     fn lock(&self) {
-        // Whoever has slept takes the lock with PARKED: others may still sleep.
+        // A thread that has slept takes the lock with PARKED: others may still sleep.
         let mut take = LOCKED;
         while self.0.swap(take, Acquire) & LOCKED != 0 {
             take = LOCKED | PARKED;
@@ -148,7 +148,7 @@ unsafe impl<const FENCE: bool, M: Machine> RawMutex for Parks<FENCE, M> {
     }
 }
 
-/// A ticket lock whose every tenth unlock does not serve the next.
+/// A ticket lock: every tenth unlock does not serve the next waiter.
 pub struct ForgetsToGrant<M: Machine = Sim> {
     next: M::U32,
     serving: M::U32,
@@ -209,7 +209,7 @@ unsafe impl<M: Machine> RawMutex for ForgetsToClear<M> {
     }
 }
 
-/// A ticket lock whose timed waiters leave without their turn being passed on.
+/// A ticket lock: timed waiters leave, and do not pass their turn on.
 pub struct LeavesItsTicket<M: Machine = Sim>(ForgetsToGrant<M>);
 
 // SAFETY: excludes; but a waiter that gave up is served for ever.

@@ -186,7 +186,7 @@ pub fn rwlock<R: RawRwLock<Machine = Sim>>(scene: &Scene) -> Result<Outcome, Err
 /// What is shared of a sequence lock: the lock, and four words.
 pub type Copied<L> = (RawSeqLock<L>, [<Sim as Machine>::Usize; 4]);
 
-/// A reader's copy, and how many were in vain.
+/// A reader's copy, and how many copies failed before it.
 pub type Copy = ([usize; 4], u64);
 
 /// Copies of one moment, none before the last one, by `read`; and progress.
@@ -256,10 +256,10 @@ pub fn nobody_starves<L: RawMutex<Machine = Sim>>(threads: usize) -> Result<Repo
     )
 }
 
-/// Who has to get a turn, and is outnumbered.
+/// The threads that have to get a turn, and are outnumbered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Few {
-    /// Two writers against readers whose sections overlap: there is always one inside.
+    /// Two writers against readers with overlapping sections: a reader is always inside.
     Writers,
     /// Two readers against writers that ask again at once.
     Readers,
@@ -282,7 +282,7 @@ pub fn outnumbered<R: RawRwLock<Machine = Sim>>(
         } else {
             let token = lock.0.read();
             work(3000);
-            // SAFETY: as above.
+            // SAFETY: the token is from the acquisition just before.
             unsafe { lock.0.unlock_read(token) };
         }
     })

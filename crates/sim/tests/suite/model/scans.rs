@@ -55,7 +55,7 @@ fn a_walk_that_needs_each_value_costs_what_it_did() {
 
 #[test]
 fn the_scan_does_not_hide_who_holds_a_line() {
-    // The line is as busy as ever: who asks for it at the same time waits for the whole transfer.
+    // The line is as busy as ever: a thread that asks for it at the same time waits for the whole transfer.
     let lines = lines(16);
     let word = |at: usize| &lines[at / 2].0[at % 2 * 8];
     let scanner = || {
