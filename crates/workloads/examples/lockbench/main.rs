@@ -4,6 +4,8 @@
 //! The `contended` and `hold` commands use plain pthread calls, so that they measure whatever
 //! library answers for them; `report` runs them under each lock, interleaved, and prints the tables
 //! of `docs/performance.md`.
+//!
+//! `latchwork-lab bench` cannot replace it: its locks are called directly, and not through the preloaded library.
 
 mod contended;
 mod readers;

@@ -1,4 +1,7 @@
 //! Measures this library's tables beside those of other libraries, interleaved: the tables of `docs/maps.md`.
+//!
+//! `latchwork-lab bench hashtable` measures the fixed table only, with the workload's checks around each lookup. This program
+//! also measures `RcuMap` and other libraries' maps as a user calls them, with sections of many lookups.
 
 mod table;
 mod user;

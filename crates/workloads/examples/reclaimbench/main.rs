@@ -1,5 +1,7 @@
 //! Measures reclamation: what a reader pays per section, and what an updater pays per replaced object, under
-//! the library's strategies and those of others, interleaved.
+//! the library's strategies and those of other libraries, interleaved: the tables of `docs/reclamation.md`.
+//!
+//! No workload of `latchwork-lab bench` shows a section alone: a lookup in a table costs more than the section around it.
 
 mod grace;
 mod readers;
