@@ -6,7 +6,7 @@
 # for a server), leaves its output in files there, checks the result with `expect`, and ends with
 # `figure NUMBER`: one number, a rate, the more the better. $S is the length of a run in seconds. Work
 # that is counted and not timed is N times $S, chosen so that glibc needs about $S seconds on two
-# cores. Where the rate does not depend on the amount it is `$(work N)`: a lock whose waiters spin in a
+# cores. Where the rate does not depend on the amount it is `$(work N)`: a lock with waiters that spin in a
 # queue gets a tenth of it (see notes.md).
 
 # name | needs | kinds of lock it calls much | unit of the figure | what it is

@@ -1,10 +1,9 @@
 //! Memory that notices when it is used after it was freed.
 //!
-//! Each block is a page of its own. A freed page loses its access rights, and is given out again
-//! only after many others. Whoever touches it meanwhile gets SIGSEGV; the handler notes that for the
-//! thread, gives the page its rights back, and lets the access happen, so that the run can end in
-//! good order and say who it was. A futex call on a freed page is not noticed, and is allowed: the
-//! kernel reports an error, which lock code ignores.
+//! Each block is a page of its own. A freed page loses its access rights, and is allocated again only after many other
+//! pages. A thread that touches the page meanwhile gets SIGSEGV. The handler notes that for the thread, gives the page its
+//! rights back, and lets the access happen. So the run can end in good order and name the thread. A futex call on a freed
+//! page is not noticed, and is allowed: the kernel reports an error, which lock code ignores.
 
 use crate::worker::TRESPASS;
 use std::collections::VecDeque;
@@ -59,7 +58,7 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// It came from [`allocate`](Arena::allocate), and nobody is to use it any more.
+    /// The page came from [`allocate`](Arena::allocate), and no thread is to use it any more.
     pub unsafe fn free(&self, page: *mut u8) {
         protect(page.addr(), libc::PROT_NONE);
         self.free.lock().unwrap().push_back(page.addr());
@@ -77,7 +76,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         ARENAS[self.entry].1.store(0, Relaxed);
         ARENAS[self.entry].0.store(0, Release);
-        // SAFETY: mapped in `new`; whoever drops it has no page of it in use.
+        // SAFETY: mapped in `new`; the owner that drops the arena uses no page of it any more.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.base), self.length) };
     }
 }
@@ -124,7 +123,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, _context: *mut l
             let page: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(address & !(PAGE - 1));
             libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE);
         } else {
-            // The access happens again, and then meets whoever was responsible before.
+            // The access happens again, and then the handler that was installed before this one gets the signal.
             let before = BEFORE.try_lock().ok().and_then(|before| *before);
             let mut default: libc::sigaction = std::mem::zeroed();
             default.sa_sigaction = libc::SIG_DFL;

@@ -1,7 +1,7 @@
-//! Copies: what a sequence lock promises those who read without holding it.
+//! Copies: what a sequence lock promises its readers, which do not hold it.
 //!
-//! Every copy is of one moment; the copies of a thread, and of those that take its place, never go back in
-//! time; what a thread has written is in its next copy; and in the end no write is missing.
+//! Every copy is of one moment. The copies of a thread, and of the threads that replace it, never go back in time. A
+//! thread's own write is in its next copy. In the end no write is missing.
 
 use crate::lock::words;
 use crate::run::Subject;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 /// Two cache lines and a bit: enough to be held up in the middle of.
 pub const WORDS: usize = 18;
 
-/// Words that are copied. Each says which write it is of.
+/// Words that are copied. Each word says which write it is of.
 pub type Copy = [usize; WORDS];
 
 /// A sequence lock under torture, with its words.
@@ -31,11 +31,11 @@ pub trait Copied: Send + Sync {
 
 /// A type of such locks.
 pub trait MadeCopied: Copied + Sized + 'static {
-    /// A lock whose words are zeroes.
+    /// A lock with words of zero.
     fn new() -> Self;
 }
 
-/// Makes a lock whose words are zeroes.
+/// Makes a lock with words of zero.
 pub type Make = fn() -> Box<dyn Copied>;
 
 impl<L: RawMutex> MadeCopied for SeqLock<L, WORDS> {
@@ -63,8 +63,8 @@ impl<L: RawMutex> Copied for SeqLock<L, WORDS> {
 pub struct Copies {
     make: Make,
     copied: Box<dyn Copied>,
-    /// The newest write of which a place has had a copy. Only the thread in that place writes it, plainly: an
-    /// atomic addition would order what the lock must.
+    /// For each place, the newest write of which it has had a copy. Only the thread in that place writes the entry, with a
+    /// plain store: an atomic addition would create the order that the lock must create.
     seen: Box<[AtomicUsize]>,
     /// One operation in so many writes.
     writes: u64,
@@ -151,7 +151,7 @@ impl Subject for Copies {
 
     fn balance(&self, crew: &Crew) -> Result<(), String> {
         let Some(copy) = self.copied.try_read() else {
-            return Err("there is no copy to be had when everybody has left".to_owned());
+            return Err("there is no copy to be had when every thread has left".to_owned());
         };
         let (writes, versions) = (crew.total(Count::Writes), version(&copy)? as u64);
         if versions != writes {

@@ -1,13 +1,12 @@
 //! A machine on which a thread can be held up between any two steps of a lock.
 //!
-//! [`Jitter`] is the native machine, with a small random delay before its operations: mostly none,
-//! sometimes a few spins, now and then a yield or a sleep. Two instructions between which a real
-//! thread is preempted once in a million times are a millisecond apart here once in a while, so
-//! races show in seconds. The native machine is tortured as well: this one does not run what the
-//! compiler makes of the lock in production.
+//! [`Jitter`] is the native machine with a small random delay before its operations: mostly none, sometimes a few spins,
+//! now and then a yield or a sleep. A real thread is preempted between two given instructions once in a million times. Here
+//! the two are a millisecond apart once in a while, so races show in seconds. The torture also runs on the native machine,
+//! because code on this machine is not what the compiler makes of the lock in production.
 //!
-//! It can also break one of its promises ([`Flaw`]), which a lock that relies on the promise must
-//! turn into something that the torture notices.
+//! The machine can also break one of its promises ([`Flaw`]). A lock that relies on the promise must then fail in a way
+//! that the torture notices.
 
 use latchwork::machine::record::{Clocks, Record, Records};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Wait, Word};
@@ -21,15 +20,15 @@ pub struct Flaw;
 impl Flaw {
     /// None.
     pub const NONE: u8 = 0;
-    /// One wake in four wakes nobody.
+    /// One wake in four wakes no thread.
     pub const DROPPED_WAKE: u8 = 1;
     /// `wait` compares the word and goes to sleep in two steps.
     pub const SLEEPS_UNSEEN: u8 = 2;
-    /// A load of a slot in the table of visible readers sees nobody.
+    /// A load of a slot in the table of visible readers sees no reader.
     pub const BLIND_SCAN: u8 = 3;
-    /// A thread's queue node is handed out again at once, whoever still looks at it.
+    /// A thread's queue node is allocated again at once, even if other threads still read it.
     pub const NODE_REUSED: u8 = 4;
-    /// Who looks at the threads' records does not see that of one thread which reads.
+    /// A scan of the threads' records does not see the record of one reading thread.
     pub const SKIPS_READER: u8 = 5;
     /// A store to a pointer-sized word is seen by others only with the thread's next access to one, and no
     /// heavy fence makes it so.
@@ -41,17 +40,17 @@ impl Flaw {
 pub struct Jitter<const FLAW: u8 = { Flaw::NONE }>;
 
 thread_local! {
-    /// State of the delays; 0 for threads that do not take part.
+    /// State of the random delays; 0 for threads that do not take part.
     static CHANCE: Cell<u64> = const { Cell::new(0) };
-    /// When it is set, whoever spins sleeps for ever.
+    /// When this is set, a spinning thread goes to sleep for ever.
     static ABANDONED: Cell<Option<&'static AtomicBool>> = const { Cell::new(None) };
     /// Whether this is the thread that [`Flaw::SKIPS_READER`] is about.
     static SKIPPED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is delayed from now on, and gives up spinning once `abandoned` is set: the
-/// threads of a stuck lock must not take the processor away from those that come after. `skipped`: it is
-/// the one that [`Flaw::SKIPS_READER`] is about.
+/// Delays the calling thread from now on. The thread stops spinning once `abandoned` is set, because threads of a stuck
+/// lock must not take the processors away from later runs. `skipped`: the thread is the one that
+/// [`Flaw::SKIPS_READER`] is about.
 pub(crate) fn take_part(seed: u64, abandoned: &'static AtomicBool, skipped: bool) {
     CHANCE.set(seed | 1);
     ABANDONED.set(Some(abandoned));
@@ -67,7 +66,7 @@ fn chance() -> u64 {
     x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
 }
 
-/// Between two steps.
+/// Delays the calling thread between two steps, with a small probability.
 #[inline(never)]
 fn shake() {
     let x = chance();
@@ -148,11 +147,11 @@ impl<T: Copy, A: Arith<T>> Arith<T> for Shaken<A> {
 }
 
 thread_local! {
-    /// A store that nobody else sees yet.
+    /// A store that no other thread sees yet.
     static BUFFER: Cell<Option<(*const AtomicUsize, usize)>> = const { Cell::new(None) };
 }
 
-/// Lets the others see it.
+/// Makes the buffered store visible to other threads.
 fn flush<const FLAW: u8>() {
     if FLAW == Flaw::STORE_BUFFERED
         && let Some((word, value)) = BUFFER.take()
@@ -269,7 +268,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
             if word.load(Ordering::Relaxed) != expected {
                 return Wait::Woken;
             }
-            // The gap that the futex does not have. Wide enough that somebody falls in.
+            // The gap that the futex does not have, wide enough that a wake falls into it.
             if chance().is_multiple_of(2) {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -422,7 +421,7 @@ unsafe impl<const FLAW: u8> Records for Jitter<FLAW> {
     }
 }
 
-/// A record of the calling thread's in which nobody looks, in place of the one that it has.
+/// A record of the calling thread that no scan finds, in place of the thread's own record.
 fn unlinked<const FLAW: u8>(own: &'static Record<Jitter<FLAW>>) -> &'static Record<Jitter<FLAW>> {
     thread_local! {
         static UNLINKED: Cell<Option<&'static Record<Native>>> = const { Cell::new(None) };
@@ -484,7 +483,7 @@ mod tests {
         assert!(is_seen());
         take_part(1, &NEVER, true);
         assert!(!is_seen());
-        // SAFETY: as above.
+        // SAFETY: the records are only compared, not read.
         assert!(unsafe { std::ptr::eq(Skips::record(), Skips::record()) });
 
         let lock = RawShfl::<Jitter>::new_in();

@@ -1,4 +1,4 @@
-//! Exclusion, lost updates, torn reads: books that only a lock keeps right.
+//! Exclusion, lost updates, torn reads: books that stay right only if the lock excludes.
 
 use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 /// What a lock protects. All of it is plain data.
 #[repr(C, align(64))]
 struct Page {
-    /// Who writes, as a place plus one; 0 outside of write sections.
+    /// The writer's place plus one; 0 outside of write sections.
     writer: u64,
     /// Write sections so far.
     version: u64,
@@ -39,7 +39,7 @@ pub struct Habits {
     pub books: usize,
     /// One access in so many is a write, if there are readers.
     pub writes: u64,
-    /// Almost everybody has a deadline, and sections are long enough for most to give up.
+    /// Almost every acquisition has a deadline, and sections are long enough for most of them to give up.
     pub impatient: bool,
 }
 
@@ -127,7 +127,7 @@ impl Book {
     }
 
     fn set(&self, index: usize, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: `index` is inside the page; other threads access it volatilely too.
         unsafe { self.word(index).write_volatile(value) };
     }
 
@@ -230,8 +230,7 @@ impl Ledger {
         result
     }
 
-    /// Lets another thread release. Only what one thread holds alone: a reader's token may belong to
-    /// its thread.
+    /// Lets another thread release the lock. Only for writers, because a reader's token may belong to its thread.
     fn hand_over(self: &Arc<Self>, worker: &mut Worker, index: usize, token: Token) {
         worker.count(Count::HandedOver);
         worker.doing(Doing::Elsewhere);
@@ -260,12 +259,12 @@ impl Subject for Ledger {
             versions += book.get(1);
             book.check(book.get(1), "whoever looked in the end")?;
             if book.lock.is_locked() {
-                return Err("the lock is held when everybody has left".to_owned());
+                return Err("the lock is held when every thread has left".to_owned());
             }
             match book.lock.acquire(Access::Write, Way::Try) {
                 // SAFETY: acquired just now.
                 Some(token) => unsafe { book.lock.release(token) },
-                None => return Err("the lock cannot be taken when everybody has left".to_owned()),
+                None => return Err("the lock cannot be taken when every thread has left".to_owned()),
             }
         }
         let writes = crew.total(Count::Writes);

@@ -1,29 +1,27 @@
-//! Torture for locks: threads that do to them what a bad day in production does.
+//! Torture for locks: threads that use them as a bad day in production would.
 //!
 //! [`of_mutex`], [`of_rwlock`] and [`of_seqlock`] make the [`Scenario`]s of a lock, [`registered`] those of one of
-//! the library's; [`torture`] runs them in turn, in short rounds, until the time is over or the lock
-//! has failed. Between rounds everybody must be able to leave: a wakeup that was lost early, and
-//! that the traffic of others has hidden since, shows there.
+//! the library's. [`torture`] runs them in turn, in short rounds, until the time is over or the lock has failed. Between
+//! rounds every thread must be able to leave: a wakeup that was lost early, and hidden by later traffic, shows there.
 //!
 //! | scenario | what is checked |
 //! |---|---|
 //! | manners | what a lock promises a single thread |
 //! | exclusion | plain data that only the lock keeps right: [`ledger`] |
-//! | abandonment | the same, where almost everybody gives up waiting |
+//! | abandonment | the same, where almost every thread gives up waiting |
 //! | condition | the condition variable over a mutex: [`market`] |
 //! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
 //! | copies | a sequence lock, whose readers hold nothing: [`mod@copies`] |
 //! | reclaim | readers of a reclamation strategy, whose objects are replaced: [`mod@reclaim`] |
 //!
-//! Each on the native machine, and on one that holds threads up between any two steps ([`jitter`]).
-//! Meanwhile threads exit and are replaced, are interrupted and moved between processors ([`chaos`]),
-//! and the process forks.
+//! Each scenario runs on the native machine, and on one that delays threads between any two steps ([`jitter`]). Meanwhile
+//! threads exit and are replaced, are interrupted and moved between processors ([`chaos`]), and the process forks.
 //!
 //! A check that cannot fail is worth nothing: [`twins`] are locks that are broken on purpose, each of
 //! which must be caught.
 //!
-//! It is a crate of its own, and not a module of the workloads, because it shares nothing with them:
-//! whoever tests a lock builds it without what measuring needs.
+//! The torture is a crate of its own, because it shares nothing with the workloads: a test of a lock builds without what
+//! measuring needs.
 
 pub mod arena;
 pub mod chaos;

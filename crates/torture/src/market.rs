@@ -1,9 +1,9 @@
-//! The condition variable over a mutex: a small shelf, on which some put what others take.
+//! The condition variable over a mutex: a small shelf, on which some threads put what other threads take.
 //!
-//! A thread waits only while another one is neither asleep nor gone, so during the run somebody can
-//! always go on. In the end those who wait have nobody left to wake them. Before they are sent home,
-//! the shelf must be at rest: nobody waits for goods while there are goods, or for room while there
-//! is room. If it never comes to rest, a notification was lost, which a final broadcast would hide.
+//! A thread waits only while another thread is neither asleep nor gone, so during the run one thread can always go on. In
+//! the end no thread is left to wake the waiters. Before the run sends them home, the shelf must be at rest: no thread waits
+//! for goods while there are goods, or for room while there is room. If the shelf never comes to rest, a notification was
+//! lost. A final broadcast would hide that.
 
 use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
@@ -24,7 +24,7 @@ struct Shelf {
     sums: (u64, u64),
     /// Threads that wait for goods, and for room.
     asleep: (usize, usize),
-    /// Nobody is to wait any more.
+    /// No thread is to wait any more.
     closed: bool,
 }
 
@@ -41,10 +41,10 @@ pub struct Market<M: Machine> {
     singly: bool,
 }
 
-// SAFETY: the shelf is only used with the mutex held. Unlike the ledger this relies on exclusion, and
-// so is not for locks that fail in it.
+// SAFETY: the shelf is only used with the mutex held. Unlike the ledger, the market relies on exclusion,
+// so it is not for locks that do not exclude.
 unsafe impl<M: Machine> Sync for Market<M> {}
-// SAFETY: as above.
+// SAFETY: the shelf is only used with the mutex held; the other fields are shared words.
 unsafe impl<M: Machine> Send for Market<M> {}
 
 /// One of two sides.
@@ -137,8 +137,7 @@ impl<M: Machine> Market<M> {
         }
     }
 
-    /// With the mutex held: what is done when what was waited for is there. Returns the side that
-    /// somebody else may wait for now.
+    /// With the mutex held: takes or puts goods, which are there. Returns the side that another thread may wait for now.
     fn trade(&self, side: Side) -> Result<Side, String> {
         let room = self.room;
         let shelf = self.shelf();
@@ -199,16 +198,16 @@ impl<M: Machine> Subject for Market<M> {
                 None => false,
             };
             if leaves || self.shelf().closed {
-                // SAFETY: acquired above, or by the wait.
+                // SAFETY: `token` is of the acquisition above, or of the one with which `wait` ended.
                 unsafe { worker.release(&*self.lock, token) };
                 return Ok(());
             }
             if goods + room + 1 >= self.threads {
-                // Everybody else waits.
+                // All other threads wait.
                 side = if side == Side::Goods { Side::Room } else { Side::Goods };
                 if !self.there_is(side) {
                     let shelf = self.shelf().clone();
-                    // SAFETY: as above.
+                    // SAFETY: `token` is of the acquisition above, or of the one with which `wait` ended.
                     unsafe { worker.release(&*self.lock, token) };
                     return Err(format!("neither goods nor room: {shelf:?}"));
                 }
@@ -226,7 +225,7 @@ impl<M: Machine> Subject for Market<M> {
         {
             self.notify(worker, other);
         }
-        // SAFETY: as above.
+        // SAFETY: `token` is of the acquisition above, or of the one with which `wait` ended.
         unsafe { worker.release(&*self.lock, token) };
         if let Ok(other) = other
             && !early
@@ -257,10 +256,10 @@ impl<M: Machine> Subject for Market<M> {
             return Err(format!("the shelf does not add up: {shelf:?}"));
         }
         if shelf.asleep != (0, 0) || self.arrived.has_waiters() || self.taken.has_waiters() {
-            return Err(format!("waiters are left when everybody has left: {shelf:?}"));
+            return Err(format!("waiters are left when every thread has left: {shelf:?}"));
         }
         if self.lock.is_locked() {
-            return Err("the mutex is held when everybody has left".to_owned());
+            return Err("the mutex is held when every thread has left".to_owned());
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ struct Object {
 
 // SAFETY: the words are shared, the pool outlives its objects.
 unsafe impl Send for Object {}
-// SAFETY: as above.
+// SAFETY: the words are shared, and the pool outlives its objects.
 unsafe impl Sync for Object {}
 
 // SAFETY: `repr(C)`, the header first.
@@ -148,7 +148,7 @@ impl<D: Reclaim> Readers<D> {
             // SAFETY: removed here, by nobody else; protected.
             unsafe { self.domain.retire(seen.0) };
         } else {
-            // SAFETY: nobody else has ever seen it.
+            // SAFETY: no other thread has ever seen it.
             unsafe { self.domain.retire(new) };
         }
         let asks = worker.random.once_in(2);
@@ -184,7 +184,7 @@ fn look<G: Guard>(guard: &G, slot: usize, root: &<G::Machine as Machine>::Ptr<Ob
 }
 
 fn check((object, life): (*mut Object, u64)) -> Result<(), String> {
-    // SAFETY: as above.
+    // SAFETY: objects are never freed before the pool is, even after they are reclaimed.
     let now = unsafe { (*object).life.load(Acquire) };
     if life.is_multiple_of(2) || now != life {
         return Err(format!("a reader saw a reclaimed object: life {life}, then {now}"));
@@ -199,21 +199,21 @@ impl<D: Reclaim> Subject for Readers<D> {
             59 => self.stay(worker)?,
             60..90 => {
                 let object = self.remove(worker);
-                // SAFETY: removed, by nobody else.
+                // SAFETY: this thread alone removed it.
                 unsafe { self.domain.retire(object) };
             }
             90..92 => {
-                // Inside of a section, where nobody can be held up.
+                // Inside of a section, where a thread must not wait.
                 let mut reader = self.domain.reader();
                 let guard = reader.enter();
-                // SAFETY: as above.
+                // SAFETY: this thread alone removed it.
                 unsafe { self.domain.retire(self.remove(worker)) };
                 drop(guard);
                 reader.quiescent();
             }
             92..94 => {
                 for _ in 0..FLOOD {
-                    // SAFETY: nobody else has ever seen it.
+                    // SAFETY: no other thread has ever seen it.
                     unsafe { self.domain.retire(self.pool.make()) };
                 }
             }
@@ -240,7 +240,9 @@ impl<D: Reclaim> Subject for Readers<D> {
         let left = pool.made.load(Relaxed) - SLOTS as u64 - pool.reclaimed.load(Relaxed);
         let garbage = self.domain.garbage();
         if left != 0 || garbage.objects != 0 {
-            return Err(format!("after everybody has left, {left} objects are not reclaimed ({garbage:?})"));
+            return Err(format!(
+                "after every thread has left, {left} objects are not reclaimed ({garbage:?})"
+            ));
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
-//! Memory reuse: a lock that is destroyed, and its memory used again, as soon as the last one has
-//! released it.
+//! Memory reuse: a lock that is destroyed, and its memory used again, as soon as its last holder has released it.
 //!
-//! That is what a reference count inside an object does which its own lock guards: the last one to
-//! take a reference away frees the object after its release has returned, while the others may not
-//! have returned from theirs yet. The memory is a page in an [`Arena`], so every late access is
-//! noticed; or it is made into a new lock at once, which a late access damages.
+//! An object with a reference count that its own lock guards does that. The thread that takes the last reference away
+//! frees the object after its own release has returned, while other threads may not have returned from their releases yet.
+//! The memory is a page in an [`Arena`], so every late access is noticed; or it becomes a new lock at once, which a late
+//! access damages.
 
 use crate::arena::Arena;
 use crate::lock::{Access, Class, Lock, Way};
@@ -92,11 +91,11 @@ impl Reuse {
         worker.count(Count::Destroyed);
         let page = object.page;
         if worker.random.once_in(4) {
-            // SAFETY: nobody has a reference any more.
+            // SAFETY: the caller had the last reference.
             unsafe { page.write_bytes(0, Self::size(self.class)) };
             self.make(page);
         } else {
-            // SAFETY: as above.
+            // SAFETY: the caller had the last reference.
             unsafe { self.arena.free(page) };
             self.make(self.arena.allocate());
         }
@@ -174,7 +173,7 @@ impl Subject for Reuse {
         let object = {
             let mut idle = self.idle.lock().unwrap();
             if idle.is_empty() {
-                return Ok(()); // the others have them all
+                return Ok(()); // other threads have all references
             }
             let index = worker.random.below(idle.len() as u64) as usize;
             idle.swap_remove(index)

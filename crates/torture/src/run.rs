@@ -1,4 +1,4 @@
-//! One run: threads that come and go, somebody who disturbs them, and somebody who watches.
+//! One run: threads that come and go, a thread that disturbs them, and a thread that watches.
 
 use crate::chaos::{self, Disturbances};
 use crate::worker::{Crew, Worker, spawn};
@@ -12,18 +12,18 @@ pub trait Subject: Send + Sync + Sized + 'static {
     /// One operation. `Err` says what was seen that must not be.
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String>;
 
-    /// Called again and again once the run is over, until everybody has left: wakes those who wait
-    /// for others that will not come any more.
+    /// Called again and again once the run is over, until every thread has left: wakes the threads that wait for others
+    /// that will not come any more.
     fn send_home(&self, _crew: &Crew) {}
 
-    /// The books, when everybody has left.
+    /// Checks the books, when every thread has left.
     fn balance(&self, crew: &Crew) -> Result<(), String>;
 
-    /// What there is to say about a lock that stands still: its memory, above all.
+    /// Describes a lock that stands still: its memory, above all.
     fn describe(&self) -> Vec<String>;
 
-    /// Called in the child of a fork, which has only the calling thread, while others go on in the
-    /// parent. `false`: a fresh lock does not work there.
+    /// Called in the child of a fork, which has only the calling thread, while other threads go on in the parent. `false`:
+    /// a new lock does not work there.
     fn works_in_child(&self) -> bool {
         true
     }
@@ -40,7 +40,7 @@ pub struct Bounds {
     /// run does not count. Generous, for locks that must work: a strict FIFO lock among many threads
     /// waits for each of them to be scheduled.
     pub patience: Duration,
-    /// Where all chance comes from. Threads are real, so the same seed does not give the same run.
+    /// Seed of all random numbers. Threads are real, so the same seed does not give the same run.
     pub seed: u64,
     /// What happens to the threads meanwhile.
     pub disturb: bool,
@@ -49,9 +49,9 @@ pub struct Bounds {
 /// Why a lock failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody made progress for too long.
+    /// No thread made progress for too long.
     Stuck {
-        /// For how long nobody did.
+        /// For how long no thread did.
         seconds: u64,
         /// The lock's memory, and what each thread does.
         state: Vec<String>,
@@ -167,7 +167,7 @@ fn watch<S: Subject>(
             subject.send_home(crew);
         }
         match crew.failure() {
-            // A broken lock may not let everybody go.
+            // A broken lock may not let every thread go.
             Some(what) if still > Duration::from_millis(500) => return Some(Failure::Broken(what)),
             None if still > bounds.patience => {
                 let mut state = subject.describe();

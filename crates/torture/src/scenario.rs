@@ -1,4 +1,4 @@
-//! The things that are done to a lock, and their order.
+//! The scenarios of a lock, and their order.
 
 use crate::copies::{Copies, MadeCopied, Make, WORDS};
 use crate::jitter::Jitter;
@@ -40,7 +40,7 @@ pub struct Settings {
     pub round: Duration,
     /// See [`Bounds::patience`].
     pub patience: Duration,
-    /// Where all chance comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -208,7 +208,7 @@ pub fn torture(
             time: if scenario.name == "manners" { round.min(Duration::from_millis(100)) } else { round },
             patience: settings.patience,
             seed: seeds.number(),
-            // A signal may wake who was forgotten, so half of the rounds are without.
+            // A signal may wake a forgotten waiter, so half of the rounds run without signals.
             disturb: (scenario.machine == "native") == (index / scenarios.len()).is_multiple_of(2),
         };
         let outcome = (scenario.run)(bounds, cancelled);

@@ -1,4 +1,4 @@
-//! A thread under the run's eyes: what it does, since when, and what it has done.
+//! A thread that the run watches: what it does, since when, and what it has done.
 
 use crate::arena;
 use crate::lock::{Access, Lock, Token, Way};
@@ -122,8 +122,8 @@ impl Post {
         self.counts[count as usize].load(Relaxed)
     }
 
-    /// Only the thread at the post writes, so this needs no read-modify-write, whose fence would hide
-    /// what a lock fails to order.
+    /// Only the thread at the post writes, so this needs no read-modify-write. The fence of one would hide an order that
+    /// the lock fails to create.
     fn set(&self, count: Count, value: u64) {
         self.counts[count as usize].store(value, Relaxed);
     }
@@ -201,12 +201,12 @@ impl Crew {
         &self.posts
     }
 
-    /// Whether everybody is to leave.
+    /// Whether every thread is to leave.
     pub fn is_over(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    /// A seed that nobody else gets.
+    /// A seed that no other thread gets.
     pub fn seed(&self) -> u64 {
         self.seeds.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed)
     }
@@ -232,7 +232,7 @@ impl Crew {
         self.alive.load(Acquire) // (A) pairs with the departures
     }
 
-    /// Everybody who is still there, the longest waiter first.
+    /// The threads that have not left, the longest waiter first.
     pub(crate) fn dump(&self) -> Vec<String> {
         let now = Native::now(Clock::Monotonic);
         let mut present: Vec<_> = self.posts.iter().enumerate().filter(|(_, post)| !post.is_gone()).collect();
@@ -302,7 +302,7 @@ impl Worker {
         }
     }
 
-    /// Acquires, under the run's eyes.
+    /// Acquires the lock, and reports what the thread does.
     pub fn acquire(&self, lock: &dyn Lock, access: Access, way: Way) -> Option<Token> {
         let read = access == Access::Read;
         let start = self.doing(match way {
@@ -331,7 +331,7 @@ impl Worker {
         token
     }
 
-    /// Releases, under the run's eyes.
+    /// Releases the lock, and reports what the thread does.
     ///
     /// # Safety
     ///
@@ -402,7 +402,7 @@ impl Worker {
         }
     }
 
-    /// A way to acquire for one who will rather give up.
+    /// A way to acquire for a thread that gives up often.
     pub fn impatient_way(&mut self) -> Way {
         if self.random.once_in(8) { self.way() } else { Way::Until(self.deadline()) }
     }

@@ -37,7 +37,7 @@ fn must_work(name: &str, scenarios: &[Scenario]) {
     }
     let report = torture(scenarios, settings(), &AtomicBool::new(false), |_| ());
     let Some(failed) = report.failed else {
-        assert!(report.totals.writes > 0, "nobody ever got {name}");
+        assert!(report.totals.writes > 0, "no thread ever got {name}");
         eprintln!("{name:>12}: {} operations in {} rounds", report.totals.operations, report.rounds);
         return;
     };
@@ -46,7 +46,7 @@ fn must_work(name: &str, scenarios: &[Scenario]) {
     if failed.state.is_empty() {
         panic!("{what}");
     }
-    // Its threads may spin for ever, and other tests would fail for it.
+    // Its threads may spin for ever, which would make other tests fail.
     eprintln!("{what}\n  {}", failed.state.join("\n  "));
     std::process::abort();
 }
@@ -68,8 +68,8 @@ fn the_semaphore() {
     must_work("semaphore", &latchwork_torture::unit::scenarios());
 }
 
-/// What is not in the registry: BRAVO over a mutex, whose readers share by the table only, and BRAVO with a
-/// second probe, with sectors, and with readers that pass a revocation.
+/// Compositions that are not in the registry: BRAVO over a mutex, with readers that share by the table only, and BRAVO
+/// with a second probe, with sectors, and with readers that pass a revocation.
 #[test]
 fn compositions_of_bravo() {
     use latchwork::locks::mutex::shfl::RawShfl;

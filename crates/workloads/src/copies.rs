@@ -1,8 +1,8 @@
-//! Words that are copied, and changed, all together: under a lock, or a sequence lock, whose readers hold
-//! nothing and copy again if somebody wrote meanwhile.
+//! Words that are copied, and changed, all together: under a lock, or under a sequence lock. Readers of a sequence lock
+//! hold nothing, and copy again if a writer changed the words meanwhile.
 //!
-//! Of a reader, these are the only workloads that a sequence lock is for: what runs between the beginning of a
-//! copy and the look whether it is of one moment must be the copying alone, since it may see half a write.
+//! A sequence lock is for these workloads only. Between the beginning of a copy and the check that the copy is of one moment
+//! the reader must do nothing but copy, because it may see half a write.
 
 use crate::lock::Lock;
 use crate::measure::Measured;
@@ -19,13 +19,13 @@ pub type Words<M> = [<M as Machine>::Usize];
 
 /// A way to keep words together.
 pub trait Copies: Send + Sync + Sized + 'static {
-    /// What it runs on.
+    /// The machine that it runs on.
     type Machine: Machine;
 
-    /// For words that nobody uses yet.
+    /// For words that no thread uses yet.
     fn new() -> Self;
 
-    /// Copies `words`, all of one moment, to `copy`. Returns how many copies were in vain.
+    /// Copies `words`, all of one moment, to `copy`. Returns how many copies had to be made again.
     fn copy<S: Stage<Machine = Self::Machine>>(
         &self,
         thread: &mut Thread<S>,
@@ -85,7 +85,7 @@ impl<L: Lock> Copies for L {
     }
 }
 
-/// The sequence lock. What is measured as a reader's wait is the time until it has its copy.
+/// The sequence lock. A reader's wait is the time until it has its copy.
 pub struct Sequence<L: RawMutex>(RawSeqLock<L>);
 
 impl<L: RawMutex> Copies for Sequence<L> {
@@ -122,7 +122,7 @@ impl<L: RawMutex> Copies for Sequence<L> {
     }
 }
 
-/// A workload whose readers copy, with its parameters set.
+/// A workload with readers that copy, with its parameters set.
 pub trait CopyWorkload: Sized + Sync {
     /// Its description.
     const INFO: Info;

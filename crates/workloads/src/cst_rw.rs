@@ -1,17 +1,17 @@
 //! CST's reader-writer lock: a yardstick of the kernel's micro-benchmarks (figures 9b and 9c of ShflLock).
 //!
 //! Source: Kashyap, Min and Kim, "Scalable NUMA-aware Blocking Synchronization Primitives", USENIX ATC 2017, as
-//! Kashyap et al., SOSP 2019, describe it (sections 2 and 6.1): a hierarchical blocking lock whose reader
-//! indicators are per socket, and allocated when the socket's first reader comes.
+//! Kashyap et al., SOSP 2019, describe it (sections 2 and 6.1): a hierarchical blocking lock with a reader indicator per
+//! socket, which is allocated when the socket's first reader comes.
 //!
 //! Writers take the mutex, close the gate and wait until no socket has readers inside. A reader counts itself in
-//! on its socket and then looks at the gate; if that is closed, it counts itself out, waits a little, and at last
-//! queues for the mutex like a writer, behind whom no gate is closed.
+//! on its socket and then looks at the gate; if that is closed, it counts itself out, spins a little, and at last
+//! queues for the mutex like a writer, but leaves the gate open.
 //!
-//! Not the paper's: readers of a socket sleep together there, here one by one in the mutex. In the figures all
+//! Difference from the paper: there the readers of a socket sleep together, here one by one in the mutex. In the figures all
 //! threads read, or all write.
 //!
-//! | word | who writes it |
+//! | word | written by |
 //! |---|---|
 //! | `gate`: OPEN, CLOSED | the holder of the mutex |
 //! | an indicator's `readers`: readers inside, and in bit 31 whether a writer sleeps until there are none | readers of the socket; the writer |
@@ -118,7 +118,7 @@ impl<M: Machine> CstRw<M> {
             return;
         }
         let token = self.mutex.lock();
-        // Only who has the mutex closes the gate; the next one sees us counted, through the mutex.
+        // Only the holder of the mutex closes the gate; the next holder sees this reader counted, through the mutex.
         count.fetch_add(1, Relaxed);
         // SAFETY: the token is from above.
         unsafe { self.mutex.unlock(token) };

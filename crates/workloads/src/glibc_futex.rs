@@ -2,9 +2,10 @@
 //!
 //! Source: glibc 2.36, `nptl/lowlevellock.h` and `lowlevellock.c` (`PTHREAD_MUTEX_TIMED_NP` does nothing else).
 //!
-//! No waiter spins: who finds the word taken says so in it and sleeps. Newcomers take it whenever it is free.
+//! No waiter spins. A thread that finds the word taken sets CONTENDED and sleeps. Newcomers take the word whenever it is
+//! free.
 //!
-//! State: FREE -> HELD (a newcomer), FREE | HELD -> CONTENDED (who is about to sleep, or has slept),
+//! State: FREE -> HELD (a newcomer), FREE | HELD -> CONTENDED (a thread that is about to sleep, or has slept),
 //! HELD | CONTENDED -> FREE (the holder; from CONTENDED it also wakes one sleeper).
 
 use latchwork::locks::mutex::{Info, RawMutex, Suspension};
@@ -21,7 +22,7 @@ pub struct GlibcFutex<M: Machine>(M::U32);
 impl<M: Machine> GlibcFutex<M> {
     #[cold]
     fn wait(&self, deadline: Option<Deadline>) -> bool {
-        // (A) pairs with the exchange in `unlock`. The word stays CONTENDED while we hold it: others may sleep.
+        // (A) pairs with the exchange in `unlock`. The word stays CONTENDED while this thread holds it, because other threads may sleep.
         while self.0.swap(CONTENDED, Acquire) != FREE {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                 return false;

@@ -103,7 +103,7 @@ impl<R: RawRwLock> Drop for Reading<'_, R> {
 impl<R: RawRwLock> Drop for Writing<'_, R> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: a guard is made with the token of an acquisition, and dropped once.
         unsafe { self.lock.unlock_write(self.token) }
     }
 }

@@ -87,9 +87,9 @@ pub fn run<S: Stage>(
         body(&mut thread);
         // What was done since the last look.
         thread.running();
-        tallies.lock().expect("nobody panics with it").push((index, thread.finish()));
+        tallies.lock().expect("no thread panics while it holds the mutex").push((index, thread.finish()));
     })?;
-    let mut tallies = tallies.into_inner().expect("nobody panics with it");
+    let mut tallies = tallies.into_inner().expect("no thread panics while it holds the mutex");
     if tallies.len() != threads {
         return Err(format!("{} of {threads} threads came to their end", tallies.len()));
     }

@@ -12,7 +12,7 @@ const WARM_UP: u8 = 0;
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 
-/// A thread whose operation takes longer than this after the end is taken for stuck.
+/// A thread that needs longer than this for its operation after the end counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How to run.
@@ -69,9 +69,9 @@ impl Threads {
         self.phase.store(OVER, Relaxed);
         self.measured_ns.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
 
-        let count = ended.count.lock().expect("nobody panics with it");
+        let count = ended.count.lock().expect("no thread panics while it holds the mutex");
         let waiting = ended.changed.wait_timeout_while(count, PATIENCE, |count| *count < threads);
-        let (count, timeout) = waiting.expect("nobody panics with it");
+        let (count, timeout) = waiting.expect("no thread panics while it holds the mutex");
         if timeout.timed_out() && *count < threads {
             let left = threads - *count;
             (self.stuck)(&format!(
@@ -98,12 +98,12 @@ impl Stage for Threads {
                     }
                     together.wait();
                     body(index);
-                    *ended.count.lock().expect("nobody panics with it") += 1;
+                    *ended.count.lock().expect("no thread panics while it holds the mutex") += 1;
                     ended.changed.notify_one();
                 };
                 let started = std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, run);
                 if let Err(error) = started {
-                    // Those that were started wait for the others, and cannot be told otherwise.
+                    // The threads that were started wait for the others for ever.
                     (self.stuck)(&format!("thread {index} of {threads} cannot be started: {error}"));
                 }
             }

@@ -71,7 +71,7 @@ impl<R: RawRwLock> Drop for Reading<'_, R> {
 
 impl<R: RawRwLock> Drop for Writing<'_, R> {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the guard stands for this acquisition, and is dropped once.
         unsafe { self.0.unlock_write(self.1) }
     }
 }

@@ -32,7 +32,7 @@ use latchwork::registry;
 pub trait Visitor {
     /// A workload.
     fn workload<W: Workload>(&mut self);
-    /// A workload whose readers copy.
+    /// A workload with readers that copy.
     fn copy_workload<W: CopyWorkload>(&mut self);
     /// A workload over tables.
     fn table_workload<W: TableWorkload>(&mut self);
@@ -249,7 +249,7 @@ impl Point<'_> {
         find.result.unwrap_or_else(|| Err(format!("there is no workload called {}", self.workload)))
     }
 
-    /// Measures it if its readers copy, under the lock or sequence lock `C`.
+    /// Measures the point if the workload's readers copy, under the lock or sequence lock `C`.
     pub fn run_copies<S: Stage, C: Copies<Machine = S::Machine>>(
         &self,
         stage: &S,

@@ -127,7 +127,7 @@ impl<'a, S: Stage> Thread<'a, S> {
         self.phase != Phase::Over
     }
 
-    /// An operation is done.
+    /// Counts an operation that is done.
     #[inline]
     pub fn done(&mut self) {
         self.pending += 1;

@@ -198,7 +198,7 @@ fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("page-fault", &[("fault", "1us"), ("map", "0ns")]);
 }
 
-/// Reclaims what is retired at once, whoever reads it.
+/// Reclaims what is retired at once, even if a reader still reads it.
 struct Eager;
 
 struct EagerReader;

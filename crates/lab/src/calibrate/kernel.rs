@@ -29,7 +29,7 @@ fn sleep_while(word: &AtomicU32, value: u32) {
     }
 }
 
-/// Sets `word` and wakes who sleeps on it.
+/// Sets `word` and wakes a thread that sleeps on it.
 fn set(word: &AtomicU32, value: u32) {
     word.store(value, Release);
     futex(word, libc::FUTEX_WAKE, 1);
@@ -69,8 +69,8 @@ pub fn wake(waker: usize, sleeper: usize) -> Wake {
         on(waker, || {
             for round in 0..ROUNDS as u32 {
                 woken.store(0, Relaxed);
-                // Time for the other to fall asleep. Not long, or its processor sleeps deeper than it
-                // would between two acquisitions.
+                // Time for the other thread to fall asleep. With more, its processor would sleep deeper than it does
+                // between two acquisitions.
                 std::thread::sleep(Duration::from_micros(200));
                 let before = nanos();
                 set(&word, round + 1);

@@ -29,9 +29,9 @@ pub const HELP: &str = "\
 The calibration takes about 5 seconds. Other programs disturb it; the quartiles show how much.
 
 Examples:
-  latchwork-lab calibrate                    then: latchwork-lab simulate WORKLOAD --machine this-machine
-  latchwork-lab calibrate -o quiet.toml      then: latchwork-lab simulate WORKLOAD --machine ./quiet.toml
-  latchwork-lab calibrate -o - | less        only look
+  latchwork-lab calibrate                then: latchwork-lab simulate NAME --machine this-machine
+  latchwork-lab calibrate -o quiet.toml  then: latchwork-lab simulate NAME --machine ./quiet.toml
+  latchwork-lab calibrate -o - | less    only look
   taskset -c 0 latchwork-lab calibrate -o -  of one CPU";
 
 /// Options of `latchwork-lab calibrate`.

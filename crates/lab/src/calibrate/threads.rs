@@ -88,7 +88,7 @@ impl Helper {
         // SAFETY: only the lifetime changes; `run` and `while_running` return only when the task has ended.
         let task: Task<'static> = unsafe { std::mem::transmute(task) };
         self.told.fetch_add(1, Relaxed);
-        let _ = self.tasks.lock().expect("no one panics with it").send(task);
+        let _ = self.tasks.lock().expect("no thread panics while it holds the mutex").send(task);
     }
 
     fn await_count(&self, count: &AtomicUsize) {

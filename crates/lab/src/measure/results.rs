@@ -148,7 +148,7 @@ impl Results {
         }
     }
 
-    /// Marks those of `points` as cut whose first run did less than that share of the best.
+    /// Marks a point of `points` as cut if its first run did less than that share of the best.
     pub fn cut(&mut self, points: Range<usize>) {
         let Some(share) = self.cut else { return };
         let first = |point: &Point| point.runs.first().map_or(0.0, |run| run.rate);
@@ -164,7 +164,7 @@ impl Results {
     }
 }
 
-/// The settings whose values differ between points, as `name=value`.
+/// The settings with values that differ between points, as `name=value`.
 pub fn varied(plan: &Plan, index: usize) -> String {
     let differs = |name: &str| {
         let of = |settings: &latchwork_workloads::workload::Settings| {

@@ -88,8 +88,8 @@ fn share(point: &Point, best: Option<(&Point, f64)>, plan: &Plan) -> String {
     }
 }
 
-/// Where `lock` is behind, and by whom; its fairness and longest wait beside the winner's, for a lock that
-/// lets a thread starve is fast.
+/// Where `lock` is behind, and which lock is ahead. The fairness and the longest wait of both stand beside each other,
+/// because a lock that lets a thread starve is fast.
 fn behind(page: &mut String, plan: &Plan, results: &Results, lock: usize, name: &str) {
     let mut rows = String::new();
     let (mut points, mut far) = (0, 0);

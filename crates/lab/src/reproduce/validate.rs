@@ -142,7 +142,7 @@ pub struct Row {
 pub struct Comparison {
     /// The machine.
     pub machine: String,
-    /// CPUs whose cycles others had, when it began.
+    /// CPUs that other programs used, when the measurement began.
     pub load_average: f64,
     /// What its costs were measured to be, as a profile.
     pub profile: String,

@@ -29,7 +29,7 @@ threads' time that they slept.
 Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far.
 
 Examples:
-  latchwork-lab simulate rwbench --machine x5-2 --locks pf-q,bravo-pf-q --threads 1..72 --plot out.svg
+  latchwork-lab simulate rwbench --machine x5-2 --locks pf-q,bravo-pf-q --threads 1..72
   latchwork-lab simulate hash-table --machine 8x24 --locks tas,mcs,shfl-spin --threads 1..192
   latchwork-lab simulate counter --machine e7-8890v4 --placement round-robin --set home=local,remote
   latchwork-lab simulate interference --machine x5-2 --locks bravo-pf-q,bravo-pf-q-private \\

@@ -21,7 +21,8 @@ impl<'a> Simulated<'a> {
 
     /// Adds the simulator's own figures to what the workload measured.
     pub fn explain(self, measured: Measured) -> Measured {
-        let Some(report) = self.report.into_inner().expect("nobody panics with it") else {
+        let Some(report) = self.report.into_inner().expect("no thread panics while it holds the mutex")
+        else {
             return measured;
         };
         // The simulator counts from the start, as `total` does.
@@ -51,7 +52,7 @@ impl Stage for Simulated<'_> {
         options.limit_ns = 100 * (self.how.measured_ns + self.how.warm_up_ns) + 100_000_000;
         let report =
             latchwork_sim::run(&self.how.profile, &options, bodies).map_err(|error| error.to_string())?;
-        *self.report.lock().expect("nobody panics with it") = Some(report);
+        *self.report.lock().expect("no thread panics while it holds the mutex") = Some(report);
         Ok(())
     }
 

@@ -71,8 +71,8 @@ pub fn run_all(
             });
         }
         drop(sender);
-        // Filed in the order of their rounds at the end, so that the output does not depend on who
-        // was first.
+        // Filed in the order of their rounds at the end, so that the output does not depend on which simulation ended
+        // first.
         let mut done = Vec::new();
         loop {
             match receiver.recv_timeout(Duration::from_millis(100)) {

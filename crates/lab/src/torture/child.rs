@@ -1,6 +1,6 @@
-//! `latchwork-lab torture-one`: the process in which one lock is tortured. It talks to the one that
-//! started it: a line of JSON for each round, and one at the end. When its standard input is closed,
-//! it ends: on Ctrl-C, and also if the other process dies.
+//! `latchwork-lab torture-one`: the process in which one lock is tortured. It writes to the process that started it: a line
+//! of JSON for each round, and one at the end. It ends when its standard input is closed, which happens on Ctrl-C and
+//! if the other process dies.
 
 use clap::Args;
 use latchwork::registry::Kind;
@@ -44,7 +44,7 @@ static CANCELLED: AtomicBool = AtomicBool::new(false);
 fn say(message: &Message) {
     let mut line = serde_json::to_string(message).expect("plain data");
     line.push('\n');
-    // If nobody listens, there is nobody to tell.
+    // If the parent has gone, the message has no reader.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
     let _ = std::io::stdout().lock().flush();
 }

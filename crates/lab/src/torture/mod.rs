@@ -45,7 +45,7 @@ Examples:
   latchwork-lab torture --lock shfl --seconds 3600 --threads 32
   latchwork-lab torture --lock mcs,bravo-pf-q --json result.json
   latchwork-lab torture --lock rcu,hazard                  two ways to read without locks
-  latchwork-lab torture --lock shfl --seed 7               the same random numbers (not the same run)";
+  latchwork-lab torture --lock shfl --seed 7              the same random numbers, another run";
 
 /// Options of `latchwork-lab torture`.
 #[derive(Args)]

@@ -28,13 +28,13 @@ pub enum End {
 
 /// Between two looks for signals.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a process has to end when asked to: a lock has to let everybody go.
+/// How long a process may take to end when asked to: its lock has to let every thread go.
 const LEAVING: Duration = Duration::from_secs(20);
 
 /// Runs it to its end.
 pub fn run(job: &Job, signals: &Signals, mut tell: impl FnMut(&Progress)) -> Result<End> {
     let own = std::env::current_exe().map_err(|error| Failure::new(format!("/proc/self/exe: {error}")))?;
-    // A group of its own: Ctrl-C at the terminal is for this process, which asks that one to end.
+    // A process group of its own: Ctrl-C at the terminal signals only this process, which asks the child to end.
     let child = Command::new(&own)
         .args(&job.arguments)
         .stdin(Stdio::piped())

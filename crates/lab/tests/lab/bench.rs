@@ -72,7 +72,7 @@ fn markdown_has_shares_and_says_where_the_default_is_behind() {
     }
     let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let points = document["points"].as_array().unwrap();
-    // At each point the best of the first round is measured again, and whoever was far from it is not.
+    // At each point the best lock of the first round is measured again, and a lock far behind it is not.
     for point in points.chunks(3) {
         let first = |lock: usize| point[lock]["runs"][0]["ops_per_s"].as_f64().unwrap();
         let best = (0..3).map(first).fold(0.0, f64::max);

@@ -1,5 +1,5 @@
-//! `latchwork-lab calibrate`. What it measures depends on the machine and on who else uses it, so only
-//! what must hold everywhere is checked.
+//! `latchwork-lab calibrate`. Its figures depend on the machine and on other programs, so the tests check only what must
+//! hold everywhere.
 
 use crate::common::{latchwork, output, scratch, stderr, stdout};
 use latchwork_sim::Profile;

@@ -39,13 +39,20 @@
 //! A thread that waits for a condition variable stays counted in `owner` ([`note_waiter`], [`forget_waiter`]). `destroy`
 //! refuses such a mutex, which looks unlocked, with EBUSY.
 //!
+//! # Orderings
+//!
+//! The raw lock orders the critical sections. [`classify`] loads `kind` with acquire; that pairs with the release store at
+//! the end of a repair ((A) in `state::generation`), so a thread that sees the new generation sees the repaired raw lock.
+//! Setting `SERVED` publishes nothing, so that exchange is relaxed.
+//!
 //! # What the program is promised
 //!
 //! The results are glibc's. Two things differ. Which thread gets a contended mutex is decided by the lock that serves. And
 //! an unlock of a normal mutex that no thread holds changes nothing.
 //!
 //! An uncontended lock or unlock of a normal mutex executes one comparison, of the whole `kind` word, and the raw lock's
-//! own fast path; if the raw lock has a token, it also stores or loads that.
+//! own fast path; if the raw lock has a token, it also stores or loads that. While statistics are on, `lock` and `trylock`
+//! compare with a word that no mutex has ([`generation::UNCOUNTED_MUTEX`]), so that every call reaches the counters.
 
 use super::timeout::Timeout;
 use crate::state::abi::*;
@@ -280,7 +287,7 @@ enum Class {
 /// The mutex is live.
 unsafe fn classify(m: &Mutex) -> Class {
     loop {
-        let word = m.kind.load(Acquire);
+        let word = m.kind.load(Acquire); // pairs with (A) in `generation::repair`
         if word & GLIBC_MUTEX != 0 {
             return Class::OfGlibc;
         }

@@ -43,6 +43,7 @@ macro_rules! entries {
 
         #[cfg(not(versioned))]
         mod unversioned {
+            use super::*;
             entries!(@plain $($name ($($arg: $type),*) -> $ret = $($symbol)*;)*);
         }
     };
@@ -53,9 +54,9 @@ macro_rules! entries {
 
     (@symbol $symbol:ident $name:ident ($($arg:ident: $type:ty),*) -> $ret:ty) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol($($arg: super::$type),*) -> $ret {
+        unsafe extern "C" fn $symbol($($arg: $type),*) -> $ret {
             // SAFETY: the program's call, with the program's arguments.
-            unsafe { super::ENTRIES.$name.get()($($arg),*) }
+            unsafe { ENTRIES.$name.get()($($arg),*) }
         }
     };
 }

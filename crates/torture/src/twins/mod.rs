@@ -1,5 +1,5 @@
-//! Locks that are broken on purpose, each in a way that a real one could be. The torture must catch
-//! every one of them.
+//! Locks that are broken on purpose, each with a mistake that a real lock could have. The torture must catch every one of
+//! them.
 //!
 //! Some are real locks on a machine that breaks a promise ([`Flaw`]), the others are small locks with
 //! one mistake in them.
@@ -47,7 +47,7 @@ const NOT_ALONE: &[&str] = &[
 const TORN: &[&str] = &["a copy is of two moments"];
 /// A reader was not waited for.
 const RECLAIMED: &[&str] = &["a reader saw a reclaimed object"];
-/// Somebody waits for ever.
+/// A thread waits for ever.
 const STUCK: &[&str] = &["stands still"];
 /// A fork's child uses the same broken lock.
 const CHILD: &str = "after a fork, a fresh lock in the child";
@@ -159,14 +159,14 @@ pub fn all() -> Vec<Twin> {
         twin(
             "uncounted-reader",
             "of two readers that come at once, one is counted",
-            // With too few counted, the last one counts below zero, and no writer comes in any more.
+            // With too few readers counted, the last reader counts below zero, and no writer gets in any more.
             &[
                 "stands still",
                 "came in on a reader",
                 "a torn write",
                 "was inside with",
                 "says that it is",
-                "everybody has left",
+                "every thread has left",
             ],
             Scenario::new("exclusion", "jitter", exclusion::<Shared<rwlocks::MiscountsReaders>>),
         ),
@@ -231,7 +231,7 @@ impl Twin {
             threads: 8,
             time: Duration::ZERO,
             round: Duration::from_millis(150),
-            // Who is not expected to stand still may have been held up by others.
+            // A twin that is not expected to stand still may have been delayed by other programs.
             patience: if stands_still { Duration::from_millis(1500) } else { Duration::from_secs(20) },
             seed,
         };

@@ -43,10 +43,10 @@ unsafe impl RawMutex for ChecksThenActs {
     }
 }
 
-/// Waiters sleep, and nobody wakes them. On the native machine.
+/// Waiters sleep, and no thread wakes them. On the native machine.
 pub struct ForgetsToWake(AtomicU32);
 
-// SAFETY: as above. Exclusion holds; it is progress that is broken.
+// SAFETY: none: exclusion holds, and progress is broken on purpose.
 unsafe impl RawMutex for ForgetsToWake {
     type Machine = Native;
     type Token = ();
@@ -78,7 +78,7 @@ pub struct UnlocksEarly {
     inside: U32,
 }
 
-// SAFETY: as above.
+// SAFETY: none: the lock is broken on purpose. What it protects is accessed volatilely.
 unsafe impl RawMutex for UnlocksEarly {
     type Machine = M;
     type Token = ();
@@ -111,7 +111,7 @@ unsafe impl RawMutex for UnlocksEarly {
 /// Reports a deadline that has passed as success.
 pub struct GivesInAtTheDeadline(RawTicket<M>);
 
-// SAFETY: as above.
+// SAFETY: none: the lock is broken on purpose. What it protects is accessed volatilely.
 unsafe impl RawMutex for GivesInAtTheDeadline {
     type Machine = M;
     type Token = ();
@@ -147,7 +147,7 @@ pub struct TouchesLate {
     releases: U32,
 }
 
-// SAFETY: as above.
+// SAFETY: none: the lock is broken on purpose. What it protects is accessed volatilely.
 unsafe impl RawMutex for TouchesLate {
     type Machine = M;
     type Token = ();
@@ -212,7 +212,7 @@ impl LeavesItsNode {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: none: the lock is broken on purpose. What it protects is accessed volatilely.
 unsafe impl RawMutex for LeavesItsNode {
     type Machine = M;
     type Token = NonNull<QNode<M>>;
@@ -236,7 +236,7 @@ unsafe impl RawMutex for LeavesItsNode {
         let mut next = node.next().load(Acquire);
         if next.is_null() {
             if self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok() {
-                // SAFETY: nobody else knows it.
+                // SAFETY: no other thread has the node.
                 unsafe { M::release_node(node.0) };
                 return;
             }
@@ -255,7 +255,7 @@ unsafe impl RawMutex for LeavesItsNode {
 /// A semaphore with one unit, of which a waiter that gives up makes another.
 pub struct GivesBackTooMuch(RawSemaphore<M>);
 
-// SAFETY: as above.
+// SAFETY: none: the lock is broken on purpose. What it protects is accessed volatilely.
 unsafe impl RawMutex for GivesBackTooMuch {
     type Machine = M;
     type Token = ();

@@ -101,7 +101,7 @@ pub struct LetsReadersInEarly {
     busy: U32,
 }
 
-// SAFETY: as above.
+// SAFETY: none: the lock is broken on purpose. What it protects is accessed volatilely.
 unsafe impl RawRwLock for LetsReadersInEarly {
     type Machine = M;
     type Read = ();

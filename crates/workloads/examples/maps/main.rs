@@ -127,7 +127,7 @@ fn compare(
     bar.finish_and_clear();
     for group in points.chunk_by(|one, next| one.keys == next.keys) {
         let first = points.iter().position(|point| point.keys == group[0].keys).expect("a point of the list");
-        print(&subjects, group, &values[first..]);
+        print(subjects, group, &values[first..]);
     }
     if let Some(path) = &options.json {
         let names: Vec<_> = subjects.iter().map(|subject| subject.name).collect();

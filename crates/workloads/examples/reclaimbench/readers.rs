@@ -217,7 +217,7 @@ mod urcu {
 
     pub fn qsbr_reader(times: u64) -> u64 {
         let root = ROOT.as_ptr().cast();
-        // SAFETY: as above.
+        // SAFETY: the root points to a word that is never freed; the thread registers and unregisters itself.
         unsafe {
             latchwork_urcu_qsbr_register();
             let sum = latchwork_urcu_qsbr_read(root, times);

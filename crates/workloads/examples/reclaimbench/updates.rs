@@ -56,7 +56,7 @@ fn freed(times: u64) -> u64 {
         // SAFETY: nobody else uses it.
         drop(unsafe { Box::from_raw(root.swap(make(value), AcqRel)) });
     }
-    // SAFETY: as above.
+    // SAFETY: the loop has ended, and the root owns its box alone.
     unsafe { Box::from_raw(root.into_inner()) }.value
 }
 

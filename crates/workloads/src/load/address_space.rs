@@ -1,4 +1,4 @@
-//! An address space as the kernel's mmap_lock guards it, reduced to who touches what.
+//! An address space as the kernel's mmap_lock guards it, reduced to which thread touches which page.
 //!
 //! Each thread has a mapping of its own (as in will-it-scale), found through a tree of two levels
 //! that all share. Mapping and unmapping are writes, a page fault is a read.

@@ -1,11 +1,11 @@
 //! A barrier made of lock, trylock and condition waiting, between short phases of work.
 //!
 //! Source: Kashyap et al., "Scalable and Practical Locking with Shuffling", SOSP 2019, section 6.4
-//! (figure 12c): streamcluster of PARSEC (Bienia 2011), whose barrier spins before it blocks
+//! (figure 12c): streamcluster of PARSEC (Bienia 2011), with a barrier that spins before it blocks
 //! (`parsec_barrier.cpp`, `ENABLE_SPIN_BARRIER`).
 //!
 //! A thread *waits* for the lock to count itself as arrived; if the last round's threads have not all left, it
-//! releases and goes on as below. The last one to arrive opens the way out, and wakes who sleeps; the others
+//! releases and goes on as below. The last thread to arrive opens the way out, and wakes the sleepers; the others
 //! release, spin until it is open, and then *try* until they have the lock again, to count themselves out. Who
 //! has spun for too long (100 us there) sleeps on a condition variable when it has the lock. The last one out
 //! lets the next round in.

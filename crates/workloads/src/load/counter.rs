@@ -6,7 +6,7 @@
 //! sockets in turn ("round robin"), and the lock's memory on the threads' node or on another.
 //! Placement is the stage's (`--placement`), the memory's home is a parameter.
 //!
-//! The gap between release and the next acquire is not in the paper; without any, whoever releases
+//! The gap between release and the next acquire is not in the paper; without any, the releasing thread
 //! has the line and wins again, and the collapse that the paper is about does not show. Nor is the time
 //! inside (`hold`), which makes it the workload for comparing mutexes with short and long sections.
 

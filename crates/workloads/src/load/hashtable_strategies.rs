@@ -6,13 +6,13 @@
 //! A mix of lookups and updates of random keys; the table's size decides whether a lookup misses the caches.
 //! Half of the keys are in the table. Every thread owns a share of the keys, spread over all chains: only it
 //! inserts and removes them, in turn, so each update has to succeed, each lookup of an own key has one right
-//! answer, and one of another's must find the value that belongs to the key. Whoever meets an element that
+//! answer, and one of another's must find the value that belongs to the key. A thread that meets an element that
 //! has been reclaimed says so ([`tables`](crate::tables)).
 //!
 //! Without synchronization ("ideal"), the threads share a table that nobody changes; if they change it, each
 //! has one for itself.
 //!
-//! What differs from the paper: who announces quiescent states does so every `budget / 4` operations, and
+//! What differs from the paper: a thread announces quiescent states every `budget / 4` operations, and
 //! updates insert or remove (the paper does not say what its updates are).
 
 use crate::data::Line;
@@ -33,7 +33,7 @@ pub struct HashtableStrategies {
     gap: u64,
 }
 
-/// Whose a key is, and whether it is there at first, do not follow from its bucket.
+/// A key's bucket says neither which thread owns the key nor whether the key is there at first.
 fn mix(key: u64) -> u64 {
     let mixed = (key ^ (key >> 15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ (mixed >> 32)

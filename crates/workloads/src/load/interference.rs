@@ -3,7 +3,7 @@
 //! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 5.1 (figure 1): 64 threads pick a random
 //! lock out of 1 to 8192, read-lock it for 20 steps of a random number generator, and take 100 steps
 //! without it. Nobody writes. The paper's figure is BRAVO's throughput over that of
-//! `bravo-pf-q-private`, whose locks have a table each and so cannot conflict.
+//! `bravo-pf-q-private`, which has a table in each lock, so that locks cannot conflict.
 
 use super::rwbench::STEP_NS;
 use crate::data::Line;

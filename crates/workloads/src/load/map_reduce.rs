@@ -1,4 +1,4 @@
-//! Map-reduce in memory, whose threads meet at the lock of their address space.
+//! Map-reduce in memory, with threads that meet at the lock of their address space.
 //!
 //! What Metis does to mmap_sem: the map phase fills fresh memory with intermediate pairs, so that it
 //! faults pages in (reads), and now and then maps more (writes); the reduce phase adds the tables of

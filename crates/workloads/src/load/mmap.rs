@@ -2,7 +2,7 @@
 //!
 //! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 6.2 (figures 9c and d): mmap of
 //! will-it-scale, which maps and unmaps and does nothing else. Included there, and here, to see what
-//! a lock made for readers costs those who write.
+//! a lock made for readers costs writers.
 
 use super::address_space::AddressSpace;
 use crate::lock::Lock;

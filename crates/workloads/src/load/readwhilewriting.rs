@@ -2,7 +2,7 @@
 //!
 //! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 5.5 (figure 5): `db_bench
 //! --benchmarks=readwhilewriting --inplace_update_support=1 --inplace_update_num_locks=1 --num=10000
-//! --memtablerep=cuckoo --allow_concurrent_memtable_write=0`, whose readers meet in `MemTable::GetLock`.
+//! --memtablerep=cuckoo --allow_concurrent_memtable_write=0`. Its readers meet in `MemTable::GetLock`.
 //!
 //! `MemTable::Get` finds the key's entry without a lock, and then copies its value out under the lock for
 //! reading (`SaveValue`). One writer logs its change, finds the entry, and copies the new value in under the

@@ -60,7 +60,7 @@ impl<C: Calls> Drop for Reading<'_, C> {
 impl<C: Calls> Drop for Writing<'_, C> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the guard stands for an acquisition of this lock, and is dropped once.
         unsafe { (C::FUNCTIONS.unlock)(self.0.0.get().cast()) }
     }
 }
@@ -82,14 +82,14 @@ impl<C: Calls> Lock for Foreign<C> {
     }
     #[inline]
     fn write(&self) -> Writing<'_, C> {
-        // SAFETY: as above.
+        // SAFETY: the memory is a lock, as `Calls` promises, and is not moved any more.
         unsafe { (C::FUNCTIONS.lock)(self.0.get().cast()) };
         Writing(self)
     }
     #[inline]
     fn try_write(&self) -> Option<Writing<'_, C>> {
         let try_lock = C::FUNCTIONS.try_lock?;
-        // SAFETY: as above.
+        // SAFETY: the memory is a lock, as `Calls` promises, and is not moved any more.
         (unsafe { try_lock(self.0.get().cast()) } != 0).then(|| Writing(self))
     }
 }

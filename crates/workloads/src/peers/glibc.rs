@@ -13,11 +13,11 @@ pub struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
 // SAFETY: pthread objects are made to be shared; they are moved only before their first use, since
 // every use takes a reference that the user keeps until the last one.
 unsafe impl Sync for Mutex {}
-// SAFETY: as above.
+// SAFETY: pthread objects are made to be shared, and move only before their first use.
 unsafe impl Sync for RwLock {}
 // SAFETY: none is tied to the thread that made it.
 unsafe impl Send for Mutex {}
-// SAFETY: as above.
+// SAFETY: a pthread lock is not tied to the thread that made it.
 unsafe impl Send for RwLock {}
 
 /// Holds a [`Mutex`].
@@ -42,7 +42,7 @@ impl Drop for Held<'_> {
 impl Drop for HeldRw<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the guard stands for an acquisition of this lock, and is dropped once.
         must(unsafe { libc::pthread_rwlock_unlock(self.0.0.get()) });
     }
 }
@@ -68,7 +68,7 @@ impl Lock for Mutex {
     }
     #[inline]
     fn try_write(&self) -> Option<Held<'_>> {
-        // SAFETY: as above.
+        // SAFETY: the mutex is initialised, and not moved any more.
         (unsafe { libc::pthread_mutex_trylock(self.0.get()) } == 0).then(|| Held(self))
     }
 }
@@ -90,13 +90,13 @@ impl Lock for RwLock {
     }
     #[inline]
     fn write(&self) -> HeldRw<'_> {
-        // SAFETY: as above.
+        // SAFETY: the lock is initialised, and not moved any more.
         must(unsafe { libc::pthread_rwlock_wrlock(self.0.get()) });
         HeldRw(self)
     }
     #[inline]
     fn try_write(&self) -> Option<HeldRw<'_>> {
-        // SAFETY: as above.
+        // SAFETY: the lock is initialised, and not moved any more.
         (unsafe { libc::pthread_rwlock_trywrlock(self.0.get()) } == 0).then(|| HeldRw(self))
     }
 }

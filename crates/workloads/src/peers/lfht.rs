@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 type Visit = unsafe extern "C" fn(*mut c_void, u64, u64);
 
-/// What is called in C, for one flavour. Who calls any but `register` and `new` has registered its thread.
+/// The C functions of one flavour. A thread registers before it calls any of them but `register` and `new`.
 pub struct Calls {
     register: unsafe extern "C" fn(),
     unregister: unsafe extern "C" fn(),
@@ -113,7 +113,7 @@ pub struct Lfht<F: Flavour> {
 
 // SAFETY: the table is for all threads.
 unsafe impl<F: Flavour> Send for Lfht<F> {}
-// SAFETY: as above.
+// SAFETY: the table is made for all threads.
 unsafe impl<F: Flavour> Sync for Lfht<F> {}
 
 impl<F: Flavour> Lfht<F> {
@@ -127,7 +127,7 @@ impl<F: Flavour> Lfht<F> {
     #[inline(always)]
     fn look(&self, hash: u64, key: u64) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: the table is there; who looks has joined.
+        // SAFETY: the table is there, and the calling thread has joined.
         unsafe { (F::CALLS.get)(self.table, hash, key, &raw mut value) != 0 }.then_some(value)
     }
 }
@@ -157,11 +157,11 @@ impl<F: Flavour> super::maps::Map for Lfht<F> {
         self.look(self.hasher.hash_one(key), key)
     }
     fn insert(&self, key: u64, value: u64) -> bool {
-        // SAFETY: the table is there; who changes it has joined.
+        // SAFETY: the table is there, and the calling thread has joined.
         unsafe { (F::CALLS.insert)(self.table, self.hasher.hash_one(key), key, value) != 0 }
     }
     fn remove(&self, key: u64) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the table is there, and the calling thread has joined.
         unsafe { (F::CALLS.remove)(self.table, self.hasher.hash_one(key), key) != 0 }
     }
     fn each(&self, mut each: impl FnMut(u64, u64)) {
@@ -205,7 +205,7 @@ unsafe impl<F: Flavour> Table for Lfht<F> {
         Ok(unsafe { (F::CALLS.insert)(self.table, key, key, value) != 0 })
     }
     fn remove(&self, _: &mut Registered<F>, key: u64) -> Result<bool, Reclaimed> {
-        // SAFETY: as above.
+        // SAFETY: the table is there, and the thread is registered.
         Ok(unsafe { (F::CALLS.remove)(self.table, key, key) != 0 })
     }
     fn quiescent(&self, _: &mut Registered<F>) {

@@ -58,7 +58,7 @@ impl Map for RcuMap<u64, u64> {
     }
 }
 
-/// An `RcuMap` whose readers look up many keys in a section.
+/// An `RcuMap` with readers that look up many keys in a section.
 pub struct Sections(RcuMap<u64, u64>);
 
 impl Map for Sections {

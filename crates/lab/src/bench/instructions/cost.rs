@@ -241,7 +241,7 @@ fn bounce(here: &Here, blind: bool) -> Option<f64> {
     const CHANGES: u64 = 4000;
     let (one, other) = here.pair?;
     let words = Words::default();
-    // Who waits looks at nothing else, so that its loop runs while the line is on its way.
+    // A waiting thread reads nothing but the line, so that its loop runs while the line is on its way.
     let take_turns = |mine: u64| {
         for _ in 0..CHANGES / 2 {
             let mut tries = 0u32;
@@ -253,7 +253,7 @@ fn bounce(here: &Here, blind: bool) -> Option<f64> {
                     break;
                 }
                 tries += 1;
-                // The other may not be running.
+                // The other thread may not be running.
                 if tries.is_multiple_of(10_000) {
                     std::thread::yield_now();
                 }

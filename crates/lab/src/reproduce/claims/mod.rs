@@ -140,7 +140,7 @@ pub struct Claim {
     pub number: &'static str,
     /// What has to come out, all of it.
     pub checks: Vec<Check>,
-    /// What we believe is the reason, where it does not hold.
+    /// The reason, as far as it is known, why the claim does not hold.
     pub doubt: &'static str,
 }
 
@@ -309,8 +309,8 @@ mod tests {
         }
     }
 
-    /// With the same number for every figure most claims are wrong; whoever wrote a rule that such a
-    /// world meets has to have meant "the same".
+    /// With the same number for every figure most claims are wrong. A rule that such a world meets must be one that says
+    /// "the same".
     #[test]
     fn a_world_in_which_all_locks_are_alike_breaks_most_claims() {
         let alike = |_: &Figure, _: usize| Ok(1.0);

@@ -29,6 +29,12 @@
 //! A thread that holds it for reading notes that in its own list ([`holds`]), unless the lock itself remembers it
 //! ([`raw`]).
 //!
+//! # Orderings
+//!
+//! The raw lock orders the critical sections. [`make_ready`] loads `flags` with acquire; that pairs with the release store
+//! at the end of a repair ((A) in `state::generation`). A claim and the look at glibc's `__shared` are ordered by two
+//! fences, (B) in `make_ready`.
+//!
 //! # What the program is promised
 //!
 //! glibc has three kinds of rwlock. Two prefer readers: the default one, and `PREFER_WRITER_NP` in spite of its name.
@@ -425,7 +431,7 @@ unsafe fn attend(l: &RwLock) -> Owner {
 #[inline(never)]
 unsafe fn make_ready(l: &RwLock) -> Owner {
     loop {
-        let word = l.flags.load(Acquire);
+        let word = l.flags.load(Acquire); // pairs with (A) in `generation::repair`
         if word & RWLOCK_OURS != 0 {
             if generation::is_current(word) {
                 return Owner::Ours;
