@@ -188,7 +188,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// Whether a thread held the lock, for reading or writing, a moment ago.
     fn is_locked(&self) -> bool;
 
-    /// Whether a thread held the lock for writing a moment ago.
+    /// Whether a thread held the lock for writing a moment ago. In some locks a writer that only waits for readers to leave
+    /// counts as well.
     fn is_write_locked(&self) -> bool;
 }
 
