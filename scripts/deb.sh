@@ -24,7 +24,7 @@ done
 XDG_CACHE_HOME=$PWD/$files/cache "$latchwork" run -- /bin/true
 cp "$files"/cache/latchwork/liblatchwork_preload-*.so "$files/liblatchwork_preload.so"
 rm -r "$files/cache"
-package=$(cargo deb -p latchwork-cli --no-build | tail -1)
+package=$(cargo deb -p latchwork-cli --no-build --strip | tail -1)
 echo "$package"
 dpkg-deb --contents "$package"
 
@@ -46,6 +46,8 @@ done
 mkdir -p "$root/lib64"
 [[ -e $root/lib64/ld-linux-x86-64.so.2 ]] || install -D "$(realpath /lib64/ld-linux-x86-64.so.2)" "$root/lib64/ld-linux-x86-64.so.2"
 dpkg --root "$root" --force-depends --install "$package"
+sections=$(readelf --sections --wide "$root/usr/bin/latchwork")
+[[ $sections != *debug_info* ]] || { echo "the command has debug information" >&2; exit 1; }
 [[ $(chroot "$root" /usr/bin/latchwork --version) == latchwork\ * ]]
 # The installed library is the one that is loaded.
 preloaded=$(chroot "$root" /usr/bin/latchwork run -- /bin/sh -c 'echo $LD_PRELOAD' 2>"$root/warnings")

@@ -1,7 +1,7 @@
 //! Commands that run before and after the measured program, as hyperfine's options of the same names.
 
 use super::child::{self, End, Launch};
-use super::report;
+use super::tail::tail;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ pub fn run(option: &str, command: Option<&String>, signals: &Signals) -> Result<
         End::Good(..) => Ok(None),
         End::Interrupted(signal) => Ok(Some(signal)),
         End::Bad(why, output) => {
-            Err(Failure::new(format!("--{option} {command:?} failed: {why}{}", report::tail(&output))))
+            Err(Failure::new(format!("--{option} {command:?} failed: {why}{}", tail(&output))))
         }
     }
 }

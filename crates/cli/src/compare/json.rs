@@ -1,8 +1,8 @@
 //! The comparison as a JSON file: every number of every run.
 
 use super::candidates::{Candidate, Judgement, Measure};
-use super::options::{Length, Plan, Subject};
-use super::rounds::Results;
+use super::plan::{Length, Plan, Subject};
+use super::results::Results;
 use super::server::Ready;
 use super::verdict::{self, Better};
 use latchwork_console::machine::Machine;

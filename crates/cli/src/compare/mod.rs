@@ -8,17 +8,23 @@ mod leftovers;
 mod metric;
 mod options;
 mod output;
+mod plan;
+mod progress;
 mod report;
+mod results;
 mod rounds;
 mod server;
 mod tables;
+mod tail;
 mod verdict;
 
 use candidates::Candidate;
 use latchwork_console::failure::Result;
 use latchwork_console::output as file;
 pub use options::Options;
-use options::{Length, Plan};
+use plan::{Length, Plan};
+use progress::Progress;
+use results::Results;
 use std::path::Path;
 
 /// After the options in `latchwork compare --help`.
@@ -66,7 +72,7 @@ pub fn compare(options: Options) -> Result<i32> {
     let locks = choices.len() - 1;
     let [json, markdown, csv] =
         [&options.json, &options.markdown, &options.csv].map(|path| path.as_deref().map(Path::to_path_buf));
-    let plan = Plan::new(options, locks)?;
+    let plan = options.plan(locks)?;
     let needed = verdict::rounds_needed(locks);
     if let Length::Rounds(rounds) = plan.length
         && rounds < needed
@@ -75,11 +81,13 @@ pub fn compare(options: Options) -> Result<i32> {
         let of = if locks == 1 { "a lock".into() } else { format!("{locks} locks") };
         eprintln!("latchwork: note: --runs {rounds} gives no verdict: to judge {of} takes at least {needed}");
     }
-    let results = rounds::measure(&plan, choices.into_iter().map(Candidate::new).collect())?;
+    let progress = Progress::new(&plan, choices.len());
+    let candidates = choices.into_iter().map(Candidate::new).collect();
+    let results = rounds::measure(&plan, candidates, &progress)?;
 
     let mut printed = false;
     for (option, path, text) in [
-        ("--json", json, json::text as fn(&Plan, &rounds::Results) -> String),
+        ("--json", json, json::text as fn(&Plan, &Results) -> String),
         ("--markdown", markdown, tables::markdown),
         ("--csv", csv, tables::csv),
     ] {

@@ -2,6 +2,7 @@
 
 use super::hooks::Hooks;
 use super::metric::{Metric, expression_of};
+use super::plan::{Length, Plan, Subject};
 use super::server::{Ready, Server};
 use super::verdict::{self, Better};
 use crate::program::{self, Obstacle};
@@ -112,98 +113,44 @@ fn seconds_or_zero(text: &str) -> std::result::Result<Duration, String> {
     }
 }
 
-/// What is run under each lock.
-pub enum Subject {
-    /// A program and its arguments, and a file for standard input.
-    Program(Vec<OsString>, Option<File>),
-    /// A server with a load generator beside it.
-    Server(Server),
-}
-
-/// How long is measured.
-#[derive(Copy, Clone)]
-pub enum Length {
-    /// So many rounds.
-    Rounds(u32),
-    /// As many rounds as fit.
-    Time(Duration),
-}
-
-/// What is asked of each run.
-pub struct Plan {
-    pub subject: Subject,
-    /// Whether the program is the built-in one.
-    pub built_in: bool,
-    pub metric: Option<Metric>,
-    pub length: Length,
-    /// Rounds before the measured ones.
-    pub warmup: u32,
-    pub timeout: Option<Duration>,
-    /// Whether a run may exit with another status than 0.
-    pub any_status: bool,
-    pub settle: Duration,
-    pub hooks: Hooks,
-    /// Which of the programs that are started get the locks.
-    pub programs: Programs,
-    /// The preload library.
-    pub library: PathBuf,
-    /// The runtime of the sanitizer that the program is built with.
-    pub sanitizer: Option<String>,
-}
-
-impl Plan {
-    /// From the options, for a comparison of so many locks with glibc.
-    pub fn new(options: Options, locks: usize) -> Result<Self> {
-        check_files(&options)?;
-        let better = if options.lower_is_better { Better::Lower } else { Better::Higher };
-        let built_in = options.command.is_empty() && options.server.is_none();
-        let metric = match options.metric.as_deref() {
+impl Options {
+    /// What they ask for, in a comparison of so many locks with glibc.
+    pub fn plan(self, locks: usize) -> Result<Plan> {
+        check_files(&self)?;
+        let better = if self.lower_is_better { Better::Lower } else { Better::Higher };
+        let built_in = self.command.is_empty() && self.server.is_none();
+        let metric = match self.metric.as_deref() {
             Some(expression) => Some(Metric::new(expression, better)?),
             None if built_in => Some(Metric::new(demo::METRIC, Better::Higher)?),
             None => None,
         };
-        let length = match (options.seconds, options.runs) {
+        let length = match (self.seconds, self.runs) {
             (Some(seconds), _) => Length::Time(seconds),
             (None, runs) => Length::Rounds(runs.unwrap_or(verdict::default_rounds(locks))),
         };
-        let subject = match (options.server, options.ready, options.load) {
+        let subject = match (self.server, self.ready, self.load) {
             (Some(server), Some(ready), Some(load)) => {
-                Subject::Server(self::server(&server, &ready, &load, options.ready_timeout)?)
+                Subject::Server(self::server(&server, &ready, &load, self.ready_timeout)?)
             }
-            _ if built_in => Subject::Program(built_in_program()?, input(options.input.as_deref())?),
-            _ => Subject::Program(options.command, input(options.input.as_deref())?),
+            _ if built_in => Subject::Program(built_in_program()?, input(self.input.as_deref())?),
+            _ => Subject::Program(self.command, input(self.input.as_deref())?),
         };
         let library = library::path()?;
         let sanitizer = check_program(&subject.command()[0], &library)?;
-        Ok(Self {
+        Ok(Plan {
             subject,
             built_in,
             metric,
             length,
-            warmup: options.warmup,
-            timeout: options.timeout,
-            any_status: options.ignore_failure,
-            settle: options.settle,
-            hooks: options.hooks,
-            programs: options.programs,
+            warmup: self.warmup,
+            timeout: self.timeout,
+            any_status: self.ignore_failure,
+            settle: self.settle,
+            hooks: self.hooks,
+            programs: self.programs,
             library,
             sanitizer,
         })
-    }
-
-    /// Which direction of the deciding measure is good.
-    pub fn better(&self) -> Better {
-        self.metric.as_ref().map_or(Better::Lower, |metric| metric.better)
-    }
-}
-
-impl Subject {
-    /// What runs under the locks.
-    pub fn command(&self) -> &[OsString] {
-        match self {
-            Self::Program(command, _) => command,
-            Self::Server(server) => &server.command,
-        }
     }
 }
 

@@ -1,44 +1,14 @@
 //! The comparison as a table and a few sentences.
 
 use super::candidates::{self, Candidate, Failed, Judgement, Measure};
-use super::options::Plan;
-use super::rounds::Results;
+use super::plan::Plan;
+use super::results::Results;
+use super::tail::tail;
 use super::verdict::{self, Better, NOTABLE, Verdict};
 use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::names::GLIBC;
 use latchwork_console::stats;
 use std::fmt::Write as _;
-
-impl Plan {
-    /// How people call a measure.
-    pub fn name(&self, measure: Measure) -> &'static str {
-        match measure {
-            Measure::Metric if self.built_in => "operations/s",
-            Measure::Metric => "metric",
-            Measure::Wall => "wall time",
-            Measure::Cpu => "CPU time",
-            Measure::Memory => "peak memory",
-            Measure::Switches => "switches",
-        }
-    }
-
-    /// The measure that the verdicts are about.
-    pub fn deciding(&self) -> Measure {
-        Measure::deciding(self.metric.is_some())
-    }
-}
-
-impl Results {
-    /// The judgement of each candidate.
-    pub fn judgements(&self, plan: &Plan) -> Vec<Option<Judgement>> {
-        candidates::judge(&self.candidates, 0, plan.deciding(), plan.better())
-    }
-
-    /// The locks that were compared with glibc, but for those that failed.
-    pub fn locks(&self) -> usize {
-        self.candidates[1..].iter().filter(|candidate| candidate.failed.is_none()).count()
-    }
-}
 
 /// All of it.
 pub fn text(plan: &Plan, results: &Results) -> String {
@@ -220,28 +190,6 @@ fn shell_words(plan: &Plan) -> String {
     plan.subject.command().iter().map(|word| quote(word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
-/// The end of a failed run's output, indented.
-pub fn tail(output: &str) -> String {
-    const LINES: usize = 20;
-    if output.lines().next().is_none() {
-        return "\n  (it printed nothing)".into();
-    }
-    let mut text = String::from("\n  the end of its output:");
-    for line in last_lines(output, LINES).lines() {
-        text += &format!("\n  | {line}");
-    }
-    text
-}
-
-/// The last lines of an output, without control characters.
-pub fn last_lines(output: &str, count: usize) -> String {
-    const WIDTH: usize = 200;
-    let lines: Vec<&str> = output.lines().collect();
-    let shorten =
-        |line: &&str| line.chars().filter(|char| !char.is_control()).take(WIDTH).collect::<String>();
-    lines[lines.len().saturating_sub(count)..].iter().map(shorten).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,12 +202,5 @@ mod tests {
         assert_eq!(value(Measure::Wall, &[0.25]), "250 ms");
         assert_eq!(value(Measure::Wall, &[1.8, 2.0, 2.2]), "2.00 s (10%)");
         assert_eq!(value(Measure::Memory, &[3.0 * 1048576.0]), "3.0 MiB");
-    }
-
-    #[test]
-    fn the_tail_is_short_and_harmless() {
-        let output: String = (0..50).map(|line| format!("line {line}\x1b[31m\n")).collect();
-        let tail = tail(&output);
-        assert!(tail.contains("line 49[31m") && tail.contains("line 30[") && !tail.contains("line 29["));
     }
 }

@@ -1,13 +1,14 @@
 //! The measuring: rounds in which each lock has its turn.
 
-use super::candidates::{Candidate, Failed, Measure, Measured};
+use super::candidates::{Candidate, Failed, Measured};
 use super::child::{self, End, Launch};
 use super::hooks;
 use super::leftovers::{self, Daemon};
-use super::options::{Length, Plan, Subject};
-use super::report;
+use super::plan::{Length, Plan, Subject};
+use super::progress::Progress;
+use super::results::Results;
+use super::tail::tail;
 use crate::run;
-use indicatif::{ProgressBar, ProgressStyle};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::{self, Clock, Machine};
 use latchwork_console::signals::Signals;
@@ -23,23 +24,8 @@ const TIMEOUT_LEAST: Duration = Duration::from_secs(30);
 /// numbers are called noisy.
 const NOISY: f64 = 0.10;
 
-/// All that was measured.
-pub struct Results {
-    /// The first one is glibc.
-    pub candidates: Vec<Candidate>,
-    pub machine: Machine,
-    pub started: SystemTime,
-    /// Share of the machine that other processes used meanwhile.
-    pub others: f64,
-    pub warnings: Vec<String>,
-    /// The programs that the first run with such left running in the background.
-    pub left_running: Vec<String>,
-    /// The signal that ended the measuring.
-    pub interrupted: Option<i32>,
-}
-
-/// Measures the candidates, of which the first is glibc.
-pub fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
+/// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile.
+pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> Result<Results> {
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
     leftovers::adopt();
     let results = Results {
@@ -51,37 +37,26 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>) -> Result<Results> {
         left_running: Vec::new(),
         interrupted: None,
     };
-    let mut measuring =
-        Measuring { plan, signals: &signals, bar: bar(plan, results.candidates.len()), results };
-    measuring.results.interrupted = wait_for_quiet(plan.settle, &signals);
+    let mut measuring = Measuring { plan, signals: &signals, progress, results };
+    measuring.results.interrupted = wait_for_quiet(plan.settle, &signals, progress);
     let (clock, own) = (Clock::now(), machine::own_seconds());
     let measured = match measuring.results.interrupted {
         Some(_) => Ok(()),
         None => measuring.all_rounds(),
     };
-    measuring.bar.finish_and_clear();
+    progress.finish();
     measured.and(measuring.clean_up())?;
-    let mut results = measuring.results;
-    results.others = clock.others_share(Clock::now(), machine::own_seconds() - own);
-    judge_noise(plan, &mut results);
-    Ok(results)
+    measuring.results.others = clock.others_share(Clock::now(), machine::own_seconds() - own);
+    for warning in noise(plan, &measuring.results) {
+        measuring.warn_once(warning);
+    }
+    Ok(measuring.results)
 }
 
-fn bar(plan: &Plan, candidates: usize) -> ProgressBar {
-    let (length, template) = match plan.length {
-        Length::Rounds(rounds) => (
-            u64::from(plan.warmup + rounds) * candidates as u64,
-            "{wide_msg} {bar:30} {pos}/{len} runs, {eta} left",
-        ),
-        Length::Time(_) => (0, "{wide_msg} {pos} runs, {elapsed}"),
-    };
-    ProgressBar::new(length).with_style(ProgressStyle::with_template(template).expect("a valid template"))
-}
-
-/// Waits until other programs leave the CPUs alone, and says so if they do not at once. The build that has just made
-/// this command is such a program: its last processes may still be running. Whether others disturb the measuring itself
-/// is judged at the end. Returns the signal that ended the wait.
-fn wait_for_quiet(longest: Duration, signals: &Signals) -> Option<i32> {
+/// Waits until other programs leave the CPUs alone, and tells `progress` if they do not at once. The build that has just
+/// made this command is such a program: its last processes may still be running. Whether others disturb the measuring
+/// itself is judged at the end. Returns the signal that ended the wait.
+fn wait_for_quiet(longest: Duration, signals: &Signals, progress: &Progress) -> Option<i32> {
     /// Long enough for a share of 10% to be told from single clock ticks, which are 10 ms.
     const LOOK: Duration = Duration::from_millis(250);
     let begin = Instant::now();
@@ -97,11 +72,7 @@ fn wait_for_quiet(longest: Duration, signals: &Signals) -> Option<i32> {
         }
         if !said {
             said = true;
-            eprintln!(
-                "latchwork: other programs use {:.0}% of the CPUs; waiting until they are done, at most {} s",
-                share * 100.0,
-                longest.as_secs_f64()
-            );
+            progress.waits(share, longest);
         }
     }
     None
@@ -110,7 +81,7 @@ fn wait_for_quiet(longest: Duration, signals: &Signals) -> Option<i32> {
 struct Measuring<'a> {
     plan: &'a Plan,
     signals: &'a Signals,
-    bar: ProgressBar,
+    progress: &'a Progress,
     results: Results,
 }
 
@@ -143,15 +114,13 @@ impl Measuring<'_> {
         for index in order(round as usize, self.results.candidates.len()) {
             let candidate = &self.results.candidates[index];
             if candidate.failed.is_none() {
-                let warmup = if round < self.plan.warmup { "warm-up, " } else { "" };
-                self.bar.set_message(format!("{warmup}{}", candidate.choice.label()));
-                self.bar.tick();
+                self.progress.begins(&candidate.choice.label(), round < self.plan.warmup);
                 let once = self.turn(index)?;
                 if self.take(index, round, once)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            self.bar.inc(1);
+            self.progress.one_more();
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -230,11 +199,11 @@ impl Measuring<'_> {
             Once::Bad(why, output) if index == 0 => {
                 return Err(Failure::new(format!(
                     "the program fails under glibc already, so there is nothing to compare with: {why}{}",
-                    report::tail(&output)
+                    tail(&output)
                 )));
             }
             Once::Bad(why, output) => {
-                self.bar.suspend(|| eprintln!("latchwork: {} failed: {why}", candidate.choice.label()));
+                self.progress.failed(&candidate.choice.label(), &why);
                 candidate.failed = Some(Failed { round, why, output });
             }
             Once::Interrupted(signal) => {
@@ -259,7 +228,8 @@ impl Measuring<'_> {
 
     fn warn_once(&mut self, text: String) {
         if !self.results.warnings.contains(&text) {
-            self.bar.suspend(|| warn(&mut self.results.warnings, text));
+            self.progress.warn(&text);
+            self.results.warnings.push(text);
         }
     }
 }
@@ -294,29 +264,23 @@ fn background(daemons: &[Daemon]) -> String {
     )
 }
 
-fn judge_noise(plan: &Plan, results: &mut Results) {
-    let glibc = &results.candidates[0];
-    let values = glibc.values(Measure::deciding(plan.metric.is_some()));
+/// The warnings about numbers that are noisy.
+fn noise(plan: &Plan, results: &Results) -> Vec<String> {
+    let values = results.candidates[0].values(plan.deciding());
     let spread = if values.is_empty() { 0.0 } else { stats::spread(&values) };
-    if spread > NOISY {
-        let text = format!(
+    let glibc = (spread > NOISY).then(|| {
+        format!(
             "glibc's own runs differ by {:.0}%: close the other programs, or take more --runs",
             spread * 100.0
-        );
-        warn(&mut results.warnings, text);
-    }
-    if results.others > NOISY {
-        let text = format!(
+        )
+    });
+    let others = (results.others > NOISY).then(|| {
+        format!(
             "other processes used {:.0}% of the machine's CPU time meanwhile: the numbers are noisy",
             results.others * 100.0
-        );
-        warn(&mut results.warnings, text);
-    }
-}
-
-fn warn(warnings: &mut Vec<String>, text: String) {
-    eprintln!("latchwork: warning: {text}");
-    warnings.push(text);
+        )
+    });
+    glibc.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::child::{self, Cost, End, Event, Launch, Program};
 use super::leftovers::{self, Daemon, POLITE};
-use super::report::last_lines;
+use super::tail::last_lines;
 use latchwork_console::signals::Signals;
 use regex_lite::Regex;
 use std::ffi::OsString;

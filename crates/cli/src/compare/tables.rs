@@ -2,9 +2,9 @@
 
 use super::candidates::Measure;
 use super::json;
-use super::options::Plan;
+use super::plan::Plan;
 use super::report;
-use super::rounds::Results;
+use super::results::Results;
 use super::verdict;
 use latchwork_console::stats;
 

@@ -1,0 +1,35 @@
+//! The end of a program's output, for messages about a run that failed.
+
+/// The end of a failed run's output, indented.
+pub fn tail(output: &str) -> String {
+    const LINES: usize = 20;
+    if output.lines().next().is_none() {
+        return "\n  (it printed nothing)".into();
+    }
+    let mut text = String::from("\n  the end of its output:");
+    for line in last_lines(output, LINES).lines() {
+        text += &format!("\n  | {line}");
+    }
+    text
+}
+
+/// The last lines of an output, without control characters.
+pub fn last_lines(output: &str, count: usize) -> String {
+    const WIDTH: usize = 200;
+    let lines: Vec<&str> = output.lines().collect();
+    let shorten =
+        |line: &&str| line.chars().filter(|char| !char.is_control()).take(WIDTH).collect::<String>();
+    lines[lines.len().saturating_sub(count)..].iter().map(shorten).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_short_and_harmless() {
+        let output: String = (0..50).map(|line| format!("line {line}\x1b[31m\n")).collect();
+        let tail = tail(&output);
+        assert!(tail.contains("line 49[31m") && tail.contains("line 30[") && !tail.contains("line 29["));
+    }
+}
