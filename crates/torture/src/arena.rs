@@ -5,7 +5,7 @@
 //! rights back, and lets the access happen. So the run can end in good order and name the thread. A futex call on a freed
 //! page is not noticed, and is allowed: the kernel reports an error, which lock code ignores.
 
-use crate::worker::TRESPASS;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, Once};
@@ -85,6 +85,11 @@ fn protect(page: usize, rights: i32) {
     // SAFETY: a page of an arena: no access rights change but its own.
     let done = unsafe { libc::mprotect(std::ptr::with_exposed_provenance_mut(page), PAGE, rights) };
     assert!(done == 0, "mprotect: {}", std::io::Error::last_os_error());
+}
+
+thread_local! {
+    /// The address that the signal handler saw this thread touch, plus one; 0 if it saw none.
+    static TRESPASS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Where in its page the calling thread touched freed memory, if it did since the last call.

@@ -4,7 +4,6 @@ use crate::arena;
 use crate::lock::{Access, Lock, Token, Way};
 use crate::random::Random;
 use latchwork::machine::{Clock, Machine, Native};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
@@ -423,9 +422,4 @@ impl Worker {
 pub(crate) fn spawn(body: impl FnOnce() + Send + 'static) {
     let builder = std::thread::Builder::new().stack_size(256 << 10);
     builder.spawn(body).expect("the system has no more threads: use fewer --threads");
-}
-
-thread_local! {
-    /// The address that a signal handler saw this thread touch, plus one.
-    pub(crate) static TRESPASS: Cell<usize> = const { Cell::new(0) };
 }

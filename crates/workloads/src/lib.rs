@@ -6,6 +6,7 @@
 //! ([`workload::Workload`]), one file under [`load`], one line in the [`registry`]. Each checks at its
 //! end that its data are what they must be: a fast lock that loses an update is no lock.
 
+pub mod candidate;
 pub mod copies;
 pub mod cst_rw;
 pub mod data;

@@ -2,6 +2,7 @@
 //!
 //! One line in [`visit`] makes a workload appear in `latchwork-lab bench` and `latchwork-lab simulate`.
 
+use crate::candidate::{Candidate, Kind, Origin};
 use crate::copies::{Copies, CopyWorkload, Sequence};
 use crate::cst_rw::CstRw;
 use crate::glibc_futex::GlibcFutex;
@@ -10,7 +11,7 @@ use crate::lock::{Exclusive, Lock, Shared};
 use crate::measure::Measured;
 use crate::private::PrivateBravo;
 use crate::stage::Stage;
-use crate::tables::{self, TableWorkload};
+use crate::tables::{self, Table, TableWorkload};
 use crate::workload::{Info, Settings, Workload};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::policies::Locally;
@@ -25,7 +26,7 @@ use latchwork::locks::rwlock::rwsem::RawRwSem;
 use latchwork::locks::rwlock::{self, RawRwLock, bravo};
 use latchwork::locks::semaphore::Unit;
 use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
-use latchwork::machine::Machine;
+use latchwork::machine::{Machine, Records};
 use latchwork::registry;
 
 /// Called with the type of each workload.
@@ -88,55 +89,6 @@ pub fn find(name: &str) -> Option<Info> {
     all().into_iter().find(|info| info.name == name)
 }
 
-/// A lock that workloads can run with, by name.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// As the user types it.
-    pub name: &'static str,
-    /// What it is.
-    pub kind: Kind,
-    /// Whether waiters sleep after a while.
-    pub blocking: bool,
-    /// Where it comes from.
-    pub origin: Origin,
-}
-
-/// What a workload can run with.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Mutual exclusion.
-    Mutex,
-    /// Readers and writers.
-    RwLock,
-    /// Words that readers copy.
-    SeqLock,
-    /// A way to synchronize a table that is more than a lock.
-    Strategy,
-}
-
-impl Kind {
-    /// As a user types it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Mutex => "mutex",
-            Kind::RwLock => "rwlock",
-            Kind::SeqLock => "seqlock",
-            Kind::Strategy => "strategy",
-        }
-    }
-}
-
-/// Where a lock comes from.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// This library: it runs on any machine.
-    Latchwork,
-    /// Not a lock to use, but one to compare with; runs on any machine.
-    Yardstick,
-    /// Another library; runs on this machine only.
-    Peer,
-}
-
 /// Called with the type of each lock.
 pub trait Locks<M: Machine> {
     /// A lock.
@@ -155,6 +107,16 @@ impl<M: Machine> Locks<M> for List {
     }
     fn seqlock<C: Copies<Machine = M>>(&mut self, candidate: Candidate) {
         self.0.push(candidate);
+    }
+}
+
+/// Lists the tables that do not have the name of a lock.
+impl<M: Machine> tables::Visitor<M> for List {
+    fn table<T: Table<Machine = M>>(&mut self) {
+        let tables::Info { name, blocking, .. } = T::INFO;
+        if self.0.iter().all(|lock| lock.name != name) {
+            self.0.push(Candidate { name, kind: Kind::Strategy, blocking, origin: Origin::Latchwork });
+        }
     }
 }
 
@@ -204,6 +166,15 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     // A counting semaphore with one unit.
     visitor.lock::<Exclusive<Unit<M>>>(blocking(Unit::<M>::INFO.name));
     visitor.lock::<Exclusive<GlibcFutex<M>>>(blocking(GlibcFutex::<M>::INFO.name));
+}
+
+/// The tables that are not under a lock. Those under a lock have the name of the lock.
+pub fn strategies<M: Records>() -> Vec<Candidate> {
+    let mut list = List::default();
+    locks::<M>(&mut list);
+    tables::visit::<M>(&mut list);
+    list.0.retain(|candidate| candidate.kind == Kind::Strategy);
+    list.0
 }
 
 /// A point to measure.
@@ -300,7 +271,11 @@ impl Point<'_> {
             fn copy_workload<W: CopyWorkload>(&mut self) {}
             fn table_workload<W: TableWorkload>(&mut self) {
                 if W::INFO.name == self.point.workload {
-                    self.result = Some(tables::run_named::<W, S>(self.point, self.stage, self.name));
+                    let show = |find: &mut ByTable<W, S>| tables::visit(find);
+                    let result = run_over_tables(self.point, self.stage, self.name, show);
+                    let result =
+                        result.unwrap_or_else(|| Err(format!("there is no table called {}", self.name)));
+                    self.result = Some(result);
                 }
             }
         }
@@ -332,6 +307,36 @@ impl<S: Stage> Locks<S::Machine> for ByName<'_, S> {
             self.result = Some(result.unwrap_or_else(|| Err(format!("{}: {NOT_HELD}", self.name))));
         }
     }
+}
+
+/// Runs a point when the table's name comes up.
+pub(crate) struct ByTable<'a, W, S> {
+    workload: &'a W,
+    stage: &'a S,
+    name: &'a str,
+    threads: usize,
+    result: Option<Result<Measured, String>>,
+}
+
+impl<W: TableWorkload, S: Stage> tables::Visitor<S::Machine> for ByTable<'_, W, S> {
+    fn table<T: Table<Machine = S::Machine>>(&mut self) {
+        if T::INFO.name == self.name {
+            self.result = Some(self.workload.run::<S, T>(self.stage, self.threads));
+        }
+    }
+}
+
+/// Measures a point under the table called `name`, if it is among those that `show` shows.
+pub(crate) fn run_over_tables<W: TableWorkload, S: Stage>(
+    point: &Point,
+    stage: &S,
+    name: &str,
+    show: impl FnOnce(&mut ByTable<W, S>),
+) -> Option<Result<Measured, String>> {
+    let workload = &W::new(point.settings);
+    let mut find = ByTable { workload, stage, name, threads: point.threads, result: None };
+    show(&mut find);
+    find.result
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What a workload is, and its parameters.
 
+use crate::candidate::{Candidate, Kind, Origin};
 use crate::lock::Lock;
 use crate::measure::Measured;
-use crate::registry::{Candidate, Kind, Origin};
 use crate::stage::Stage;
 use std::fmt;
 

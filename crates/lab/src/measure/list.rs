@@ -4,7 +4,8 @@ use super::plan;
 use comfy_table::{ContentArrangement, Table, presets};
 use console::Term;
 use latchwork_console::failure::Result;
-use latchwork_workloads::registry::{self, Candidate};
+use latchwork_workloads::candidate::Candidate;
+use latchwork_workloads::registry;
 use std::fmt::Write as _;
 
 /// The text for `--list`, with or without a workload's name.

@@ -4,7 +4,8 @@
 use super::options::Common;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::{names, output};
-use latchwork_workloads::registry::{self, Candidate, Kind, Origin};
+use latchwork_workloads::candidate::{Candidate, Kind, Origin};
+use latchwork_workloads::registry;
 use latchwork_workloads::workload::{Info, Locks, Settings, Threads};
 
 /// What is measured: each lock at each thread count with each of the settings.

@@ -4,7 +4,7 @@ use super::plan::Plan;
 use super::results::{Place, Results, varied};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output;
-use latchwork_workloads::registry::{Candidate, Kind, Origin};
+use latchwork_workloads::candidate::{Candidate, Kind, Origin};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::prelude::*;

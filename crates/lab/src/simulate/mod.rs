@@ -10,8 +10,8 @@ use crate::measure::{finish, list};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};
-use latchwork_workloads::registry::{self, Candidate, List};
-use latchwork_workloads::tables;
+use latchwork_workloads::candidate::Candidate;
+use latchwork_workloads::registry::{self, List};
 use std::time::Duration;
 
 /// After the options in `latchwork-lab simulate --help`.
@@ -92,7 +92,7 @@ fn arbitration(text: &str) -> std::result::Result<Arbitration, String> {
 pub fn candidates() -> Vec<Candidate> {
     let mut list = List::default();
     registry::locks::<Sim>(&mut list);
-    list.0.extend(tables::strategies::<Sim>());
+    list.0.extend(registry::strategies::<Sim>());
     list.0
 }
 

@@ -1,7 +1,7 @@
 //! `latchwork-lab simulate`.
 
 use crate::common::{output, scratch, stderr, stdout};
-use latchwork_workloads::registry::{Candidate, Origin};
+use latchwork_workloads::candidate::{Candidate, Origin};
 use serde_json::Value;
 
 /// As short as a debug build needs.

@@ -1,12 +1,15 @@
 //! The locks of other libraries, to compare with. They run on this machine only.
 
+use crate::candidate::{Candidate, Kind, Origin};
+use crate::copies::CopyWorkload;
 use crate::measure::Measured;
 use crate::native::Threads;
-use crate::registry::{ByName, Candidate, Kind, List, Locks, Origin, Point};
+use crate::registry::{self, ByName, List, Locks, Point, run_over_tables};
 use crate::tables::bucket_lock::BucketLocked;
 use crate::tables::michael::Michael;
 use crate::tables::readers::{Reference, Section};
-use crate::tables::{self, Visitor};
+use crate::tables::{TableWorkload, Visitor};
+use crate::workload::Workload;
 use ::std::hash::RandomState;
 use latchwork::machine::Native;
 use latchwork::map::RcuMap;
@@ -78,9 +81,9 @@ pub fn visit_tables(visitor: &mut impl Visitor<Native>) {
 /// All locks and tables that run on this machine.
 pub fn candidates() -> Vec<Candidate> {
     let mut list = List::default();
-    crate::registry::locks::<Native>(&mut list);
+    registry::locks::<Native>(&mut list);
     visit(&mut list);
-    list.0.extend(tables::strategies::<Native>());
+    list.0.extend(registry::strategies::<Native>());
     let ours = list.0.len();
     visit_tables(&mut list);
     list.0[ours..].iter_mut().for_each(|table| table.origin = Origin::Peer);
@@ -91,6 +94,23 @@ pub fn candidates() -> Vec<Candidate> {
 pub fn run(point: &Point, stage: &Threads, name: &str, kind: Kind) -> Result<Measured, String> {
     let mut find = ByName { point, stage, name, kind, result: None };
     visit(&mut find);
-    let result = find.result.or_else(|| tables::run_peer(point, stage, name));
+    let result = find.result.or_else(|| run_table(point, stage, name));
     result.unwrap_or_else(|| point.run_named(stage, name, kind))
+}
+
+/// Measures a point under another library's table, if there is one called `name` and the workload is over tables.
+fn run_table(point: &Point, stage: &Threads, name: &str) -> Option<Result<Measured, String>> {
+    struct Find<'a>(&'a Point<'a>, &'a Threads, &'a str, Option<Result<Measured, String>>);
+    impl registry::Visitor for Find<'_> {
+        fn workload<W: Workload>(&mut self) {}
+        fn copy_workload<W: CopyWorkload>(&mut self) {}
+        fn table_workload<W: TableWorkload>(&mut self) {
+            if W::INFO.name == self.0.workload {
+                self.3 = run_over_tables::<W, Threads>(self.0, self.1, self.2, |find| visit_tables(find));
+            }
+        }
+    }
+    let mut find = Find(point, stage, name, None);
+    registry::visit(&mut find);
+    find.3
 }

@@ -16,11 +16,10 @@
 //! are numbers, the number of elements is fixed, and a reader that meets an element after it was reclaimed returns an
 //! error ([`Reclaimed`]).
 //!
-//! [`kinds`] names every table, [`workload`] is what a workload over tables is, and `by_name` runs one over the table that
-//! the user names.
+//! [`kinds`] names every table, [`workload`] is what a workload over tables is, and the [`registry`](crate::registry) runs
+//! one over the table that the user names.
 
 pub mod bucket_lock;
-mod by_name;
 pub mod kinds;
 pub mod locked;
 pub mod michael;
@@ -34,8 +33,6 @@ pub mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use by_name::strategies;
-pub(crate) use by_name::{run_named, run_peer};
 pub use kinds::{Visitor, visit};
 pub use table::{Info, Reclaimed, Shape, Table};
 pub use workload::TableWorkload;

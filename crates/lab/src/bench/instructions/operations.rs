@@ -82,7 +82,7 @@ pub fn count() -> Result<Vec<Operations>> {
     };
     let none = |settings: &Settings| settings.number("updates") == 0.0;
     debug_assert!(none(&plan.settings[0]) && !none(&plan.settings[1]));
-    let of = |(at, lock): (usize, &latchwork_workloads::registry::Candidate)| {
+    let of = |(at, lock): (usize, &latchwork_workloads::candidate::Candidate)| {
         let (lookup, mixed) = (counts(0, at), counts(1, at));
         let more = |lookup: f64, mixed: f64| (mixed - lookup) / UPDATES;
         let update = Counts {
