@@ -86,7 +86,7 @@ fn is_of_glibc(c: &Cond) -> bool {
 /// Whether the object is of the current generation, and calls are not counted.
 #[inline(always)]
 fn is_ready(c: &Cond) -> bool {
-    generation::UNCOUNTED_COND.is(c.flags.load(Acquire) & !COND_MONOTONIC)
+    generation::COND_WORD_IF_UNCOUNTED.is(c.flags.load(Acquire) & !COND_MONOTONIC)
 }
 
 /// Brings the object up to the current generation, and counts it at its first use.

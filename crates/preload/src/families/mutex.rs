@@ -11,54 +11,64 @@
 //! | 24..32 | `owner` | low 40 bits, of a recursive or an error-checking mutex: the number of the thread that holds it, or 0. High 24 bits: how many threads wait for a condition variable and will lock this mutex again |
 //! | 32..40 | `token` | what the raw lock's `unlock` needs: a queue node, for example |
 //!
+//! A mutex is *ours* if this library serves it, and glibc's otherwise ([`is_of_glibc`]). It is *live* from its
+//! initialisation until its memory is freed: a destroyed mutex is live, and glibc's. The *selected lock* is the type of raw
+//! lock that all mutexes of ours have in this process (`LATCHWORK_MUTEX`).
+//!
 //! # States, by the low half of `kind`
 //!
-//! | value | state | which function leaves it, and for which state |
-//! |---|---|---|
-//! | 0 to 3 | made by a static initialiser, never used | the first lock call adds [`SERVED`] |
-//! | 0 + `SERVED` | normal: the fast paths serve it | `destroy` |
-//! | 1 + `SERVED` | recursive | `destroy` |
-//! | 2 + `SERVED` | error-checking | `destroy` |
-//! | 3 + `SERVED` | adaptive, from a static initialiser | the same lock call makes it normal |
-//! | + [`IN_SHARED_MEMORY`] | as above, but parent and child of a fork share the memory: the fast paths do not serve it | `destroy` |
-//! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc |
-//! | all ones | destroyed: glibc refuses every call with EINVAL | `init` |
+//! | value | state | entered by | left by |
+//! |---|---|---|---|
+//! | 0 to 3 | not used yet | static initialiser | [`classify`] in the first call of any function, which adds [`SERVED`]; [`lock_slow`] does that itself for a normal mutex |
+//! | 0 + `SERVED` | normal: the fast paths serve it | first use, `init` | `destroy` |
+//! | 1 + `SERVED` | recursive | first use, `init`, `mtx_init` | `destroy` |
+//! | 2 + `SERVED` | error-checking | first use, `init` | `destroy` |
+//! | 3 + `SERVED` | adaptive | first use | the same call, which makes it normal |
+//! | + [`IN_SHARED_MEMORY`] | as above, but several processes may use the mutex: the fast paths do not serve it, and it is never mended | `generation::repair` | `destroy` |
+//! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc | glibc |
+//! | all ones | destroyed: it has all bits of [`GLIBC_MUTEX`], and glibc refuses to lock or unlock it, with EINVAL | `destroy` | `init` |
 //!
-//! `init` makes a normal, recursive or error-checking mutex at once, with `SERVED`. A mutex of an older generation is
-//! repaired first ([`mend`]), in any of these states.
+//! A mutex of another generation, in any but the last three states, is repaired before this process uses it ([`mend`]).
 //!
 //! # The holder
 //!
 //! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded.
 //!
 //! A recursive or an error-checking mutex records its holder. Only the holder of the raw lock writes `owner`, `count` and
-//! `token`, so the raw lock's acquire and release order these accesses and all of them are relaxed. A thread that does
-//! not hold the mutex may read `owner` at any time: it never finds its own number there, because only the thread itself
-//! writes that.
+//! `token`, so the raw lock's acquire and release order these accesses and all of them are relaxed. The exceptions are
+//! [`make`] and [`mend`], which run while no other thread uses the mutex.
+//!
+//! A thread that does not hold the mutex may read `owner` at any time: it never finds its own number there, because only
+//! no other thread writes that number. No number is used again, so a mutex whose holder has ended stays held. The thread of a
+//! forked child keeps the number of the thread that forked, and so what that thread holds. In memory that processes share,
+//! a thread of one process may have the number of the holder in another, and is then taken for the holder.
 //!
 //! A thread that waits for a condition variable stays counted in `owner` ([`note_waiter`], [`forget_waiter`]). `destroy`
 //! refuses such a mutex, which looks unlocked, with EBUSY.
 //!
 //! # Orderings
 //!
-//! The raw lock orders the critical sections. [`classify`] loads `kind` with acquire; that pairs with the release store at
-//! the end of a repair ((A) in `state::generation`), so a thread that sees the new generation sees the repaired raw lock.
-//! Setting `SERVED` publishes nothing, so that exchange is relaxed.
+//! The raw lock orders the critical sections. Every load of `kind` that decides on the use of the raw lock is an acquire,
+//! which pairs with the end of a repair: (A) in `state::generation`. On x86-64 an acquire load is an ordinary load. Setting
+//! `SERVED` publishes nothing, so that exchange is relaxed.
 //!
 //! # What the program is promised
 //!
-//! The results are glibc's. Two things differ. Which thread gets a contended mutex is decided by the lock that serves. And
-//! an unlock of a normal mutex that no thread holds changes nothing.
+//! The results are glibc's. Two things differ. The selected lock decides which thread gets a contended mutex. And an unlock
+//! of a normal mutex that no thread holds changes nothing: [`raw::unlock`] checks for it. (Under glibc, `destroy` then fails.)
+//! As under glibc, an unlock by another thread than the holder releases a normal mutex.
 //!
 //! An uncontended lock or unlock of a normal mutex executes one comparison, of the whole `kind` word, and the raw lock's
-//! own fast path; if the raw lock has a token, it also stores or loads that. While statistics are on, `lock` and `trylock`
-//! compare with a word that no mutex has ([`generation::UNCOUNTED_MUTEX`]), so that every call reaches the counters.
+//! own fast path; if the raw lock has a token, it also stores or loads that. `unlock` compares with [`MUTEX_WORD`], `lock`
+//! and `trylock` with [`MUTEX_WORD_IF_UNCOUNTED`]. No mutex has the latter word while statistics are on, so the counters see
+//! every lock call.
 
 use super::timeout::Timeout;
 use crate::state::abi::*;
 use crate::state::counters::{self, Family, Reason};
+use crate::state::generation::{self, MUTEX_WORD, MUTEX_WORD_IF_UNCOUNTED};
 use crate::state::table::{REAL, install};
-use crate::state::{cancel, generation, identity};
+use crate::state::{cancel, identity};
 use core::sync::atomic::Ordering::*;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::Native;
@@ -67,7 +77,7 @@ use raw::{OPERATIONS, Operations};
 
 pub(crate) mod raw;
 
-/// Serves the family with `L`.
+/// Serves the family with `L`, the selected lock.
 pub(crate) fn install<L: RawMutex<Machine = Native>>() {
     OPERATIONS.set(const { &Operations::of::<L>() });
     install! {
@@ -86,7 +96,7 @@ pub(crate) fn install<L: RawMutex<Machine = Native>>() {
 unsafe extern "C" fn lock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that it is one of ours.
     unsafe {
-        if generation::UNCOUNTED_MUTEX.is((*m).kind.load(Relaxed)) && raw::try_lock_weak::<L>(&*m) {
+        if MUTEX_WORD_IF_UNCOUNTED.is_in(&(*m).kind) && raw::try_lock_weak::<L>(&*m) {
             return 0;
         }
         lock_slow::<L>(m)
@@ -98,10 +108,12 @@ unsafe extern "C" fn lock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int
 unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex. A normal one that is marked as served is one of ours.
     unsafe {
-        let kind = (*m).kind.load(Relaxed);
-        let is_first_use = kind & SERVED == 0 && generation::UNCOUNTED_MUTEX.is(kind | SERVED);
-        // Programs use many short-lived normal mutexes with a static initialiser: this path is for their only use.
+        let kind = (*m).kind.load(Acquire); // pairs with (A) in `generation::repair`
+        let is_first_use = kind & SERVED == 0 && MUTEX_WORD_IF_UNCOUNTED.is(kind | SERVED);
+        // Many programs lock each of many mutexes from a static initialiser only once. So the first lock has a shorter path
+        // than `acquire_any`. It counts nothing: the comparison has shown that statistics are off.
         if is_first_use && (*m).kind.compare_exchange(kind, kind | SERVED, Relaxed, Relaxed).is_ok() {
+            // `lock` has not tried the raw lock, because the word was another one.
             return if raw::try_lock_weak::<L>(&*m) { 0 } else { wait(m) };
         }
         acquire_any(&*m, Timeout::Never)
@@ -111,7 +123,7 @@ unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> 
 unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that it is one of ours.
     unsafe {
-        if !generation::UNCOUNTED_MUTEX.is((*m).kind.load(Relaxed)) {
+        if !MUTEX_WORD_IF_UNCOUNTED.is_in(&(*m).kind) {
             return trylock_slow(m);
         }
         if raw::try_lock::<L>(&*m) { 0 } else { EBUSY }
@@ -121,7 +133,7 @@ unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_
 unsafe extern "C" fn unlock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that it is one of ours.
     unsafe {
-        if generation::MUTEX.is((*m).kind.load(Relaxed)) {
+        if MUTEX_WORD.is_in(&(*m).kind) {
             raw::unlock::<L>(&*m);
             return 0;
         }
@@ -159,7 +171,7 @@ unsafe extern "C" fn clocklock(m: *mut Mutex, clock: libc::clockid_t, time: *con
 unsafe fn acquire_any(m: &Mutex, timeout: Timeout) -> c_int {
     // SAFETY: the caller's mutex and time; `acquire` takes a mutex that its word or `classify` says is ours.
     unsafe {
-        if generation::UNCOUNTED_MUTEX.is(m.kind.load(Relaxed)) {
+        if MUTEX_WORD_IF_UNCOUNTED.is_in(&m.kind) {
             return acquire(m, timeout);
         }
         let class = classify(m);
@@ -205,13 +217,14 @@ fn acquire_again(m: &Mutex, class: Class, timeout: Timeout) -> c_int {
 #[inline]
 unsafe fn acquire(m: &Mutex, timeout: Timeout) -> c_int {
     let lock = OPERATIONS.get();
-    // A thread that goes on to wait does not barge past those that wait already.
+    // The weak attempt may fail on a free lock that threads wait for: a call without a timeout then joins their queue. A
+    // call with a timeout barges past them, because POSIX lets it fail only if the mutex is not free.
     let attempt = if matches!(timeout, Timeout::Never) { lock.try_lock_weak } else { lock.try_lock };
     // SAFETY: the caller's mutex is a live one of ours.
     unsafe { if attempt(m) { 0 } else { acquire_contended(m, timeout) } }
 }
 
-/// The part of [`acquire`] that waits, after a failed attempt.
+/// The part of [`acquire`] after a failed attempt: waits, or returns EBUSY if it may not, and EINVAL if the time is invalid.
 ///
 /// # Safety
 ///
@@ -230,6 +243,8 @@ unsafe fn acquire_contended(m: &Mutex, timeout: Timeout) -> c_int {
     let block = || unsafe { (lock.lock_contended)(m) };
     // SAFETY: the caller's mutex is a live one of ours.
     let until = |deadline| unsafe { (lock.lock_until)(m, deadline) }.then_some(());
+    // A mutex function is no cancellation point. But a thread that has asked for asynchronous cancellation may be cancelled
+    // here too; `cancel::wait` keeps it from dying in the raw lock's queue.
     if cancel::wait(deadline, block, until).is_some() { 0 } else { ETIMEDOUT }
 }
 
@@ -271,7 +286,7 @@ unsafe extern "C" fn unlock_slow(m: *mut Mutex) -> c_int {
     0
 }
 
-/// What kind of mutex an object is that is of the current generation and marked as served.
+/// What [`classify`] finds: the kind of a mutex of ours that is ready for use, or that the mutex is glibc's.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Class {
     Normal,
@@ -280,7 +295,7 @@ enum Class {
     OfGlibc,
 }
 
-/// Brings the mutex up to the current generation, marks and counts it at its first use, and says of what kind it is.
+/// Brings a mutex of ours up to the current generation, marks and counts it at its first use, and says of what kind it is.
 ///
 /// # Safety
 ///
@@ -288,12 +303,12 @@ enum Class {
 unsafe fn classify(m: &Mutex) -> Class {
     loop {
         let word = m.kind.load(Acquire); // pairs with (A) in `generation::repair`
-        if word & GLIBC_MUTEX != 0 {
+        if word_is_of_glibc(word) {
             return Class::OfGlibc;
         }
         if !generation::is_current(word) {
             // SAFETY: the mutex is live and ours. `repair` lets one thread at a time mend it, before any uses it.
-            generation::repair(&m.kind, |kind| unsafe { mend(m, kind & !SERVED) });
+            generation::repair(&m.kind, |low| unsafe { mend(m, low & KIND) });
             continue;
         }
         if word & SERVED == 0 {
@@ -303,23 +318,24 @@ unsafe fn classify(m: &Mutex) -> Class {
             }
             continue;
         }
-        return match word & LOW & !(SERVED | IN_SHARED_MEMORY) {
+        return match word & KIND {
             NORMAL => Class::Normal,
             RECURSIVE => Class::Recursive,
             ERRORCHECK => Class::ErrorChecking,
-            ADAPTIVE => {
-                // From a static initialiser. From now on it is a normal one, which takes the fast path.
+            _ => {
+                // Adaptive, from a static initialiser. From now on it is a normal one, which takes the fast path.
                 let _ = m.kind.compare_exchange(word, word & !ADAPTIVE, Relaxed, Relaxed);
                 continue;
             }
-            // glibc refuses it with EINVAL.
-            _ => Class::OfGlibc,
         };
     }
 }
 
-/// In a forked child: drops the waiters, which are threads that the child does not have. A mutex that was held stays held,
-/// whether by the thread that forked or by another; glibc does not ask which either.
+/// Repairs a mutex in a forked child: forgets the threads that wait for the raw lock and those that `owner` counts. The child
+/// has none of them. A mutex that was held stays held, by whichever thread, as under glibc.
+///
+/// The record in `owner` says whether a recursive or an error-checking mutex was held. If only its raw lock was, then another
+/// thread was within a call at the fork, before or after its critical section. Such a mutex becomes free.
 ///
 /// # Safety
 ///
@@ -328,11 +344,12 @@ unsafe fn mend(m: &Mutex, kind: u32) {
     let lock = OPERATIONS.get();
     // SAFETY: the mutex is live, ours, and the caller's alone.
     unsafe {
-        let is_normal = kind == NORMAL || kind == ADAPTIVE;
-        let is_held = if is_normal { (lock.is_locked)(m) } else { owner(m) != 0 };
+        let records_owner = matches!(kind, RECURSIVE | ERRORCHECK);
+        let is_held = if records_owner { owner(m) != 0 } else { (lock.is_locked)(m) };
         m.owner.store(owner(m), Relaxed);
         (lock.reset)(m);
         if is_held {
+            // This succeeds, because the lock is free and no other thread uses it. It also stores a new token.
             (lock.try_lock)(m);
         }
     }
@@ -383,14 +400,14 @@ unsafe fn make(m: *mut Mutex, kind: u32) -> c_int {
     0
 }
 
-/// Turns a normal mutex that was just made into a recursive one.
+/// Makes a normal mutex recursive, for `mtx_init`, which has just made it. No other thread uses it yet.
 pub(super) fn make_recursive(m: &Mutex) {
     m.kind.store(m.kind.load(Relaxed) | RECURSIVE, Relaxed);
 }
 
 unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
     let lock = OPERATIONS.get();
-    // SAFETY: the program passes a live mutex, which no other thread uses. The lock is free where it is discarded.
+    // SAFETY: the program passes a live mutex, which no other thread uses. Where the raw lock is discarded, it is free.
     unsafe {
         let m = &*m;
         if classify(m) == Class::OfGlibc {
@@ -400,7 +417,7 @@ unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
             return EBUSY;
         }
         (lock.discard)(m);
-        // As glibc marks it: glibc refuses every later use with EINVAL.
+        // As glibc marks a destroyed mutex. From now on it is glibc's.
         m.kind.store(u32::MAX, Relaxed);
     }
     0
@@ -416,10 +433,10 @@ fn owner(m: &Mutex) -> u64 {
     m.owner.load(Relaxed) & THREAD
 }
 
-/// Counts the caller, which is about to wait for a condition variable, as a user of the mutex that it holds.
+/// Adds the caller, which is about to wait for a condition variable, to the waiters that `owner` counts.
 ///
-/// Returns `false`, and counts nothing, if glibc owns the mutex (glibc counts by itself), or if the unlock that follows
-/// will fail.
+/// POSIX requires that the caller holds the mutex. If it does not hold a normal one, the number of waiters may be wrong.
+/// Returns `false`, and counts nothing, if the mutex is glibc's, which counts by itself, or if the next unlock will fail.
 ///
 /// # Safety
 ///
@@ -436,17 +453,26 @@ pub(super) unsafe fn note_waiter(m: &Mutex) -> bool {
     true
 }
 
-/// The caller, which [`note_waiter`] has counted, holds the mutex again.
+/// Takes the caller, which [`note_waiter`] has added, off the waiters. The caller holds the mutex again.
 pub(super) fn forget_waiter(m: &Mutex) {
     m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed);
 }
 
-/// Whether glibc owns the mutex.
+/// The bits of glibc's kind that mutexes of ours have.
+const KIND: u32 = NORMAL | RECURSIVE | ERRORCHECK | ADAPTIVE;
+
+/// Whether the mutex is glibc's.
 pub(super) fn is_of_glibc(m: &Mutex) -> bool {
-    m.kind.load(Relaxed) & GLIBC_MUTEX != 0
+    word_is_of_glibc(m.kind.load(Relaxed))
 }
 
-/// Why a mutex is glibc's.
+/// The same for its `kind`. A mutex with an unknown flag is glibc's too: glibc refuses it with EINVAL, or knows the flag.
+fn word_is_of_glibc(kind: u32) -> bool {
+    kind & LOW & !(KIND | SERVED | IN_SHARED_MEMORY) != 0
+}
+
+/// Why a mutex is glibc's, for the statistics. A call for a destroyed mutex counts under robust, and one for a mutex with an
+/// unknown flag under process-shared: glibc refuses both, so they have no reason of their own.
 fn reason(robust: bool, priority: bool) -> Reason {
     match (robust, priority) {
         (true, _) => Reason::MutexRobust,

@@ -46,7 +46,7 @@ unsafe extern "C" fn child() {
     give_back(true);
     generation::begin();
     counters::after_fork();
-    mapping::after_fork();
+    mapping::forget();
     // The reader tables of BRAVO name threads that the child does not have. What this thread reads is looked up when it next
     // uses the lock; until then nothing touches the object, which may have been freed without being released.
     // SAFETY: the child has one thread.

@@ -8,8 +8,7 @@
 use super::entry::ENTRIES;
 use crate::families::{mutex, rwlock};
 use crate::state::abi::{Mutex, RwLock};
-use crate::state::generation::{RECOMMENDED_MUTEX, RECOMMENDED_RWLOCK};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::state::generation::{MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_RECOMMENDED};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::rwlock::RawRwLock;
@@ -38,7 +37,7 @@ pub(super) fn is_recommended_rwlock(name: &[u8]) -> bool {
 pub(super) unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
     unsafe {
-        if RECOMMENDED_MUTEX.is((*m).kind.load(Relaxed)) {
+        if MUTEX_WORD_IF_RECOMMENDED.is_in(&(*m).kind) {
             if mutex::raw::try_lock_weak::<Recommended>(&*m) {
                 return 0;
             }
@@ -53,7 +52,7 @@ pub(super) unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
 pub(super) unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
     unsafe {
-        if RECOMMENDED_MUTEX.is((*m).kind.load(Relaxed)) {
+        if MUTEX_WORD_IF_RECOMMENDED.is_in(&(*m).kind) {
             mutex::raw::unlock::<Recommended>(&*m);
             return 0;
         }
@@ -66,7 +65,7 @@ pub(super) unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
 pub(super) unsafe extern "C" fn latchwork_hot_rdlock(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that its raw lock is the recommended one.
     unsafe {
-        if RECOMMENDED_RWLOCK.is((*l).flags.load(Relaxed)) {
+        if RWLOCK_WORD_IF_RECOMMENDED.is_in(&(*l).flags) {
             return rwlock::rdlock_ready::<RecommendedRwLock>(l);
         }
         ENTRIES.rwlock_rdlock.get()(l)
@@ -78,7 +77,7 @@ pub(super) unsafe extern "C" fn latchwork_hot_rdlock(l: *mut RwLock) -> c_int {
 pub(super) unsafe extern "C" fn latchwork_hot_rwlock_unlock(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that its raw lock is the recommended one.
     unsafe {
-        if RECOMMENDED_RWLOCK.is((*l).flags.load(Relaxed)) {
+        if RWLOCK_WORD_IF_RECOMMENDED.is_in(&(*l).flags) {
             return rwlock::unlock_ready::<RecommendedRwLock>(l);
         }
         ENTRIES.rwlock_unlock.get()(l)

@@ -46,7 +46,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     set_up_once();
     #[cfg(versioned)]
-    if (generation::RECOMMENDED_MUTEX.exists() || generation::RECOMMENDED_RWLOCK.exists())
+    if (generation::MUTEX_WORD_IF_RECOMMENDED.exists() || generation::RWLOCK_WORD_IF_RECOMMENDED.exists())
         && variable(b"LATCHWORK_NEAR=") != Some(b"0")
     {
         near::install();

@@ -21,7 +21,7 @@ use super::hot::{
 use super::unwind::{self, Description};
 use crate::families::{mutex, rwlock::holds};
 use crate::state::abi::{MUTEX_SPACE, Mutex, RWLOCK_SPACE, RwLock};
-use crate::state::generation::{Expected, RECOMMENDED_MUTEX, RECOMMENDED_RWLOCK};
+use crate::state::generation::{Expected, MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_RECOMMENDED};
 use crate::state::line::Line;
 use crate::state::place::is_in_place;
 use crate::state::program::{Binding, PAGE, Program};
@@ -222,8 +222,8 @@ pub(super) fn install() {
         return;
     }
     let far = Far {
-        mutex: &RECOMMENDED_MUTEX,
-        rwlock: &RECOMMENDED_RWLOCK,
+        mutex: &MUTEX_WORD_IF_RECOMMENDED,
+        rwlock: &RWLOCK_WORD_IF_RECOMMENDED,
         single: &raw const __libc_single_threaded,
         lock,
         raced,
@@ -260,7 +260,7 @@ pub(super) fn install() {
     let copy = |serves: bool, name, from, symbol| {
         serves.then(|| Binding { name, from, to: page.addr() + offset(symbol) - entry })
     };
-    let (mutex, rwlock) = (RECOMMENDED_MUTEX.exists(), RECOMMENDED_RWLOCK.exists());
+    let (mutex, rwlock) = (MUTEX_WORD_IF_RECOMMENDED.exists(), RWLOCK_WORD_IF_RECOMMENDED.exists());
     let protected = program.rebind([
         copy(mutex, c"pthread_mutex_lock", lock as usize, &raw const latchwork_near_lock),
         copy(mutex, c"pthread_mutex_unlock", unlock as usize, &raw const latchwork_near_unlock),

@@ -1,9 +1,13 @@
 //! Fork generations: how a forked child comes to repair each object before it uses it.
 //!
 //! The child has one thread, but the queues of the locks that it inherits contain threads that it does not have. The child
-//! cannot find all those locks, so it repairs each at its first use there. A global *generation* is increased in the child, and every
-//! object carries the generation in which it was last used. A call that finds an older one first drops the object's
-//! waiters.
+//! cannot find all those locks, so it repairs each at its first use there. A global *generation* is increased in the child,
+//! and every object carries the generation in which it was last used. A call that finds another one first drops the
+//! object's waiters. An object from a static initialiser carries generation 0, so the child repairs it even if the parent
+//! never used it; that changes nothing but the generation.
+//!
+//! The number has 16 bits and wraps after 65,536 nested forks. An object that was last used exactly that many forks ago
+//! looks current, and keeps its waiters.
 //!
 //! The check costs nothing. A fast path compares the whole word of the object, kind and generation, with one expected word:
 //! that of an object that needs no repair and no further look ([`Expected`]). The same comparison tells a normal mutex from
@@ -12,7 +16,16 @@
 //! One lock serialises the repairs of all objects. A thread that forks holds it, so no child inherits a half-repaired
 //! object.
 //!
-//! An object in memory that the child shares with its parent is not repaired: see [`mapping`].
+//! An object in memory that processes share is never mended, because another process may use it. The first process of
+//! another generation that uses such an object finds out ([`mapping`]) and sets [`IN_SHARED_MEMORY`] in its word. From then
+//! on every process considers the object current.
+//!
+//! # Orderings
+//!
+//! (A) A repair ends with a release store of the object's word. Every thread that uses the raw lock has loaded the word
+//! with acquire before, on the fast paths too ([`Expected::is_in`]). So a thread that finds the new generation also finds
+//! the repaired raw lock. Later changes of the word are read-modify-writes, which continue the release sequence, or are
+//! made by `init` and `destroy`, which the program must order. On x86-64 an acquire load is an ordinary load.
 
 use super::abi::{COND_COUNTED, IN_SHARED_MEMORY, LOW, RWLOCK_OURS, SERVED};
 use super::mapping;
@@ -20,7 +33,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::Native;
 
-/// The kind or flags word of an object that a fast path may serve.
+/// The one value of an object's kind or flags word with which a fast path serves the object.
 #[repr(transparent)]
 pub(crate) struct Expected(AtomicU32);
 
@@ -33,7 +46,14 @@ impl Expected {
         self.0.load(Relaxed)
     }
 
-    /// Whether an object with this word may take the fast path.
+    /// Whether the object with the word at `word` may take the fast path. If so, the thread sees the raw lock as its repair
+    /// has left it.
+    #[inline(always)]
+    pub(crate) fn is_in(&self, word: &AtomicU32) -> bool {
+        self.is(word.load(Acquire)) // pairs with (A) in `repair`
+    }
+
+    /// The same for a word that the caller has loaded with acquire.
     #[inline(always)]
     pub(crate) fn is(&self, word: u32) -> bool {
         word == self.get()
@@ -55,41 +75,46 @@ impl Expected {
     }
 }
 
+// What the names of these words say: the plain one is for functions that statistics do not count, which are the unlock
+// functions. `_IF_UNCOUNTED` is for functions that they count: while statistics are on, no object has this word, so every
+// call takes the slow path, which counts it. `_IF_RECOMMENDED` is for the entry points with the code of the recommended
+// lock: no object has this word if another lock serves the family.
+
 /// A normal mutex that this library has used.
-pub(crate) static MUTEX: Expected = Expected(AtomicU32::new(SERVED));
+pub(crate) static MUTEX_WORD: Expected = Expected(AtomicU32::new(SERVED));
 /// The same while statistics do not count calls; otherwise no mutex.
-pub(crate) static UNCOUNTED_MUTEX: Expected = Expected(AtomicU32::new(SERVED));
+pub(crate) static MUTEX_WORD_IF_UNCOUNTED: Expected = Expected(AtomicU32::new(SERVED));
 /// The same if `shfl` serves mutexes and no observer is on: the entry points with its code compare with this.
-pub(crate) static RECOMMENDED_MUTEX: Expected = Expected(AtomicU32::new(NONE));
+pub(crate) static MUTEX_WORD_IF_RECOMMENDED: Expected = Expected(AtomicU32::new(NONE));
 
 /// A rwlock that this library has claimed.
-pub(crate) static RWLOCK: Expected = Expected(AtomicU32::new(RWLOCK_OURS));
+pub(crate) static RWLOCK_WORD: Expected = Expected(AtomicU32::new(RWLOCK_OURS));
 /// The same while statistics do not count calls; otherwise no rwlock.
-pub(crate) static UNCOUNTED_RWLOCK: Expected = Expected(AtomicU32::new(RWLOCK_OURS));
+pub(crate) static RWLOCK_WORD_IF_UNCOUNTED: Expected = Expected(AtomicU32::new(RWLOCK_OURS));
 /// The same if `bravo-2d-shfl-rw` serves rwlocks and no observer is on.
-pub(crate) static RECOMMENDED_RWLOCK: Expected = Expected(AtomicU32::new(NONE));
+pub(crate) static RWLOCK_WORD_IF_RECOMMENDED: Expected = Expected(AtomicU32::new(NONE));
 
 /// A condition variable on the realtime clock while statistics do not count calls; otherwise none.
-pub(crate) static UNCOUNTED_COND: Expected = Expected(AtomicU32::new(0));
+pub(crate) static COND_WORD_IF_UNCOUNTED: Expected = Expected(AtomicU32::new(0));
 
 /// The current generation, in the high half.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// From now on no lock call takes a fast path that does not count it.
 pub(crate) fn count_calls() {
-    for expected in [&UNCOUNTED_MUTEX, &UNCOUNTED_RWLOCK, &UNCOUNTED_COND] {
+    for expected in [&MUTEX_WORD_IF_UNCOUNTED, &RWLOCK_WORD_IF_UNCOUNTED, &COND_WORD_IF_UNCOUNTED] {
         expected.set(NONE);
     }
 }
 
 /// From now on the entry points with the code of `shfl` serve normal mutexes.
 pub(crate) fn recommend_mutex() {
-    RECOMMENDED_MUTEX.set(UNCOUNTED_MUTEX.get());
+    MUTEX_WORD_IF_RECOMMENDED.set(MUTEX_WORD_IF_UNCOUNTED.get());
 }
 
 /// The same for rwlocks and `bravo-2d-shfl-rw`.
 pub(crate) fn recommend_rwlock() {
-    RECOMMENDED_RWLOCK.set(UNCOUNTED_RWLOCK.get());
+    RWLOCK_WORD_IF_RECOMMENDED.set(RWLOCK_WORD_IF_UNCOUNTED.get());
 }
 
 /// `low`, in the current generation.
@@ -99,7 +124,7 @@ pub(crate) fn stamped(low: u32) -> u32 {
 
 /// The word of a new condition variable, which statistics have counted if they are on.
 pub(crate) fn new_cond(low: u32) -> u32 {
-    stamped(low | if UNCOUNTED_COND.exists() { 0 } else { COND_COUNTED })
+    stamped(low | if COND_WORD_IF_UNCOUNTED.exists() { 0 } else { COND_COUNTED })
 }
 
 /// Whether a kind or flags word is of the current generation, or of an object that is never repaired.
@@ -110,22 +135,31 @@ pub(crate) fn is_current(word: u32) -> bool {
 
 static REPAIRS: RawTtas<Native> = RawTtas::new();
 
-/// Brings an object of an older generation up to date. If no other thread has done that yet, this calls
-/// `mend` with the low half of the word; no other repair runs meanwhile.
+/// Whether a kind or flags word is of a generation that begins after the current one.
+fn is_newer(word: u32) -> bool {
+    word.wrapping_sub(GENERATION.load(Relaxed)).cast_signed() > LOW as i32
+}
+
+/// Brings an object of another generation up to date. If no other thread has done that yet, and no other process uses the
+/// object, this calls `mend` with the low half of the word, in which [`IN_SHARED_MEMORY`] is not set. No other repair
+/// runs meanwhile.
 #[cold]
 pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
     REPAIRS.lock();
-    // (A) pairs with the store below: through the lock, or because a thread that has read the new word acquired it.
     let old = word.load(Acquire);
+    if is_newer(old) {
+        // Another process has used the object, such as a forked child. The memory may be newer than the list of mappings.
+        mapping::forget();
+    }
     if is_current(old) {
         // Another thread has repaired the object.
     } else if mapping::is_shared(core::ptr::from_ref(word).addr()) {
-        // The object is the parent's too. From now on neither process takes the fast path.
+        // Another process may use the object. From now on no process takes the fast path.
         word.fetch_or(IN_SHARED_MEMORY, Relaxed);
     } else {
         // An object that was never used before the fork is all zero, and mending it changes nothing.
         mend(old & LOW);
-        word.store(stamped(old), Release); // (A)
+        word.store(stamped(old), Release); // (A) publishes what `mend` has written
     }
     // SAFETY: taken above.
     unsafe { REPAIRS.unlock(()) };
@@ -143,15 +177,14 @@ pub(crate) fn after_fork() {
     unsafe { REPAIRS.unlock(()) };
 }
 
-/// In the child, which has one thread: every object is of an older generation from now on. The number wraps after 65,536
-/// nested forks.
+/// In the child, which has one thread: every object is of an older generation from now on.
 pub(crate) fn begin() {
     GENERATION.fetch_add(LOW + 1, Relaxed);
-    for expected in [&MUTEX, &UNCOUNTED_MUTEX, &RECOMMENDED_MUTEX] {
+    for expected in [&MUTEX_WORD, &MUTEX_WORD_IF_UNCOUNTED, &MUTEX_WORD_IF_RECOMMENDED] {
         expected.next_generation();
     }
-    for expected in [&RWLOCK, &UNCOUNTED_RWLOCK, &RECOMMENDED_RWLOCK] {
+    for expected in [&RWLOCK_WORD, &RWLOCK_WORD_IF_UNCOUNTED, &RWLOCK_WORD_IF_RECOMMENDED] {
         expected.next_generation();
     }
-    UNCOUNTED_COND.next_generation();
+    COND_WORD_IF_UNCOUNTED.next_generation();
 }

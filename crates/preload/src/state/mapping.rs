@@ -1,9 +1,13 @@
-//! Which memory a forked child shares with its parent.
+//! Which memory a process shares with others, such as its parent or its child.
 //!
 //! A mutex that was not initialised as process-shared may still lie in memory that parent and child share. POSIX leaves its
 //! use by both undefined; under glibc it works as long as no thread waits. Such a mutex is the parent's as much as the
-//! child's, so the child must not repair it. The kernel lists the mappings; a child reads the list once, at its first
-//! repair.
+//! child's, so neither may repair it.
+//!
+//! The kernel lists the mappings. A process reads the list at its first repair, and keeps it: reading it takes far longer
+//! than a repair. It reads the list again after a fork, and when it finds an object that only a child can have used. So
+//! one case remains undetected: the process maps shared memory after its first repair, and an ancestor has used an object
+//! there.
 
 use super::memory::keeping_errno;
 use core::ffi::CStr;
@@ -18,13 +22,14 @@ static RANGES: [[AtomicUsize; 2]; MOST] = [const { [const { AtomicUsize::new(0) 
 static COUNT: AtomicUsize = AtomicUsize::new(UNREAD);
 const UNREAD: usize = usize::MAX;
 
-/// In a forked child: its mappings differ from the parent's from now on.
-pub(crate) fn after_fork() {
+/// The next question reads the list again. Only a forked child calls this before it has a second thread, or the thread
+/// that holds the lock of the repairs.
+pub(crate) fn forget() {
     COUNT.store(UNREAD, Relaxed);
 }
 
-/// Whether the address was in shared memory when the child repaired its first object. One thread calls this at a time: the
-/// one that holds the lock of the repairs.
+/// Whether the address was in shared memory when the list was read. One thread calls this at a time: the one that holds the
+/// lock of the repairs.
 pub(crate) fn is_shared(address: usize) -> bool {
     if COUNT.load(Relaxed) == UNREAD {
         let mut count = 0;

@@ -19,6 +19,14 @@ static void *wait_for_mutex(void *argument)
     return argument;
 }
 
+static struct shared *map(void)
+{
+    struct shared *memory =
+        mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
 /* One process, then the other. */
 static void turn(int pipe_in, int pipe_out)
 {
@@ -33,8 +41,7 @@ int main(void)
 {
     int there[2], back[2];
     pthread_mutexattr_t recursive;
-    s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(s != MAP_FAILED);
+    s = map();
     OK(pthread_mutex_init(&s->mutex, NULL));
     OK(pthread_mutexattr_init(&recursive));
     OK(pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE));
@@ -106,6 +113,28 @@ int main(void)
     turn(back[0], there[1]);
     EQ(pthread_mutex_trylock(&s->mutex), EBUSY); /* the child's */
     reap(child);
+
+    /* The child makes a mutex, and a thread of the child waits for it while the parent looks at it. In the second round the
+       memory is newer than the parent's first look at such a mutex. */
+    for (int i = 0; i < 2; i++) {
+        s = map();
+        child = fork();
+        if (child == 0) {
+            alarm(60);
+            OK(pthread_mutex_init(&s->mutex, NULL));
+            OK(pthread_mutex_lock(&s->mutex));
+            waiter = start(wait_for_mutex, NULL);
+            sleep_ms(50); /* it sleeps */
+            turn(there[0], back[1]);
+            OK(pthread_mutex_unlock(&s->mutex));
+            join(waiter);
+            _exit(0);
+        }
+        turn(back[0], -1);
+        EQ(pthread_mutex_trylock(&s->mutex), EBUSY);
+        turn(-1, there[1]);
+        reap(child);
+    }
     puts("ok");
     return 0;
 }

@@ -38,7 +38,7 @@ fn got<L: RawMutex<Machine = Native>>(m: &Mutex, token: Option<L::Token>) -> boo
     }
 }
 
-/// An attempt by a thread that will not wait.
+/// Locks the raw lock if it is free, even if threads wait for it.
 ///
 /// # Safety
 ///
@@ -49,7 +49,8 @@ pub(super) unsafe fn try_lock<L: RawMutex<Machine = Native>>(m: &Mutex) -> bool 
     got::<L>(m, unsafe { raw::<L>(m) }.try_lock())
 }
 
-/// An attempt by a thread that will wait if this fails. It does not barge past threads that wait already.
+/// The fast path of a call that goes on to wait if this fails. Where the algorithm tells a free lock with waiters from a free
+/// one without, this attempt fails on the former.
 ///
 /// # Safety
 ///
@@ -60,7 +61,8 @@ pub(crate) unsafe fn try_lock_weak<L: RawMutex<Machine = Native>>(m: &Mutex) -> 
     got::<L>(m, unsafe { raw::<L>(m) }.try_lock_weak())
 }
 
-/// Releases the raw lock. Unlocking a normal mutex that is not locked is an error that glibc ignores, so this does too.
+/// Unlocks the raw lock, or does nothing if no thread holds it: glibc's unlock of such a mutex returns 0, so ours must not
+/// fail either. The queue of many raw locks does not survive an `unlock` that follows no `lock`.
 ///
 /// # Safety
 ///

@@ -86,14 +86,14 @@ pub(crate) fn install<R: RawRwLock<Machine = Native>>() {
 unsafe extern "C" fn rdlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that it is one of ours.
     unsafe {
-        if generation::UNCOUNTED_RWLOCK.is((*l).flags.load(Relaxed)) {
+        if generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags) {
             return rdlock_ready::<R>(l);
         }
         read::<R>(l, Timeout::Never)
     }
 }
 
-/// Read-locks a rwlock that has the word [`generation::UNCOUNTED_RWLOCK`].
+/// Read-locks a rwlock that has the word [`generation::RWLOCK_WORD_IF_UNCOUNTED`].
 ///
 /// # Safety
 ///
@@ -116,7 +116,7 @@ pub(crate) unsafe fn rdlock_ready<R: RawRwLock<Machine = Native>>(l: *mut RwLock
 unsafe extern "C" fn tryrdlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that it is one of ours.
     unsafe {
-        if generation::UNCOUNTED_RWLOCK.is((*l).flags.load(Relaxed))
+        if generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags)
             && !holds::any()
             && let Some(token) = raw::raw::<R>(&*l).try_read()
         {
@@ -130,7 +130,7 @@ unsafe extern "C" fn tryrdlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -
 unsafe extern "C" fn wrlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that it is one of ours.
     unsafe {
-        if generation::UNCOUNTED_RWLOCK.is((*l).flags.load(Relaxed))
+        if generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags)
             && let Some(token) = raw::raw::<R>(&*l).try_write()
         {
             own::<R>(&*l, token);
@@ -143,7 +143,7 @@ unsafe extern "C" fn wrlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c
 unsafe extern "C" fn trywrlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that it is one of ours.
     unsafe {
-        if !generation::UNCOUNTED_RWLOCK.is((*l).flags.load(Relaxed)) {
+        if !generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags) {
             return trywrlock_slow(l);
         }
         match raw::raw::<R>(&*l).try_write() {
@@ -159,14 +159,14 @@ unsafe extern "C" fn trywrlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -
 unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that it is one of ours.
     unsafe {
-        if generation::RWLOCK.is((*l).flags.load(Relaxed)) {
+        if generation::RWLOCK_WORD.is_in(&(*l).flags) {
             return unlock_ready::<R>(l);
         }
         unlock_listed::<R>(l)
     }
 }
 
-/// Unlocks a rwlock that has the word [`generation::RWLOCK`].
+/// Unlocks a rwlock that has the word [`generation::RWLOCK_WORD`].
 ///
 /// # Safety
 ///
@@ -187,7 +187,7 @@ pub(crate) unsafe fn unlock_ready<R: RawRwLock<Machine = Native>>(l: *mut RwLock
 unsafe fn unlock_listed<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock, and `make_ready` says whether it is ours.
     unsafe {
-        if !generation::RWLOCK.is((*l).flags.load(Relaxed)) && make_ready(&*l) == Owner::Glibc {
+        if !generation::RWLOCK_WORD.is_in(&(*l).flags) && make_ready(&*l) == Owner::Glibc {
             return REAL.rwlock_unlock.get()(l);
         }
         if (*l).owner.load(Relaxed) == identity::me() {
@@ -216,7 +216,7 @@ unsafe fn unlock_listed<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int
 unsafe fn read<R: RawRwLock<Machine = Native>>(l: *mut RwLock, timeout: Timeout) -> c_int {
     // SAFETY: the caller's rwlock and time; `attend` says whether the rwlock is ours.
     unsafe {
-        if !generation::UNCOUNTED_RWLOCK.is((*l).flags.load(Relaxed)) && attend(&*l) == Owner::Glibc {
+        if !generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags) && attend(&*l) == Owner::Glibc {
             return read_of_glibc(l, timeout);
         }
         if holds::any()
@@ -313,7 +313,7 @@ unsafe fn read_contended(l: &RwLock, timeout: Timeout) -> c_int {
 unsafe fn write(l: *mut RwLock, timeout: Timeout) -> c_int {
     // SAFETY: the caller's rwlock and time; `attend` says whether the rwlock is ours.
     unsafe {
-        if !generation::UNCOUNTED_RWLOCK.is((*l).flags.load(Relaxed)) && attend(&*l) == Owner::Glibc {
+        if !generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags) && attend(&*l) == Owner::Glibc {
             return write_of_glibc(l, timeout);
         }
         let lock = OPERATIONS.get();
@@ -383,7 +383,7 @@ unsafe extern "C" fn init(l: *mut RwLock, attr: *const Attr) -> c_int {
         // An earlier lock at this address may have been freed while this thread held it: a remembering lock forgets that.
         while (OPERATIONS.get().unlock_own)(&*l) {}
         counters::object(Family::RwLock);
-        (*l).flags.store(generation::RWLOCK.get(), Relaxed);
+        (*l).flags.store(generation::RWLOCK_WORD.get(), Relaxed);
     }
     0
 }
@@ -391,7 +391,7 @@ unsafe extern "C" fn init(l: *mut RwLock, attr: *const Attr) -> c_int {
 unsafe extern "C" fn destroy(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock, which no other thread uses.
     unsafe {
-        if !generation::RWLOCK.is((*l).flags.load(Relaxed)) && make_ready(&*l) == Owner::Glibc {
+        if !generation::RWLOCK_WORD.is_in(&(*l).flags) && make_ready(&*l) == Owner::Glibc {
             return REAL.rwlock_destroy.get()(l);
         }
         (OPERATIONS.get().discard)(&*l);
@@ -415,7 +415,7 @@ enum Owner {
 #[inline(never)]
 unsafe fn attend(l: &RwLock) -> Owner {
     // SAFETY: the caller's rwlock is live.
-    if !generation::RWLOCK.is(l.flags.load(Relaxed)) && unsafe { make_ready(l) } == Owner::Glibc {
+    if !generation::RWLOCK_WORD.is_in(&l.flags) && unsafe { make_ready(l) } == Owner::Glibc {
         return Owner::Glibc;
     }
     counters::call(Family::RwLock);
@@ -449,7 +449,7 @@ unsafe fn make_ready(l: &RwLock) -> Owner {
                 counters::foreign_call(Reason::RwLockShared);
                 return Owner::Glibc;
             }
-        } else if l.claim(word, generation::RWLOCK.get()) {
+        } else if l.claim(word, generation::RWLOCK_WORD.get()) {
             // From a static initialiser, and never used: there is nothing to repair. (B) the claim comes before any use of
             // the raw lock.
             fence(SeqCst);
