@@ -32,11 +32,10 @@
 //!
 //! # The holder
 //!
-//! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded.
-//!
-//! A recursive or an error-checking mutex records its holder. Only the holder of the raw lock writes `owner`, `count` and
-//! `token`, so the raw lock's acquire and release order these accesses and all of them are relaxed. The exceptions are
-//! [`make`] and [`mend`], which run while no other thread uses the mutex.
+//! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded. A recursive or an error-checking
+//! mutex records its holder. Only the holder of the raw lock writes `owner`, `count` and `token`, so the raw lock's acquire
+//! and release order these accesses and all of them are relaxed. The exceptions are [`make`] and [`mend`], which run while
+//! no other thread uses the mutex.
 //!
 //! A thread that does not hold the mutex may read `owner` at any time: it never finds its own number there, because only
 //! no other thread writes that number. No number is used again, so a mutex whose holder has ended stays held. The thread of a
@@ -243,8 +242,7 @@ unsafe fn acquire_contended(m: &Mutex, timeout: Timeout) -> c_int {
     let block = || unsafe { (lock.lock_contended)(m) };
     // SAFETY: the caller's mutex is a live one of ours.
     let until = |deadline| unsafe { (lock.lock_until)(m, deadline) }.then_some(());
-    // A mutex function is no cancellation point. But a thread that has asked for asynchronous cancellation may be cancelled
-    // here too; `cancel::wait` keeps it from dying in the raw lock's queue.
+    // `cancel::wait` keeps a thread that may be cancelled asynchronously from dying in the raw lock's queue.
     if cancel::wait(deadline, block, until).is_some() { 0 } else { ETIMEDOUT }
 }
 
@@ -413,12 +411,17 @@ unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
         if classify(m) == Class::OfGlibc {
             return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
         }
-        if m.owner.load(Relaxed) >= WAITER || (lock.is_locked)(m) {
+        // A waiter of a condition variable is counted unless it holds the raw lock. So this thread reads the number as holder.
+        if !(lock.try_lock)(m) {
+            return EBUSY;
+        }
+        let waiters = m.owner.load(Relaxed) / WAITER;
+        (lock.unlock)(m);
+        if waiters != 0 {
             return EBUSY;
         }
         (lock.discard)(m);
-        // As glibc marks a destroyed mutex. From now on it is glibc's.
-        m.kind.store(u32::MAX, Relaxed);
+        m.kind.store(u32::MAX, Relaxed); // as glibc marks a destroyed mutex, which is glibc's from now on
     }
     0
 }
@@ -471,8 +474,7 @@ fn word_is_of_glibc(kind: u32) -> bool {
     kind & LOW & !(KIND | SERVED | IN_SHARED_MEMORY) != 0
 }
 
-/// Why a mutex is glibc's, for the statistics. A call for a destroyed mutex counts under robust, and one for a mutex with an
-/// unknown flag under process-shared: glibc refuses both, so they have no reason of their own.
+/// Why a mutex is glibc's. A destroyed one counts as robust, and one with an unknown flag as process-shared.
 fn reason(robust: bool, priority: bool) -> Reason {
     match (robust, priority) {
         (true, _) => Reason::MutexRobust,

@@ -127,6 +127,30 @@ static void destroy_while_waited_shared(void)
     SAY(pthread_mutex_destroy(&mutex));
 }
 
+/* The same while a thread that locks the mutex once waits again and again. */
+static void *wait_often(void *done)
+{
+    struct timespec past = { 0, 0 };
+    OK(pthread_mutex_lock(&mutex));
+    waiting = 1;
+    for (int i = 0; i < 10000; i++)
+        if (pthread_cond_timedwait(&condition, &mutex, &past) != ETIMEDOUT)
+            break;
+    __atomic_store_n((int *)done, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+static void destroy_between_waits(void)
+{
+    int done = 0, destroyed = 0;
+    pthread_t thread = start(wait_often, &done);
+    await_waiters(&mutex, 1);
+    while (!__atomic_load_n(&done, __ATOMIC_RELAXED) && !destroyed)
+        destroyed = pthread_mutex_destroy(&mutex) == 0 && !__atomic_load_n(&done, __ATOMIC_RELAXED);
+    say("%s", destroyed ? "destroyed" : "busy");
+    join(thread);
+}
+
 /* Waits that time out, are cancelled or fail count their mutex's users right. */
 static void destroy_after_waits(void)
 {
@@ -173,6 +197,7 @@ static const struct test tests[] = {
     { "destroy recursive while waited", destroy_recursive_while_waited },
     { "destroy error-checking while waited", destroy_errorcheck_while_waited },
     { "destroy while waited, process-shared", destroy_while_waited_shared },
+    { "destroy between waits", destroy_between_waits },
     { "destroy after waits", destroy_after_waits },
     { "destroy after fork", destroy_after_fork },
 };
