@@ -204,6 +204,7 @@ fn upgrade_attempts() {
     }
     check::<Sleeping>();
     check::<RawPfT<Loom>>();
+    check::<RawPfQ<Loom>>();
     check::<RowsOfPfT>();
     check::<Table>();
 }
@@ -220,6 +221,7 @@ fn upgrade_deadlines() {
     }
     check::<Sleeping>();
     check::<RawPfT<Loom>>();
+    check::<RawPfQ<Loom>>();
     check::<RowsOfPfT>();
 }
 
@@ -232,6 +234,7 @@ fn upgrade_in_company() {
     }
     check::<Sleeping>();
     check::<RawPfT<Loom>>();
+    check::<RawPfQ<Loom>>();
     check::<RowsOfPfT>();
 }
 

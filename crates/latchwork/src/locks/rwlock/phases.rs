@@ -1,82 +1,92 @@
-//! The readers' half of the phase-fair locks, [`pf_t`](super::pf_t) and [`pf_q`](super::pf_q): two counters of readers and
-//! the writer's phase.
+//! The reader counters and the writer's bits of the phase-fair locks, [`pf_t`](super::pf_t) and [`pf_q`](super::pf_q).
 //!
 //! Source: Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems",
 //! Real-Time Systems 46(1), 2010, the fields `rin` and `rout`.
 //!
 //! Reader phases and writer phases alternate. A reader that finds a writer present waits for the end of *that* writer's
-//! phase and no longer: the next writer waits for this reader. The writers agree among themselves which of them has the
-//! *turn*; only that writer touches the writer's bits.
+//! phase and no longer: the next writer waits for this reader. At most one thread at a time has the *turn* among writers: in
+//! `pf_t` the thread whose ticket is called, in `pf_q` the holder of the MCS lock. Only the thread with the turn begins a phase.
 //!
 //! | word | bits | meaning | which thread changes it |
 //! |---|---|---|---|
 //! | `rin` | 2 to 31 | readers that have arrived | an arriving reader adds one |
-//! | `rin` | 1, PRESENT | a writer has the lock, or waits for the readers that arrived before it | the writer with the turn sets it when it enters, and clears it when it leaves |
-//! | `rin` | 0, PHASE | differs from one writer phase to the next | the writer with the turn flips it together with setting PRESENT |
+//! | `rin` | 1, PRESENT | a writer has the lock, or waits for the readers that arrived before it | the writer sets it when its phase begins, and clears it when its phase ends |
+//! | `rin` | 0, PHASE | differs from one writer phase to the next | the writer flips it together with setting PRESENT |
 //! | `rout` | 2 to 31 | readers that have departed | a departing reader adds one |
 //!
-//! A blocked reader waits until PRESENT and PHASE are no longer both what it saw when it arrived. Without PHASE it could
-//! miss the end of a phase when the next one begins at once. It cannot miss two phases: each writer waits for all readers
-//! that arrived before it, so no second phase ends before the reader has had the lock.
+//! A blocked reader waits until PRESENT and PHASE are no longer both what it saw when it arrived. Without PHASE the reader
+//! could miss the end of a phase when the next one begins at once. It cannot miss two phases: each writer waits for all
+//! readers that arrived before it, so the next phase does not end before this reader has had the lock.
 //!
-//! The paper takes PHASE from the writer's ticket. Here PHASE alternates between writers that *entered*, because an attempt
-//! draws a ticket and may not enter.
+//! A writer ends its turn *before* it clears PRESENT. Clearing PRESENT must be its last access to the lock: as soon as a
+//! reader gets in, that reader may be the last user of the lock and free it. So the thread with the turn can find PRESENT
+//! still set, by a *leaving writer*.
 //!
-//! | pair | one side | other side |
-//! |---|---|---|
-//! | (A) | the writer clears PRESENT, release | readers and the next writer that find it clear, acquire |
-//! | (B) | a reader departs, release | the writer that counts the departures, acquire; all departures are read-modify-writes, so the last one stands for all |
-//! | (E) | the writer enters, release | a reader that arrives in this phase, acquire: it sees what the writers before wrote |
+//! The paper takes PHASE from the writer's ticket. Here PHASE alternates between writers whose phase *began*, because a
+//! failed attempt draws a ticket and begins no phase.
+//!
+//! # Orderings
+//!
+//! | pair | release | acquire | what it orders |
+//! |---|---|---|---|
+//! | (A) | a writer clears PRESENT: the `fetch_and` in `leave_write` | a reader or a later writer looks at `rin`: the `fetch_add` in `arrive`, the exchange in `try_arrive`, the spins in `await_phase_end`, `enter_write` and `await_leaving_writer`, the loads in `leaving_writer_is_gone` and `try_enter_write` | the writer's section, and all before it, happen before the later section |
+//! | (B) | a reader departs: the `fetch_add` in `depart` | a writer has counted all departures: the spin in `await_departures`, the load in `try_enter_write` | the sections of all readers before the phase happen before the writer's |
+//!
+//! All changes of `rin` and `rout` are read-modify-writes. Hence a thread that reads a later change than its partner's
+//! synchronises with its partner all the same. So the writer's entry needs no release: a reader that sees the entry
+//! synchronises with the writer before, (A). And the last departure stands for all of them, (B).
 
 use super::Timeout;
 use crate::locks::backoff;
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// A writer has the lock, or waits for the readers before it.
-pub(super) const PRESENT: u32 = 2;
-/// Flips with every writer that enters.
-pub(super) const PHASE: u32 = 1;
-/// The writer's part of `rin`.
+/// Bit 1 of `rin`: a writer has the lock, or waits for the readers before it.
+pub(super) const PRESENT: u32 = 1 << 1;
+/// Bit 0 of `rin`: it flips when a writer phase begins.
+pub(super) const PHASE: u32 = 1 << 0;
+/// The writer's bits of `rin`.
 pub(super) const WRITER: u32 = PRESENT | PHASE;
 /// One reader in `rin` and `rout`.
-pub(super) const READER: u32 = 4;
+pub(super) const READER: u32 = 1 << 2;
 
-/// The two counters. See the [module documentation](self).
+/// The counters and the writer's bits. See the [module documentation](self).
 #[repr(C)]
-pub(super) struct Readers<M: Machine> {
+pub(super) struct Phases<M: Machine> {
+    /// Readers that have arrived, PRESENT and PHASE.
     pub(super) rin: M::U32,
+    /// Readers that have departed.
     pub(super) rout: M::U32,
 }
 
-impl Readers<Native> {
+impl Phases<Native> {
     pub(super) const fn new() -> Self {
-        Readers { rin: AtomicU32::new(0), rout: AtomicU32::new(0) }
+        Phases { rin: AtomicU32::new(0), rout: AtomicU32::new(0) }
     }
 }
 
 /// For readers.
-impl<M: Machine> Readers<M> {
+impl<M: Machine> Phases<M> {
     pub(super) fn new_in() -> Self {
-        Readers { rin: M::U32::new(0), rout: M::U32::new(0) }
+        Phases { rin: M::U32::new(0), rout: M::U32::new(0) }
     }
 
-    /// Counts the caller in. `None`: it has the lock. Otherwise the writer's bits, which it must wait out.
+    /// Counts the caller in `rin`. `None`: the caller has the lock. `Some`: the caller is blocked. The value is the PRESENT and
+    /// PHASE of the writer that is present; the caller must wait for the end of its phase.
     #[inline]
     pub(super) fn arrive(&self) -> Option<u32> {
-        // (A) pairs with `leave_write`, directly or through the read-modify-writes after that. (E) pairs with
-        // `enter_write`.
-        let writer = self.rin.fetch_add(READER, Acquire) & WRITER;
-        (writer & PRESENT != 0).then_some(writer)
+        // (A) pairs with `leave_write` of the last writer that has left, whether or not another one has entered since.
+        let writer_bits = self.rin.fetch_add(READER, Acquire) & WRITER;
+        (writer_bits & PRESENT != 0).then_some(writer_bits)
     }
 
-    /// Counts the caller in unless a writer is present. It cannot count itself in first and take that back: the writer may
-    /// already have counted it. Hence the compare-and-exchange.
+    /// Counts the caller in unless a writer is present. The caller cannot count itself in first and take that back: the writer
+    /// may already wait for its departure. Hence the compare-and-exchange.
     #[inline]
     pub(super) fn try_arrive(&self) -> bool {
         let mut rin = self.rin.load(Relaxed);
         while rin & PRESENT == 0 {
-            // (A) as in `arrive`. If the exchange fails, another reader has arrived, or a writer has entered.
+            // (A) pairs with `leave_write`. If the exchange fails, another reader has arrived, or a writer has entered.
             match self.rin.compare_exchange(rin, rin.wrapping_add(READER), Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => rin = now,
@@ -85,30 +95,31 @@ impl<M: Machine> Readers<M> {
         false
     }
 
-    /// Waits until the phase of `writer`, which counted the caller in, has ended.
+    /// Waits until the writer phase that `writer_bits` came from has ended. The caller is counted in `rin`, and
+    /// `writer_bits` are from its [`arrive`](Self::arrive).
     #[inline]
-    pub(super) fn await_end(&self, writer: u32) {
-        // (A) pairs with `leave_write`, directly or through the next writer's entry.
-        M::spin_until(&self.rin, Acquire, |rin| rin & WRITER != writer);
+    pub(super) fn await_phase_end(&self, writer_bits: u32) {
+        // (A) pairs with `leave_write`, whether or not the next writer has entered since.
+        M::spin_until(&self.rin, Acquire, |rin| rin & WRITER != writer_bits);
     }
 
     #[inline]
     pub(super) fn depart(&self) {
-        // (B) the section happens before the section of the writer that counts this reader out.
+        // (B) pairs with `await_departures` and `try_enter_write`.
         self.rout.fetch_add(READER, Release);
     }
 
-    /// Counts the caller, which has the turn among writers, in as a reader.
+    /// Counts the caller in as a reader. The caller has the turn, so it is not blocked.
     #[inline]
-    pub(super) fn arrive_with_turn(&self) {
-        // Relaxed: the caller has the lock already. It gives the turn on with a release, and the next writer to have the turn
-        // therefore counts this reader.
+    pub(super) fn arrive_holding_turn(&self) {
+        // Relaxed: the caller ends its turn with a release, and the next thread with the turn acquires. So the next writer
+        // counts this reader.
         self.rin.fetch_add(READER, Relaxed);
     }
 }
 
-/// For writers; the caller has the turn, except where it says otherwise.
-impl<M: Machine> Readers<M> {
+/// For writers and upgradable readers. The caller has the turn.
+impl<M: Machine> Phases<M> {
     /// The value of `rin` after a writer has entered from the value `rin`: PRESENT set, PHASE flipped.
     #[inline]
     fn entered(rin: u32) -> u32 {
@@ -118,26 +129,27 @@ impl<M: Machine> Readers<M> {
     /// Begins a writer phase. Returns the value that `rout` has when all readers before the phase have departed.
     #[inline]
     pub(super) fn enter_write(&self) -> u32 {
-        // The writer before gives the turn on before it leaves: (A) pairs with `leave_write`. From then on only the caller
-        // changes the writer's bits, so the addition below finds them as they are here.
+        // The writer before may still be leaving. (A) pairs with its `leave_write`. From then on only the caller changes the
+        // writer's bits, so the addition below finds them as they are here.
         let bits = M::spin_until(&self.rin, Acquire, |rin| rin & PRESENT == 0) & WRITER;
-        // (E) what the writers before wrote is visible to readers that see this phase.
-        self.rin.fetch_add(Self::entered(bits).wrapping_sub(bits), Release) & !WRITER
+        self.rin.fetch_add(Self::entered(bits).wrapping_sub(bits), Relaxed) & !WRITER
     }
 
-    /// Begins a writer phase if there are no readers and the writer before has left.
+    /// Begins a writer phase if no reader is inside and no writer is leaving.
     #[inline]
     pub(super) fn try_enter_write(&self) -> bool {
-        // (B) pairs with `depart`: all readers that had arrived by then have departed.
+        // (B) pairs with `depart`. `rin` below counts at least the readers that have departed.
         let rout = self.rout.load(Acquire);
         // (A) pairs with `leave_write` of the writer before, if PRESENT is clear.
         let rin = self.rin.load(Acquire);
-        // (E) as in `enter_write`. The exchange fails if a reader has arrived since.
-        rin & !PHASE == rout && self.rin.compare_exchange(rin, Self::entered(rin), Release, Relaxed).is_ok()
+        // The exchange fails if a reader has arrived since.
+        rin & !PHASE == rout && self.rin.compare_exchange(rin, Self::entered(rin), Relaxed, Relaxed).is_ok()
     }
 
-    /// Begins a writer phase and waits for the readers before it. With a timeout the phase does not begin before the readers
-    /// are gone: a phase that has begun cannot be taken back.
+    /// Begins a writer phase and waits for the readers before it. Returns whether the caller has the lock for writing.
+    ///
+    /// With a timeout, the phase begins only at a moment when no reader is inside, because a phase that has begun cannot be
+    /// taken back. So a call that returns `false` has never set PRESENT and has blocked no reader.
     pub(super) fn enter_write_within(&self, timeout: Timeout) -> bool {
         match timeout {
             Timeout::Immediate => self.try_enter_write(),
@@ -145,51 +157,57 @@ impl<M: Machine> Readers<M> {
                 backoff::poll::<M, _>(deadline, || self.try_enter_write().then_some(())).is_some()
             }
             Timeout::Never => {
-                let readers = self.enter_write();
-                self.await_readers(readers);
+                let arrivals = self.enter_write();
+                self.await_departures(arrivals);
                 true
             }
         }
     }
 
-    /// Waits until all readers before the phase have departed; `readers` is from [`enter_write`](Self::enter_write).
+    /// Waits until all readers before the phase have departed; `arrivals` is from [`enter_write`](Self::enter_write).
     #[inline]
-    pub(super) fn await_readers(&self, readers: u32) {
+    pub(super) fn await_departures(&self, arrivals: u32) {
         // (B) pairs with `depart`.
-        M::spin_until(&self.rout, Acquire, |rout| rout == readers);
+        M::spin_until(&self.rout, Acquire, |rout| rout == arrivals);
     }
 
-    /// Waits until the writer before the caller has left, without beginning a phase.
+    /// Waits until the leaving writer, if there is one, has cleared PRESENT. Begins no phase.
     #[inline]
-    pub(super) fn await_writer(&self) {
-        // (A) pairs with `leave_write`. That writer has given its turn on and is a few instructions from the end.
+    pub(super) fn await_leaving_writer(&self) {
+        // (A) pairs with `leave_write`.
         M::spin_until(&self.rin, Acquire, |rin| rin & PRESENT == 0);
     }
 
-    /// Ends the caller's writer phase.
+    /// Whether all writers before the caller have left. If it returns `true`, their sections happen before the caller's.
     #[inline]
-    pub(super) fn leave_write(&self) {
-        // (A) the section happens before the sections of readers that find PRESENT clear, or a PHASE other than the one that
-        // they wait out.
-        self.rin.fetch_and(!PRESENT, Release);
+    pub(super) fn leaving_writer_is_gone(&self) -> bool {
+        // (A) pairs with `leave_write`.
+        self.rin.load(Acquire) & PRESENT == 0
     }
 
     /// The PHASE of the caller's own writer phase.
     pub(super) fn phase(&self) -> u32 {
         self.rin.load(Relaxed) & PHASE
     }
+
+    /// Ends the caller's writer phase. The caller has ended its turn, or keeps it as an upgradable reader.
+    #[inline]
+    pub(super) fn leave_write(&self) {
+        // (A) pairs with the readers and writers that find PRESENT clear, and with a blocked reader that finds the next PHASE.
+        self.rin.fetch_and(!PRESENT, Release);
+    }
 }
 
-/// For any thread: how it was a moment ago.
-impl<M: Machine> Readers<M> {
+/// For any thread: what was true a moment ago.
+impl<M: Machine> Phases<M> {
     /// Whether no reader was inside.
     pub(super) fn is_empty(&self) -> bool {
-        // In this order: departures that are seen are no more than the arrivals that are seen.
+        // `rout` first, with acquire (it pairs with `depart`): then `rin` counts at least the readers that `rout` counts.
         let rout = self.rout.load(Acquire);
         self.rin.load(Relaxed) & !WRITER == rout
     }
 
-    /// Whether a writer was present.
+    /// Whether a writer phase had begun and not ended. The writer had the lock, waited for readers, or was leaving.
     pub(super) fn has_writer(&self) -> bool {
         self.rin.load(Relaxed) & PRESENT != 0
     }
