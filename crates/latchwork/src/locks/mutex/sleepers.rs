@@ -6,9 +6,9 @@
 //!
 //! | status | meaning | next status, and the thread that sets it |
 //! |---|---|---|
-//! | WAITING | spins | PARKED or ABANDONED, the owner; SPINNING, the shuffler; READY, the old head |
+//! | WAITING | spins | NODE_PARKED or ABANDONED, the owner; SPINNING, the shuffler; READY, the old head |
 //! | SPINNING | spins, and is next in line | as WAITING |
-//! | PARKED | parks | SPINNING, the shuffler; INVITED, the head; READY, the old head; each unparks. ABANDONED, the owner |
+//! | NODE_PARKED | parks | SPINNING, the shuffler; INVITED, the head; READY, the old head; each unparks. ABANDONED, the owner |
 //! | INVITED | may enter beside the head (a reader) | WAITING or ABANDONED, the owner; READY, the old head |
 //! | READY | is the head | none |
 //! | ABANDONED | the owner has left, with the lock or after a timeout | READY, the old head, which releases the node |
@@ -40,7 +40,7 @@ use core::sync::atomic::Ordering::*;
 
 const WAITING: u32 = 0;
 pub(crate) const READY: u32 = 1;
-pub(crate) const PARKED: u32 = 2;
+pub(crate) const NODE_PARKED: u32 = 2;
 const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
 pub(crate) const INVITED: u32 = 5;
@@ -132,7 +132,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
             walks = 0;
             let status = node.status().load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
-            let next = if late { ABANDONED } else { PARKED };
+            let next = if late { ABANDONED } else { NODE_PARKED };
             // Acquire: (R), (S), if it fails because the status has changed. Release: (D) pairs with `next_head`.
             if matches!(status, READY | INVITED)
                 || node.status().compare_exchange(status, next, AcqRel, Acquire).is_err()
@@ -143,8 +143,8 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
                 return Waited::TimedOut;
             }
             let until = intervals.until::<M>(deadline);
-            while node.status().load(Relaxed) == PARKED {
-                if M::wait(node.status(), PARKED, until) == Wait::TimedOut {
+            while node.status().load(Relaxed) == NODE_PARKED {
+                if M::wait(node.status(), NODE_PARKED, until) == Wait::TimedOut {
                     asks = until != deadline;
                     break;
                 }
@@ -231,7 +231,7 @@ pub(crate) fn walk<M: Machine, P: Policy>(
             return;
         }
         let from = waiter.status().load(Relaxed);
-        if matches!(from, WAITING | PARKED)
+        if matches!(from, WAITING | NODE_PARKED)
             && waiter.status().compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
         {
             if from != WAITING {

@@ -265,7 +265,7 @@ impl<M: Machine> RawShflRw<M> {
         let Some(Next { status, before, group: key }) = sleepers::next_head(&self.tail, node, begin) else {
             return;
         };
-        if before != sleepers::PARKED {
+        if before != sleepers::NODE_PARKED {
             return;
         }
         let kept_out = match side {
