@@ -5,8 +5,8 @@
 //! An acquisition swaps LOCKED into one word. A *newcomer* that finds the lock held spins for some microseconds
 //! ([`newcomer`](super::newcomer)). Then it joins a queue of waiters that spin briefly and park ([`sleepers`], which has
 //! the table of a waiter's states). Only the *head* of the queue competes with newcomers for the word. A newcomer that
-//! takes the lock while there is a queue *steals* it from the head. Waiters move those of their own NUMA node together
-//! ([`shuffle`](super::shuffle)).
+//! takes the lock while there is a queue *steals* it from the head. One waiter at a time walks the queue and moves the
+//! waiters of its own NUMA node together ([`shuffle`](super::shuffle)).
 //!
 //! # States
 //!
@@ -18,8 +18,7 @@
 //! | not LOCKED, any hints | LOCKED, no hint | the head, or a `try_lock` that finds no queue: `take_and_drop_hints` | (A) acquire |
 //! | not LOCKED, LAPSED | LOCKED, LAPSED | any thread, `steal` | (A) acquire |
 //! | LOCKED, any hints | not LOCKED, the same hints | the holder, `unlock`; it unparks the head if PARKED_HEAD is set | (A) release; (F) |
-//! | LOCKED | PARKED_HEAD too | the head before it parks, `compete` | (F) |
-//! | LOCKED | PARKED_HEAD too | a new holder whose successor is parked, `leave`; no fence, because it unlocks itself | |
+//! | LOCKED | PARKED_HEAD too | the head before it parks, `compete` (F); for a successor that is parked, the new holder, `leave`: without a fence, because the holder itself does the next decrement | |
 //! | any, no LAPSED | NO_STEALING too | the head after [`STEAL_BOUND`], or a waiter behind it after [`WAKE_BOUND`], `support_head`; the holder, `unlock_fair`, `leave` | |
 //! | not LOCKED, NO_STEALING | OFFERED too | a thread that NO_STEALING keeps off a free lock, `offer_or_lapse` | |
 //! | the same, OFFERED | LAPSED instead of both | such a thread after [`PROMISE_BOUND`], `offer_or_lapse` | |
@@ -52,16 +51,15 @@
 //! # Beyond the paper
 //!
 //! - *The head parks too*, at the word. A swap drops PARKED_HEAD, so a sleep costs one wakeup, not one an unlock.
-//! - *Bounded unfairness.* A waiter behind `n` others waits for at most `n + 1` times the sum of `WAKE_BOUND`, the time until
-//!   an unparked thread runs (if that is below `PROMISE_BOUND`, 10 ms), and a section. (`STEAL_BOUND` would not do: a head
-//!   that does not run yet cannot set NO_STEALING.) `n` includes the waiters that shuffling moves in front: at most 15 for
-//!   each waiter that stood there.
-//! - *Suspended waiters.* NO_STEALING is a promise with a time limit. When it has lapsed, any thread may take the lock until
-//!   the head runs again. Waiters in the queue, and newcomers outside it, look at the lock at growing intervals.
+//! - *Bounded unfairness.* A waiter behind `n` others waits for at most `n + 1` turns of `WAKE_BOUND`, the time until an
+//!   unparked thread runs, and a section, if unparked threads run within `PROMISE_BOUND` (10 ms). (It is not `STEAL_BOUND`
+//!   because a head that does not run yet cannot set NO_STEALING.) `n` includes the waiters that shuffling moves in front,
+//!   at most 15 for each waiter that stood there.
+//! - *Suspended waiters* are passed ([`sleepers`]): NO_STEALING is a promise that lapses. Newcomers do not queue then.
 //! - *No wakeup inside the section.* A new holder moves a parked successor from its node to the word (a futex requeue), so
 //!   that the unlock unparks it.
-//! - *Few looks.* Every look and every handover takes the word's cache line away from the holder. Waiters look at growing
-//!   intervals, and take the lock only if several looks in a row find it free, or sections are long.
+//! - *Few looks.* A look takes the word's cache line away from the holder, so waiters look at growing intervals. They take
+//!   the lock only if several looks in a row find it free, or sections are long (`worth_taking`).
 //! - *Newcomers spin* before they queue, and *timed waiters* queue too and may leave the queue.
 //!
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool; none per holder. Atomics per uncontended pair: 1; in a
@@ -71,7 +69,7 @@
 //! once it has swapped LOCKED in, though its call has not returned yet.
 
 use super::newcomer::{Newcomer, Since};
-use super::shuffle::{NumaPolicy, Policy, Stealing, Waiter, may_start};
+use super::shuffle::{NumaPolicy, Policy, Stealing, Waiter, head_may_shuffle};
 use super::sleepers::{self, Intervals, NODE_PARKED, Next, PROMISE_BOUND, READY, Waited};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
@@ -137,7 +135,7 @@ impl<P: Policy> ExchangeMutex for RawShfl<Native, P> {
     const WORD: usize = core::mem::offset_of!(Self, word);
     const LOCKED: u32 = LOCKED.0;
 
-    /// For the preloaded library, whose fast path is in assembly.
+    /// The preloaded library calls it after the fast path that it has in assembly.
     fn restore(&self, dropped: u32) -> bool {
         self.repair(Bits(dropped))
     }
@@ -291,8 +289,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         old.without(LAPSED) == FREE || self.repair(old)
     }
 
-    /// For a free lock whose `state` has NO_STEALING: sets OFFERED, or LAPSED if the head has not come for `PROMISE_BOUND`.
-    /// Returns whether it has set LAPSED.
+    /// Sets OFFERED in a free word, `state`, that has NO_STEALING; or LAPSED, after `PROMISE_BOUND` without the head. Returns
+    /// whether it has set LAPSED.
     #[cold]
     fn offer_or_lapse(&self, state: Bits) -> bool {
         let next = if !state.has(OFFERED) {
@@ -330,13 +328,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if !overdue || self.state().has(LAPSED) {
             return false;
         }
-        for _ in 0..M::patience(CLAIMS.0) {
+        (0..M::patience(CLAIMS.0)).any(|_| {
             NO_STEALING.set_in::<M>(&self.word);
             M::pause(CLAIMS.1);
-            if self.state().has(NO_STEALING) {
-                break;
-            }
-        }
+            self.state().has(NO_STEALING)
+        });
         true
     }
 
@@ -438,7 +434,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             self.support_head(0);
         }
         loop {
-            if may_start::<M, P>(node) {
+            if head_may_shuffle::<M, P>(node) {
                 sleepers::walk::<M, P>(&self.tail, node, || !self.state().has(LOCKED));
             }
             let state = self.state();
@@ -502,20 +498,20 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if before != NODE_PARKED {
             return;
         }
-        if !locked || P::STEALING == Stealing::Nobody {
-            // (Where no thread may steal, the lock would be unused from the unlock until the head runs.)
+        if locked && P::STEALING != Stealing::Nobody {
+            // The next head sleeps on, at the word, until the caller's unlock unparks it. The requeue comes before the bit: a
+            // thread that drops PARKED_HEAD from the held word unparks the head, and must find it.
+            //
+            // The next head may have timed out by now, and its node may belong to a stranger: a waiter of any lock. If the
+            // stranger has just become the head of its queue and is still parked, the requeue moves it here. `unpark`
+            // therefore wakes all threads at the word: waking one could leave this lock's head asleep. The stranger sleeps
+            // until then, or until its own timed wakeup (`Intervals`).
+            M::requeue(status, READY, &self.word);
+            PARKED_HEAD.set_in::<M>(&self.word);
+        } else {
+            // (Where no thread may steal, the lock would otherwise be unused from the unlock until the head runs.)
             M::wake(status, 1);
-            return;
         }
-        // The next head sleeps on, at the word, until the caller's unlock unparks it. The requeue comes before the bit: a
-        // thread that drops PARKED_HEAD from the held word unparks the head, and must find it.
-        //
-        // The next head may have timed out by now, and its node may be another waiter's: a stranger's, of this lock or any
-        // other. If the stranger has just become the head of its queue and is still parked, the requeue moves it here. So
-        // `unpark` wakes all threads at the word: waking one could leave this lock's head asleep. The stranger sleeps until
-        // then, or until its own timed wakeup (`Intervals`).
-        M::requeue(status, READY, &self.word);
-        PARKED_HEAD.set_in::<M>(&self.word);
     }
 }
 
