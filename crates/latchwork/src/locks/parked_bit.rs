@@ -31,9 +31,10 @@ pub(crate) fn park<M: Machine>(word: &M::U32, held: Bits, parked: Bits, deadline
     M::wait(word, now.0, deadline);
 }
 
-/// Unparks the thread that has parked at the word. The lock may be gone by now: only its address is used.
+/// Unparks all threads that have parked at the word: a requeue may have moved a second one there, which would leave the
+/// first asleep if only one woke up. The lock may be gone by now: only its address is used.
 #[cold]
 #[inline(never)]
 pub(crate) fn unpark<M: Machine>(word: *const M::U32) {
-    M::wake(word, 1);
+    M::wake(word, u32::MAX);
 }

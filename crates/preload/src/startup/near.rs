@@ -194,7 +194,7 @@ unsafe extern "C" fn raced(m: *mut Mutex, dropped: u32) -> c_int {
 unsafe extern "C" fn wake(m: *mut Mutex) -> c_int {
     // The mutex may have been freed by now: this uses only an address in it.
     let word = m.wrapping_byte_add(offset_of!(Mutex, raw) + Recommended::WORD);
-    Native::wake(word.cast_const().cast(), 1);
+    Native::wake(word.cast_const().cast(), u32::MAX); // all: see `unpark` in `locks::parked_bit`
     0
 }
 

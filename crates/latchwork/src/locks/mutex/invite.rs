@@ -4,7 +4,7 @@
 //! it. The states of a node are in [`sleepers`](super::sleepers).
 
 use super::shuffle::{Policy, Waiter, is_shuffler};
-use super::sleepers::{INVITED, PARKED};
+use super::sleepers::{INVITED, NODE_PARKED};
 use crate::machine::{Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -29,8 +29,8 @@ pub(crate) fn invite<M: Machine, P: Policy>(
             return;
         }
         // (S) what was before the caller's acquisition is before the section of the waiter.
-        if waiter.status().load(Relaxed) == PARKED
-            && waiter.status().compare_exchange(PARKED, INVITED, Release, Relaxed).is_ok()
+        if waiter.status().load(Relaxed) == NODE_PARKED
+            && waiter.status().compare_exchange(NODE_PARKED, INVITED, Release, Relaxed).is_ok()
         {
             M::wake(waiter.status(), 1);
             most -= 1;

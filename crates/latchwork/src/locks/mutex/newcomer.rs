@@ -2,9 +2,9 @@
 //!
 //! Source: MUTEXEE (Falsafi et al., "Unlocking Energy", USENIX ATC 2016, section 5) spins less where spinning has failed.
 //!
-//! A newcomer that queues mostly parks, and the lock and a processor are unused until it runs again. So where sections last
-//! for some microseconds, it pays to spin for one. It does not pay where holders give their processor away in the section,
-//! nor where sections are short and another thread always comes first, nor for two newcomers at a time:
+//! A newcomer that queues mostly parks. The lock and a processor are unused until it runs again, so where sections last for
+//! some microseconds, it pays to spin for one. It does not pay where holders give their processor away in the section, where
+//! sections are short and another thread always comes first, or for two newcomers at a time:
 //!
 //! | spin | lasts | which newcomers |
 //! |---|---|---|
@@ -14,13 +14,13 @@
 //!
 //! | field of `since` | meaning | written by |
 //! |---|---|---|
-//! | TIME | when the head became the head, in microseconds | a new head |
+//! | TIME | when the head became the head, or a free lock was offered to it, in microseconds | a new or leaving head; the thread that sets OFFERED |
 //! | FAILURES | how much more often long spins failed than spins of over 4 looks succeeded, at most 4 | a newcomer that is done |
 //! | SLOT | the 16 microseconds (modulo 8) in which the last long spin began | the newcomer that begins it |
 //!
-//! These are hints, written without atomic read-modify-writes. A write that is lost lets two newcomers spin for long at
-//! once, or none for 16 microseconds, or a head have its turn too soon. Where stealing is local, GROUP takes the place of
-//! the newcomers' fields, and they learn nothing.
+//! These are hints, written without atomic read-modify-writes. If a write is lost, two newcomers spin for long at once, or
+//! none for 16 microseconds, or a head has its turn too soon. Where stealing is local, GROUP (the group of the last holder)
+//! takes the place of the newcomers' fields, and newcomers learn nothing.
 
 use crate::machine::{Machine, Word, micros};
 use core::sync::atomic::Ordering::Relaxed;
@@ -129,10 +129,11 @@ impl<'a, M: Machine> Newcomer<'a, M> {
     fn begin(&self) -> bool {
         let since = Since::load::<M>(self.since);
         let begun = since.with(SLOT, micros::<M>() >> SLOT_MICROS);
-        if begun.get(SLOT) != since.get(SLOT) {
+        let is_free = begun.get(SLOT) != since.get(SLOT);
+        if is_free {
             self.since.store(begun.0, Relaxed);
         }
-        begun.get(SLOT) != since.get(SLOT)
+        is_free
     }
 
     /// A spin has failed (1) or succeeded (-1). Another newcomer may begin a long one at once: SLOT is moved away.

@@ -11,7 +11,7 @@
 //! waiter behind a full run.)
 
 use super::policy::{MAX_RANKS, Policy};
-use super::shuffle::{Cut, Waiter, drop_abandoned, pass_role, resumed, same, take_out};
+use super::shuffle::{Cut, Waiter, begin_walk, behind, drop_abandoned, pass_role, resumed, same, take_out};
 use crate::machine::{Machine, QNode, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -29,25 +29,15 @@ pub(super) fn sort<M: Machine, P: Policy>(
     mut grouped: impl FnMut(Waiter<'_, M>),
     abandoned: impl Fn(Waiter<'_, M>) -> bool,
 ) -> bool {
-    node.role().store(0, Relaxed);
     let key = node.key().load(Relaxed);
-    let mut batch = node.batch().load(Relaxed).max(1);
-    node.batch().store(batch, Relaxed);
-    if batch >= quota {
-        return false;
-    }
+    let Some(mut batch) = begin_walk(node, quota) else { return false };
     let mut stopped = false;
     // For each rank, the last waiter of it or of the ranks before it.
     let mut ends = [node; MAX_RANKS];
     // A shuffler that resumes only groups: it does not know where the other ranks end.
     let (mut before, ranks) = resumed(node).map_or((node, P::RANKS), |resume| (resume, 1));
     while batch < quota {
-        let current = before.next().load(Acquire); // (Q)
-        if current.is_null() {
-            break;
-        }
-        // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
-        let current = unsafe { Waiter::at(current) };
+        let Some(current) = behind(before) else { break };
         let rank = P::rank::<M>(key, current.key().load(Relaxed));
         let mut wall = current.role().load(Relaxed) / PASSED >= quota;
         if abandoned(current) {
@@ -91,10 +81,8 @@ pub(super) fn sort<M: Machine, P: Policy>(
             break;
         }
     }
-    let next = node.next().load(Acquire); // (Q): it may have come after the walk
-    if !next.is_null() {
-        // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
-        grouped(unsafe { Waiter::at(next) });
+    if let Some(next) = behind(node) {
+        grouped(next); // it may have come after the walk
     }
     let last = if !P::HANDS_ON || P::THOROUGH && cut != Cut::Keeps {
         node

@@ -118,7 +118,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         if P::THOROUGH && P::applies::<M>() {
             shuffle::<M, P>(node, &self.tail, SPINNERS_IN_A_ROW, Cut::Moves, || false, |_| (), |_| false);
         }
-        let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(node) || self.may_start());
+        let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(node) || self.head_may_shuffle());
         let (mut looked, mut offers) = (0, Offers::new());
         while !self.try_word() {
             let wanted = if looked < M::patience(PATIENCE) { QUEUED } else { BARRED };
@@ -141,7 +141,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     }
 
     /// Whether the head may start shuffling: then it is, or makes another, the shuffler.
-    fn may_start(&self) -> bool {
+    fn head_may_shuffle(&self) -> bool {
         // (T) pairs with the end of a walk in `wait_for_head`.
         let may = P::applies::<M>() && self.shuffling.load(Acquire) == 0;
         if may {

@@ -6,16 +6,16 @@
 //! One waiter at a time, the *shuffler*, walks the queue behind itself and moves the waiters of its own group to the end
 //! of the group's *run*, which begins with the shuffler. The paper's four invariants, and what keeps them:
 //!
-//! 1. *The successor of the lock holder keeps its position.* The shuffler is the head of the queue or stands behind the
-//!    head, and a walk starts behind the shuffler.
-//! 2. *There is one shuffler.* At most one waiter has SHUFFLER in its `role`. A head that may start (`may_start`) knows
-//!    that there is no other: its `batch` is 0, whereas a shuffler numbers every waiter between itself and the next one.
+//! 1. *The successor of the lock holder keeps its position.* A walk starts behind the shuffler, which is the head or
+//!    stands behind it.
+//! 2. *There is one shuffler.* At most one waiter has SHUFFLER in its `role`. If the head's `batch` is 0, there is no other
+//!    shuffler, because a shuffler numbers every waiter between itself and the next one (`head_may_shuffle`).
 //! 3. *Only the head starts shuffling.* By the same rule.
 //! 4. *A shuffler may pass the role on*, to the last waiter of its run.
 //!
-//! Waiters behind the shuffler stay in the queue meanwhile, because waiters leave the queue at the head only. A waiter
-//! that gave up stays as an abandoned node, and the walk takes that node out. The walk does not move the last waiter of
-//! the queue, because an arrival links itself behind it; a thorough walk takes it out of the tail word first.
+//! Waiters leave the queue at the head only; a waiter that gave up leaves an abandoned node, which the walk takes out. The
+//! walk does not move the last waiter of the queue, because an arrival links itself behind it; a thorough walk first takes
+//! that waiter out of the tail word.
 
 pub use super::policy::{MAX_RANKS, NoPolicy, NumaPolicy, Partial, Policy, Stealing};
 use super::ranks;
@@ -23,8 +23,8 @@ use crate::machine::{Machine, QNode, Word, node_view};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 
-/// Waiters of one group in a row before another group gets its turn, where newcomers may steal from each head for a while
-/// and keep the lock in one place meanwhile. A long run is worth little then: in the simulator, 16 is as fast as 1024.
+/// Waiters of one group in a row before another group gets its turn, in a blocking lock. Newcomers that steal from each
+/// head keep the lock in one place too, so a longer run is worth little: in the simulator, 16 is as fast as 1024.
 pub(crate) const SLEEPERS_IN_A_ROW: u32 = 16;
 
 /// In a waiter's `role`: it is the next shuffler.
@@ -43,7 +43,7 @@ node_view! {
         key: words[2],
         /// SHUFFLER, and above it how many waiters have passed this one (`ranks`).
         role: words[3],
-        /// Of the next shuffler: where the last walk stopped (the paper's `qlast`); null: start at the shuffler.
+        /// Of the next shuffler: where its walk starts (the paper's `qlast`); null: at the shuffler.
         resume: links[1],
         /// When the waiter queued, if its lock wants to know (`shfl_rw`).
         queued: words[4],
@@ -57,16 +57,16 @@ pub(crate) fn is_shuffler<M: Machine, P: Policy>(node: Waiter<'_, M>) -> bool {
 }
 
 /// Whether `node`, the head, is the shuffler or may become it.
-pub(crate) fn may_start<M: Machine, P: Policy>(node: Waiter<'_, M>) -> bool {
+pub(crate) fn head_may_shuffle<M: Machine, P: Policy>(node: Waiter<'_, M>) -> bool {
     is_shuffler::<M, P>(node) || P::applies::<M>() && node.batch().load(Relaxed) == 0
 }
 
-/// What becomes of the role when a walk ends before it has grouped a waiter.
+/// Which waiter has the role after a walk that has ended before it grouped a waiter.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The shuffler keeps it.
+    /// The shuffler.
     Keeps,
-    /// The waiter that the walk has reached gets it. (The rule of `may_start` does not hold then.)
+    /// The waiter that the walk has reached. (The rule of `head_may_shuffle` does not hold then.)
     Moves,
     /// The same, and the walk ends at the first waiter of another group, which gets the role in any case.
     MovesAtOnce,
@@ -96,23 +96,13 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
     if P::RANKS > 1 {
         return ranks::sort::<M, P>(node, tail, quota, cut, stop, grouped, abandoned);
     }
-    node.role().store(0, Relaxed);
     let key = node.key().load(Relaxed);
-    let mut batch = node.batch().load(Relaxed).max(1);
-    node.batch().store(batch, Relaxed);
-    if batch >= quota {
-        return false;
-    }
+    let Some(mut batch) = begin_walk(node, quota) else { return false };
     // `last` is the last of the run, `before` the waiter that the walk has reached.
     let (mut last, mut before) = (node, resumed(node).unwrap_or(node));
     let (mut stopped, mut left) = (false, false);
     while batch < quota {
-        let current = before.next().load(Acquire); // (Q)
-        if current.is_null() {
-            break;
-        }
-        // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
-        let current = unsafe { Waiter::at(current) };
+        let Some(current) = behind(before) else { break };
         let ours = P::rank::<M>(key, current.key().load(Relaxed)) == 0;
         if abandoned(current) {
             if !drop_abandoned(before, current) {
@@ -153,7 +143,23 @@ pub(crate) fn shuffle<M: Machine, P: Policy>(
     true
 }
 
-/// Where the walk of `node` starts if the last walk has left word; the word is used up.
+/// Begins a walk of the shuffler `node`, which gives up the role. Returns how many waiters its run has, if fewer than
+/// `quota`.
+pub(super) fn begin_walk<M: Machine>(node: Waiter<'_, M>, quota: u32) -> Option<u32> {
+    node.role().store(0, Relaxed);
+    let batch = node.batch().load(Relaxed).max(1);
+    node.batch().store(batch, Relaxed);
+    (batch < quota).then_some(batch)
+}
+
+/// The waiter behind `before`, which is the shuffler or stands behind it.
+pub(super) fn behind<M: Machine>(before: Waiter<'_, M>) -> Option<Waiter<'static, M>> {
+    let next = before.next().load(Acquire); // (Q)
+    // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
+    (!next.is_null()).then(|| unsafe { Waiter::at(next) })
+}
+
+/// Where the last walk stopped, if it told the shuffler `node`; only one walk starts there.
 pub(super) fn resumed<'a, M: Machine>(node: Waiter<'a, M>) -> Option<Waiter<'a, M>> {
     let resume = node.resume().load(Relaxed);
     node.resume().store(null_mut(), Relaxed);
@@ -175,15 +181,16 @@ pub(super) fn same<M: Machine>(one: Waiter<'_, M>, other: Waiter<'_, M>) -> bool
 /// Takes the abandoned node `current` out from behind `before` and releases it, unless it is the last of the queue.
 pub(super) fn drop_abandoned<M: Machine>(before: Waiter<'_, M>, current: Waiter<'static, M>) -> bool {
     let next = current.next().load(Acquire); // (Q)
-    if !next.is_null() {
-        before.next().store(next, Release);
-        // SAFETY: its owner has left, and no link leads to it any more.
-        unsafe { M::release_node(current.0) };
+    if next.is_null() {
+        return false;
     }
-    !next.is_null()
+    before.next().store(next, Release);
+    // SAFETY: its owner has left, and no link leads to it any more.
+    unsafe { M::release_node(current.0) };
+    true
 }
 
-/// Unlinks `current`, which stands behind `before`. `false`: it is the last of the queue and has to stay.
+/// Unlinks `current`, which stands behind `before`. `false`: it is the last of the queue and has to stay there.
 #[inline(always)]
 pub(super) fn take_out<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
@@ -191,18 +198,19 @@ pub(super) fn take_out<M: Machine, P: Policy>(
     current: Waiter<'_, M>,
 ) -> bool {
     let next = current.next().load(Acquire); // (Q)
-    if next.is_null() && P::THOROUGH {
-        // From here on an arrival links itself to `before`. Release: (C) the arrival finds the node of `before`
-        // initialised, and its `next` null.
-        before.next().store(null_mut(), Relaxed);
-        let last = tail.compare_exchange(current.as_ptr(), before.as_ptr(), Release, Relaxed).is_ok();
-        if !last {
-            before.next().store(current.as_ptr(), Release);
-        }
-        return last;
-    }
     if !next.is_null() {
         before.next().store(next, Release);
+        return true;
     }
-    !next.is_null()
+    if !P::THOROUGH {
+        return false;
+    }
+    // From here on an arrival links itself to `before`. Release: (C) the arrival finds the node of `before` initialised, and
+    // its `next` null.
+    before.next().store(null_mut(), Relaxed);
+    let taken = tail.compare_exchange(current.as_ptr(), before.as_ptr(), Release, Relaxed).is_ok();
+    if !taken {
+        before.next().store(current.as_ptr(), Release);
+    }
+    taken
 }

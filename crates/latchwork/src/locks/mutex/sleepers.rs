@@ -1,14 +1,14 @@
 //! The queue of the blocking ShflLocks, [`shfl`](super::shfl) and [`shfl_rw`](crate::locks::rwlock::shfl_rw).
 //!
 //! Waiters spin briefly and then park; one of them shuffles ([`shuffle`](super::shuffle)). The *head* of the queue
-//! competes for the lock, in each lock's own way. The head leaves the queue when it has the lock or gives up; the next
-//! waiter becomes the head. Any other waiter may leave too, and abandons its node.
+//! competes for the lock, in each lock's own way. It leaves the queue when it has the lock or gives up; the next waiter
+//! becomes the head. Any other waiter may leave too, and abandons its node.
 //!
 //! | status | meaning | next status, and the thread that sets it |
 //! |---|---|---|
-//! | WAITING | spins | PARKED or ABANDONED, the owner; SPINNING, the shuffler; READY, the old head |
-//! | SPINNING | spins, and is next in line | as WAITING |
-//! | PARKED | parks | SPINNING, the shuffler; INVITED, the head; READY, the old head; each unparks. ABANDONED, the owner |
+//! | WAITING | spins | NODE_PARKED or ABANDONED, the owner; SPINNING, the shuffler; READY, the old head |
+//! | SPINNING | spins: a shuffler has put it next in line | as WAITING |
+//! | NODE_PARKED | parks | SPINNING, the shuffler; INVITED, the head; READY, the old head; each unparks. ABANDONED, the owner |
 //! | INVITED | may enter beside the head (a reader) | WAITING or ABANDONED, the owner; READY, the old head |
 //! | READY | is the head | none |
 //! | ABANDONED | the owner has left, with the lock or after a timeout | READY, the old head, which releases the node |
@@ -25,11 +25,10 @@
 //!
 //! - A suspended head keeps a free lock for [`PROMISE_BOUND`]. Then the lock lets other threads pass (LAPSED in its
 //!   word) until the head runs again.
-//! - A parked waiter wakes up by itself, at growing intervals, so a waiter behind a suspended head looks at the lock,
-//!   takes it, and abandons its node. Nodes therefore come from the machine's type-stable pool.
-//! - A waiter that has queued but has not linked itself would keep the head in front of it from leaving. The head looks
-//!   for the link [`LINK_LOOKS`] times, then writes [`left`] in the link's place and leaves its node to that waiter,
-//!   which is the head when it runs again.
+//! - A parked waiter wakes up by itself, at growing intervals. Behind a suspended head it takes the lock and abandons its
+//!   node. Nodes therefore come from the machine's type-stable pool.
+//! - A waiter may be suspended before it has linked itself. The leaving head looks for the link [`LINK_LOOKS`] times,
+//!   then writes [`left`] in its place and leaves its node to that waiter, which is the head when it runs again.
 
 pub(crate) use super::invite::invite;
 use super::shuffle::{Cut, Policy, SLEEPERS_IN_A_ROW, Waiter, is_shuffler, shuffle};
@@ -40,7 +39,7 @@ use core::sync::atomic::Ordering::*;
 
 const WAITING: u32 = 0;
 pub(crate) const READY: u32 = 1;
-pub(crate) const PARKED: u32 = 2;
+pub(crate) const NODE_PARKED: u32 = 2;
 const SPINNING: u32 = 3;
 const ABANDONED: u32 = 4;
 pub(crate) const INVITED: u32 = 5;
@@ -80,8 +79,8 @@ pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static,
     if before.is_null() {
         return true;
     }
-    // SAFETY: nodes of the pool are never unmapped. The predecessor's is not released before its `next` is written, by
-    // us, or by its owner with `left`; and then we release it.
+    // SAFETY: nodes of the pool are never unmapped. The predecessor's is released only after its `next` is written, by the
+    // caller, or by its owner with `left`; then the caller releases it.
     let before = unsafe { Waiter::at(before) };
     // (Q) pairs with the loads of `next` by walks and heads; (L) with `take_first`.
     if before.next().swap(node.as_ptr(), AcqRel) != left::<M>() {
@@ -97,11 +96,11 @@ pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static,
 pub(crate) enum Waited {
     /// The caller is the head.
     Head,
-    /// The caller is the head, and has taken the lock already.
+    /// The caller took the lock past the head, and became the head meanwhile. It must leave the queue, with its node.
     HeadWithLock,
-    /// The caller has the lock; its node belongs to the queue now.
+    /// The caller took the lock past the head. Its node is ABANDONED: the head or a shuffler that reaches it releases it.
     Locked,
-    /// The deadline has passed; the node belongs to the queue now.
+    /// The deadline has passed, without the lock. The node is ABANDONED likewise.
     TimedOut,
 }
 
@@ -122,7 +121,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
             return Waited::Head;
         }
         let invited = status.is_some();
-        let mut asks = invited;
+        let mut asks = invited; // or the caller woke up by itself
         if !invited {
             if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
                 walks += 1;
@@ -132,7 +131,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
             walks = 0;
             let status = node.status().load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
-            let next = if late { ABANDONED } else { PARKED };
+            let next = if late { ABANDONED } else { NODE_PARKED };
             // Acquire: (R), (S), if it fails because the status has changed. Release: (D) pairs with `next_head`.
             if matches!(status, READY | INVITED)
                 || node.status().compare_exchange(status, next, AcqRel, Acquire).is_err()
@@ -143,8 +142,8 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
                 return Waited::TimedOut;
             }
             let until = intervals.until::<M>(deadline);
-            while node.status().load(Relaxed) == PARKED {
-                if M::wait(node.status(), PARKED, until) == Wait::TimedOut {
+            while node.status().load(Relaxed) == NODE_PARKED {
+                if M::wait(node.status(), NODE_PARKED, until) == Wait::TimedOut {
                     asks = until != deadline;
                     break;
                 }
@@ -225,19 +224,14 @@ pub(crate) fn walk<M: Machine, P: Policy>(
     node: Waiter<'_, M>,
     stop: impl FnMut() -> bool,
 ) {
-    let mut wakes = 1;
+    let mut found = false;
     let grouped = |waiter: Waiter<'_, M>| {
-        if wakes == 0 {
-            return;
-        }
         let from = waiter.status().load(Relaxed);
-        if matches!(from, WAITING | PARKED)
-            && waiter.status().compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok()
-        {
-            if from != WAITING {
+        if !found && matches!(from, WAITING | NODE_PARKED) {
+            found = waiter.status().compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok();
+            if found && from == NODE_PARKED {
                 M::wake(waiter.status(), 1);
             }
-            wakes -= 1;
         }
     };
     let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)

@@ -250,9 +250,10 @@ impl<M: Machine> RawShflRw<M> {
     }
 }
 
-/// Wakes the head. The lock may be gone by now: only its address is used.
+/// Wakes the head. It wakes all threads that sleep at the word, because a requeue may have moved the head of another lock
+/// there (see `leave` of [`shfl`](crate::locks::mutex::shfl)). The lock may be gone by now: only its address is used.
 #[cold]
 #[inline(never)]
 fn wake_head<M: Machine>(word: *const M::U32) {
-    M::wake(word, 1);
+    M::wake(word, u32::MAX);
 }

@@ -1,6 +1,7 @@
 use super::*;
 use core::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Duration;
 
 /// After a fair release, the next attempt does not pass the waiter in the queue. (A later one may, if the waiter does
 /// not run for `PROMISE_BOUND`.)
@@ -29,5 +30,40 @@ fn a_fair_release_hands_over() {
             }
         });
         assert!(served.into_inner() && !lock.is_locked());
+    }
+}
+
+/// A release unparks every thread that sleeps at the word. Beside the head, a requeue may have moved there the head of
+/// another lock; see `leave`.
+#[test]
+fn a_release_leaves_no_sleeper() {
+    for _ in 0..20 {
+        let lock = RawShfl::<Native>::new();
+        lock.lock();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                lock.lock();
+                // SAFETY: from the acquisition above.
+                unsafe { lock.unlock(()) };
+            });
+            // Sleeps at the word beside the head, as a thread does that a requeue has moved there.
+            scope.spawn(|| {
+                let until = Some(Deadline::after::<Native>(10_000_000_000));
+                while lock.state().has(LOCKED) {
+                    let state = lock.state();
+                    if state.has(LOCKED) && state.has(PARKED_HEAD) {
+                        Native::wait(&lock.word, state.0, until);
+                    }
+                    thread::yield_now();
+                }
+            });
+            while !lock.state().has(PARKED_HEAD) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(2));
+            // SAFETY: from the acquisition above.
+            unsafe { lock.unlock(()) };
+            assert_eq!(Native::wake(&lock.word, u32::MAX), 0, "a thread slept on after the release");
+        });
     }
 }

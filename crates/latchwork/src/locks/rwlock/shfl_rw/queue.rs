@@ -3,7 +3,7 @@
 use super::turn::moment;
 use super::words::*;
 use super::{RawShflRw, wake_head};
-use crate::locks::mutex::shuffle::{NumaPolicy, Policy, Waiter, may_start};
+use crate::locks::mutex::shuffle::{NumaPolicy, Policy, Waiter, head_may_shuffle};
 use crate::locks::mutex::sleepers::{self, Intervals, Next, READY, Waited};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
@@ -90,7 +90,7 @@ impl<M: Machine> RawShflRw<M> {
             self.readers.fetch_and(COUNT, Relaxed); // the head, this thread, does not sleep any more
         }
         loop {
-            if may_start::<M, NumaPolicy>(node) {
+            if head_may_shuffle::<M, NumaPolicy>(node) {
                 sleepers::walk::<M, NumaPolicy>(&self.tail, node, || self.is_open(side));
             }
             let kept_out = self.is_kept_out_by_readers(side);
@@ -265,7 +265,7 @@ impl<M: Machine> RawShflRw<M> {
         let Some(Next { status, before, group: key }) = sleepers::next_head(&self.tail, node, begin) else {
             return;
         };
-        if before != sleepers::PARKED {
+        if before != sleepers::NODE_PARKED {
             return;
         }
         let kept_out = match side {
