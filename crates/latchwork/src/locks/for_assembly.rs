@@ -22,7 +22,12 @@ pub trait ExchangeMutex: RawMutex {
     fn restore(&self, dropped: u32) -> bool;
 }
 
-/// A reader-writer lock whose readers use slots while one 32-bit word, the bias, has a certain value.
+/// BRAVO. Its readers use slots while one 32-bit word of the lock, the bias, is [`BIASED`](Self::BIASED).
+///
+/// The assembly fills and empties slots of the thread's row itself, as
+/// [`Owned`](super::rwlock::bravo::publish::Owned) does. The uncontended read acquisition begins if the row does not note the
+/// lock as unbiased and its first slot is 0. It stores the lock's address in that slot and then looks at the bias. If that is
+/// `BIASED`, the thread holds the lock; otherwise it sets the slot to 0 again. The release is a store of 0 to the slot.
 pub trait BiasedRwLock: RawRwLock {
     /// Where the bias is: its offset in the lock, in bytes.
     const BIAS: usize;

@@ -29,7 +29,7 @@ pub(super) enum What {
     Read,
     TryRead,
     TimedRead,
-    /// A read that the lock itself remembers, if it does.
+    /// A read that ends without its token, if the lock has recorded it.
     OwnRead,
     /// The thread exits while it reads, and another one goes on for it.
     ReadExit,

@@ -247,10 +247,10 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
         self.begin_read();
         hold(how);
         self.end_read();
-        if R::remembers(&token) {
+        if R::is_recorded(&token) {
             // SAFETY: the token is not used.
-            let ended = unsafe { self.lock().unlock_own() };
-            check(ended, || "the lock has forgotten a read that it was to remember".into());
+            let ended = unsafe { self.lock().unlock_own_recorded_read() };
+            check(ended, || "the lock has lost the record of a read".into());
         } else {
             // SAFETY: the token is from the caller's acquisition, which nothing else ends.
             unsafe { self.lock().unlock_read(token) };

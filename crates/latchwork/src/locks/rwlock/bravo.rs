@@ -10,43 +10,57 @@
 //! While the lock is *biased*, a reader does not touch it. The reader writes the lock's address into a *slot* that all
 //! writers know of, and then looks at the bias once more. A writer takes the underlying lock. If the lock is biased, the
 //! writer *revokes*: it turns the bias off, looks through the slots, and waits for each reader of this lock that it finds
-//! there. A reader that finds no bias, or no free slot, uses the underlying lock. Some of these slow readers turn the bias
-//! on again, but not soon after a revocation.
+//! there. A reader that finds no bias, or no free slot, is a *slow* reader: it uses the underlying lock. Some slow readers
+//! turn the bias on again, but not soon after a revocation.
 //!
 //! # States
 //!
-//! | a reader | the writer | the bias ([`word`] has its state machine) |
-//! |---|---|---|
-//! | fills a slot, finds the bias on: is inside | | on |
-//! | | has the underlying lock, turns the bias off | on -> held, or alone |
-//! | fills a slot, finds the bias off: empties the slot, uses the underlying lock | | not on |
-//! | empties its slot: has left | waits for each slot that it found filled | held, alone or revoking |
-//! | | has seen all slots empty: is inside | -> off |
-//! | uses the underlying lock; may turn the bias on | | off -> on |
+//! [`word`] has all changes of the bias.
+//!
+//! | the bias | what the threads do |
+//! |---|---|
+//! | *warming up* | readers use the underlying lock, and each takes the bias one step nearer to *on*; a new lock begins here |
+//! | *on* | a reader that fills a slot and then finds this state is inside |
+//! | *holding* | a writer of type [`Holding`] waits for the readers in slots, and keeps the underlying lock until all of them have left or the writer gives up |
+//! | *brief hold since t* | a writer of type [`Passing`] does the same, for one millisecond at most |
+//! | *revoking n* | n threads wait for the readers in slots, and do not hold the underlying lock for writing: other readers pass through that lock |
+//! | *off* | no reader is in a slot: a writer may be inside, readers use the underlying lock, and one of them may turn the bias on |
+//!
+//! In all states but *on*, a reader that has filled a slot empties it again and uses the underlying lock.
+//!
+//! A [`Passing`] writer begins with the brief hold. If a reader is still in a slot when the millisecond is over, the writer
+//! changes the bias to *revoking*, releases the underlying lock, and waits. When it has seen all slots empty, it acquires the
+//! underlying lock again: readers that passed are inside until then. The bias cannot be *on* before that, so the slots stay
+//! empty.
+//!
+//! If the writer is suspended during the brief hold, other threads would wait for a thread that does not run.
+//! Therefore a thread that waits for the underlying lock looks at t whenever its sleep ends by itself. After ten milliseconds
+//! that thread ends the hold for the writer: it changes the bias to *revoking* and releases the underlying lock. It can do
+//! that only if the write token of the underlying lock has no content; otherwise the writer begins with *revoking*.
 //!
 //! # Parts
 //!
-//! Each part is a type parameter:
+//! Four parts are type parameters. The last column is [`Rows`], which the crate's `RwLock` is:
 //!
-//! | part | types | the paper's (a default) | the crate's `RwLock` |
-//! |---|---|---|---|
-//! | where a reader publishes | [`Hashed`]; [`Twice`](table::Twice), with two probes; [`Sector`](table::Sector), a sector per NUMA node; [`Columns`](table::Columns), a row per processor; [`Owned`], a row per thread | [`Hashed`] | [`Owned`]: a fast read has no atomic read-modify-write |
-//! | when the lock is biased | [`Guard`], [`Bernoulli`](bias::Bernoulli), [`Adaptive`] | [`Guard`] | [`Adaptive`] |
-//! | what a revoking writer does with the underlying lock | keeps it ([`Holding`]), or lets readers through it ([`Passing`]) | [`Holding`] | [`Passing`] |
-//! | how a writer waits for a reader | [`Spins`](revoke::Spins), [`Naps`](revoke::Naps) | | [`Naps`](revoke::Naps) |
-//! | statistics | [`Uncounted`], [`Counted`] | [`Uncounted`] | [`Uncounted`] |
+//! | parameter | part | types | the paper's (default) | [`Rows`] |
+//! |---|---|---|---|---|
+//! | `P`: [`Publish`] | where a reader publishes | [`Hashed`]; [`Twice`](table::Twice), with two probes; [`Sector`](table::Sector), a sector per NUMA node; [`Columns`](table::Columns), a row per processor; [`Owned`], a row per thread | [`Hashed`] | [`Owned`]: a fast read has no atomic read-modify-write |
+//! | `W`: [`When`] | when the lock is biased | [`Guard`], [`Bernoulli`](bias::Bernoulli), [`Adaptive`] | [`Guard`] | [`Adaptive`] |
+//! | `V`: [`Revoke`] | what a revoking writer does with the underlying lock | keeps it ([`Holding`]), or lets readers through it ([`Passing`]) | [`Holding`] | [`Passing`] |
+//! | the parameter of `V`: [`Await`](revoke::Await) | how a writer waits for a reader | [`Spins`](revoke::Spins), [`Naps`](revoke::Naps) | [`Spins`](revoke::Spins); the default is [`Naps`](revoke::Naps) | [`Naps`](revoke::Naps) |
+//! | `S`: [`Count`] | statistics | [`Uncounted`], [`Counted`] | [`Uncounted`] | [`Uncounted`] |
 //!
-//! The publishing type also decides how a writer looks through the slots: all of the table, a cache line at a time
-//! ([`Machine::find`]); one column of it; or the threads' rows.
+//! `P` also decides how a writer looks through the slots: all of the table, a cache line at a time ([`Machine::find`]); one
+//! column of it; or the threads' rows.
 //!
 //! # Orderings
 //!
 //! | pair | one side | other side |
 //! |---|---|---|
-//! | (A) | the release that turns the bias on | the reader's second look at the bias, acquire: fast readers come after all earlier writers |
-//! | (B) | the reader fills its slot, then looks at the bias | the writer changes the bias, then looks at the slots: one of them sees the other (Dekker). With a table all four are sequentially consistent; with rows the reader's half is a light fence and the writer's a heavy fence |
-//! | (C) | the reader empties its slot, release | the writer sees it empty, acquire: the writer's section comes after |
-//! | (D) | a reader empties a slot, release | a reader of another lock finds it empty and fills it, acquire: see `leave` |
+//! | (A) | the release that turns the bias on: `step` in [`slow`], or a writer in [`revoke`] that gives up | the reader's second look at the bias (`read_fast`), acquire: fast readers come after all earlier writers |
+//! | (B) | the reader fills its slot (`fill` in [`table`] or [`publish`]), then looks at the bias (`read_fast`) | the writer changes the bias, then looks at the slots (`scan` in [`revoke`]): one of them sees the other (Dekker). With a table all four accesses are sequentially consistent. With rows the reader's half is a light fence in `fill` and the writer's half a heavy fence in `scan` |
+//! | (C) | the reader empties its slot (`leave`), release | the writer sees it empty (`scan`), acquire: the writer's section comes after |
+//! | (D) | a reader empties a slot (`leave`), release | a reader of another lock finds it empty and fills it, acquire and release: see `leave` |
 //!
 //! # Where it differs from the paper
 //!
@@ -55,8 +69,8 @@
 //!   attempt turns the bias off, looks through the slots, and gives up at the first reader that it meets. A timed write
 //!   gives up at its deadline. Both turn the bias on again before they release the underlying lock, so that the next
 //!   writer looks through the slots again.
-//! - A thread with a row remembers the lock that it last found unbiased, and goes straight to the underlying lock the next
-//!   time. A look at the bias first would make the lock's cache line move twice.
+//! - The row of a thread has a note of the lock that the thread last found unbiased. The thread reads that lock through the
+//!   underlying lock the next time. A look at the bias first would make the lock's cache line move twice.
 //! - A revoking writer spins briefly and then sleeps in naps: see [`Naps`](revoke::Naps).
 //! - Upgradable reads, downgrade, recursive reads and fair unlock, where the underlying lock has them: see `optional`.
 //!
@@ -69,17 +83,18 @@
 //! - Fairness and progress: as the underlying lock, among the threads that use it. A revoking writer also waits for the
 //!   readers in slots, and no reader enters through a slot any more.
 //! - Suspension: with [`Holding`], a writer that is suspended while it revokes blocks all other threads. With [`Passing`], it
-//!   blocks them for about ten milliseconds; after that the lock works as the underlying one and stays unbiased until that
-//!   writer runs again. Two stretches of a few instructions are exceptions. A writer that is suspended between taking the
+//!   blocks them until its brief hold is ended, after about ten milliseconds (`OVERDUE_AFTER` in [`revoke`]: a writer that was
+//!   merely preempted runs again sooner). Then the lock works as the underlying one, and stays unbiased until that writer
+//!   runs again. Two stretches of a few instructions are exceptions. A writer that is suspended between taking the
 //!   underlying lock and changing the bias counts as the holder. A reader that is suspended between filling its slot and
 //!   looking at the bias counts as a reader inside.
 //! - Re-entry: a thread that reads again may have to use the underlying lock, and then blocks as that does when a writer
 //!   waits. With [`Holding`] it blocks for ever if the writer already has the underlying lock and waits for this thread's
 //!   slot. [`RawRecursive`](super::RawRecursive) is for such threads.
 //! - Forgotten guards: the lock stays read-locked, and no other lock does. A lock that is dropped empties the slots that
-//!   hold its address. A lock that is forgotten or moved leaves its address in them, and another lock that is later at that
-//!   address stays unbiased. (But a lock that is moved to that address while it is biased is harmed: its writers wait for
-//!   ever.)
+//!   hold its address. A lock that is forgotten or moved leaves its address in them. Another lock that is later at that
+//!   address stays unbiased: before a reader turns the bias on, it looks for the lock's address in the slots. The exception
+//!   is a lock that is already biased when it is moved to that address: its writers wait for ever.
 //! - Fork: a child finds the other threads' slots as they were; see [`Native::forget_readers`].
 
 use super::{ConstNew, Info, RawRwLock, Suspension, Timeout};
@@ -88,17 +103,17 @@ use crate::machine::{Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-pub mod bias;
-pub mod count;
-pub mod publish;
-pub mod revoke;
-pub mod table;
+pub mod bias; // the policies: when a bias that was revoked comes back.
+pub mod count; // statistics.
+pub mod publish; // what a place for slots must do; a row of slots per thread.
+pub mod revoke; // what a writer does when the lock is biased.
+pub mod table; // one table of slots for the process.
 
-mod describe;
-mod optional;
-mod slow;
-mod token;
-mod word;
+mod describe; // names and summaries.
+mod optional; // downgrade, upgrade, recursive reads, fair unlock.
+mod slow; // readers that use the underlying lock, and turn the bias on.
+mod token; // what a read acquisition hands to its release.
+mod word; // the states of the bias.
 
 use bias::{Adaptive, Guard, When};
 use count::{Count, Counted, Event, Uncounted};
@@ -123,70 +138,72 @@ pub struct RawBravo<
     P: Publish<M> = Hashed,
     W = Guard,
     V = Holding,
-    C = Uncounted,
+    S = Uncounted,
 > {
     lock: R,
     bias: BiasWord<M>,
-    /// What the policy remembers; see [`bias`].
+    /// The policy's own word; see [`bias`].
     memory: M::U32,
-    parts: PhantomData<(P, W, V, C)>,
+    parts: PhantomData<(P, W, V, S)>,
 }
 
-impl<R: ConstNew, P: Publish<Native>, W, V, C> RawBravo<Native, R, P, W, V, C> {
+impl<R: ConstNew, P: Publish<Native>, W, V, S> RawBravo<Native, R, P, W, V, S> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
         RawBravo { lock: R::NEW, bias: BiasWord::new(), memory: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
-impl<R: ConstNew, P: Publish<Native>, W, V, C> Default for RawBravo<Native, R, P, W, V, C> {
+impl<R: ConstNew, P: Publish<Native>, W, V, S> Default for RawBravo<Native, R, P, W, V, S> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, C: Count> ConstNew
-    for RawBravo<Native, R, P, W, V, C>
+impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, S: Count> ConstNew
+    for RawBravo<Native, R, P, W, V, S>
 {
     #[allow(clippy::declare_interior_mutable_const)]
     const NEW: Self = Self::new();
 }
 
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> Drop for RawBravo<M, R, P, W, V, C> {
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, S> Drop for RawBravo<M, R, P, W, V, S> {
     /// Empties the slots that forgotten guards (`mem::forget`) have left filled. These slots hold an address that another
     /// lock may have next.
     #[inline]
     fn drop(&mut self) {
-        if self.may_have_slots() {
-            self.forget_readers();
+        if self.may_have_slot_readers() {
+            self.empty_slots();
         }
     }
 }
 
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count>
-    RawBravo<M, R, P, W, V, C>
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
+    RawBravo<M, R, P, W, V, S>
 {
     /// Bytes of the lock that are ever written; what follows is padding.
     #[cfg(test)]
     pub(super) const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
 
-    /// An unlocked lock that is biased from the start: for a lock that is known to be mostly read.
-    pub fn new_biased_in() -> Self {
-        let bias = if P::prepare() { Bias::ON } else { Bias::NEW };
-        RawBravo {
-            lock: R::new_in(),
-            bias: BiasWord::new_in(bias),
-            memory: M::U32::new(0),
-            parts: PhantomData,
-        }
+    /// An unlocked lock that its first slow reader biases, as in the paper: for a lock that is known to be mostly read.
+    ///
+    /// It is not biased yet, because it will be moved to its place. The reader that turns the bias on first looks whether a
+    /// forgotten reader of an earlier lock has left the address of that place in a slot.
+    pub fn new_warm_in() -> Self {
+        Self::with_bias(Bias::WARM)
     }
 
-    /// Whether readers used slots a moment ago.
+    fn with_bias(bias: Bias) -> Self {
+        let (lock, bias, memory) = (R::new_in(), BiasWord::new_in(bias), M::U32::new(0));
+        RawBravo { lock, bias, memory, parts: PhantomData }
+    }
+
+    /// Whether the bias was on a moment ago, so that readers could use slots.
     pub fn is_biased(&self) -> bool {
         self.bias.load(Relaxed).is_on()
     }
 
-    /// A reader's attempt through its first slot.
+    /// A reader's attempt through the first slot that it may use; `read_elsewhere` in `slow` tries the others.
     #[inline(always)]
     fn read_first(&self) -> Option<&'static M::Usize> {
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
@@ -197,20 +214,24 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     /// looks at the bias. `None`: the slot is empty again, and the reader must use the underlying lock.
     #[inline(always)]
     fn read_fast(&self, published: Option<&'static M::Usize>) -> Option<&'static M::Usize> {
-        let slot = published?; // (B)
-        // (A) Acquire: pairs with the release in `step`, which comes after the last writer.
+        let slot = published?;
+        // (A) Acquire: pairs with the release that turned the bias on, which came after the last writer.
+        // (B) Dekker pair with a revoking writer: the reader has filled its slot, and this is its look at the bias. With a
+        // table the look must be sequentially consistent. With rows acquire would do, because `fill` has issued the light
+        // fence; but the stronger load is the same instruction on x86 and AArch64.
         if self.bias.load(SeqCst).is_on() {
-            C::add::<M>(Event::Fast, 1);
+            S::add::<M>(Event::Fast, 1);
             return Some(slot);
         }
-        C::add::<M>(Event::InVain, 1);
+        S::add::<M>(Event::InVain, 1);
         Self::leave(slot);
         None
     }
 }
 
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, R, P, W, V, C> {
-    /// What a reader writes into its slot. Never 0.
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, S> RawBravo<M, R, P, W, V, S> {
+    /// What a reader writes into its slot: the lock's address, or what stands for it on a simulated machine, where addresses
+    /// differ from run to run. Never 0, which is an empty slot.
     #[inline]
     fn address(&self) -> usize {
         M::identity(core::ptr::from_ref(self).addr())
@@ -219,45 +240,56 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, C> RawBravo<M, 
     /// A reader leaves its slot.
     #[inline]
     fn leave(slot: &M::Usize) {
-        // (C) pairs with the scan in `revoke`: the section happens before the writer's.
-        // (D) Release even if there was no section. A writer of *another* lock may read this store in place of the store of
-        // the slot's previous user, and must then come after that user's section.
+        // (C) pairs with `scan` in `revoke`: the section happens before the writer's.
+        // (D) Release even if the reader found no bias and had no section. Let a slot be used by two locks:
+        // 1. A reader of lock 1 ends its section and empties the slot.
+        // 2. A reader of lock 2 finds the slot empty and fills it. It finds no bias, and empties the slot here.
+        // 3. A writer of lock 1 looks at the slot and sees a store of step 2, not that of step 1.
+        // The writer must come after the section of step 1. It does: step 2 comes after step 1 (acquire), and step 3 after
+        // step 2 (release).
         slot.store(0, Release);
     }
 
-    /// Whether there can be readers of this lock in slots. If not, a slot may still hold this lock's address. A forgotten
-    /// reader of another lock, which was at this address before, may have left it there; or a thread that is about to look
-    /// at the bias has filled it.
-    fn may_have_slots(&self) -> bool {
+    /// Whether readers of this lock can be in slots: yes if the bias is on, or if a writer may still wait for such readers.
+    ///
+    /// If not, a slot may hold this lock's address all the same, but no reader of this lock is inside through that slot.
+    /// Either a forgotten reader of an earlier lock at this address has left it there; or a reader has just filled the slot,
+    /// and will find no bias and empty it.
+    fn may_have_slot_readers(&self) -> bool {
         // (A) Acquire: pairs with the release in `step`, for a caller that does not hold the lock.
-        self.bias.load(Acquire).may_have_slots()
+        self.bias.load(Acquire).may_have_slot_readers()
     }
 
     /// Whether a slot holds the lock's address.
     fn is_in_a_slot(&self) -> bool {
-        // SAFETY: the closure writes to no slot.
-        !unsafe { P::all(self.address(), |_| false) }
+        // SAFETY: the closure writes to no slot. It ends the search at the first slot that is found.
+        !unsafe { P::all_slots_of(self.address(), |_| false) }
     }
 
     /// Empties the slots that hold the lock's address, which is about to be another lock's.
     #[cold]
     #[inline(never)]
-    fn forget_readers(&mut self) {
+    fn empty_slots(&mut self) {
         // SAFETY: `&mut self`: no thread uses the lock, so no reader will leave these slots.
         unsafe {
-            P::all(self.address(), |slot| {
+            P::all_slots_of(self.address(), |slot| {
                 Self::leave(slot);
-                true
+                true // goes on to the next slot
             })
         };
     }
 }
 
-// SAFETY: a reader holds the underlying lock, which excludes writers; or it filled a slot before a writer looked, and that
-// writer waits for it (B); or it filled a slot after that, and does not enter. (A) and (C) order the sections of fast
-// readers and writers, the underlying lock all others.
-unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count> RawRwLock
-    for RawBravo<M, R, P, W, V, C>
+// SAFETY: a reader holds the underlying lock, or a slot. When a writer is inside, there is neither:
+// - The writer holds the underlying lock for writing, which excludes readers of that lock. A writer that has let readers
+//   through (`Passing`) has acquired it again, and returns the token of that acquisition.
+// - The writer has changed the bias and then seen all slots empty. A reader that filled its slot before that was seen, and the
+//   writer waited for it; one that filled its slot later finds no bias and does not enter (B). The bias is not turned on
+//   before the writer leaves: that takes a thread that holds the underlying lock (a slow reader, or a writer that gives up),
+//   or the last of n revoking threads, if none of them has written.
+// (A) and (C) order the sections of fast readers and writers, the underlying lock all others.
+unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count> RawRwLock
+    for RawBravo<M, R, P, W, V, S>
 {
     type Machine = M;
     type Read = ReadToken<M::Usize, R::Read>;
@@ -271,6 +303,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         holder_bytes: R::INFO.holder_bytes,
         fairness: "as the lock below; a writer also waits for the readers in the table",
         blocking: R::INFO.blocking,
+        // The ten milliseconds of a brief hold are within what `Suspension::Tolerates` allows.
         suspension: if V::PASSING { R::INFO.suspension } else { Suspension::Blocks },
         source: P::SOURCE,
     };
@@ -278,12 +311,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     const SHARES: bool = R::SHARES;
 
     fn new_in() -> Self {
-        RawBravo {
-            lock: R::new_in(),
-            bias: BiasWord::new_in(Bias::NEW),
-            memory: M::U32::new(0),
-            parts: PhantomData,
-        }
+        Self::with_bias(Bias::NEW)
     }
 
     #[inline]
@@ -307,9 +335,9 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         if let Some(slot) = self.read_first() {
             return Some(ReadToken::Fast(Filled(slot)));
         }
-        let biased = C::ON && self.is_biased();
+        let lacks_slot = self.lacks_slot();
         let token = self.lock.try_read_weak()?;
-        self.after_slow_read(biased);
+        self.after_slow_read(lacks_slot);
         Some(ReadToken::Slow(token))
     }
 
@@ -331,7 +359,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline]
     fn write(&self) -> Self::Write {
-        let token = self.lock.write_watching(None, &|| _ = self.end_hold());
+        // While this writer waits in the underlying lock's queue, it ends the brief hold of a writer that is suspended.
+        let token = self.lock.write_watching(None, &|| _ = self.end_overdue_hold());
         let token = token.and_then(|token| self.revoke(token, Timeout::Never));
         let Some(token) = token else { unreachable!("without a deadline") };
         token
@@ -340,14 +369,14 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline]
     fn try_write(&self) -> Option<Self::Write> {
         let token = match self.lock.try_write() {
-            None if self.end_hold() => self.lock.try_write(),
+            None if self.end_overdue_hold() => self.lock.try_write(),
             token => token,
         }?;
         self.revoke(token, Timeout::Immediate)
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<Self::Write> {
-        let token = self.lock.write_watching(Some(deadline), &|| _ = self.end_hold())?;
+        let token = self.lock.write_watching(Some(deadline), &|| _ = self.end_overdue_hold())?;
         self.revoke(token, Timeout::At(deadline))
     }
 
@@ -358,51 +387,58 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_locked(&self) -> bool {
-        self.lock.is_locked() || self.may_have_slots() && self.is_in_a_slot()
+        self.lock.is_locked() || self.may_have_slot_readers() && self.is_in_a_slot()
     }
 
+    /// Also while a writer holds the underlying lock and still waits for readers in slots (*holding*, *brief hold*); but not
+    /// while it waits without that lock (*revoking*).
     fn is_write_locked(&self) -> bool {
         self.lock.is_write_locked()
     }
 
+    // A slot in the row of a thread records that the thread reads the lock. A slot of a table does not say which thread.
     #[inline(always)]
-    fn remembers(token: &Self::Read) -> bool {
+    fn is_recorded(token: &Self::Read) -> bool {
         P::OWNED && matches!(token, ReadToken::Fast(_))
     }
 
     #[inline(always)]
-    fn reads_own(&self) -> bool {
+    fn has_own_recorded_read(&self) -> bool {
         // SAFETY: the slot is only looked at.
-        self.may_have_slots() && unsafe { P::own(self.address()) }.is_some()
+        self.may_have_slot_readers() && unsafe { P::own(self.address()) }.is_some()
     }
 
     #[inline(always)]
-    unsafe fn unlock_own(&self) -> bool {
+    unsafe fn unlock_own_recorded_read(&self) -> bool {
         // SAFETY: the caller ends the acquisition that the slot stands for.
         unsafe { P::own(self.address()) }.map(Self::leave).is_some()
     }
 
-    unsafe fn unlock_of_another(&self) -> bool {
+    unsafe fn unlock_any_recorded_read(&self) -> bool {
         let me = self.address();
         // (C) as in `leave`; Acquire: the section was the other thread's. The exchange fails at most if that thread leaves
-        // as well, which the caller excludes.
+        // as well, which the caller excludes. An exchange that succeeds ends the search.
         // SAFETY: the caller ends the acquisition that the slot stands for.
-        self.is_remembered()
-            && !unsafe { P::all(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()) }
+        self.has_recorded_read()
+            && !unsafe { P::all_slots_of(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()) }
     }
 
-    fn is_remembered(&self) -> bool {
-        P::OWNED && self.may_have_slots() && self.is_in_a_slot()
+    fn has_recorded_read(&self) -> bool {
+        P::OWNED && self.may_have_slot_readers() && self.is_in_a_slot()
     }
 
-    unsafe fn remember_again(&self) {
-        P::prepare();
+    /// For a forked child: the slots of the thread that forked are still filled, and writers look at them only if the lock is
+    /// biased.
+    unsafe fn restore_recorded_reads(&self) {
+        // `P::prepare` returned true before these readers filled their slots, and a child inherits its effect. (A) Relaxed:
+        // the caller is alone, so every later reader comes after all earlier writers anyway. No revocation is undone: the
+        // lock was set to zero, and a lock that no other thread uses has no revoking thread.
         self.bias.store(Bias::ON, Relaxed);
     }
 }
 
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count> BiasedRwLock
-    for RawBravo<M, R, P, W, V, C>
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count> BiasedRwLock
+    for RawBravo<M, R, P, W, V, S>
 {
     const BIAS: usize = core::mem::offset_of!(Self, bias);
     const BIASED: u32 = Bias::ON.0;

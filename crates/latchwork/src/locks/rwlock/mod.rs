@@ -97,7 +97,7 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     }
 
     /// [`read`](RawRwLock::read) or [`read_until`](RawRwLock::read_until), with a function for waiters. If a waiter's sleep can
-    /// end by itself, the waiter calls `watch` then. The caller uses it to release a lock that a suspended thread holds.
+    /// end by itself, the waiter calls `watch` then. BRAVO uses it to release a lock that a suspended writer holds.
     #[inline]
     fn read_watching(&self, deadline: Option<Deadline>, _watch: &dyn Fn()) -> Option<Self::Read> {
         match deadline {
@@ -113,50 +113,53 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// `token` came from the acquisition that this ends.
     unsafe fn unlock_read(&self, token: Self::Read);
 
-    /// Whether the lock itself remembers the read acquisition of the calling thread that returned `token`. Then
-    /// [`unlock_own`](RawRwLock::unlock_own) can end it, and an adapter that has no room for tokens need not keep this one.
+    /// Whether the read acquisition of the calling thread that returned `token` is *recorded*: the lock itself knows which
+    /// thread has it (BRAVO with a row of slots per thread, for a reader in a slot). Then
+    /// [`unlock_own_recorded_read`](RawRwLock::unlock_own_recorded_read) can end it, and an adapter that has no room for tokens
+    /// need not keep this one.
     #[inline(always)]
-    fn remembers(_token: &Self::Read) -> bool {
+    fn is_recorded(_token: &Self::Read) -> bool {
         false
     }
 
-    /// Whether the calling thread has a read acquisition that the lock remembers.
+    /// Whether the calling thread has a recorded read acquisition.
     #[inline(always)]
-    fn reads_own(&self) -> bool {
+    fn has_own_recorded_read(&self) -> bool {
         false
     }
 
-    /// Ends a read acquisition of the calling thread that the lock remembers, if there is one. It uses the lock's address and
-    /// does not look at its contents.
+    /// Ends a recorded read acquisition of the calling thread, if there is one. It uses the lock's address and does not look
+    /// at its contents.
     ///
     /// # Safety
     ///
     /// The token of that acquisition is not used.
     #[inline(always)]
-    unsafe fn unlock_own(&self) -> bool {
+    unsafe fn unlock_own_recorded_read(&self) -> bool {
         false
     }
 
-    /// The same for a read acquisition of any thread.
+    /// Ends a recorded read acquisition of any thread, if there is one.
     ///
     /// # Safety
     ///
     /// The token of that acquisition is not used, and its thread does not end it meanwhile.
-    unsafe fn unlock_of_another(&self) -> bool {
+    unsafe fn unlock_any_recorded_read(&self) -> bool {
         false
     }
 
-    /// Whether the lock remembers any reader.
-    fn is_remembered(&self) -> bool {
+    /// Whether any thread has a recorded read acquisition.
+    fn has_recorded_read(&self) -> bool {
         false
     }
 
-    /// Makes a lock that has been set to zero know the readers again that it remembered before.
+    /// Restores the recorded read acquisitions of a lock that has been set to zero while it had some.
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile, and no writer holds it.
-    unsafe fn remember_again(&self) {}
+    /// Before the lock was set to zero, [`has_recorded_read`](RawRwLock::has_recorded_read) was true. No other thread uses the
+    /// lock meanwhile, and no writer holds it.
+    unsafe fn restore_recorded_reads(&self) {}
 
     /// Acquires for writing, waiting as long as it takes.
     fn write(&self) -> Self::Write;

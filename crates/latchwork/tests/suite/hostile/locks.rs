@@ -30,7 +30,7 @@ impl Visitor<Native> for Each {
         for _ in 0..40 {
             // Enough reads that a lock with a bias is biased.
             let token = lock.read();
-            _ = (R::remembers(&token), lock.reads_own(), lock.is_remembered());
+            _ = (R::is_recorded(&token), lock.has_own_recorded_read(), lock.has_recorded_read());
             assert!(lock.is_locked() && !lock.is_write_locked());
             // SAFETY: from the acquisition above.
             unsafe { lock.unlock_read(token) };
@@ -174,7 +174,10 @@ pub fn bravo() {
     use revoke::Await;
     use table::Slots;
     type Lock = RawBravo<Native, latchwork::locks::rwlock::pf_t::RawPfT<Native>>;
-    let lock = Lock::new_biased_in();
+    let lock = Lock::new_warm_in();
+    assert!(!lock.is_biased());
+    // SAFETY: the token is from the acquisition in the same expression.
+    unsafe { lock.unlock_read(lock.read()) };
     assert!(lock.is_biased());
     _ = bravo::Filled::new(&0u64);
     count::Counted::add::<Native>(count::Event::Fast, u64::MAX);

@@ -123,7 +123,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("reclaim/rcu.rs", "global enter"),
     ("registry.rs", "mutex rwlock seqlock visit name for_each find"),
-    ("locks/rwlock/bravo.rs", "new_biased_in is_biased"),
+    ("locks/rwlock/bravo.rs", "new_warm_in is_biased"),
     ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
     ("locks/rwlock/bravo/count.rs", "add of_process"),
     ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
@@ -131,7 +131,7 @@ const LISTED: &[(&str, &str)] = &[
     ("locks/rwlock/bravo/token.rs", "new"),
     (
         "locks/rwlock/mod.rs",
-        "new_in read try_read try_read_weak read_until remembers reads_own is_remembered write \
+        "new_in read try_read try_read_weak read_until is_recorded has_own_recorded_read has_recorded_read write \
          try_write write_until is_locked is_write_locked",
     ),
     ("locks/rwlock/api_optional.rs", "read_recursive try_read_recursive"),

@@ -26,7 +26,7 @@
 //! The holder for writing is in `owner`. Only the holder writes `owner` and `token`, so the raw lock orders these
 //! accesses and all of them are relaxed.
 //!
-//! A thread that holds it for reading notes that in its own list ([`holds`]), unless the lock itself remembers it
+//! A thread that holds it for reading notes that in its own list ([`holds`]), unless the lock itself records it
 //! ([`raw`]).
 //!
 //! # Orderings
@@ -57,7 +57,10 @@ use core::sync::atomic::{Ordering::*, fence};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::Native;
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
-use raw::{NESTED, OPERATIONS, Operations, note, own, reads_own, unlock_own, unlock_read, unlock_write};
+use raw::{
+    NESTED, OPERATIONS, Operations, has_own_recorded_read, note, own, unlock_own_recorded_read, unlock_read,
+    unlock_write,
+};
 
 pub(crate) mod holds;
 mod preference;
@@ -175,8 +178,8 @@ unsafe extern "C" fn unlock<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c
 pub(crate) unsafe fn unlock_ready<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the caller's rwlock is a live one of ours.
     unsafe {
-        // Inlined for the usual case: the lock remembers the acquisition, and the list is empty.
-        if (*l).owner.load(Relaxed) == 0 && !holds::any() && unlock_own::<R>(&*l) {
+        // Inlined for the usual case: the lock records the acquisition, and the list is empty.
+        if (*l).owner.load(Relaxed) == 0 && !holds::any() && unlock_own_recorded_read::<R>(&*l) {
             return 0;
         }
         unlock_listed::<R>(l)
@@ -201,7 +204,7 @@ unsafe fn unlock_listed<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int
                 }
                 0
             }
-            None if unlock_own::<R>(&*l) => 0,
+            None if unlock_own_recorded_read::<R>(&*l) => 0,
             None => unlock_for_another(&*l),
         }
     }
@@ -229,7 +232,7 @@ unsafe fn read<R: RawRwLock<Machine = Native>>(l: *mut RwLock, timeout: Timeout)
                 note::<R>(l, token);
                 0
             }
-            None if reads_own::<R>(&*l) => {
+            None if has_own_recorded_read::<R>(&*l) => {
                 holds::add(l, NESTED);
                 0
             }
@@ -322,7 +325,9 @@ unsafe fn write(l: *mut RwLock, timeout: Timeout) -> c_int {
         }
         counters::contended(Family::RwLock);
         let holds_it = || {
-            (*l).owner.load(Relaxed) == identity::me() || holds::find(l).is_some() || (lock.reads_own)(&*l)
+            (*l).owner.load(Relaxed) == identity::me()
+                || holds::find(l).is_some()
+                || (lock.has_own_recorded_read)(&*l)
         };
         if !matches!(timeout, Timeout::Immediate) && holds_it() {
             return EDEADLK;
@@ -353,7 +358,7 @@ unsafe fn unlock_for_another(l: &RwLock) -> c_int {
         match holds::take_from_another(l) {
             Some(Some(token)) => (lock.unlock_read)(l, token),
             Some(None) => {}
-            None if (lock.unlock_of_another)(l) => {}
+            None if (lock.unlock_any_recorded_read)(l) => {}
             None => return EPERM,
         }
     }
@@ -380,8 +385,9 @@ unsafe extern "C" fn init(l: *mut RwLock, attr: *const Attr) -> c_int {
             return REAL.rwlock_init.get()(l, attr);
         }
         l.cast::<u8>().write_bytes(0, size_of::<RwLock>());
-        // An earlier lock at this address may have been freed while this thread held it: a remembering lock forgets that.
-        while (OPERATIONS.get().unlock_own)(&*l) {}
+        // An earlier lock at this address may have been freed while this thread read it. If that lock recorded the
+        // acquisition, the record goes.
+        while (OPERATIONS.get().unlock_own_recorded_read)(&*l) {}
         counters::object(Family::RwLock);
         (*l).flags.store(generation::RWLOCK_WORD.get(), Relaxed);
     }

@@ -1,7 +1,7 @@
 //! The raw lock of a rwlock: inlined for the fast paths, through pointers for all other code.
 //!
-//! A read acquisition is noted in one of two places. A lock that remembers by itself which thread reads it (BRAVO with a
-//! row of slots for each thread) needs no note; all other acquisitions go into the thread's list ([`holds`]).
+//! BRAVO with a row of slots for each thread knows itself which thread has a read acquisition that uses a slot. Such an
+//! acquisition is *recorded* and needs no note. A thread notes all its other read acquisitions in its list ([`holds`]).
 
 use super::holds;
 use crate::state::abi::{RWLOCK_SPACE, RwLock};
@@ -12,8 +12,8 @@ use latchwork::locks::mutex::Token;
 use latchwork::locks::rwlock::{RawRwLock, rwsem::RawRwSem};
 use latchwork::machine::{Deadline, Native};
 
-/// In place of a token in the list: the thread reads again while a writer waits, by leave of an acquisition that the lock
-/// remembers. The remembered acquisition ends last, because an unlock first takes what is in the list.
+/// In place of a token in the list: the thread reads again while a writer waits, by leave of a recorded
+/// acquisition. The recorded acquisition ends last, because an unlock first takes what is in the list.
 pub(super) const NESTED: usize = usize::MAX;
 
 /// The raw lock in `l`.
@@ -27,33 +27,33 @@ pub(super) unsafe fn raw<'a, R: RawRwLock<Machine = Native>>(l: &RwLock) -> &'a 
     unsafe { place::locate(&l.raw) }
 }
 
-/// Whether the lock remembers the acquisition of `token`, so that no note is needed. A lock out of place is never asked:
+/// Whether the acquisition of `token` is recorded, so that no note is needed. A lock out of place is never asked:
 /// its address is not the object's, and a forked child could not find by it what the thread holds.
 #[inline(always)]
-fn remembers<R: RawRwLock<Machine = Native>>(token: &R::Read) -> bool {
-    place::is_in_place::<R, RWLOCK_SPACE>() && R::remembers(token)
+fn is_recorded<R: RawRwLock<Machine = Native>>(token: &R::Read) -> bool {
+    place::is_in_place::<R, RWLOCK_SPACE>() && R::is_recorded(token)
 }
 
-/// Whether the lock remembers that the calling thread reads it.
+/// Whether the calling thread has a recorded acquisition.
 ///
 /// # Safety
 ///
 /// As [`raw`].
 #[inline(always)]
-pub(super) unsafe fn reads_own<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
+pub(super) unsafe fn has_own_recorded_read<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
     // SAFETY: the caller's rwlock has an `R`.
-    place::is_in_place::<R, RWLOCK_SPACE>() && unsafe { raw::<R>(l) }.reads_own()
+    place::is_in_place::<R, RWLOCK_SPACE>() && unsafe { raw::<R>(l) }.has_own_recorded_read()
 }
 
-/// Ends an acquisition by the calling thread that the lock remembers; returns whether there was one.
+/// Ends a recorded acquisition of the calling thread; returns whether there was one.
 ///
 /// # Safety
 ///
 /// As [`raw`].
 #[inline(always)]
-pub(super) unsafe fn unlock_own<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
-    // SAFETY: the caller's rwlock has an `R`. No token of a remembered acquisition is kept (`note`), so none is used twice.
-    place::is_in_place::<R, RWLOCK_SPACE>() && unsafe { raw::<R>(l).unlock_own() }
+pub(super) unsafe fn unlock_own_recorded_read<R: RawRwLock<Machine = Native>>(l: &RwLock) -> bool {
+    // SAFETY: the caller's rwlock has an `R`. No token of a recorded acquisition is kept (`note`), so none is used twice.
+    place::is_in_place::<R, RWLOCK_SPACE>() && unsafe { raw::<R>(l).unlock_own_recorded_read() }
 }
 
 /// Notes a read acquisition of the calling thread.
@@ -63,7 +63,7 @@ pub(super) unsafe fn unlock_own<R: RawRwLock<Machine = Native>>(l: &RwLock) -> b
 /// As [`raw`], and `token` is from an acquisition of the lock.
 #[inline(always)]
 pub(super) unsafe fn note<R: RawRwLock<Machine = Native>>(l: *const RwLock, token: R::Read) {
-    if !remembers::<R>(&token) {
+    if !is_recorded::<R>(&token) {
         // SAFETY: the caller's rwlock is a live one of ours.
         unsafe { holds::add(l, token.into_word()) };
     }
@@ -122,10 +122,10 @@ pub(super) struct Operations {
     pub unlock_write: unsafe fn(&RwLock),
     pub is_locked: unsafe fn(&RwLock) -> bool,
     pub is_write_locked: unsafe fn(&RwLock) -> bool,
-    pub reads_own: unsafe fn(&RwLock) -> bool,
-    pub unlock_own: unsafe fn(&RwLock) -> bool,
-    /// Ends an acquisition that the lock remembers, of any thread; returns whether there was one.
-    pub unlock_of_another: unsafe fn(&RwLock) -> bool,
+    pub has_own_recorded_read: unsafe fn(&RwLock) -> bool,
+    pub unlock_own_recorded_read: unsafe fn(&RwLock) -> bool,
+    /// Ends a recorded acquisition of any thread; returns whether there was one.
+    pub unlock_any_recorded_read: unsafe fn(&RwLock) -> bool,
     /// As [`mend`].
     pub mend: unsafe fn(&RwLock),
     /// As [`discard`].
@@ -152,10 +152,10 @@ impl Operations {
                 unlock_write: unlock_write::<R>,
                 is_locked: |l| raw::<R>(l).is_locked(),
                 is_write_locked: |l| raw::<R>(l).is_write_locked(),
-                reads_own: reads_own::<R>,
-                unlock_own: unlock_own::<R>,
-                unlock_of_another: |l| {
-                    place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(l).unlock_of_another()
+                has_own_recorded_read: has_own_recorded_read::<R>,
+                unlock_own_recorded_read: unlock_own_recorded_read::<R>,
+                unlock_any_recorded_read: |l| {
+                    place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(l).unlock_any_recorded_read()
                 },
                 mend: mend::<R>,
                 discard: discard::<R>,
@@ -181,12 +181,12 @@ unsafe fn mend<R: RawRwLock<Machine = Native>>(l: &RwLock) {
             return;
         }
         // Only the slots of the thread that forked are left.
-        let remembered = place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(l).is_remembered();
+        let recorded = place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(l).has_recorded_read();
         place::reset::<R, RWLOCK_SPACE>(&l.raw);
         let keeps = |token| token == NESTED;
         holds::renew(l, keeps, || raw::<R>(l).try_read().map(Token::into_word));
-        if remembered {
-            raw::<R>(l).remember_again();
+        if recorded {
+            raw::<R>(l).restore_recorded_reads();
         }
         if l.owner.load(Relaxed) != 0
             && let Some(token) = raw::<R>(l).try_write()

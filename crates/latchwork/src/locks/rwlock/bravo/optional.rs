@@ -11,21 +11,21 @@
 use super::bias::When;
 use super::count::Count;
 use super::publish::Publish;
-use super::revoke::{Await, HOLD, Passing, Revoke};
+use super::revoke::{Await, HOLD_TIME, Passing, Revoke};
 use super::{Filled, RawBravo, ReadToken};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawUpgrade, Timeout};
 use crate::machine::{Clock, Machine};
 use core::sync::atomic::Ordering::*;
 
 // SAFETY: a writer has revoked the bias, so all readers are in the underlying lock, and a downgraded writer is one of them.
-unsafe impl<M, R, P, W, V, C> RawDowngrade for RawBravo<M, R, P, W, V, C>
+unsafe impl<M, R, P, W, V, S> RawDowngrade for RawBravo<M, R, P, W, V, S>
 where
     M: Machine,
     R: RawDowngrade<Machine = M>,
     P: Publish<M>,
     W: When,
     V: Revoke,
-    C: Count,
+    S: Count,
 {
     #[inline]
     unsafe fn downgrade(&self, token: Self::Write) -> Self::Read {
@@ -36,24 +36,26 @@ where
 
 // SAFETY: the underlying lock keeps other writers and upgradable readers out. An upgrade holds it for writing when there
 // is no reader in a slot: it has revoked the bias, and stayed counted, until it held the lock.
-unsafe impl<M, R, P, W, V, C> RawUpgrade for RawBravo<M, R, P, W, V, C>
+unsafe impl<M, R, P, W, V, S> RawUpgrade for RawBravo<M, R, P, W, V, S>
 where
     M: Machine,
     R: RawUpgrade<Machine = M>,
     P: Publish<M>,
     W: When,
     V: Revoke,
-    C: Count,
+    S: Count,
 {
     type Upgradable = R::Upgradable;
 
     fn upgradable_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Upgradable> {
         let watch = || {
-            self.end_hold();
+            self.end_overdue_hold();
             watch();
         };
         match self.lock.upgradable_within(timeout, &watch) {
-            None if matches!(timeout, Timeout::Immediate) && self.end_hold() => self.lock.try_upgradable(),
+            None if matches!(timeout, Timeout::Immediate) && self.end_overdue_hold() => {
+                self.lock.try_upgradable()
+            }
             token => token,
         }
     }
@@ -119,14 +121,14 @@ where
 
 // SAFETY: a recursive reader reads through a slot, or through the underlying lock. A writer that waits for readers in their
 // slots has given that lock back, or will within a bounded time, and the caller does not queue meanwhile.
-unsafe impl<M, R, P, W, A, C> RawRecursive for RawBravo<M, R, P, W, Passing<A>, C>
+unsafe impl<M, R, P, W, A, S> RawRecursive for RawBravo<M, R, P, W, Passing<A>, S>
 where
     M: Machine,
     R: RawRecursive<Machine = M>,
     P: Publish<M>,
     W: When,
     A: Await,
-    C: Count,
+    S: Count,
 {
     #[inline]
     fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Read> {
@@ -137,14 +139,14 @@ where
     }
 }
 
-impl<M, R, P, W, A, C> RawBravo<M, R, P, W, Passing<A>, C>
+impl<M, R, P, W, A, S> RawBravo<M, R, P, W, Passing<A>, S>
 where
     M: Machine,
     R: RawRecursive<Machine = M>,
     P: Publish<M>,
     W: When,
     A: Await,
-    C: Count,
+    S: Count,
 {
     #[inline(never)]
     fn read_recursive_slow(
@@ -156,43 +158,43 @@ where
             if let Some(slot) = self.read_elsewhere() {
                 return Some(ReadToken::Fast(Filled(slot)));
             }
-            let biased = C::ON && self.is_biased();
+            let lacks_slot = self.lacks_slot();
             // With a reader in a slot, perhaps the caller itself, the caller must not queue behind a writer.
             let timeout_below =
                 if self.bias.load(Acquire).hides_readers() { Timeout::Immediate } else { timeout };
             let watch_below = || {
-                self.end_hold();
+                self.end_overdue_hold();
                 watch();
             };
             if let Some(token) = self.lock.read_recursive_within(timeout_below, &watch_below) {
-                self.after_slow_read(biased);
+                self.after_slow_read(lacks_slot);
                 return Some(ReadToken::Slow(token));
             }
             if matches!(timeout_below, Timeout::Immediate) && !matches!(timeout, Timeout::Immediate) {
-                // The writer that holds the underlying lock changes the bias soon: in a millisecond if it waits for readers.
+                // The writer that holds the underlying lock changes the bias soon: a brief hold lasts a millisecond.
                 let bias = self.bias.load(Relaxed);
                 watch_below();
-                let soon = timeout.at_most(M::now(Clock::Monotonic) + HOLD);
+                let soon = timeout.at_most(M::now(Clock::Monotonic) + HOLD_TIME);
                 A::until::<M, _, _>(self.bias.word(), soon, |now| now != bias.0);
                 if !timeout.passed::<M>() {
                     continue;
                 }
             }
-            let ended = self.end_hold();
+            let ended = self.end_overdue_hold();
             return ended.then(|| self.lock.try_read_recursive()).flatten().map(ReadToken::Slow);
         }
     }
 }
 
 // SAFETY: the functions end the acquisitions as those of `RawRwLock` do.
-unsafe impl<M, R, P, W, V, C> RawFair for RawBravo<M, R, P, W, V, C>
+unsafe impl<M, R, P, W, V, S> RawFair for RawBravo<M, R, P, W, V, S>
 where
     M: Machine,
     R: RawFair<Machine = M>,
     P: Publish<M>,
     W: When,
     V: Revoke,
-    C: Count,
+    S: Count,
 {
     #[inline]
     fn is_awaited(&self) -> bool {

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::*;
 ///
 /// # Safety
 ///
-/// A slot that [`publish`](Publish::publish) has filled is among [`all`](Publish::all) until it is emptied, for a writer
+/// A slot that [`publish`](Publish::publish) has filled is among [`all_slots_of`](Publish::all_slots_of) until it is emptied, for a writer
 /// that has issued [`fence`](Publish::fence) after the reader's look at the bias.
 ///
 /// A caller of the unsafe functions writes to slots as BRAVO does. A reader puts the lock's address into a slot, and takes
@@ -22,19 +22,21 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// Paper and section.
     const SOURCE: &'static str;
 
-    /// Writes `lock` into a slot if that slot is empty. It may first look whether the lock is `biased`, or remember that it was
-    /// not, and then write nothing. What the caller reads of the bias afterwards is ordered after the write with respect to
+    /// Writes `lock` into a slot if that slot is empty. It may write nothing if it finds that the lock is not `biased`, or has
+    /// a note of that ([`note_unbiased`](Publish::note_unbiased)). What the caller reads of the bias afterwards is ordered after the write with respect to
     /// [`fence`](Publish::fence). `None`: nothing was written.
     ///
-    /// (D) The slot is found empty with acquire and filled with release. A writer of *another* lock may read this store in place
-    /// of the store with which the slot's last user left, and must then come after that user's section.
+    /// (D) The slot is found empty with acquire and filled with release. A writer of the lock that the slot was last used for
+    /// may see this store in place of the store with which that lock's reader left. The writer must then come after that
+    /// reader's section.
     ///
     /// # Safety
     ///
     /// See the [trait](Publish).
     unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize>;
 
-    /// The same with another slot, after the first was of no use.
+    /// The same with another slot, after the attempt with the first has failed. A table with two probes has a second slot; a row
+    /// has six further ones.
     ///
     /// # Safety
     ///
@@ -47,13 +49,13 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// A revoking writer calls this between its change of the bias, which is sequentially consistent, and its look at the slots.
     fn fence();
 
-    /// Calls `each` with every slot that holds `lock`, until `each` returns `false`. The slots are read with sequentially
-    /// consistent loads. Returns whether `each` never returned `false`.
+    /// As [`Iterator::all`] over the slots that hold `lock`: calls `each` with one slot after the other, and stops when `each`
+    /// returns `false`. Returns whether `each` never did. The slots are read with sequentially consistent loads.
     ///
     /// # Safety
     ///
     /// See the [trait](Publish).
-    unsafe fn all(lock: usize, each: impl FnMut(&'static M::Usize) -> bool) -> bool;
+    unsafe fn all_slots_of(lock: usize, each: impl FnMut(&'static M::Usize) -> bool) -> bool;
 
     /// The calling thread's first slot that holds `lock`, if slots belong to threads.
     ///
@@ -68,7 +70,7 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// Whether slots belong to threads.
     const OWNED: bool = false;
 
-    /// Remembers for the calling thread, which has used the underlying lock, whether `lock` was unbiased. If it was, the thread
+    /// Notes for the calling thread, which has used the underlying lock, whether `lock` was unbiased. If it was, the thread
     /// goes to the underlying lock the next time without a look at the bias: two looks at a contended cache line cost twice as
     /// much as one.
     #[inline(always)]
@@ -131,7 +133,7 @@ unsafe impl<M: Machine> Publish<M> for Owned {
     }
 
     #[inline]
-    unsafe fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+    unsafe fn all_slots_of(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
         shared::reader_rows::<M>().is_none_or(|newest| {
             newest.all_rows(|row| row.slots.iter().all(|slot| slot.load(SeqCst) != lock || each(slot)))
         })

@@ -16,7 +16,8 @@ pub use crate::locks::rwlock::wait::{Await, Naps, Spins};
 
 /// How a writer revokes.
 pub trait Revoke: Send + Sync + 'static {
-    /// Whether the writer gives the underlying lock back meanwhile, so that readers can pass through that.
+    /// Whether the writer releases the underlying lock while it waits for readers in slots, so that other readers can pass
+    /// through that lock.
     const PASSING: bool;
     /// How the writer waits for a reader.
     type Await: Await;
@@ -32,8 +33,9 @@ impl<A: Await> Revoke for Holding<A> {
     type Await = A;
 }
 
-/// The writer keeps the underlying lock for a millisecond at most. Then it releases that lock, and readers that come
-/// meanwhile pass through it; when the slots are empty the writer acquires it again.
+/// The writer keeps the underlying lock for a millisecond at most: the *brief hold*. Then it releases that lock, and readers
+/// that come meanwhile pass through it. When the slots are empty, the writer acquires the underlying lock again; that
+/// acquisition is the one that it writes with.
 ///
 /// Section 7 of the paper has a mutex for revocations. Here several writers may revoke at once. Each looks through the
 /// slots itself, so that none waits for a writer that is suspended. The bias counts them, and does not return before the
@@ -50,15 +52,15 @@ impl<A: Await> Revoke for Passing<A> {
     type Await = A;
 }
 
-/// Nanoseconds for which a writer that readers may pass keeps the underlying lock at first: longer than a look through all
-/// slots takes, and no longer than a nap of a writer that waits for a reader.
-pub(super) const HOLD: u64 = 1_000_000;
-/// Units of about a millisecond after which other threads release that lock in the writer's place. A preempted writer runs
-/// again within two or three scheduler quanta, unless there are very many threads.
-const HOLD_BOUND: u32 = 10;
+/// Nanoseconds of a brief hold: longer than a look through all slots takes, and no longer than a nap of a writer that waits
+/// for a reader.
+pub(super) const HOLD_TIME: u64 = 1_000_000;
+/// Units of about a millisecond after which a brief hold is overdue: then other threads end it for its writer. A
+/// preempted writer runs again within two or three scheduler quanta, unless there are very many threads.
+const OVERDUE_AFTER: u32 = 10;
 
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count>
-    RawBravo<M, R, P, W, V, C>
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
+    RawBravo<M, R, P, W, V, S>
 {
     /// Listing 1, lines 37 to 49, by a writer that holds the underlying lock. `Some`: the slots are empty, and stay so for as
     /// long as the writer holds the lock. `None`: there was a reader in a slot until the timeout, and the lock is
@@ -82,7 +84,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
             return self.revoke_passing(token, timeout, start);
         }
         // (B) Dekker pair with `read_fast`: the writer changes the bias before it looks at the slots.
-        self.bias.swap(Bias::ALONE, SeqCst);
+        self.bias.swap(Bias::HOLDING, SeqCst);
         let empty = self.scan(timeout);
         let bias = if empty { self.revoked(start) } else { Bias::ON };
         // (A) Release matters when the bias is turned on again: fast readers come after the writers that this writer
@@ -96,16 +98,17 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         None
     }
 
-    /// The same for a writer that readers may pass. At first it looks for readers while it holds the underlying lock, for
-    /// [`HOLD`] at most; if it is suspended then, another thread releases the lock in its place ([`end_hold`](Self::end_hold)).
-    /// After that it waits for the readers without the lock, as several writers may do at once.
+    /// The same for a [`Passing`] writer. It begins with the brief hold: it waits for the readers in slots and keeps the
+    /// underlying lock, for [`HOLD_TIME`] at most. If the writer is suspended meanwhile, another thread releases the lock for
+    /// it ([`end_overdue_hold`](Self::end_overdue_hold)). After the brief hold it waits without the lock, as several writers
+    /// may do at once. The token that it returns is that of its last acquisition.
     fn revoke_passing(&self, token: R::Write, timeout: Timeout, start: u64) -> Option<R::Write> {
         let mut empty = false;
-        if self.bias.load(Relaxed).is_on() && Self::HOLDS {
-            let held = Bias::held(start);
+        if self.bias.load(Relaxed).is_on() && Self::HOLDS_BRIEFLY {
+            let held = Bias::brief_hold(start);
             // (B) as in `revoke_slow`.
             self.bias.swap(held, SeqCst);
-            empty = self.scan(timeout.at_most(start + HOLD));
+            empty = self.scan(timeout.at_most(start + HOLD_TIME));
             let next = match timeout {
                 _ if empty => self.revoked(start),
                 Timeout::Immediate => Bias::ON,
@@ -135,16 +138,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         let off = self.revoked(start);
         let token = match timeout {
             _ if !empty => None,
-            Timeout::Never => self.lock.write_watching(None, &|| _ = self.end_hold()),
-            Timeout::At(deadline) => self.lock.write_watching(Some(deadline), &|| _ = self.end_hold()),
+            Timeout::Never => self.lock.write_watching(None, &|| _ = self.end_overdue_hold()),
+            Timeout::At(deadline) => {
+                self.lock.write_watching(Some(deadline), &|| _ = self.end_overdue_hold())
+            }
             Timeout::Immediate => self.lock.try_write(),
         };
         self.leave_revocation(token.is_some(), off);
         token
     }
 
-    /// Counts the caller among the revoking threads. `false`: no reader can be in a slot. The caller holds the underlying
-    /// lock for writing, or as its upgradable reader.
+    /// Counts the caller among the revoking threads (*revoking n*). `false`: no reader can be in a slot. The caller holds
+    /// the underlying lock for writing, or as its upgradable reader.
     pub(super) fn join_revocation(&self) -> bool {
         let mut bias = self.bias.load(Relaxed);
         while let Some(next) = bias.joined() {
@@ -167,21 +172,25 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         }
     }
 
-    /// Whether a writer that readers may pass keeps the underlying lock at first. Another thread must be able to release that
-    /// lock in its place, and so the token must have no content.
-    const HOLDS: bool = size_of::<R::Write>() == 0;
+    /// Whether a [`Passing`] writer begins with a brief hold. Another thread must be able to release the underlying lock for
+    /// it, so the token must have no content.
+    const HOLDS_BRIEFLY: bool = size_of::<R::Write>() == 0;
 
-    /// Releases the underlying lock in the place of a revoking writer that is suspended with it. Returns whether it did.
+    /// Ends a brief hold that has lasted too long, because its writer is suspended: counts that writer among the revoking
+    /// threads, and releases the underlying lock for it. Returns whether it did; then the caller may find that lock free.
+    ///
+    /// A thread that waits for the underlying lock calls this when its sleep ends by itself: it is the `watch` of
+    /// [`write_watching`](RawRwLock::write_watching). An attempt that finds the underlying lock taken calls it too.
     #[cold]
-    pub(super) fn end_hold(&self) -> bool {
+    pub(super) fn end_overdue_hold(&self) -> bool {
         let bias = self.bias.load(Relaxed);
-        if !(V::PASSING && Self::HOLDS && bias.is_held())
-            || bias.held_for(M::now(Clock::Monotonic)) <= HOLD_BOUND
+        if !(V::PASSING && Self::HOLDS_BRIEFLY && bias.is_brief_hold())
+            || bias.hold_age(M::now(Clock::Monotonic)) <= OVERDUE_AFTER
             || self.bias.compare_exchange(bias, Bias::REVOKING, Acquire).is_err()
         {
             return false;
         }
-        // SAFETY: while the bias was *held*, the writer that set it held the lock and had not entered its section. The
+        // SAFETY: during a brief hold, the writer that set the bias to it held the lock and had not entered its section. The
         // exchange makes the lock this thread's: that writer's own exchange fails. The token has no content, so any
         // word stands for it.
         unsafe { self.lock.unlock_write(R::Write::from_word(0)) };
@@ -197,7 +206,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
             V::Await::until::<M, _, _>(slot, timeout, |reader| reader != me)
         };
         // SAFETY: the closure writes to no slot.
-        unsafe { P::all(me, leaves) }
+        unsafe { P::all_slots_of(me, leaves) }
     }
 
     /// The policy's state of the bias after a revocation that began at `start` and ends now.
@@ -205,8 +214,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
         let bias = Bias::off(W::revoked::<M>(start, end, &mut memory));
         self.memory.store(memory, Relaxed);
-        C::add::<M>(Event::Revocation, 1);
-        C::add::<M>(Event::Revoking, end.saturating_sub(start));
+        S::add::<M>(Event::Revocation, 1);
+        S::add::<M>(Event::Revoking, end.saturating_sub(start));
         bias
     }
 }

@@ -10,25 +10,25 @@ use crate::locks::rwlock::RawRwLock;
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C: Count>
-    RawBravo<M, R, P, W, V, C>
+impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
+    RawBravo<M, R, P, W, V, S>
 {
-    /// Reads after the first slot was of no use.
+    /// Reads after the attempt through the first slot has failed.
     #[inline(never)]
     pub(super) fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
         let Some(token) = self.read_within(None) else { unreachable!("without a deadline") };
         token
     }
 
-    /// Reads through another slot, or else through the underlying lock. A waiter there gives the lock back in the place of
-    /// a writer that is suspended while the bias is *held*.
+    /// Reads through another slot, or else through the underlying lock. While the reader waits there, it ends the brief hold
+    /// of a writer that is suspended.
     pub(super) fn read_within(&self, deadline: Option<Deadline>) -> Option<ReadToken<M::Usize, R::Read>> {
         if let Some(slot) = self.read_elsewhere() {
             return Some(ReadToken::Fast(Filled(slot)));
         }
-        let biased = C::ON && self.is_biased();
-        let token = self.lock.read_watching(deadline, &|| _ = self.end_hold())?;
-        self.after_slow_read(biased);
+        let lacks_slot = self.lacks_slot();
+        let token = self.lock.read_watching(deadline, &|| _ = self.end_overdue_hold())?;
+        self.after_slow_read(lacks_slot);
         Some(ReadToken::Slow(token))
     }
 
@@ -38,12 +38,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         if let Some(slot) = self.read_elsewhere() {
             return Some(ReadToken::Fast(Filled(slot)));
         }
-        let biased = C::ON && self.is_biased();
+        let lacks_slot = self.lacks_slot();
         let token = match self.lock.try_read() {
-            None if self.end_hold() => self.lock.try_read(),
+            None if self.end_overdue_hold() => self.lock.try_read(),
             token => token,
         }?;
-        self.after_slow_read(biased);
+        self.after_slow_read(lacks_slot);
         Some(ReadToken::Slow(token))
     }
 
@@ -53,11 +53,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) })
     }
 
+    /// For the statistics: whether this reader, which is about to use the underlying lock, has found the lock biased but no
+    /// slot free. A reader looks before it takes the underlying lock: it may wait there, and the bias may change meanwhile.
+    #[inline(always)]
+    pub(super) fn lacks_slot(&self) -> bool {
+        S::ON && self.is_biased()
+    }
+
     /// Listing 1, lines 25 and 26. The caller holds the underlying lock for reading; several readers may be here at once.
-    /// `was_biased` is for the statistics: it says whether the reader is slow for want of a slot.
+    /// `lacked_slot` is what [`lacks_slot`](Self::lacks_slot) has returned.
     #[inline]
-    pub(super) fn after_slow_read(&self, was_biased: bool) {
-        C::add::<M>(if was_biased { Event::Collision } else { Event::Unbiased }, 1);
+    pub(super) fn after_slow_read(&self, lacked_slot: bool) {
+        S::add::<M>(if lacked_slot { Event::Collision } else { Event::Unbiased }, 1);
         // Relaxed: no writer is inside, so the value is the last writer's, or that of a reader since then.
         let bias = self.bias.load(Relaxed);
         P::note_unbiased(self.address(), !bias.is_on());
@@ -71,9 +78,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
     pub(super) fn step(&self, bias: Bias) {
         let next = if let Some(warmer) = bias.warmer() {
             warmer
-        } else if bias.may_have_slots() || !bias.is_warming_up() && !self.may_return(bias) || !P::prepare() {
+        } else if bias.may_have_slot_readers()
+            || !bias.is_warming_up() && !self.may_return(bias)
+            || !P::prepare()
+        {
             return;
-        } else if self.is_unnamed() {
+        } else if self.no_slot_holds_it() {
             Bias::ON
         } else {
             Bias::NEW // as many slow reads as in a new lock before the slots are looked through again
@@ -95,10 +105,11 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, C
         W::may_return::<M>(bias.0)
     }
 
-    /// Whether no slot holds the lock's address, before the bias is turned on. A slot that a forgotten reader has left
-    /// behind would keep writers waiting, so the lock does without bias until the slot is empty.
+    /// Whether no slot holds the lock's address; asked before the bias is turned on. A forgotten reader of an earlier lock at
+    /// this address may have left it in a slot, and a writer would wait for that reader for ever. So the lock stays unbiased
+    /// until the slot is empty. The calling thread empties such slots of its own row.
     #[cold]
-    fn is_unnamed(&self) -> bool {
+    fn no_slot_holds_it(&self) -> bool {
         let me = self.address();
         // SAFETY: the lock is not biased, so no reader of it has a slot.
         while let Some(slot) = unsafe { P::own(me) } {

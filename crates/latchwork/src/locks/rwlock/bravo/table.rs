@@ -212,7 +212,7 @@ unsafe impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     fn fence() {} // (B) the accesses themselves
 
     #[inline]
-    unsafe fn all(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
+    unsafe fn all_slots_of(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
         let mut table = shared::visible_readers::<M>();
         if let Some((column, row)) = S::column::<M>(lock, table.len()) {
             let mut slots = table[column..].iter().step_by(row);

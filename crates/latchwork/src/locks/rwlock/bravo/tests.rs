@@ -30,6 +30,16 @@ const _: () = assert!(RowLock::USED_BYTES == 32 && size_of::<RowLock>() == 32);
 /// The paper's N.
 const N: u64 = 9;
 
+impl<R: RawRwLock<Machine = Native>, P: Publish<Native>, W: When, V: Revoke, S: Count>
+    RawBravo<Native, R, P, W, V, S>
+{
+    /// An unlocked lock that is biased. It may be moved to an address that no forgotten reader has left in a slot.
+    fn new_biased_in() -> Self {
+        assert!(P::prepare());
+        Self::with_bias(Bias::ON)
+    }
+}
+
 fn inhibit(start: u64, now: u64) -> u32 {
     <Guard as When>::revoked::<Native>(start, now, &mut 0)
 }
@@ -40,8 +50,8 @@ fn biased() -> Lock {
     lock
 }
 
-/// The calling thread's row may have been another thread's, and remember a lock without bias at the address where a
-/// test's lock is now. From here on it remembers none that is still there.
+/// The calling thread's row may have been another thread's, and note a lock without bias at the address where a test's
+/// lock is now. From here on it notes one that is gone.
 fn forget() {
     let other = std::boxed::Box::new(RowLock::new_in());
     // SAFETY: the token is from the acquisition in the same expression.

@@ -5,10 +5,10 @@
 //! | state | meaning | which thread leaves it, and to where |
 //! |---|---|---|
 //! | warming up, 0 to 15 | off; so many slow reads since the lock was made | each slow reader, to the next number; the last one to *on* |
-//! | on | readers use slots | a writer that has the underlying lock: to *alone*, or to *held* if readers may pass it; an upgradable reader that upgrades: to *revoking 1* |
+//! | on | readers use slots | a writer that has the underlying lock: to *holding* if it is a `Holding` one; to *brief hold* if it is a `Passing` one, or to *revoking 1* if tokens of the underlying lock have content; an upgradable reader that upgrades: to *revoking 1* |
 //! | off | the number is the policy's: mostly a time until which the bias stays off | a slow reader, to *on*, when the policy allows it |
-//! | held since t | a writer looks for readers and still has the underlying lock, for a millisecond at most | that writer: to *off*, to *on* if it gives up, or to *revoking 1*; another thread, after ten milliseconds: to *revoking 1* |
-//! | alone | a writer waits for readers in their slots and keeps the underlying lock | that writer: to *off*, or to *on* if it gives up |
+//! | brief hold since t | a `Passing` writer waits for readers in their slots and still has the underlying lock, for a millisecond at most | that writer: to *off*, to *on* if it gives up, or to *revoking 1*; another thread, after ten milliseconds: to *revoking 1* |
+//! | holding | a `Holding` writer waits for readers in their slots and keeps the underlying lock | that writer: to *off*, or to *on* if it gives up |
 //! | revoking n | n threads wait for readers in their slots without the underlying write lock | a thread that joins them: to *n + 1*; one that leaves: to *n - 1*; the last one to *on*, since none of them has written |
 //! | revoking n, empty | the same, and one of the n has seen that no reader is left, and has written | as before; the last one to *off* |
 //!
@@ -31,17 +31,17 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub(in super::super) const WARM_UP: u32 = 16;
 /// The lowest number of the state *off*.
 pub(super) const FIRST: u32 = WARM_UP + 1;
-/// The lowest number of the state *held*, and the end of *off*. A policy's time that would be higher is clamped: it is
+/// The lowest number of the state *brief hold*, and the end of *off*. A policy's time that would be higher is clamped: it is
 /// early by half a second at most, once in five hours.
-pub(super) const HELD: u32 = ALONE - (1 << 16);
-/// The number of the state *alone*; what is added to it counts the revoking threads, at most 2^16 - 1.
-const ALONE: u32 = u32::MAX << 17;
+pub(super) const BRIEF_HOLD: u32 = HOLDING - (1 << 16);
+/// The number of the state *holding*; what is added to it counts the revoking threads, at most 2^16 - 1.
+const HOLDING: u32 = u32::MAX << 17;
 /// The bit that says *empty*.
 const EMPTY: u32 = 1 << 16;
 /// The bits that count revoking threads.
 const THREADS: u32 = EMPTY - 1;
-/// Binary logarithm of the nanoseconds in a unit of the time in *held*: about a millisecond.
-const HELD_TICK: u32 = 20;
+/// Binary logarithm of the nanoseconds in a unit of the time in *brief hold*: about a millisecond.
+const HOLD_TICK: u32 = 20;
 
 /// A value of the bias. See the [module documentation](self).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -50,21 +50,23 @@ pub(super) struct Bias(pub(super) u32);
 impl Bias {
     /// *warming up*, with no reads.
     pub const NEW: Bias = Bias(0);
+    /// *warming up*, with one read to go.
+    pub const WARM: Bias = Bias(WARM_UP - 1);
     /// *on*.
     pub const ON: Bias = Bias(WARM_UP);
-    /// *alone*.
-    pub const ALONE: Bias = Bias(ALONE);
+    /// *holding*.
+    pub const HOLDING: Bias = Bias(HOLDING);
     /// *revoking 1*.
-    pub const REVOKING: Bias = Bias(ALONE + 1);
+    pub const REVOKING: Bias = Bias(HOLDING + 1);
 
     /// *off*, with the policy's number.
     pub fn off(number: u32) -> Bias {
-        Bias(number.clamp(FIRST, HELD - 1))
+        Bias(number.clamp(FIRST, BRIEF_HOLD - 1))
     }
 
-    /// *held* since `start`, in nanoseconds.
-    pub fn held(start: u64) -> Bias {
-        Bias(HELD + (start >> HELD_TICK) as u32 % (ALONE - HELD))
+    /// *brief hold* since `start`, in nanoseconds.
+    pub fn brief_hold(start: u64) -> Bias {
+        Bias(BRIEF_HOLD + (start >> HOLD_TICK) as u32 % (HOLDING - BRIEF_HOLD))
     }
 
     /// Whether it is *on*.
@@ -79,35 +81,35 @@ impl Bias {
         self.0 < WARM_UP
     }
 
-    /// Whether it is *held*.
-    pub fn is_held(self) -> bool {
-        (HELD..ALONE).contains(&self.0)
+    /// Whether it is *brief hold*.
+    pub fn is_brief_hold(self) -> bool {
+        (BRIEF_HOLD..HOLDING).contains(&self.0)
     }
 
-    /// Whether it is *alone* or *revoking*.
+    /// Whether it is *holding* or *revoking*.
     #[inline(always)]
     pub fn is_revoking(self) -> bool {
-        self.0 >= ALONE
+        self.0 >= HOLDING
     }
 
-    /// Whether a revoking thread is at work: *held*, *alone* or *revoking*.
+    /// Whether a revoking thread is at work: *brief hold*, *holding* or *revoking*.
     pub fn is_being_revoked(self) -> bool {
-        self.0 >= HELD
+        self.0 >= BRIEF_HOLD
     }
 
     /// Whether there can be readers in slots.
-    pub fn may_have_slots(self) -> bool {
+    pub fn may_have_slot_readers(self) -> bool {
         self.is_on() || self.is_being_revoked()
     }
 
     /// Whether there can be readers in slots for which no writer has waited yet.
     pub fn hides_readers(self) -> bool {
-        self.may_have_slots() && !(self.is_revoking() && self.0 & EMPTY != 0)
+        self.may_have_slot_readers() && !(self.is_revoking() && self.0 & EMPTY != 0)
     }
 
-    /// Units of about a millisecond since it was *held*, modulo 2^16.
-    pub fn held_for(self, now: u64) -> u32 {
-        ((now >> HELD_TICK) as u32).wrapping_sub(self.0 - HELD) % (ALONE - HELD)
+    /// Units of about a millisecond since it was *brief hold*, modulo 2^16.
+    pub fn hold_age(self, now: u64) -> u32 {
+        ((now >> HOLD_TICK) as u32).wrapping_sub(self.0 - BRIEF_HOLD) % (HOLDING - BRIEF_HOLD)
     }
 
     /// With one more slow read: the next number of *warming up*, or `None` if the next state is *on*.
@@ -116,7 +118,7 @@ impl Bias {
     }
 
     /// With one more revoking thread. `None`: no reader can be in a slot. The caller keeps writers out, so it is not
-    /// *held*.
+    /// *brief hold*.
     pub fn joined(self) -> Option<Bias> {
         match self {
             Bias::ON => Some(Bias::REVOKING),
