@@ -7,13 +7,15 @@ mod memory;
 mod schedule;
 mod sleep;
 
+use super::arena::Arena;
 use super::coverage::Coverage;
-use super::words::Place;
+use super::place::Place;
 use super::{Mistake, Strategy, plan};
 use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{Coroutine, CoroutineResult};
 use latchwork::machine::Wait;
 use plan::{Decision, Source};
+use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -124,6 +126,19 @@ pub(super) struct Line {
     pub text: String,
 }
 
+/// What the threads have around them that is made of words. Words know the engine; so the engine knows no more of the
+/// surroundings than this.
+pub(super) trait Surroundings: Any {
+    /// Puts everything back to its beginning. Called outside of schedules, where words are plain memory.
+    fn reset(&mut self, grouped: bool);
+
+    /// Whether the address is that of a slot for visible readers.
+    fn is_reader_slot(&self, address: usize) -> bool;
+
+    /// What a word of the surroundings is called in a trace.
+    fn name(&self, address: usize) -> Option<String>;
+}
+
 /// All that changes within a schedule.
 pub(super) struct State {
     threads: [Thread; MAX_THREADS],
@@ -178,7 +193,12 @@ pub(super) struct State {
     pub coverage: Coverage,
     /// Where the words are that coverage looks at.
     covered: std::ops::Range<usize>,
-    pub world: super::world::World,
+    /// Stacks of coroutines that are over, for the next ones.
+    stacks: Vec<DefaultStack>,
+    /// The lowest and the highest address of each thread's stack.
+    stack_ranges: [(usize, usize); MAX_THREADS],
+    pub arena: Arena,
+    pub surroundings: Box<dyn Surroundings>,
 }
 
 pub(super) struct Engine {
@@ -229,9 +249,9 @@ pub(super) struct Setup {
 }
 
 impl Engine {
-    pub(super) fn new() -> Box<Engine> {
-        let world = super::world::World::new();
-        let arena = world.arena().addr();
+    pub(super) fn new(surroundings: Box<dyn Surroundings>) -> Box<Engine> {
+        let arena = Arena::new();
+        let start = arena.start().addr();
         Box::new(Engine {
             state: UnsafeCell::new(State {
                 threads: std::array::from_fn(|_| Thread::new()),
@@ -268,8 +288,11 @@ impl Engine {
                 refused_fences: false,
                 until: u32::MAX,
                 coverage: Coverage::new(),
-                covered: arena..arena + COVERED,
-                world,
+                covered: start..start + COVERED,
+                stacks: Vec::with_capacity(2 * MAX_THREADS),
+                stack_ranges: [(0, 0); MAX_THREADS],
+                arena,
+                surroundings,
             }),
         })
     }
@@ -348,7 +371,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn fail_at(&self, place: Place, name: &'static str) -> ! {
-        let word = self.with(|s| s.world.name(place.address));
+        let word = self.with(|s| s.name(place.address));
         self.fail(format!("{name} of a word that was destroyed ({word})"));
     }
 
@@ -402,10 +425,13 @@ impl Engine {
     /// Begins a schedule: everything is as it was, and the locks can be made.
     pub(super) fn begin(&self, setup: Setup, grouped: bool) {
         // Words are plain memory meanwhile.
-        let world: *mut super::world::World = self.with(|s| &raw mut s.world);
+        let surroundings: *mut dyn Surroundings = self.with(|s| &raw mut *s.surroundings);
         // SAFETY: what resets words does not come back here, as nobody runs.
-        unsafe { &mut *world }.reset(grouped);
-        self.with(|s| s.begin(setup));
+        unsafe { &mut *surroundings }.reset(grouped);
+        self.with(|s| {
+            s.arena.reset();
+            s.begin(setup);
+        });
     }
 
     /// Runs a schedule: `body(thread)` in each thread, then `after` in one more, if all have come to their end.
@@ -429,16 +455,16 @@ impl Engine {
             }
             if coroutine.done() {
                 let stack = coroutine.into_stack();
-                self.with(|s| s.world.stacks.push(stack));
+                self.with(|s| s.stacks.push(stack));
             }
         }
         result
     }
 
     fn coroutine<'a>(&self, thread: usize, body: Box<dyn FnOnce() + 'a>) -> Body {
-        let stack = self.with(|s| s.world.stacks.pop());
+        let stack = self.with(|s| s.stacks.pop());
         let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"));
-        self.with(|s| s.world.stack_ranges[thread] = (stack.limit().get(), stack.base().get()));
+        self.with(|s| s.stack_ranges[thread] = (stack.limit().get(), stack.base().get()));
         let engine: *const Engine = self;
         let run = move |yielder: &Yielder, ()| {
             // SAFETY: coroutines are only resumed by `drive`, which borrows the engine.

@@ -106,7 +106,7 @@ unsafe impl Machine for Explore {
         engine.with(|s| {
             s.drain(s.running);
             if s.trace.is_some() {
-                let text = format!("futex wake {} (at most {count})", s.world.name(word.addr()));
+                let text = format!("futex wake {} (at most {count})", s.name(word.addr()));
                 s.note(text);
             }
             s.wake(word.addr(), count)
@@ -184,7 +184,7 @@ unsafe impl Machine for Explore {
     }
 
     fn identity(address: usize) -> usize {
-        engine().with(|s| s.world.identity(address))
+        engine().with(|s| s.arena.identity(address))
     }
 
     fn numa_node() -> u32 {

@@ -14,11 +14,13 @@
 //!
 //! `docs/exploring.md` describes the machine, the clients, and what they find and do not find.
 
+mod arena;
 mod client;
 mod coverage;
 mod engine;
 mod machine;
 mod mutex;
+mod place;
 mod plan;
 mod reclamation;
 mod rwlock;

@@ -5,6 +5,7 @@ use super::engine::Engine;
 use super::machine::Explore;
 use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, note, waiting};
 use super::words::Usize;
+use super::world;
 use crate::rng::Rng;
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
@@ -102,7 +103,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
     }
 
     fn new(engine: &Engine, client: &Client) -> Self {
-        let arena = engine.with(|s| s.world.arena());
+        let arena = engine.with(|s| s.arena.start());
         // SAFETY: all of these are within the arena, aligned, and far enough from each other.
         let (places, condvar, data) = unsafe {
             let second = arena.add(8192);
@@ -112,12 +113,12 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
             ([arena.cast::<L>(), second.cast::<L>()], condvar, data)
         };
         for (place, name) in places.into_iter().zip(["lock", "second"]) {
-            engine.with(|s| s.world.label(place.addr(), size_of::<L>(), name));
+            engine.with(|s| s.arena.label(place.addr(), size_of::<L>(), name));
             // SAFETY: the place is within the arena and aligned, and the lock of the schedule before is not used any more.
             unsafe { place.write(L::new_in()) };
         }
-        engine.with(|s| s.world.label(condvar.addr(), size_of::<RawCondvar<Explore>>(), "condvar"));
-        engine.with(|s| s.world.label(data.addr(), 2 * size_of::<Usize>(), "data"));
+        engine.with(|s| s.arena.label(condvar.addr(), size_of::<RawCondvar<Explore>>(), "condvar"));
+        engine.with(|s| s.arena.label(data.addr(), 2 * size_of::<Usize>(), "data"));
         // SAFETY: the place is within the arena and aligned, and the condition variable of the schedule before is not used
         // any more.
         unsafe { condvar.write(RawCondvar::new_in()) };
@@ -184,7 +185,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
             // SAFETY: nobody uses them any more.
             unsafe { place.drop_in_place() };
         }
-        let out = here().with(|s| s.world.nodes_out);
+        let out = world::nodes_out();
         check(out == 0, || format!("{out} queue nodes were not given back"));
     }
 }

@@ -101,7 +101,7 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Subject for Reclamation<D, W> {
     }
 
     fn new(engine: &Engine, client: &Client) -> Self {
-        let arena = engine.with(|s| s.world.arena());
+        let arena = engine.with(|s| s.arena.start());
         let (domain, root) = (arena.cast::<D>(), arena.wrapping_add(16384).cast::<Ptr<Object>>());
         let this = Reclamation {
             domain,
@@ -112,9 +112,9 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Subject for Reclamation<D, W> {
             waits: PhantomData,
         };
         engine.with(|s| {
-            s.world.label(domain.addr(), size_of::<D>(), "domain");
-            s.world.label(root.addr(), size_of::<Ptr<Object>>(), "root");
-            s.world.label(this.objects.addr(), OBJECTS * size_of::<Object>(), "object");
+            s.arena.label(domain.addr(), size_of::<D>(), "domain");
+            s.arena.label(root.addr(), size_of::<Ptr<Object>>(), "root");
+            s.arena.label(this.objects.addr(), OBJECTS * size_of::<Object>(), "object");
         });
         // SAFETY: within the arena, aligned, far enough from each other, and what was there before is over.
         unsafe {

@@ -64,8 +64,8 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     }
 
     fn new(engine: &Engine, client: &Client) -> Self {
-        let place = engine.with(|s| s.world.arena()).cast::<R>();
-        engine.with(|s| s.world.label(place.addr(), size_of::<R>(), "lock"));
+        let place = engine.with(|s| s.arena.start()).cast::<R>();
+        engine.with(|s| s.arena.label(place.addr(), size_of::<R>(), "lock"));
         // SAFETY: the arena is large enough and aligned, and what was there before is over.
         unsafe { place.write(R::new_in()) };
         // SAFETY: within the arena, aligned, and behind the lock.
@@ -74,7 +74,7 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
             stage.write(U32::new(0));
             stage
         };
-        engine.with(|s| s.world.label(stage.addr(), size_of::<U32>(), "stage"));
+        engine.with(|s| s.arena.label(stage.addr(), size_of::<U32>(), "stage"));
         let this = RwLock {
             place,
             stage,
@@ -128,7 +128,7 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
         going.end();
         // SAFETY: nobody uses it any more.
         unsafe { self.place.drop_in_place() };
-        let out = here().with(|s| s.world.nodes_out);
+        let out = world::nodes_out();
         check(out == 0 || client.forgotten, || format!("{out} queue nodes were not given back"));
     }
 }

@@ -11,6 +11,7 @@ use super::rwlock::RwLock;
 use super::semaphore::Semaphore;
 use super::seqlock::SeqLock;
 use super::subject::Subject;
+use super::world::World;
 use crate::rng::Rng;
 use latchwork::locks::mutex::{Info, RawMutex, Suspension};
 use latchwork::locks::rwlock::RawRwLock;
@@ -240,7 +241,7 @@ unsafe impl Send for Spare {}
 
 fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
     let spare = ENGINES.lock().ok().and_then(|mut engines| engines.pop());
-    let engine = spare.map_or_else(Engine::new, |spare| spare.0);
+    let engine = spare.map_or_else(|| Engine::new(Box::new(World::new())), |spare| spare.0);
     let outcome = explore_with::<S>(&engine, settings, seeds);
     if let Ok(mut engines) = ENGINES.lock() {
         engines.push(Spare(engine));

@@ -58,8 +58,8 @@ impl Subject for Semaphore {
     }
 
     fn new(engine: &Engine, client: &Client) -> Self {
-        let place = engine.with(|s| s.world.arena()).cast::<RawSemaphore<Explore>>();
-        engine.with(|s| s.world.label(place.addr(), size_of::<RawSemaphore<Explore>>(), "semaphore"));
+        let place = engine.with(|s| s.arena.start()).cast::<RawSemaphore<Explore>>();
+        engine.with(|s| s.arena.label(place.addr(), size_of::<RawSemaphore<Explore>>(), "semaphore"));
         // SAFETY: within the arena, aligned, and what was there before is over.
         unsafe { place.write(RawSemaphore::new_in(client.units)) };
         Semaphore { place, given: Cell::new(client.units), taken: Cell::new(0) }

@@ -32,8 +32,8 @@ impl<L: RawMutex<Machine = Explore>> Subject for SeqLock<L> {
     }
 
     fn new(engine: &Engine, _: &Client) -> Self {
-        let place = engine.with(|s| s.world.arena()).cast::<(RawSeqLock<L>, [Usize; WORDS])>();
-        engine.with(|s| s.world.label(place.addr(), size_of::<(RawSeqLock<L>, [Usize; WORDS])>(), "lock"));
+        let place = engine.with(|s| s.arena.start()).cast::<(RawSeqLock<L>, [Usize; WORDS])>();
+        engine.with(|s| s.arena.label(place.addr(), size_of::<(RawSeqLock<L>, [Usize; WORDS])>(), "lock"));
         // SAFETY: within the arena, aligned, and what was there before is over.
         unsafe { place.write((RawSeqLock::new_in(), std::array::from_fn(|_| Usize::new(0)))) };
         SeqLock { place, over: Cell::new(0), begun: Cell::new(0) }

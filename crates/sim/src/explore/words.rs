@@ -4,62 +4,11 @@
 //! thread runs at a time; the value is an atomic only so that sharing a word between OS threads is no undefined behaviour.
 
 use super::engine::{Engine, inside};
+use super::place::{ALIVE, DEAD, Place};
 use super::{Mistake, trace};
 use latchwork::machine::{Arith, Word};
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
-
-/// In the memory of a word that is alive. Anything else means that the memory is used for something else.
-const ALIVE: u32 = 0x5a11_e0b5;
-/// In the memory of a word that was dropped.
-const DEAD: u32 = 0xdead_beef;
-
-/// What a store buffer has to know of a word.
-#[derive(Copy, Clone)]
-pub(super) struct Place {
-    /// The value.
-    pub address: usize,
-    /// Bytes of the value.
-    size: u8,
-    alive: *const AtomicU32,
-}
-
-impl Place {
-    pub(super) const NOWHERE: Place = Place { address: 0, size: 0, alive: std::ptr::null() };
-
-    /// Whether the word is still there.
-    pub(super) fn is_alive(self) -> bool {
-        // SAFETY: the memory of a word stays mapped: it lies in the arena, on the stack of a coroutine or in a
-        // leaked allocation, all of which outlive the schedule.
-        unsafe { &*self.alive }.load(Relaxed) == ALIVE
-    }
-
-    /// The value in memory.
-    pub(super) fn value(self) -> u64 {
-        // SAFETY: the word's memory stays mapped (see `is_alive`), and the value in it has this size and alignment.
-        unsafe {
-            match self.size {
-                1 => u64::from((*(self.address as *const AtomicU8)).load(Relaxed)),
-                4 => u64::from((*(self.address as *const AtomicU32)).load(Relaxed)),
-                _ => (*(self.address as *const AtomicU64)).load(Relaxed),
-            }
-        }
-    }
-
-    /// Replaces the value in memory.
-    pub(super) fn set(self, value: u64) {
-        debug_assert!(self.is_alive());
-        // SAFETY: the word's memory stays mapped, the value in it has this size and alignment, and the caller has seen that
-        // the word is alive, so the memory is not used for something else.
-        unsafe {
-            match self.size {
-                1 => (*(self.address as *const AtomicU8)).store(value as u8, Relaxed),
-                4 => (*(self.address as *const AtomicU32)).store(value as u32, Relaxed),
-                _ => (*(self.address as *const AtomicU64)).store(value, Relaxed),
-            }
-        }
-    }
-}
 
 /// A value as the engine keeps it.
 trait Bits: Copy {
@@ -126,11 +75,7 @@ macro_rules! word {
         impl $(<$p: Send + Sync + 'static>)? $name $(<$p>)? {
             #[inline(always)]
             pub(super) fn place(&self) -> Place {
-                Place {
-                    address: (&raw const self.value).addr(),
-                    size: size_of::<$t>() as u8,
-                    alive: &raw const self.alive,
-                }
+                Place::new((&raw const self.value).addr(), size_of::<$t>() as u8, &raw const self.alive)
             }
 
             /// What a read-modify-write does outside of an exploration.

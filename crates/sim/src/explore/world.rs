@@ -1,13 +1,13 @@
 //! What the threads of a schedule have around them: queue nodes, the table and the rows of visible readers, the
-//! waiting array, the records of reclamation, and the place where the locks are. All of it is made once for each
-//! OS thread that explores, and put back to its beginning for each schedule.
+//! waiting array and the records of reclamation. All of it is made once for each OS thread that explores, and put back
+//! to its beginning for each schedule.
 
-use super::engine::{MAX_THREADS, world};
+use super::engine::{MAX_THREADS, State, Surroundings, world};
 use super::words::{Ptr, Usize};
 use super::{Explore, Mistake};
-use corosensei::stack::DefaultStack;
 use latchwork::machine::record::{Clocks, Record, STEP};
 use latchwork::machine::{Group, QNode, ReaderRow, Word};
+use std::any::Any;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -20,21 +20,11 @@ const ROWS: usize = 24;
 
 type RecordGroup = Group<Explore, Record<Explore>>;
 
-/// Where the locks and the data of a client are. It has the same offsets in every process.
-#[repr(C, align(4096))]
-pub(super) struct Arena(std::cell::UnsafeCell<[u8; ARENA]>);
-
-const ARENA: usize = 64 * 1024;
-
 pub(super) struct World {
-    pub stacks: Vec<DefaultStack>,
-    arena: &'static Arena,
-    /// Labels of ranges of addresses, for people.
-    labels: Vec<(usize, usize, &'static str)>,
     nodes: Vec<&'static QNode<Explore>>,
     nodes_used: usize,
     free: [Vec<&'static QNode<Explore>>; MAX_THREADS],
-    pub nodes_out: i32,
+    nodes_out: i32,
     table: &'static [Usize],
     waiting: &'static [QNode<Explore>],
     rows: &'static [ReaderRow<Explore>],
@@ -49,12 +39,8 @@ pub(super) struct World {
     own_record: [Option<(&'static Record<Explore>, &'static RecordGroup)>; MAX_THREADS],
     any_left: bool,
     clocks: &'static Clocks<Explore>,
-    /// Addresses outside of the arena that were asked for an identity, by line.
-    identities: Vec<usize>,
     /// Which processor each thread is on.
     cpus: [u32; MAX_THREADS],
-    /// The lowest and the highest address of each thread's stack.
-    pub stack_ranges: [(usize, usize); MAX_THREADS],
 }
 
 fn leak<T>(value: T) -> &'static T {
@@ -76,9 +62,6 @@ impl World {
             leak(RecordGroup::new(leak_all(count, |i| record(first + i)), 0, None))
         };
         World {
-            stacks: Vec::with_capacity(2 * MAX_THREADS),
-            arena: leak(Arena(std::cell::UnsafeCell::new([0; ARENA]))),
-            labels: Vec::new(),
             nodes: Vec::new(),
             nodes_used: 0,
             free: std::array::from_fn(|_| Vec::with_capacity(16)),
@@ -97,25 +80,13 @@ impl World {
             own_record: [None; MAX_THREADS],
             any_left: false,
             clocks: leak(Clocks::new()),
-            identities: Vec::new(),
             cpus: [0; MAX_THREADS],
-            stack_ranges: [(0, 0); MAX_THREADS],
         }
     }
+}
 
-    /// The address of the arena.
-    pub(super) fn arena(&self) -> *mut u8 {
-        self.arena.0.get().cast()
-    }
-
-    /// What is at these addresses.
-    pub(super) fn label(&mut self, address: usize, size: usize, name: &'static str) {
-        self.labels.push((address, address + size, name));
-    }
-
-    /// Everything as it was. Called outside of schedules, where words are plain memory.
-    pub(super) fn reset(&mut self, grouped: bool) {
-        self.labels.clear();
+impl Surroundings for World {
+    fn reset(&mut self, grouped: bool) {
         for node in &self.nodes[..self.nodes_used] {
             clear(node);
         }
@@ -149,12 +120,10 @@ impl World {
         self.clocks.grace.store(STEP | 1, Relaxed);
         self.clocks.epoch.store(STEP | 1, Relaxed);
         self.clocks.reached.iter().for_each(|time| time.store(0, Relaxed));
-        self.identities.clear();
         self.cpus = std::array::from_fn(|thread| thread as u32);
     }
 
-    /// Whether the address is that of a slot for visible readers.
-    pub(super) fn is_reader_slot(&self, address: usize) -> bool {
+    fn is_reader_slot(&self, address: usize) -> bool {
         let within = |slots: &[Usize]| {
             let range = slots.as_ptr_range();
             (range.start.addr()..range.end.addr()).contains(&address)
@@ -162,33 +131,7 @@ impl World {
         within(self.table) || self.rows.iter().any(|row| within(&row.slots))
     }
 
-    /// Whether a value can be an address.
-    pub(super) fn is_pointer(&self, value: u64) -> bool {
-        value > u64::from(u32::MAX)
-    }
-
-    /// A name for an address that is the same in every run.
-    pub(super) fn identity(&mut self, address: usize) -> usize {
-        let arena = self.arena().addr();
-        if (arena..arena + ARENA).contains(&address) {
-            return address - arena + ARENA;
-        }
-        let line = address / 64;
-        let known = self.identities.iter().position(|known| *known == line);
-        let number = known.unwrap_or_else(|| {
-            self.identities.push(line);
-            self.identities.len() - 1
-        });
-        2 * ARENA + number * 64 + address % 64
-    }
-
-    /// What a word is called in a trace.
-    pub(super) fn name(&self, address: usize) -> String {
-        if let Some((start, _, name)) =
-            self.labels.iter().find(|(start, end, _)| (*start..*end).contains(&address))
-        {
-            return format!("{name}+{:#x}", address - start);
-        }
+    fn name(&self, address: usize) -> Option<String> {
         let node = |node: &QNode<Explore>| {
             let start = std::ptr::from_ref(node).addr();
             (start..start + size_of::<QNode<Explore>>()).contains(&address).then(|| field(node, address))
@@ -212,26 +155,6 @@ impl World {
                     })
                 })
             })
-            .or_else(|| {
-                let stacks = self.stack_ranges.iter().enumerate();
-                stacks
-                    .clone()
-                    .find(|(_, (low, high))| (*low..*high).contains(&address))
-                    .map(|(thread, (_, high))| format!("stack {thread}-{:#x}", high - address))
-            })
-            .unwrap_or_else(|| format!("{address:#x}"))
-    }
-
-    /// A value in a trace: a number, or what it points to.
-    pub(super) fn value(&self, value: u64) -> String {
-        if !self.is_pointer(value) {
-            return if value < 10 { value.to_string() } else { format!("{value:#x}") };
-        }
-        let name = self.name(value as usize);
-        match name.strip_suffix(".link0") {
-            Some(node) => format!("&{node}"),
-            None => format!("&{name}"),
-        }
     }
 }
 
@@ -248,6 +171,22 @@ fn clear(node: &QNode<Explore>) {
     node.words.iter().for_each(|word| word.store(0, Relaxed));
 }
 
+/// The world that the engine of this OS thread was made with.
+fn of(state: &mut State) -> &mut World {
+    let surroundings: &mut dyn Any = &mut *state.surroundings;
+    surroundings.downcast_mut().expect("every engine is made with a World")
+}
+
+/// Looks at or changes the world, under the conditions of [`Engine::with`](super::engine::Engine::with).
+fn with<R>(f: impl FnOnce(&mut World) -> R) -> R {
+    world().with(|s| f(of(s)))
+}
+
+/// How many queue nodes are in use.
+pub(super) fn nodes_out() -> i32 {
+    with(|w| w.nodes_out)
+}
+
 fn me() -> usize {
     world().with(|s| s.running)
 }
@@ -256,7 +195,7 @@ pub(super) fn acquire_node() -> &'static QNode<Explore> {
     let me = me();
     world().with(|s| {
         let mistake = s.mistake;
-        let w = &mut s.world;
+        let w = of(s);
         w.nodes_out += 1;
         let node = w.free[me].pop().unwrap_or_else(|| {
             if w.nodes_used == w.nodes.len() {
@@ -275,49 +214,48 @@ pub(super) fn acquire_node() -> &'static QNode<Explore> {
 pub(super) fn release_node(node: &'static QNode<Explore>) {
     let me = me();
     world().with(|s| {
-        s.world.nodes_out -= 1;
+        of(s).nodes_out -= 1;
         if s.mistake != Mistake::NodeTooEarly {
-            s.world.free[me].push(node);
+            of(s).free[me].push(node);
         }
     });
 }
 
 pub(super) fn visible_readers() -> &'static [Usize] {
-    world().with(|s| s.world.table)
+    with(|w| w.table)
 }
 
 pub(super) fn waiting_array() -> &'static [QNode<Explore>] {
     let me = me();
     world().with(|s| {
         let first = if s.mistake == Mistake::PrivateArray { me * WAITING_ARRAY } else { 0 };
-        &s.world.waiting[first..first + WAITING_ARRAY]
+        &of(s).waiting[first..first + WAITING_ARRAY]
     })
 }
 
 /// The running thread's row: its own, or one that was left behind and is empty, or a new one.
 pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
     let me = me();
-    let (row, linked) = match world().with(|s| s.world.own_row[me]) {
+    let (row, linked) = match with(|w| w.own_row[me]) {
         Some((row, linked)) => (row, linked),
         None => {
-            let (rows, left) = world().with(|s| (s.world.rows, s.world.left_rows.clone()));
+            let (rows, left) = with(|w| (w.rows, w.left_rows.clone()));
             // Takes it before it looks: others may take it, read and leave it again meanwhile.
             let take = |row: &usize| {
-                world().with(|s| {
-                    let at = s.world.left_rows.iter().position(|left| left == row);
-                    at.map(|at| s.world.left_rows.remove(at)).is_some()
+                with(|w| {
+                    let at = w.left_rows.iter().position(|left| left == row);
+                    at.map(|at| w.left_rows.remove(at)).is_some()
                 })
             };
             let empty = left.into_iter().find(|row| {
                 let taken = take(row);
                 if taken && !rows[*row].is_empty() {
-                    world().with(|s| s.world.left_rows.push(*row));
+                    with(|w| w.left_rows.push(*row));
                     return false;
                 }
                 taken
             });
-            let own = world().with(|s| {
-                let w = &mut s.world;
+            let own = with(|w| {
                 let own = empty.map_or((w.rows_used, false), |row| (row, true));
                 w.rows_used += usize::from(empty.is_none());
                 w.own_row[me] = Some(own);
@@ -327,12 +265,12 @@ pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
             own
         }
     };
-    let (rows, newest, mistake) = world().with(|s| (s.world.rows, s.world.newest_row, s.mistake));
+    let (rows, newest, mistake) = world().with(|s| (of(s).rows, of(s).newest_row, s.mistake));
     let row_now = &rows[row];
     if linked || mistake == Mistake::LateRow && row_now.is_empty() {
         return row_now;
     }
-    world().with(|s| s.world.own_row[me] = Some((row, true)));
+    with(|w| w.own_row[me] = Some((row, true)));
     let mut first = newest.load(Relaxed);
     loop {
         // SAFETY: null, or one of the rows, which are never freed.
@@ -345,7 +283,7 @@ pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
 }
 
 pub(super) fn reader_rows() -> Option<&'static ReaderRow<Explore>> {
-    let newest = world().with(|s| s.world.newest_row);
+    let newest = with(|w| w.newest_row);
     // SAFETY: null, or one of the rows, which are never freed.
     unsafe { newest.load(Acquire).as_ref() }
 }
@@ -353,23 +291,25 @@ pub(super) fn reader_rows() -> Option<&'static ReaderRow<Explore>> {
 /// The running thread's record.
 pub(super) fn own_record() -> &'static Record<Explore> {
     let me = me();
-    if let Some((own, _)) = world().with(|s| s.world.own_record[me]) {
+    if let Some((own, _)) = with(|w| w.own_record[me]) {
         return own;
     }
-    let newest = world().with(|s| s.world.any_left.then_some(s.world.newest_record));
+    let newest = with(|w| w.any_left.then_some(w.newest_record));
     // SAFETY: null, or one of the groups, which are never freed.
     let first = newest.and_then(|newest| unsafe { newest.load(Acquire).as_ref() });
     let groups = first.into_iter().flat_map(Group::groups);
     let found = groups.into_iter().find_map(|group| Some((group.take()?, group)));
     let own = found.unwrap_or_else(make_record);
-    world().with(|s| s.world.own_record[me] = Some(own));
+    with(|w| w.own_record[me] = Some(own));
     own.0
 }
 
 fn make_record() -> (&'static Record<Explore>, &'static RecordGroup) {
     let (group, newest, mistake) = world().with(|s| {
-        s.world.singles_used += 1;
-        (s.world.singles[s.world.singles_used - 1], s.world.newest_record, s.mistake)
+        let mistake = s.mistake;
+        let w = of(s);
+        w.singles_used += 1;
+        (w.singles[w.singles_used - 1], w.newest_record, mistake)
     });
     let record = &group.entries()[0];
     if mistake != Mistake::UntakenRecord {
@@ -387,7 +327,7 @@ fn make_record() -> (&'static Record<Explore>, &'static RecordGroup) {
 }
 
 pub(super) fn records() -> Option<&'static RecordGroup> {
-    let (newest, mistake) = world().with(|s| (s.world.newest_record, s.mistake));
+    let (newest, mistake) = world().with(|s| (of(s).newest_record, s.mistake));
     // SAFETY: null, or one of the groups, which are never freed.
     let newest = unsafe { newest.load(Acquire).as_ref() }?;
     if mistake == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
@@ -395,31 +335,31 @@ pub(super) fn records() -> Option<&'static RecordGroup> {
 
 pub(super) fn place() -> Option<(&'static RecordGroup, usize)> {
     let me = me();
-    let (own, mistake) = world().with(|s| (s.world.own_record[me], s.mistake));
+    let (own, mistake) = world().with(|s| (of(s).own_record[me], s.mistake));
     let (record, group) = own?;
     let last = group.entries().len() - 1;
     Some((group, if mistake == Mistake::BlindVoucher { last } else { group.index_of(record)? }))
 }
 
 pub(super) fn clocks() -> &'static Clocks<Explore> {
-    world().with(|s| s.world.clocks)
+    with(|w| w.clocks)
 }
 
 pub(super) fn cpu() -> u32 {
     let me = me();
-    world().with(|s| s.world.cpus[me])
+    with(|w| w.cpus[me])
 }
 
 pub(super) fn set_cpu(cpu: u32) {
     let me = me();
-    world().with(|s| s.world.cpus[me] = cpu);
+    with(|w| w.cpus[me] = cpu);
 }
 
 /// The running thread ends, as far as its row and its record are concerned; what it does then, another thread
 /// does.
 pub(super) fn exit_thread() {
     let me = me();
-    let (row, mistake, rows) = world().with(|s| (s.world.own_row[me].take(), s.mistake, s.world.rows));
+    let (row, mistake, rows) = world().with(|s| (of(s).own_row[me].take(), s.mistake, of(s).rows));
     if let Some((row, linked)) = row {
         if mistake == Mistake::ExitEmptiesRow {
             rows[row].slots.iter().for_each(|slot| slot.store(0, Release));
@@ -428,12 +368,12 @@ pub(super) fn exit_thread() {
             // A release: the next owner comes after what this one did.
             world().with(|s| {
                 s.drain(me);
-                s.world.left_rows.push(row);
+                of(s).left_rows.push(row);
             });
         }
     }
-    if let Some((record, group)) = world().with(|s| s.world.own_record[me].take()) {
-        world().with(|s| s.world.any_left = true);
+    if let Some((record, group)) = with(|w| w.own_record[me].take()) {
+        with(|w| w.any_left = true);
         group.give_back(record);
     }
 }

@@ -59,7 +59,7 @@ impl State {
                 return 0;
             }
         }
-        if self.mistake == Mistake::BlindScan && self.world.is_reader_slot(place.address) {
+        if self.mistake == Mistake::BlindScan && self.surroundings.is_reader_slot(place.address) {
             return 0;
         }
         place.value()
@@ -119,12 +119,12 @@ impl State {
         }
         if entry.place.is_alive() {
             if self.trace.is_some() {
-                let word = self.world.name(entry.place.address);
+                let word = self.name(entry.place.address);
                 self.note(format!("(store of thread {number} is visible: {word} = {:#x})", entry.value));
             }
             self.write(entry.place, entry.value);
         } else {
-            let word = self.world.name(entry.place.address);
+            let word = self.name(entry.place.address);
             self.failure
                 .get_or_insert(format!("a store of thread {number} to a word that was destroyed ({word})"));
         }

@@ -454,9 +454,9 @@ impl State {
             let does = match thread.status {
                 Status::Done => continue,
                 Status::Runnable => "can run".to_owned(),
-                Status::Spins(address) => format!("spins on {}", self.world.name(address)),
+                Status::Spins(address) => format!("spins on {}", self.name(address)),
                 Status::Sleeps(0) => "sleeps".to_owned(),
-                Status::Sleeps(address) => format!("sleeps on {}", self.world.name(address)),
+                Status::Sleeps(address) => format!("sleeps on {}", self.name(address)),
                 Status::Frozen => "is stopped".to_owned(),
             };
             if !text.is_empty() {

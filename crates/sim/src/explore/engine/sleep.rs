@@ -57,7 +57,7 @@ impl State {
                 self.threads[thread].status = Status::Sleeps(to);
             }
             if self.trace.is_some() {
-                let (from, to) = (self.world.name(from), self.world.name(to));
+                let (from, to) = (self.name(from), self.name(to));
                 self.note(format!("(thread {thread}, which slept on {from}, sleeps on {to} now)"));
             }
         }
@@ -76,7 +76,7 @@ impl State {
     pub(in crate::explore) fn loses(&self, place: Place, value: u64, order: Ordering) -> bool {
         match self.mistake {
             Mistake::LostSkip => value == 2 && order == Ordering::Release,
-            Mistake::LostLink => order == Ordering::Relaxed && value != 0 && self.world.is_pointer(value),
+            Mistake::LostLink => order == Ordering::Relaxed && value != 0 && is_pointer(value),
             Mistake::OpenRing => value as usize == place.address,
             _ => false,
         }
@@ -95,6 +95,30 @@ impl State {
         }
     }
 
+    /// What a word is called in a trace.
+    pub(in crate::explore) fn name(&self, address: usize) -> String {
+        let stack = || {
+            let mut stacks = self.stack_ranges.iter().enumerate();
+            let (thread, (_, high)) = stacks.find(|(_, (low, high))| (*low..*high).contains(&address))?;
+            Some(format!("stack {thread}-{:#x}", high - address))
+        };
+        let labelled = self.arena.name(address);
+        let named = labelled.or_else(|| self.surroundings.name(address)).or_else(stack);
+        named.unwrap_or_else(|| format!("{address:#x}"))
+    }
+
+    /// A value in a trace: a number, or what it points to.
+    fn value(&self, value: u64) -> String {
+        if !is_pointer(value) {
+            return if value < 10 { value.to_string() } else { format!("{value:#x}") };
+        }
+        let name = self.name(value as usize);
+        match name.strip_suffix(".link0") {
+            Some(node) => format!("&{node}"),
+            None => format!("&{name}"),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     pub(in crate::explore) fn trace_access(
@@ -104,8 +128,8 @@ impl State {
         old: Option<u64>,
         new: Option<u64>,
     ) {
-        let word = self.world.name(place.address);
-        let value = |value: u64| self.world.value(value);
+        let word = self.name(place.address);
+        let value = |value: u64| self.value(value);
         let values = match (old, new) {
             (Some(old), Some(new)) if old == new => format!("{}, unchanged", value(old)),
             (Some(old), Some(new)) => format!("{} -> {}", value(old), value(new)),
@@ -114,4 +138,9 @@ impl State {
         };
         self.note(format!("{name} {word}: {values}"));
     }
+}
+
+/// Whether a value can be an address.
+fn is_pointer(value: u64) -> bool {
+    value > u64::from(u32::MAX)
 }
