@@ -25,7 +25,7 @@ type Body = Coroutine<(), (), Result<(), Box<dyn Any + Send>>, DefaultStack>;
 ///
 /// Within a body, locks over [`Sim`](crate::Sim) take simulated time, and so does
 /// [`work`](crate::work); everything else takes none. Bodies run one at a time on the calling OS thread,
-/// so they may share plain memory (a [`Cell`]) as far as Rust lets them.
+/// so they may share plain memory (a [`Cell`](std::cell::Cell)) as far as Rust lets them.
 ///
 /// # Errors
 ///
