@@ -17,7 +17,8 @@
 //! clock only grows: a reader that stamps late has an older stamp than need be, and the leader waits for it.
 //!
 //! The *light fence* is a compiler barrier, and the *heavy fence* is `membarrier`, which makes every running thread of the
-//! process execute a full fence. Together they order as two full fences do, and the reader executes none.
+//! process execute a full fence. Together they order as two full fences do, and the reader executes none. Without
+//! `membarrier`, readers execute a full fence in place of the light one, and so does the leader in place of the heavy one.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -30,9 +31,10 @@
 //!
 //! Each thread has a word, [`Record::section`], which only the thread itself writes. Its upper 48 bits are the stamp. The
 //! next bit, [`NEEDS_FULL_FENCE`](crate::machine::record::NEEDS_FULL_FENCE), stays as it is for the life of the thread: it
-//! is set if `membarrier` is not to be had, and each section of the thread begins with a full fence then. The lower 15 bits
-//! count the sections that are nested. The clock, [`Clocks::grace`], has the same layout and a count of 1, so one store
-//! of the clock writes both the stamp and the count.
+//! is set if `membarrier` is not to be had. It is in this word so that one test finds both this bit and a nested section.
+//! The lower 15 bits count the sections that are nested. The clock, [`Clocks::grace`], has the same layout, a count of 1 and
+//! the bit clear. So one store of the clock writes both the stamp and the count; a thread with the bit sets it in what it
+//! stores.
 //!
 //! | state | the word | the next state |
 //! |---|---|---|

@@ -37,10 +37,11 @@
 //! and release order these accesses and all of them are relaxed. The exceptions are [`make`] and [`mend`], which run while
 //! no other thread uses the mutex.
 //!
-//! A thread that does not hold the mutex may read `owner` at any time: it never finds its own number there, because only
-//! no other thread writes that number. No number is used again, so a mutex whose holder has ended stays held. The thread of a
+//! A thread that does not hold the mutex may read `owner` at any time: it never finds its own number there, because no
+//! other thread writes that number, and its own last unlock has cleared it. No number is used again, so a mutex whose holder has ended stays held. The thread of a
 //! forked child keeps the number of the thread that forked, and so what that thread holds. In memory that processes share,
-//! a thread of one process may have the number of the holder in another, and is then taken for the holder.
+//! a thread of one process may have the number of the holder in another, and is then taken for the holder: only objects
+//! that ask to be process-shared have promised otherwise, and glibc serves those.
 //!
 //! A thread that waits for a condition variable stays counted in `owner` ([`note_waiter`], [`forget_waiter`]). `destroy`
 //! refuses such a mutex, which looks unlocked, with EBUSY.
@@ -58,9 +59,10 @@
 //! As under glibc, an unlock by another thread than the holder releases a normal mutex.
 //!
 //! An uncontended lock or unlock of a normal mutex executes one comparison, of the whole `kind` word, and the raw lock's
-//! own fast path; if the raw lock has a token, it also stores or loads that. `unlock` compares with [`MUTEX_WORD`], `lock`
-//! and `trylock` with [`MUTEX_WORD_IF_UNCOUNTED`]. No mutex has the latter word while statistics are on, so the counters see
-//! every lock call.
+//! own fast path; if the raw lock has a token, it also stores or loads that. `unlock` compares with [`MUTEX_WORD`]: the `kind`
+//! word of a normal, served mutex of the current generation, which is 0 until the process forks. `lock` and `trylock` compare
+//! with [`MUTEX_WORD_IF_UNCOUNTED`]: the same word, or while statistics are on a word that no mutex has, so that the counters
+//! see every lock call.
 
 use super::timeout::Timeout;
 use crate::state::abi::*;
@@ -344,6 +346,7 @@ unsafe fn mend(m: &Mutex, kind: u32) {
     unsafe {
         let records_owner = matches!(kind, RECURSIVE | ERRORCHECK);
         let is_held = if records_owner { owner(m) != 0 } else { (lock.is_locked)(m) };
+        // Without the bits that count the waiters of condition variables.
         m.owner.store(owner(m), Relaxed);
         (lock.reset)(m);
         if is_held {
@@ -411,7 +414,8 @@ unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
         if classify(m) == Class::OfGlibc {
             return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
         }
-        // A waiter of a condition variable is counted unless it holds the raw lock. So this thread reads the number as holder.
+        // A waiter of a condition variable counts itself in and out while it holds the raw lock. So this thread locks the raw
+        // lock to read the number of waiters.
         if !(lock.try_lock)(m) {
             return EBUSY;
         }

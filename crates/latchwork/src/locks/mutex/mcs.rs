@@ -13,18 +13,18 @@
 //! | word | from | to | by | ordering |
 //! |---|---|---|---|---|
 //! | `tail` | null: free | the arriving thread's node | the swap in `lock`, or the exchange in `try_lock`; that thread holds the lock | (A) acquire, with the exchange in `unlock` |
-//! | `tail` | a node | the arriving thread's node | the swap in `lock`; that thread waits | (C) acquire, with the release of the swap that put the older node there: its `next` is null before the newcomer links itself to it |
+//! | `tail` | a node | the arriving thread's node | the swap in `lock`; that thread waits | (C) acquire, with the release of the swap or exchange that put the older node there: without it, the older node's initial `next`, null, could erase the link |
 //! | `tail` | the holder's node | null: free | the exchange in `unlock`, if no thread is behind the holder | (A) release |
-//! | `next` of a node | null | the successor's node | the successor in `lock`, after its swap | (D) release, with the loads in `unlock`: the successor's `status` is WAITING before the holder grants |
+//! | `next` of a node | null | the successor's node | the successor in `lock`, after its swap | (D) release, with the loads in `unlock`: without it, the successor's initial `status`, WAITING, could erase the grant |
 //! | `status` of a node | WAITING | GRANTED | the holder in `unlock`, on its successor's node | (B) release, with the waiter's spin |
 //!
 //! A thread that finds the queue empty never gets GRANTED: it holds the lock with WAITING in its node.
 //!
-//! Size: 8 bytes; 64 per waiter and 64 per holder. The node comes from the calling thread's pool, whose memory is never
+//! Size: 8 bytes for the lock, and a node of 64 for each waiter and for the holder. The node comes from the calling thread's pool, whose memory is never
 //! unmapped, so a node lives for `'static`. [`Machine::release_node`] orders a node's next use after this one.
 //! Atomic read-modify-writes per uncontended acquire and release: 2 (swap, compare-and-exchange).
 //! Fairness: FIFO, in the order of the swaps. A failed attempt (`try_lock`) never queues.
-//! Suspension: blocks. A waiter that does not run (preempted, stopped) keeps the lock from the threads behind it once it is
+//! Suspension: blocks, as `INFO.suspension` says. (`INFO.blocking` says whether waiters sleep in the kernel.) A waiter that does not run (preempted, stopped) keeps the lock from the threads behind it once it is
 //! granted; one that stops between its swap and its link keeps the holder spinning in `unlock` as well.
 
 use super::local::Local;
@@ -93,10 +93,11 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) with the exchange in `unlock`; (C) with the predecessor's swap. Release: (C) with the successor's swap.
+        // Acquire: (A) with the exchange in `unlock`; (C) with the predecessor's swap or exchange. Release: (C) with the successor's swap.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
-            // SAFETY: the predecessor keeps its node until it has granted us the lock, and for that it waits for `next`.
+            // SAFETY: the predecessor keeps its node until it has granted us the lock. It cannot leave without that: our swap
+            // has changed `tail`, so the exchange in its `unlock` fails, and it waits for `next`.
             // (D) pairs with the loads of `next` in `unlock`.
             unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
             // (B) pairs with the grant in `unlock`.
@@ -107,8 +108,8 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        // If `tail` is null it takes a node and exchanges null for it: acquire (A), release (C). A node that another thread's
-        // exchange beat goes back to the pool.
+        // If `tail` is null it takes a node and exchanges null for it: acquire (A), release (C). If another thread
+        // was faster, the node goes back to the pool.
         queue::attempt(&self.tail, || fresh_node().0)
     }
 

@@ -294,8 +294,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[cold]
     fn offer_or_lapse(&self, state: Bits) -> bool {
         let next = if !state.has(OFFERED) {
-            // This store comes first: a thread that sees OFFERED must not compare with an older time. If the exchange
-            // fails, the turn merely seems to begin now, and newcomers may steal for one bound more.
+            // This store comes first, so that a thread that sees OFFERED compares with this time. Relaxed: where a processor
+            // reorders the two, the promise lapses early, which costs fairness once. If the exchange fails, the turn merely
+            // seems to begin now, and newcomers may steal for one bound more.
             Since::load::<M>(&self.since).store_now::<M>(&self.since);
             state.with(OFFERED)
         } else if self.turn_exceeds(PROMISE_BOUND) {
