@@ -79,6 +79,7 @@
 //! - Limit: 2^29 - 1 simultaneous readers.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::parked_bit::unpark;
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
@@ -210,9 +211,9 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
 
     #[inline]
     unsafe fn unlock_write(&self, (): ()) {
-        // (A) the section happens before the next acquisition. (F) pairs with `park_behind_writer`.
+        // (A) the section happens before the next acquisition. (F) pairs with [`park`](crate::locks::parked_bit::park).
         if M::release_dec(&self.word) {
-            wake_head::<M>(&raw const self.word);
+            unpark::<M>(&raw const self.word);
         }
     }
 
@@ -238,22 +239,14 @@ impl<M: Machine> RawShflRw<M> {
     #[inline(always)]
     fn depart(&self, order: Ordering) {
         if self.readers.fetch_sub(READER, order) & (COUNT | PARKED) == READER | PARKED {
-            wake_head::<M>(&raw const self.readers);
+            unpark::<M>(&raw const self.readers);
         }
     }
 
     /// Subtracts the upgradable reader. The head may wait for just that while other readers are inside.
     fn leave_upgradable(&self, order: Ordering) {
         if Inside(self.readers.fetch_sub(UPGRADABLE, order)).is_parked() {
-            wake_head::<M>(&raw const self.readers);
+            unpark::<M>(&raw const self.readers);
         }
     }
-}
-
-/// Wakes the head. It wakes all threads that sleep at the word, because a requeue may have moved the head of another lock
-/// there (see `leave` of [`shfl`](crate::locks::mutex::shfl)). The lock may be gone by now: only its address is used.
-#[cold]
-#[inline(never)]
-fn wake_head<M: Machine>(word: *const M::U32) {
-    M::wake(word, u32::MAX);
 }

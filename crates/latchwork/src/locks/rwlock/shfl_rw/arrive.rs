@@ -1,8 +1,9 @@
 //! A thread that has just come: it enters past the head of the queue while it may, and waits briefly before it queues.
 
+use super::RawShflRw;
 use super::words::*;
-use super::{RawShflRw, wake_head};
 use crate::locks::mutex::sleepers;
+use crate::locks::parked_bit::unpark;
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -73,7 +74,7 @@ impl<M: Machine> RawShflRw<M> {
             // woken the head, and readers that leave from now on need not do so again. But the head may have taken this
             // reader's addition for the reader that it knew, and have gone to sleep; so it is woken here.
             self.readers.fetch_and(!PARKED, Relaxed);
-            wake_head::<M>(&raw const self.readers);
+            unpark::<M>(&raw const self.readers);
         }
         true
     }
@@ -105,7 +106,7 @@ impl<M: Machine> RawShflRw<M> {
     #[cold]
     pub(super) fn take_back(&self) -> bool {
         if State(self.word.fetch_and(!WRITER, Relaxed)).is_parked() {
-            wake_head::<M>(&raw const self.word);
+            unpark::<M>(&raw const self.word);
         }
         false
     }

@@ -20,9 +20,10 @@
 //! A reader that reads again must not wait for an upgrade that waits for it. So the upgrading thread sets UPGRADING while it
 //! waits: WRITER and UPGRADING together admit recursive readers.
 
+use super::RawShflRw;
 use super::queue::TURNING;
 use super::words::*;
-use super::{RawShflRw, wake_head};
+use crate::locks::parked_bit::unpark;
 use crate::locks::rwlock::wait::{Await, Naps};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
 use crate::machine::{Arith, Machine, Word};
@@ -145,7 +146,7 @@ unsafe impl<M: Machine> RawUpgrade for RawShflRw<M> {
     unsafe fn downgrade_upgradable(&self, (): ()) {
         // Another upgradable reader may wait at the head.
         if self.readers.fetch_sub(UPGRADABLE - READER, Release) & PARKED != 0 {
-            wake_head::<M>(&raw const self.readers);
+            unpark::<M>(&raw const self.readers);
         }
     }
 

@@ -1,10 +1,12 @@
 //! A thread that waits in the queue, and its part as the head: it alone waits at the two words.
 
+use super::RawShflRw;
 use super::turn::moment;
 use super::words::*;
-use super::{RawShflRw, wake_head};
+use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::{NumaPolicy, Policy, Waiter, head_may_shuffle};
 use crate::locks::mutex::sleepers::{self, Intervals, Next, READY, Waited};
+use crate::locks::parked_bit::{park, unpark};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -23,8 +25,6 @@ const SLEEPS: (u32, u32) = (16, 64);
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
 /// reader wakes the next, takes as long as all of them need until they run.
 const INVITATIONS: u32 = 16;
-/// Nanoseconds of a sleep when the heavy fence was refused: the bound on a wakeup that is lost for that reason.
-const UNFENCED_SLEEP: u64 = 1_000_000;
 
 /// The shuffling key of readers: no NUMA node has this number.
 const READING: u32 = u32::MAX;
@@ -122,7 +122,8 @@ impl<M: Machine> RawShflRw<M> {
                 if kept_out {
                     self.park_behind_readers(side, until);
                 } else {
-                    self.park_behind_writer(until);
+                    // Until the writer leaves.
+                    park::<M>(&self.word, Bits(WRITER), Bits(PARKED), until);
                 }
                 watch();
                 looks = 0;
@@ -181,7 +182,7 @@ impl<M: Machine> RawShflRw<M> {
                         // A writer that is about to turn back has set WRITER, and another head has parked behind it. That
                         // head must announce itself again. (Without WRITER, the writer that took it back has seen PARKED,
                         // and wakes the head.)
-                        wake_head::<M>(&raw const self.word);
+                        unpark::<M>(&raw const self.word);
                     }
                 }
                 true
@@ -220,26 +221,6 @@ impl<M: Machine> RawShflRw<M> {
             return false;
         }
         true
-    }
-
-    /// The head sleeps until the writer leaves.
-    fn park_behind_writer(&self, deadline: Option<Deadline>) {
-        if !State(self.word.fetch_or(PARKED, Relaxed)).is_written() {
-            return;
-        }
-        // (F) The heavy fence orders PARKED before the second look. It comes before or after the writer's decrement, which is
-        // indivisible for it: so either this look sees the decrement, or the decrement sees PARKED.
-        let fenced = M::heavy_fence();
-        let state = self.state();
-        if !state.is_written() || !state.is_parked() {
-            return;
-        }
-        let deadline = match deadline {
-            deadline if fenced => deadline,
-            Some(deadline) if deadline.passed::<M>() => return,
-            _ => Some(Deadline::after::<M>(UNFENCED_SLEEP)),
-        };
-        M::wait(&self.word, state.0, deadline);
     }
 
     /// A head that readers keep out sleeps until the last of them leaves. While readers come and go, the word changes too
