@@ -3,12 +3,8 @@
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
-use latchwork::Semaphore;
-use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::semaphore::Unit;
-use latchwork::machine::Native;
 use latchwork::reclaim;
-use latchwork::registry::{Entry, Kind};
+use latchwork::registry::Entry;
 use latchwork_console::failure::Result;
 use latchwork_console::names;
 use serde::Serialize;
@@ -102,8 +98,7 @@ fn table() -> Table {
 /// Prints the list.
 pub fn list(options: &Options) -> Result<()> {
     let mut locks: Vec<Lock> = names::registered().into_iter().map(Lock::from).collect();
-    let bytes = size_of::<Semaphore>();
-    let semaphore = Lock::from(Entry { kind: Kind::Mutex, info: Unit::<Native>::INFO, bytes });
+    let semaphore = Lock::from(names::semaphore());
     locks.push(Lock { kind: "semaphore", ..semaphore });
     if options.json {
         let strategies = reclaim::STRATEGIES.map(|info| Line::Strategy(info.into()));

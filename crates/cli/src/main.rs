@@ -16,6 +16,7 @@ mod program;
 mod run;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use latchwork_console::failure;
 use latchwork_console::help::flowing;
 use latchwork_console::names;
 
@@ -110,10 +111,7 @@ fn command() -> i32 {
         Command::Man(options) => documents::man(Cli::command(), &options).map(|()| 0),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
-    result.unwrap_or_else(|failure| {
-        eprintln!("latchwork: {}", failure.message);
-        i32::from(failure.status)
-    })
+    failure::exit_status("latchwork", result)
 }
 
 /// The C library's entry.

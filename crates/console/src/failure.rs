@@ -30,3 +30,11 @@ impl Failure {
 
 /// The usual result.
 pub type Result<T> = std::result::Result<T, Failure>;
+
+/// The exit status of `command`. A failure's message goes to standard error.
+pub fn exit_status(command: &str, result: Result<i32>) -> i32 {
+    result.unwrap_or_else(|failure| {
+        eprintln!("{command}: {}", failure.message);
+        i32::from(failure.status)
+    })
+}

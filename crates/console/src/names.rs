@@ -1,7 +1,11 @@
 //! Names of locks. The commands check what the user typed against the registry before they start anything.
 
 use crate::failure::{Failure, Result};
+use latchwork::Semaphore;
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::semaphore::Unit;
 use latchwork::locks::seqlock::NOT_HELD;
+use latchwork::machine::Native;
 use latchwork::registry::{self, Entry, Kind};
 
 /// The name that leaves a kind of object to the C library, and the baseline of every comparison.
@@ -67,6 +71,11 @@ pub fn registered() -> Vec<Entry> {
     let mut entries = Vec::new();
     registry::for_each(|entry| entries.push(entry));
     entries
+}
+
+/// The semaphore, which the registry of locks does not have. A table shows it with a kind of its own.
+pub fn semaphore() -> Entry {
+    Entry { kind: Kind::Mutex, info: Unit::<Native>::INFO, bytes: size_of::<Semaphore>() }
 }
 
 /// The names of one kind, in registry order, without `glibc`.

@@ -15,6 +15,7 @@ mod simulate;
 mod torture;
 
 use clap::{Parser, Subcommand};
+use latchwork_console::failure;
 use latchwork_console::help::flowing;
 
 const EXAMPLES: &str = "\
@@ -68,10 +69,7 @@ fn command() -> i32 {
         Command::TortureOne(options) => torture::one(&options).map(|()| 0),
         Command::Calibrate(options) => calibrate::calibrate(&options),
     };
-    result.unwrap_or_else(|failure| {
-        eprintln!("latchwork-lab: {}", failure.message);
-        i32::from(failure.status)
-    })
+    failure::exit_status("latchwork-lab", result)
 }
 
 /// The C library's entry.

@@ -5,10 +5,6 @@ mod simulated;
 use crate::generated;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use latchwork::Semaphore;
-use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::semaphore::Unit;
-use latchwork::machine::Native;
 use latchwork::registry::{Entry, Kind};
 use latchwork_console::failure::Result;
 use latchwork_console::{names, output};
@@ -105,8 +101,7 @@ pub fn count(options: &Options) -> Result<()> {
         }
     };
     let mut locks: Vec<Lock> = names::registered().into_iter().map(&lock).collect();
-    let bytes = size_of::<Semaphore>();
-    let semaphore = lock(Entry { kind: Kind::Mutex, info: Unit::<Native>::INFO, bytes });
+    let semaphore = lock(names::semaphore());
     locks.push(Lock { kind: "semaphore", ..semaphore });
     if options.json {
         println!("{}", serde_json::to_string_pretty(&locks).expect("plain data"));

@@ -343,18 +343,7 @@ mod tests {
     fn measured(plan: &Plan) -> Results {
         let mut results = Results::new(plan);
         for index in 0..results.points.len() {
-            let run = Run {
-                rate: 1e6 * (index + 1) as f64,
-                operations: 1,
-                measured_ns: 1,
-                fairness: 0.5,
-                wait_p50: 1.0,
-                wait_p99: 1.0,
-                wait_max: 1.0,
-                per_thread: vec![1],
-                extra: Vec::new(),
-            };
-            results.file(index, Ok(run));
+            results.file(index, Ok(Run::at(1e6 * (index + 1) as f64)));
         }
         results
     }

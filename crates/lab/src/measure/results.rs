@@ -28,6 +28,24 @@ pub struct Run {
     pub extra: Vec<(&'static str, f64)>,
 }
 
+#[cfg(test)]
+impl Run {
+    /// A run of one thread, of which only the rate matters.
+    pub fn at(rate: f64) -> Self {
+        Run {
+            rate,
+            operations: 1,
+            measured_ns: 1,
+            fairness: 0.5,
+            wait_p50: 1.0,
+            wait_p99: 1.0,
+            wait_max: 1.0,
+            per_thread: vec![1],
+            extra: Vec::new(),
+        }
+    }
+}
+
 impl From<Measured> for Run {
     fn from(measured: Measured) -> Self {
         let quantile = |q| measured.waits.value_at_quantile(q) as f64;

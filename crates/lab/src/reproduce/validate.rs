@@ -268,20 +268,9 @@ mod tests {
     use crate::measure::results::{Place, Run};
 
     fn points(rates: &[f64]) -> Vec<Point> {
-        let run = |rate| Run {
-            rate,
-            operations: 1,
-            measured_ns: 1,
-            fairness: 0.5,
-            wait_p50: 1.0,
-            wait_p99: 1.0,
-            wait_max: 1.0,
-            per_thread: vec![1],
-            extra: Vec::new(),
-        };
         let point = |(lock, rate): (usize, &f64)| Point {
             place: Place { settings: 0, threads: 0, lock },
-            runs: vec![run(*rate)],
+            runs: vec![Run::at(*rate)],
             failure: None,
             cut: false,
         };
