@@ -7,8 +7,9 @@
 
 use super::Machine;
 
-/// Offers of the processor before the first nap. An offer takes about a microsecond if no other thread can run, so that
-/// all of them take 10 ms. A queue whose waiters nap hands over slowly, so a long queue alone must not make them nap.
+/// Offers of the processor before the first nap. If no other thread can run, all of them and the looks between them take
+/// some 20 ms, and with the pauses of a backoff some 140 ms (`docs/real-time.md`). A queue whose waiters nap hands over
+/// slowly, so a long queue alone must not make them nap.
 const OFFERS: u32 = 10_000;
 /// The shortest and the longest nap, in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
