@@ -20,6 +20,15 @@ const SECTION: u64 = 20_000_000;
 /// A deadline that never comes.
 const NEVER: Deadline = Deadline { clock: latchwork::machine::Clock::Monotonic, nanos: u64::MAX };
 
+/// Makes timed attempts, of a millisecond each, until one succeeds, as the preloaded library does for some waiters.
+fn again_and_again<T>(mut attempt: impl FnMut(Deadline) -> Option<T>) -> T {
+    loop {
+        if let Some(token) = attempt(Deadline::after::<Native>(1_000_000)) {
+            return token;
+        }
+    }
+}
+
 /// Keeps the calling thread, and the threads that it starts, on the processor where it runs now.
 fn pin() {
     // SAFETY: the set is a plain value and valid for the calls.
@@ -97,6 +106,9 @@ impl Visitor<Native> for Locks {
             let token = lock.lock();
             let waits = || lock.unlock(lock.lock_until(NEVER).expect("it never comes"));
             meet(name, "lock with a deadline", waits, || lock.unlock(token));
+            let token = lock.lock();
+            let waits = || lock.unlock(again_and_again(|soon| lock.lock_until(soon)));
+            meet(name, "lock, many deadlines", waits, || lock.unlock(token));
         }
     }
 
@@ -121,6 +133,9 @@ impl Visitor<Native> for Locks {
             let token = lock.write();
             let waits = || lock.unlock_read(lock.read_until(NEVER).expect("it never comes"));
             meet(name, "read with a deadline", waits, || lock.unlock_write(token));
+            let token = lock.write();
+            let waits = || lock.unlock_write(again_and_again(|soon| lock.write_until(soon)));
+            meet(name, "write, many deadlines", waits, || lock.unlock_write(token));
         }
     }
 }
