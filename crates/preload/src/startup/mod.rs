@@ -100,7 +100,16 @@ fn choose() {
     let why = "there is no such lock; `latchwork list` shows the names";
     let mut install = Install { mutex, rwlock, counts, mutex_found: false, rwlock_found: false, why };
     visit::<Native>(&mut install);
-    let Install { mutex_found, rwlock_found, why, .. } = install;
+    let Install { mutex_found, mut rwlock_found, mut why, .. } = install;
+    let mut over_glibc = false;
+    if let Some(name) = rwlock
+        && let Some(info) = rwlock::over_glibc::install_named(name, counts)
+    {
+        statistics::name(Family::RwLock, info.name);
+        over_glibc = true;
+        rwlock_found = rwlock::over_glibc::is_as_expected();
+        why = "the rwlocks of this C library have another layout; take a lock that is not over glibc's";
+    }
     let observed = counts || checks;
 
     match mutex {
@@ -141,7 +150,7 @@ fn choose() {
         }
     }
     if checks {
-        check::install(mutex.is_none(), rwlock.is_none());
+        check::install(mutex.is_none(), rwlock.is_none() || over_glibc);
     }
     let serves = mutex.is_some() || rwlock.is_some();
     keys::install();
