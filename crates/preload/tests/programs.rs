@@ -345,6 +345,7 @@ fn calls_that_go_near() {
         let far = compile("near.c", &format!("far_{name}"), &arguments(&[]));
         let (Some(near), Some(far)) = (near, far) else { return };
         favourites.check(&near);
+        Setting::new("shfl", "bravo-2d-glibc").check(&near);
         counted.check(&far);
         Setting::new("hybrid", "rwsem").check(&far);
     }

@@ -46,7 +46,9 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     set_up_once();
     #[cfg(versioned)]
-    if (generation::MUTEX_WORD_IF_RECOMMENDED.exists() || generation::RWLOCK_WORD_IF_RECOMMENDED.exists())
+    if (generation::MUTEX_WORD_IF_RECOMMENDED.exists()
+        || generation::RWLOCK_WORD_IF_RECOMMENDED.exists()
+        || generation::RWLOCK_WORD_IF_OVER_GLIBC.exists())
         && variable(b"LATCHWORK_NEAR=") != Some(b"0")
     {
         near::install();
@@ -140,6 +142,9 @@ fn choose() {
         Some(name) if rwlock_found => {
             if hot::is_recommended_rwlock(name) && !observed {
                 generation::recommend_rwlock();
+            }
+            if rwlock::over_glibc::has_near_copies(name) && !observed {
+                generation::recommend_over_glibc();
             }
         }
         Some(name) => refuse("LATCHWORK_RWLOCK", name, why),

@@ -92,6 +92,11 @@ pub(crate) fn install_named(name: &[u8], counts: bool) -> Option<Info> {
     Some(info)
 }
 
+/// Whether this is the name of [`OverGlibc`].
+pub(crate) fn has_near_copies(name: &[u8]) -> bool {
+    name == OverGlibc::INFO.name.as_bytes()
+}
+
 fn install<B: Bravo>() {
     const { assert!(size_of::<B>() <= GLIBC_AND_BIAS && B::BIAS == core::mem::offset_of!(Object, bias)) };
     install! {
@@ -110,7 +115,7 @@ fn install<B: Bravo>() {
 }
 
 /// BRAVO over glibc's lock.
-trait Bravo: Around + RawRwLock<Machine = Native, Write = ()> {}
+pub(crate) trait Bravo: Around + RawRwLock<Machine = Native, Write = ()> {}
 impl<B: Around + RawRwLock<Machine = Native, Write = ()>> Bravo for B {}
 
 /// `pthread_rwlock_t`, as glibc has it.
@@ -140,6 +145,9 @@ const _: () = {
     assert!(core::mem::offset_of!(Object, _serial) == core::mem::offset_of!(RwLock, serial));
 };
 
+/// Where the flags are: their offset in the object, in bytes.
+#[cfg(versioned)]
+pub(crate) const FLAGS: usize = core::mem::offset_of!(Object, flags);
 /// Bytes of glibc's lock, the bias and the bias' memory.
 const GLIBC_AND_BIAS: usize = 24;
 /// One reader in glibc's `__readers`. The bits below say in which phase the lock is.
@@ -175,17 +183,52 @@ const fn is_listed<B: Bravo>() -> bool {
 
 // The fast paths.
 
-unsafe extern "C" fn rdlock<B: Bravo>(l: *mut RwLock) -> c_int {
+pub(crate) unsafe extern "C" fn rdlock<B: Bravo>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock; this word says that it may be biased.
     unsafe {
         if generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&object(l).flags) {
-            if let Some(token) = bravo::<B>(l).read_in_first_slot() {
-                keep::<B>(l, token);
-                return 0;
-            }
-            return read_on::<B>(l, Timeout::Never);
+            return rdlock_ready::<B>(l);
         }
         read::<B>(l, Timeout::Never)
+    }
+}
+
+/// Read-locks a rwlock that has the word [`generation::RWLOCK_WORD_IF_UNCOUNTED`].
+///
+/// # Safety
+///
+/// The rwlock is live, and `B` serves rwlocks.
+#[inline(always)]
+unsafe fn rdlock_ready<B: Bravo>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's rwlock is live.
+    unsafe {
+        let lock = bravo::<B>(l);
+        if let Some(token) = lock.read_in_first_slot() {
+            keep::<B>(l, token);
+            return 0;
+        }
+        read_below::<B>(l)
+    }
+}
+
+/// The same after the attempt through the first slot.
+///
+/// # Safety
+///
+/// As [`rdlock_ready`].
+#[inline(never)]
+unsafe fn read_below<B: Bravo>(l: *mut RwLock) -> c_int {
+    // SAFETY: the caller's rwlock is live.
+    unsafe {
+        let lock = bravo::<B>(l);
+        if lock.may_have_slot_readers() || is_listed::<B>() && holds::any() {
+            return read_on::<B>(l, Timeout::Never);
+        }
+        let error = REAL.rwlock_rdlock.get()(l);
+        if error == 0 {
+            lock.has_read_below(false);
+        }
+        error
     }
 }
 
@@ -194,15 +237,21 @@ unsafe extern "C" fn tryrdlock<B: Bravo>(l: *mut RwLock) -> c_int {
     unsafe { read::<B>(l, Timeout::Immediate) }
 }
 
-unsafe extern "C" fn unlock<B: Bravo>(l: *mut RwLock) -> c_int {
+pub(crate) unsafe extern "C" fn unlock<B: Bravo>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock. While it is biased, the thread's slot is of this lock (module
     // documentation), and no token of the slot is kept.
     unsafe {
         let lock = bravo::<B>(l);
-        if !is_listed::<B>() && lock.is_biased() && lock.unlock_own_recorded_read() {
+        if lock.is_biased() && !is_listed::<B>() && lock.unlock_own_recorded_read() {
             return 0;
         }
-        unlock_slow::<B>(l)
+        if lock.may_have_slot_readers()
+            || object(l).flags.load(Relaxed) & IN_SHARED_MEMORY != 0
+            || is_listed::<B>() && holds::any()
+        {
+            return unlock_slow::<B>(l);
+        }
+        REAL.rwlock_unlock.get()(l)
     }
 }
 
@@ -356,7 +405,7 @@ unsafe fn revoke<B: Bravo>(l: *mut RwLock, timeout: Timeout) -> c_int {
     if cancel::shielded(|| lock.has_written_below((), timeout)).is_some() { 0 } else { error }
 }
 
-/// Unlocks a rwlock in any state, unless it is biased and the calling thread has a slot.
+/// Unlocks a rwlock that may have readers in slots.
 ///
 /// # Safety
 ///

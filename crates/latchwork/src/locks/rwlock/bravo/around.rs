@@ -36,6 +36,9 @@ pub trait Around: BiasedRwLock {
     /// Whether the lock is biased; for [`has_read_below`](Around::has_read_below).
     fn is_biased(&self) -> bool;
 
+    /// Whether readers can be in slots: the lock is biased, or a writer waits for such readers.
+    fn may_have_slot_readers(&self) -> bool;
+
     /// Whether a writer waits for readers in slots.
     fn is_being_revoked(&self) -> bool;
 
@@ -75,16 +78,21 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         Some(ReadToken::Fast(Filled(slot)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_biased(&self) -> bool {
         RawBravo::is_biased(self)
+    }
+
+    #[inline(always)]
+    fn may_have_slot_readers(&self) -> bool {
+        RawBravo::may_have_slot_readers(self)
     }
 
     fn is_being_revoked(&self) -> bool {
         self.bias.load(Relaxed).is_being_revoked()
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_read_below(&self, was_biased: bool) {
         self.after_slow_read(S::ON && was_biased);
     }
