@@ -1,5 +1,6 @@
 //! The results as a table and a few sentences.
 
+use super::against;
 use super::plan::Plan;
 use super::results::{Place, Point, Results, varied};
 use comfy_table::{CellAlignment, Table, presets};
@@ -36,6 +37,7 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
     }
     text += "\n";
     text += &conclusion(plan, results);
+    text += &against::text(plan, results, "");
     text
 }
 

@@ -21,6 +21,7 @@ pub mod readwhilewriting;
 pub mod rwbench;
 pub mod snapshot;
 pub mod test_rwlock;
+pub mod thread_pool;
 pub mod wc;
 pub mod wrmem;
 pub mod yield_inside;
