@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// A lock that does less than this share of the other's operations does harm.
 const LEAST_RATE: f64 = 0.97;
-/// So does a lock whose operations take more than this many times the other's user time.
+/// A lock does harm, too, if an operation takes more than this many times the other lock's user time.
 const MOST_USER: f64 = 1.10;
 
 /// What is compared.

@@ -255,12 +255,12 @@ fn the_suite_runs_each_workload_under_the_locks_for_it() {
         assert_eq!(locks.collect::<Vec<_>>(), expected, "{}", document["workload"]);
     }
     // Without a reader-writer lock to compare.
-    let output = bench(&["harm", "--locks", "mcs", "--threads", "2"]);
+    let output = bench(&["harm", "--locks", "ttas", "--threads", "2"]);
     assert!(stdout(&output).contains(" of 4 points"), "{}", stdout(&output));
     assert!(!stdout(&output).contains("file-sections"));
     for (arguments, words) in [
         (["--locks", "glibc"], "nothing to compare"),
-        (["--locks", "mcz"], "did you mean mcs?"),
+        (["--locks", "mcz"], "there is no lock called"),
         (["--plot", "x.svg"], "--plot is for one workload"),
     ] {
         let refused = bench(&[&["harm"][..], &arguments].concat());
