@@ -249,6 +249,28 @@ programs! {
     suspended_waiters: "suspended.c" under_tolerant_locks;
 }
 
+/// Whether this process may use `SCHED_FIFO`.
+fn may_be_urgent() -> bool {
+    let urgent = || {
+        let parameter = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the parameter is valid for the call, which is about the calling thread.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) == 0 }
+    };
+    thread::spawn(urgent).join().expect("it does not panic")
+}
+
+#[test]
+fn real_time_priorities() {
+    if !may_be_urgent() {
+        eprintln!("SKIPPED: SCHED_FIFO is not permitted");
+        return;
+    }
+    if let Some(program) = compile("priorities.c", "real_time_priorities", &[]) {
+        under_mutexes(&program);
+        under_rwlocks(&program);
+    }
+}
+
 /// glibc does not use the bytes in which BRAVO over its lock keeps its own words.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
