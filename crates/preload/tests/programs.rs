@@ -8,7 +8,7 @@ use latchwork::registry::{self, Entry, Kind, PRELOADED};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -141,9 +141,6 @@ impl Setting {
 
 /// Runs the program to its end. The watchdog kills one that hangs, and the test fails.
 fn watch(mut command: Command, what: &str) -> Output {
-    // One program at a time: programs that spin take the processors from one another.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
