@@ -7,6 +7,7 @@
 //! end that its data are what they must be: a fast lock that loses an update is no lock.
 
 pub mod candidate;
+pub mod condition;
 pub mod copies;
 pub mod cst_rw;
 pub mod data;

@@ -3,6 +3,7 @@
 //! One trait for mutexes, reader-writer locks and the locks of other libraries, with guards, since
 //! some of those libraries have nothing else.
 
+use crate::condition::{Condition, Ours};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::Machine;
@@ -19,6 +20,9 @@ pub trait Lock: Send + Sync + Sized + 'static {
     type Write<'a>
     where
         Self: 'a;
+
+    /// The condition variable whose waiters release it from a write acquisition.
+    type Condvar: Condition<Self>;
 
     /// Whether readers can be inside together.
     const SHARED: bool;
@@ -58,6 +62,7 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     type Machine = L::Machine;
     type Read<'a> = Held<'a, L>;
     type Write<'a> = Held<'a, L>;
+    type Condvar = Ours<L::Machine>;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -112,6 +117,7 @@ impl<R: RawRwLock> Lock for Shared<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    type Condvar = Ours<R::Machine>;
     const SHARED: bool = true;
 
     fn new() -> Self {

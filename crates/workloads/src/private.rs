@@ -6,6 +6,7 @@
 //!
 //! 32 KiB a lock: not one to use.
 
+use crate::condition::Ours;
 use crate::data::Array;
 use crate::lock::Lock;
 use latchwork::locks::rwlock::RawRwLock;
@@ -80,6 +81,7 @@ impl<R: RawRwLock> Lock for PrivateBravo<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    type Condvar = Ours<R::Machine>;
     const SHARED: bool = true;
 
     fn new() -> Self {

@@ -1,5 +1,6 @@
 //! One thread of a workload: its random numbers, its counts, and its waits.
 
+use crate::condition::Condition;
 use crate::lock::Lock;
 use crate::stage::{Phase, Stage};
 use hdrhistogram::Histogram;
@@ -55,10 +56,15 @@ pub(crate) struct Tally {
 
 /// Holds a lock; dropping it tells the stage and releases the lock.
 pub struct Section<S: Stage, G> {
-    /// Dropped after [`Section::drop`] has run.
+    /// Dropped first: the stage is told before the release.
+    mark: Mark<S>,
     held: G,
+}
+
+/// Dropping it tells the stage that the lock is about to be released.
+struct Mark<S: Stage> {
     /// The lock's number, if the stage is told.
-    mark: Option<usize>,
+    number: Option<usize>,
     stage: PhantomData<S>,
 }
 
@@ -70,10 +76,10 @@ impl<S: Stage, G> Deref for Section<S, G> {
     }
 }
 
-impl<S: Stage, G> Drop for Section<S, G> {
+impl<S: Stage> Drop for Mark<S> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(number) = self.mark {
+        if let Some(number) = self.number {
             S::released(number);
         }
     }
@@ -228,6 +234,23 @@ impl<'a, S: Stage> Thread<'a, S> {
         }
     }
 
+    /// Waits on `condvar`, with the lock held before and after. No wait for the lock is measured.
+    pub fn wait<'l, L: Lock<Machine = S::Machine>>(
+        &mut self,
+        condvar: &L::Condvar,
+        lock: &'l L,
+        section: Section<S, L::Write<'l>>,
+    ) -> Section<S, L::Write<'l>> {
+        let Section { mark, held } = section;
+        let number = mark.number;
+        drop(mark);
+        let held = condvar.wait(lock, held);
+        if let Some(number) = number {
+            S::acquired(number);
+        }
+        Section { mark: Mark { number, stage: PhantomData }, held }
+    }
+
     #[inline]
     fn before(&mut self, mark: Option<usize>) -> Option<u64> {
         if let Some(number) = mark {
@@ -248,7 +271,7 @@ impl<'a, S: Stage> Thread<'a, S> {
         if let Some(since) = since {
             self.sample(since);
         }
-        Section { held, mark, stage: PhantomData }
+        Section { mark: Mark { number: mark, stage: PhantomData }, held }
     }
 
     fn sample(&mut self, since: u64) {

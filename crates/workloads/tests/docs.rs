@@ -56,6 +56,7 @@ fn page() -> String {
                 format!("{} for each CPU", factors.join(", "))
             }
             Threads::Exactly(count) => count.to_string(),
+            Threads::Each(counts) => counts.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
         };
         write!(
             page,

@@ -5,6 +5,7 @@ use latchwork::locks::mutex::tas::RawTas;
 use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::{self, Guard, Reader, Reclaim, Retire};
 use latchwork_workloads::candidate::Kind;
+use latchwork_workloads::condition::Ours;
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::lock::{Exclusive, Lock};
 use latchwork_workloads::measure::Measured;
@@ -121,6 +122,7 @@ impl<const SHARED: bool> Lock for Open<SHARED> {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = ();
+    type Condvar = Ours<Native>;
     const SHARED: bool = SHARED;
     fn new() -> Self {
         Open
@@ -139,6 +141,7 @@ impl Lock for BlindReaders {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = <Exclusive<RawTas<Native>> as Lock>::Write<'a>;
+    type Condvar = Ours<Native>;
     const SHARED: bool = true;
     fn new() -> Self {
         BlindReaders(Exclusive::new())
@@ -183,6 +186,8 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<false>>("hash-table", &[("writes", "1"), ("keys", "4")]);
     must_catch::<Open<false>>("readrandom", &[]);
     must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
+    // Consumers are slow, so that none waits for a notification that the lock's failure could lose.
+    must_catch::<Open<false>>("queue", &[("capacity", "0"), ("produce", "0ns"), ("consume", "20us")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
     must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
     must_catch::<Open<true>>("snapshot", &[("writes", "1/2")]);

@@ -171,6 +171,7 @@ fn thread_counts(workload: &Info, wanted: Option<&str>, limits: &Limits) -> Resu
             Threads::UpToCpus => spread(1, cpus.max(4), true),
             Threads::PerCpu(factors) => factors.iter().map(|factor| factor * cpus).collect(),
             Threads::Exactly(count) => vec![count],
+            Threads::Each(counts) => counts.to_vec(),
         };
         counts.retain(|count| *count <= limits.most_threads);
         return Ok(counts);

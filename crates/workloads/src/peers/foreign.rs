@@ -1,6 +1,7 @@
 //! Locks of C and C++ libraries, behind the features `ck`, `absl` and `nsync`. Each is some zeroed
 //! memory and a few functions (`shims/`).
 
+use crate::condition::Ours;
 use crate::lock::Lock;
 use latchwork::machine::Native;
 use std::cell::UnsafeCell;
@@ -69,6 +70,7 @@ impl<C: Calls> Lock for Foreign<C> {
     type Machine = Native;
     type Read<'a> = Reading<'a, C>;
     type Write<'a> = Writing<'a, C>;
+    type Condvar = Ours<Native>;
     const SHARED: bool = C::SHARED;
 
     fn new() -> Self {

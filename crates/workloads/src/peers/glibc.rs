@@ -1,12 +1,15 @@
-//! The C library: `pthread_mutex_t` and `pthread_rwlock_t` of the default kinds. If this program runs
+//! The C library: `pthread_mutex_t`, `pthread_cond_t` and `pthread_rwlock_t` of the default kinds. If this program runs
 //! under a preloaded library, these are that library's.
 
+use crate::condition::{Condition, Ours};
 use crate::lock::Lock;
 use latchwork::machine::Native;
 use std::cell::UnsafeCell;
 
 /// `pthread_mutex_t`.
 pub struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+/// `pthread_cond_t`.
+pub struct Condvar(UnsafeCell<libc::pthread_cond_t>);
 /// `pthread_rwlock_t`.
 pub struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
 
@@ -14,9 +17,13 @@ pub struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
 // every use takes a reference that the user keeps until the last one.
 unsafe impl Sync for Mutex {}
 // SAFETY: pthread objects are made to be shared, and move only before their first use.
+unsafe impl Sync for Condvar {}
+// SAFETY: pthread objects are made to be shared, and move only before their first use.
 unsafe impl Sync for RwLock {}
 // SAFETY: none is tied to the thread that made it.
 unsafe impl Send for Mutex {}
+// SAFETY: a condition variable is not tied to the thread that made it.
+unsafe impl Send for Condvar {}
 // SAFETY: a pthread lock is not tied to the thread that made it.
 unsafe impl Send for RwLock {}
 
@@ -51,6 +58,7 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = Held<'a>;
     type Write<'a> = Held<'a>;
+    type Condvar = Condvar;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -73,10 +81,30 @@ impl Lock for Mutex {
     }
 }
 
+impl Condition<Mutex> for Condvar {
+    fn new() -> Self {
+        Condvar(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER))
+    }
+    fn wait<'l>(&self, lock: &'l Mutex, held: Held<'l>) -> Held<'l> {
+        // SAFETY: both are initialised and not moved any more. The guard is evidence that the caller holds the mutex.
+        must(unsafe { libc::pthread_cond_wait(self.0.get(), lock.0.get()) });
+        held
+    }
+    fn notify_one(&self) {
+        // SAFETY: initialised, and not moved any more.
+        must(unsafe { libc::pthread_cond_signal(self.0.get()) });
+    }
+    fn notify_all(&self) {
+        // SAFETY: initialised, and not moved any more.
+        must(unsafe { libc::pthread_cond_broadcast(self.0.get()) });
+    }
+}
+
 impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = HeldRw<'a>;
     type Write<'a> = HeldRw<'a>;
+    type Condvar = Ours<Native>;
     const SHARED: bool = true;
 
     fn new() -> Self {

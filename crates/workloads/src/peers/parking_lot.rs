@@ -1,5 +1,6 @@
 //! The crate parking_lot.
 
+use crate::condition::{Condition, Ours};
 use crate::lock::Lock;
 use ::parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use latchwork::machine::Native;
@@ -11,6 +12,7 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
+    type Condvar = ::parking_lot::Condvar;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -30,6 +32,22 @@ impl Lock for Mutex {
     }
 }
 
+impl Condition<Mutex> for ::parking_lot::Condvar {
+    fn new() -> Self {
+        ::parking_lot::Condvar::new()
+    }
+    fn wait<'l>(&self, _: &'l Mutex, mut held: MutexGuard<'l, ()>) -> MutexGuard<'l, ()> {
+        self.wait(&mut held);
+        held
+    }
+    fn notify_one(&self) {
+        self.notify_one();
+    }
+    fn notify_all(&self) {
+        self.notify_all();
+    }
+}
+
 /// `parking_lot::RwLock`.
 pub struct RwLock(::parking_lot::RwLock<()>);
 
@@ -37,6 +55,7 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
+    type Condvar = Ours<Native>;
     const SHARED: bool = true;
 
     fn new() -> Self {

@@ -1,5 +1,6 @@
 //! Rust's standard library.
 
+use crate::condition::{Condition, Ours};
 use crate::lock::Lock;
 use latchwork::machine::Native;
 use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
@@ -11,6 +12,7 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
+    type Condvar = std::sync::Condvar;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -30,6 +32,21 @@ impl Lock for Mutex {
     }
 }
 
+impl Condition<Mutex> for std::sync::Condvar {
+    fn new() -> Self {
+        std::sync::Condvar::new()
+    }
+    fn wait<'l>(&self, _: &'l Mutex, held: MutexGuard<'l, ()>) -> MutexGuard<'l, ()> {
+        self.wait(held).expect("no workload panics with it")
+    }
+    fn notify_one(&self) {
+        self.notify_one();
+    }
+    fn notify_all(&self) {
+        self.notify_all();
+    }
+}
+
 /// `std::sync::RwLock`.
 pub struct RwLock(std::sync::RwLock<()>);
 
@@ -37,6 +54,7 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
+    type Condvar = Ours<Native>;
     const SHARED: bool = true;
 
     fn new() -> Self {
