@@ -26,6 +26,7 @@ impl<M: Machine, L: Lock<Machine = M>> Condition<L> for Ours<M> {
     }
     fn wait<'l>(&self, lock: &'l L, held: L::Write<'l>) -> L::Write<'l> {
         self.0.wait(|| drop(held), None);
+        RawCondvar::<M>::offer_processor(|| lock.is_locked());
         lock.write()
     }
     fn notify_one(&self) {

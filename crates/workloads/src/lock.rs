@@ -35,6 +35,10 @@ pub trait Lock: Send + Sync + Sized + 'static {
     fn write(&self) -> Self::Write<'_>;
     /// Acquires for writing, if that is possible without waiting.
     fn try_write(&self) -> Option<Self::Write<'_>>;
+    /// Whether a thread held it a moment ago; `false` where that is not known.
+    fn is_locked(&self) -> bool {
+        false
+    }
     /// Bytes of a lock, with what it allocates for itself.
     fn bytes() -> usize {
         size_of::<Self>()
@@ -79,6 +83,9 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     #[inline]
     fn try_write(&self) -> Option<Held<'_, L>> {
         Some(Held { lock: &self.0, token: self.0.try_lock()? })
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
     }
 }
 
