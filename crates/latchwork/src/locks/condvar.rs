@@ -95,9 +95,10 @@ impl Waiters {
         Waiters((self.0 & !(Self::MOST_CLAIMS * Self::CLAIM)) | (claimed * Self::CLAIM))
     }
 
-    /// With one waiter less, and one claim if there is any.
+    /// With one waiter less, and one claim less if there is any. A caller that never came changes nothing.
     fn leave(self) -> Self {
-        Waiters(self.0 - Self::ONE - if self.claimed() > 0 { Self::CLAIM } else { 0 })
+        let waiter = Self::ONE.min(self.count());
+        Waiters(self.0 - waiter - if self.claimed() > 0 { Self::CLAIM } else { 0 })
     }
 }
 
