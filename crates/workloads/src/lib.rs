@@ -7,7 +7,6 @@
 //! end that its data are what they must be: a fast lock that loses an update is no lock.
 
 pub mod candidate;
-pub mod condition;
 pub mod copies;
 pub mod cst_rw;
 pub mod data;
@@ -15,6 +14,7 @@ mod glibc_futex;
 pub mod load;
 pub mod lock;
 pub mod measure;
+mod memory_file;
 pub mod native;
 pub mod peers;
 pub mod private;

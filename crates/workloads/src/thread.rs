@@ -1,7 +1,6 @@
 //! One thread of a workload: its random numbers, its counts, and its waits.
 
-use crate::condition::Condition;
-use crate::lock::Lock;
+use crate::lock::{Condvar, Lock};
 use crate::stage::{Phase, Stage};
 use hdrhistogram::Histogram;
 use latchwork::machine::Machine;
@@ -56,12 +55,12 @@ pub(crate) struct Tally {
 
 /// Holds a lock; dropping it tells the stage and releases the lock.
 pub struct Section<S: Stage, G> {
-    /// Dropped first: the stage is told before the release.
+    /// Dropped first: the stage is told before the lock is released.
     mark: Mark<S>,
     held: G,
 }
 
-/// Dropping it tells the stage that the lock is about to be released.
+/// Tells the stage when it is dropped.
 struct Mark<S: Stage> {
     /// The lock's number, if the stage is told.
     number: Option<usize>,
@@ -234,21 +233,19 @@ impl<'a, S: Stage> Thread<'a, S> {
         }
     }
 
-    /// Waits on `condvar`, with the lock held before and after. No wait for the lock is measured.
+    /// Releases the lock that the section holds, waits for a notification, and acquires the lock again. That is no
+    /// wait for the lock, and is not timed.
     pub fn wait<'l, L: Lock<Machine = S::Machine>>(
         &mut self,
-        condvar: &L::Condvar,
         lock: &'l L,
         section: Section<S, L::Write<'l>>,
+        condvar: &L::Condvar,
     ) -> Section<S, L::Write<'l>> {
         let Section { mark, held } = section;
         let number = mark.number;
         drop(mark);
         let held = condvar.wait(lock, held);
-        if let Some(number) = number {
-            S::acquired(number);
-        }
-        Section { mark: Mark { number, stage: PhantomData }, held }
+        self.after(number, None, held)
     }
 
     #[inline]

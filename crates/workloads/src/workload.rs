@@ -118,7 +118,7 @@ pub enum Threads {
     PerCpu(&'static [usize]),
     /// So many.
     Exactly(usize),
-    /// Each of these.
+    /// Each of these counts.
     Each(&'static [usize]),
 }
 

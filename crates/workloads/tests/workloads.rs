@@ -1,11 +1,12 @@
 //! Every workload under real locks for a moment, and under broken ones, which its checks must catch.
 
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::tas::RawTas;
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::{self, Guard, Reader, Reclaim, Retire};
 use latchwork_workloads::candidate::Kind;
-use latchwork_workloads::condition::Ours;
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::lock::{Exclusive, Lock};
 use latchwork_workloads::measure::Measured;
@@ -122,7 +123,8 @@ impl<const SHARED: bool> Lock for Open<SHARED> {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = ();
-    type Condvar = Ours<Native>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = RawSemaphore<Native>;
     const SHARED: bool = SHARED;
     fn new() -> Self {
         Open
@@ -141,7 +143,8 @@ impl Lock for BlindReaders {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = <Exclusive<RawTas<Native>> as Lock>::Write<'a>;
-    type Condvar = Ours<Native>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = RawSemaphore<Native>;
     const SHARED: bool = true;
     fn new() -> Self {
         BlindReaders(Exclusive::new())
@@ -188,6 +191,8 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
     // Consumers are slow, so that none waits for a notification that the lock's failure could lose.
     must_catch::<Open<false>>("queue", &[("capacity", "0"), ("produce", "0ns"), ("consume", "20us")]);
+    must_catch::<Open<false>>("yield-inside", &[("locks", "1")]);
+    must_catch::<Open<true>>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
     must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
     must_catch::<Open<true>>("snapshot", &[("writes", "1/2")]);
@@ -198,6 +203,7 @@ fn a_lock_that_excludes_nobody_is_caught() {
 fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("rwbench", &[("writes", "1/2")]);
     must_catch::<BlindReaders>("snapshot", &[("writes", "1/2"), ("words", "64")]);
+    must_catch::<BlindReaders>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
     must_catch::<BlindReaders>("readwhilewriting", &[("keys", "1"), ("read", "0ns"), ("write", "0ns")]);

@@ -13,9 +13,8 @@
 //!
 //! The number of threads is that of the waiters: the thread that notifies comes on top.
 
-use crate::condition::Condition;
 use crate::data::{Cell, Line};
-use crate::lock::Lock;
+use crate::lock::{Condvar as _, Lock};
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
@@ -56,7 +55,7 @@ impl<L: Lock> State<L> {
     ) -> (Section<S, L::Write<'l>>, u64) {
         let mut waits = 0;
         while !done() {
-            section = thread.wait::<L>(&self.changed, &*self.lock, section);
+            section = thread.wait(&*self.lock, section, &self.changed);
             waits += 1;
         }
         (section, waits)
@@ -186,7 +185,7 @@ impl Workload for Condvar {
         let threads = waiters + 1;
         let state = State::<L> {
             lock: Line(L::new()),
-            changed: Line(Condition::new()),
+            changed: Line(L::Condvar::new()),
             baton: Cell::new(threads as u64),
             count: Cell::new(0),
             arrived: Cell::new(0),

@@ -11,9 +11,8 @@
 //!
 //! The number of threads is that of the producers: there are as many consumers.
 
-use crate::condition::Condition;
 use crate::data::{Array, Cell, Line, cells};
-use crate::lock::Lock;
+use crate::lock::{Condvar, Lock};
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::Thread;
@@ -89,7 +88,7 @@ impl Queue {
         let mut waits = 0;
         let mut section = thread.write(&*state.lock);
         while self.capacity != 0 && state.items() >= self.capacity && !state.is_closed() {
-            section = thread.wait::<L>(&state.taken, &*state.lock, section);
+            section = thread.wait(&*state.lock, section, &state.taken);
             waits += 1;
         }
         if state.is_closed() {
@@ -111,7 +110,7 @@ impl Queue {
         let mut waits = 0;
         let mut section = thread.write(&*state.lock);
         while state.items() == 0 && !state.is_closed() {
-            section = thread.wait::<L>(&state.arrived, &*state.lock, section);
+            section = thread.wait(&*state.lock, section, &state.arrived);
             waits += 1;
         }
         if state.is_closed() {
@@ -187,8 +186,8 @@ impl Workload for Queue {
     ) -> Result<Measured, String> {
         let state = State::<L> {
             lock: Line(L::new()),
-            arrived: Line(Condition::new()),
-            taken: Line(Condition::new()),
+            arrived: Line(L::Condvar::new()),
+            taken: Line(L::Condvar::new()),
             tail: Cell::new(0),
             head: Cell::new(0),
             closed: Cell::new(0),

@@ -1,8 +1,9 @@
 //! Locks of C and C++ libraries, behind the features `ck`, `absl` and `nsync`. Each is some zeroed
 //! memory and a few functions (`shims/`).
 
-use crate::condition::Ours;
 use crate::lock::Lock;
+use crate::peers::glibc;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::Native;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -70,7 +71,8 @@ impl<C: Calls> Lock for Foreign<C> {
     type Machine = Native;
     type Read<'a> = Reading<'a, C>;
     type Write<'a> = Writing<'a, C>;
-    type Condvar = Ours<Native>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = C::SHARED;
 
     fn new() -> Self {

@@ -1,8 +1,9 @@
 //! The crate parking_lot.
 
-use crate::condition::{Condition, Ours};
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
+use crate::peers::glibc;
 use ::parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::Native;
 
 /// `parking_lot::Mutex`.
@@ -12,7 +13,8 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
-    type Condvar = ::parking_lot::Condvar;
+    type Condvar = Condvar;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -32,19 +34,25 @@ impl Lock for Mutex {
     }
 }
 
-impl Condition<Mutex> for ::parking_lot::Condvar {
+/// `parking_lot::Condvar`.
+pub struct Condvar(::parking_lot::Condvar);
+
+impl lock::Condvar<Mutex> for Condvar {
     fn new() -> Self {
-        ::parking_lot::Condvar::new()
+        Condvar(::parking_lot::Condvar::new())
     }
+    #[inline]
     fn wait<'l>(&self, _: &'l Mutex, mut held: MutexGuard<'l, ()>) -> MutexGuard<'l, ()> {
-        self.wait(&mut held);
+        self.0.wait(&mut held);
         held
     }
+    #[inline]
     fn notify_one(&self) {
-        self.notify_one();
+        self.0.notify_one();
     }
+    #[inline]
     fn notify_all(&self) {
-        self.notify_all();
+        self.0.notify_all();
     }
 }
 
@@ -55,7 +63,8 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
-    type Condvar = Ours<Native>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = true;
 
     fn new() -> Self {

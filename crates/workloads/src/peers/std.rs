@@ -1,7 +1,8 @@
 //! Rust's standard library.
 
-use crate::condition::{Condition, Ours};
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
+use crate::peers::glibc;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::Native;
 use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -12,7 +13,8 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
-    type Condvar = std::sync::Condvar;
+    type Condvar = Condvar;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -32,18 +34,24 @@ impl Lock for Mutex {
     }
 }
 
-impl Condition<Mutex> for std::sync::Condvar {
+/// `std::sync::Condvar`.
+pub struct Condvar(std::sync::Condvar);
+
+impl lock::Condvar<Mutex> for Condvar {
     fn new() -> Self {
-        std::sync::Condvar::new()
+        Condvar(std::sync::Condvar::new())
     }
+    #[inline]
     fn wait<'l>(&self, _: &'l Mutex, held: MutexGuard<'l, ()>) -> MutexGuard<'l, ()> {
-        self.wait(held).expect("no workload panics with it")
+        self.0.wait(held).expect("no workload panics with it")
     }
+    #[inline]
     fn notify_one(&self) {
-        self.notify_one();
+        self.0.notify_one();
     }
+    #[inline]
     fn notify_all(&self) {
-        self.notify_all();
+        self.0.notify_all();
     }
 }
 
@@ -54,7 +62,8 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
-    type Condvar = Ours<Native>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = true;
 
     fn new() -> Self {
