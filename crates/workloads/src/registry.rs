@@ -45,6 +45,8 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::oversubscribe::Oversubscribe>();
     visitor.workload::<load::hash_table::HashTable>();
     visitor.workload::<load::barrier::Barrier>();
+    visitor.workload::<load::condvar::Condvar>();
+    visitor.workload::<load::queue::Queue>();
     visitor.workload::<load::readrandom::ReadRandom>();
     visitor.workload::<load::lock_per_node::LockPerNode>();
     visitor.workload::<load::locktorture::LockTorture>();

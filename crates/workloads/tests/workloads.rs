@@ -189,6 +189,8 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<false>>("hash-table", &[("writes", "1"), ("keys", "4")]);
     must_catch::<Open<false>>("readrandom", &[]);
     must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
+    // Consumers are slow, so that none waits for a notification that the lock's failure could lose.
+    must_catch::<Open<false>>("queue", &[("capacity", "0"), ("produce", "0ns"), ("consume", "20us")]);
     must_catch::<Open<false>>("yield-inside", &[("locks", "1")]);
     must_catch::<Open<true>>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);

@@ -18,8 +18,8 @@ use crate::state::counters::{self, Family, Reason};
 use crate::state::generation;
 use crate::state::table::{REAL, TABLE, install};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use latchwork::locks::condvar::Ticket;
-use latchwork::machine::Wait;
+use latchwork::locks::condvar::{RawCondvar, Ticket};
+use latchwork::machine::{Native, Wait};
 use libc::{c_int, c_void, timespec};
 
 unsafe extern "C" {
@@ -281,6 +281,9 @@ unsafe extern "C" fn leave(m: *mut Mutex, counted: *mut c_int) -> c_int {
 unsafe extern "C" fn enter(m: *mut Mutex, counted: c_int) -> c_int {
     // SAFETY: the mutex is live: `destroy` refuses one that counts a waiter.
     unsafe {
+        if counted != 0 {
+            RawCondvar::<Native>::offer_processor(|| mutex::is_locked(&*m));
+        }
         let error = TABLE.mutex_lock.get()(m);
         if error == 0 && counted != 0 {
             mutex::forget_waiter(&*m);

@@ -485,6 +485,16 @@ pub(super) fn forget_waiter(m: &Mutex) {
     m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed);
 }
 
+/// Whether a thread held the raw lock a moment ago.
+///
+/// # Safety
+///
+/// The mutex is live, one of ours and of the current generation.
+pub(super) unsafe fn is_locked(m: &Mutex) -> bool {
+    // SAFETY: the caller's mutex is a live one of ours.
+    unsafe { (OPERATIONS.get().is_locked)(m) }
+}
+
 /// The bits of glibc's kind that mutexes of ours have.
 const KIND: u32 = NORMAL | RECURSIVE | ERRORCHECK | ADAPTIVE;
 

@@ -5,6 +5,7 @@ mod map_reduce;
 
 pub mod alternator;
 pub mod barrier;
+pub mod condvar;
 pub mod counter;
 pub mod file_sections;
 pub mod hash_table;
@@ -16,6 +17,7 @@ pub mod locktorture;
 pub mod mmap;
 pub mod oversubscribe;
 pub mod page_fault;
+pub mod queue;
 pub mod readrandom;
 pub mod readwhilewriting;
 pub mod rwbench;
