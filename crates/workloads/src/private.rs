@@ -7,7 +7,9 @@
 //! 32 KiB a lock: not one to use.
 
 use crate::lock::Lock;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::{Clock, Machine, Word};
 use latchwork::map::array::Array;
 use std::sync::atomic::Ordering::*;
@@ -80,6 +82,8 @@ impl<R: RawRwLock> Lock for PrivateBravo<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    type Condvar = RawCondvar<R::Machine>;
+    type Semaphore = RawSemaphore<R::Machine>;
     const SHARED: bool = true;
 
     fn new() -> Self {
