@@ -39,6 +39,12 @@ pub struct ManOptions {
     directory: PathBuf,
 }
 
+/// Arguments that are no options: `clap_complete` leaves them out for fish, which then offers files.
+const FISH_ARGUMENTS: &str = r#"
+complete -c latchwork -n "__fish_latchwork_using_subcommand completions" -f -a "bash elvish fish powershell zsh"
+complete -c latchwork -n "__fish_latchwork_using_subcommand run check compare" -a "(__fish_complete_command)"
+"#;
+
 /// Prints the script.
 pub fn completions(mut command: Command, options: &CompletionsOptions) {
     // The shell offers the names of the locks. The command itself checks them with better messages than clap's.
@@ -52,6 +58,9 @@ pub fn completions(mut command: Command, options: &CompletionsOptions) {
     }
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command, "latchwork", &mut script);
+    if options.shell == Shell::Fish {
+        script.extend(FISH_ARGUMENTS.as_bytes());
+    }
     // As for any command, an early end of the reader is no failure.
     let _ = io::stdout().write_all(&script);
 }

@@ -6,12 +6,12 @@
 //!
 //! 32 KiB a lock: not one to use.
 
-use crate::data::Array;
 use crate::lock::Lock;
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::{Clock, Machine, Word};
+use latchwork::map::array::Array;
 use std::sync::atomic::Ordering::*;
 
 /// Elements of each table.
@@ -87,7 +87,7 @@ impl<R: RawRwLock> Lock for PrivateBravo<R> {
     const SHARED: bool = true;
 
     fn new() -> Self {
-        let readers = Array::new(SLOTS, || Word::new(0));
+        let readers = Array::new(SLOTS, |_| Word::new(0));
         PrivateBravo { lock: R::new_in(), biased: Word::new(0), inhibited_until: Word::new(0), readers }
     }
 

@@ -3,11 +3,12 @@
 //! Each thread has a mapping of its own (as in will-it-scale), found through a tree of two levels
 //! that all share. Mapping and unmapping are writes, a page fault is a read.
 
-use crate::data::{Array, Cell, Line, cells};
+use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
 use crate::stage::Stage;
 use crate::thread::Thread;
 use latchwork::machine::Machine;
+use latchwork::map::array::Array;
 
 /// Children of the tree's root.
 const INNER: usize = 16;

@@ -8,12 +8,13 @@
 //! is there. The table is small: in the paper's runs of 30 seconds any table is in the caches, in a
 //! simulated millisecond only a small one is.
 
-use crate::data::{Array, Cell, Line, cells};
+use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
+use latchwork::map::array::Array;
 
 /// See the [module documentation](self).
 pub struct HashTable {
@@ -35,7 +36,7 @@ struct Table<M: Machine> {
 impl<M: Machine> Table<M> {
     /// With every other key.
     fn new(keys: usize, buckets: usize) -> Self {
-        let nodes = Array::new(keys, || [Cell::new(0), Cell::new(0)]);
+        let nodes = Array::new(keys, |_| [Cell::new(0), Cell::new(0)]);
         let table = Table { heads: cells(buckets), nodes, count: Cell::new(0) };
         for key in (0..keys).step_by(2) {
             table.toggle(key);

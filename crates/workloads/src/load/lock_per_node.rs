@@ -7,12 +7,13 @@
 //! Threads change random nodes, each under its own lock. There is hardly any contention: what counts
 //! is how much memory the locks take, and so how many nodes the caches hold.
 
-use crate::data::{Array, Cell};
+use crate::data::Cell;
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
+use latchwork::map::array::Array;
 
 /// See the [module documentation](self).
 pub struct LockPerNode {
@@ -62,7 +63,7 @@ impl Workload for LockPerNode {
         stage: &S,
         threads: usize,
     ) -> Result<Measured, String> {
-        let new = || Node::<S::Machine, L> { lock: L::new(), changes: Cell::new(0) };
+        let new = |_| Node::<S::Machine, L> { lock: L::new(), changes: Cell::new(0) };
         let nodes = Array::new(self.nodes, new);
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {

@@ -6,12 +6,14 @@
 //! there, so that the result can be checked.
 
 use super::address_space::AddressSpace;
-use crate::data::{Array, Cell, Line, cells};
+use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::Thread;
+use crate::workload::{Parameter, Settings, Values};
 use latchwork::machine::{Arith, Machine, Word};
+use latchwork::map::array::Array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Different words.
@@ -33,6 +35,34 @@ pub(super) struct MapReduce {
     pub fault: u64,
     /// Hold of mapping and unmapping.
     pub map: u64,
+}
+
+/// The parameters of a program of this kind, with the defaults of those that differ.
+pub(super) const fn parameters(word: &'static str, words: &'static str) -> [Parameter; 5] {
+    use Values::{Count, Time};
+    const fn of(name: &'static str, default: &'static str, values: Values, help: &'static str) -> Parameter {
+        Parameter { name, default, values, help }
+    }
+    [
+        of("word", word, Time, "computation for each word"),
+        of("words", words, Count(1, 1 << 20), "words that fill a page of intermediate pairs"),
+        of("pages", "1024", Count(1, 1 << 20), "pages of each mapping"),
+        of("fault", "2us", Time, "hold of a page fault, which reads"),
+        of("map", "2us", Time, "hold of mapping and unmapping, which write"),
+    ]
+}
+
+impl MapReduce {
+    /// Reads the [`parameters`].
+    pub fn new(settings: &Settings) -> Self {
+        MapReduce {
+            word: settings.ns("word"),
+            words_per_page: settings.count("words") as u64,
+            pages: settings.count("pages") as u64,
+            fault: settings.ns("fault"),
+            map: settings.ns("map"),
+        }
+    }
 }
 
 struct Job<M: Machine, L> {

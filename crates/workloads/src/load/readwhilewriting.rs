@@ -10,12 +10,13 @@
 //!
 //! The number of threads is that of the readers, as in the paper: the writer comes on top.
 
-use crate::data::{Array, Cell, Line};
+use crate::data::{Cell, Line};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
+use latchwork::map::array::Array;
 
 /// See the [module documentation](self).
 pub struct ReadWhileWriting {
@@ -111,7 +112,7 @@ impl Workload for ReadWhileWriting {
         threads: usize,
     ) -> Result<Measured, String> {
         let locks: Vec<Line<L>> = (0..self.locks).map(|_| Line(L::new())).collect();
-        let entries: Array<Entry<S::Machine>> = Array::new(self.keys, Entry::new);
+        let entries: Array<Entry<S::Machine>> = Array::new(self.keys, |_| Entry::new());
         // The last thread writes, so that reader i is thread i.
         let measured = measure::run(stage, threads + 1, &|thread| {
             let writer = thread.index == threads;

@@ -4,11 +4,11 @@
 //! faults and mappings contend on mmap_sem; also ShflLock (SOSP 2019), section 6.2, figure 10c. The
 //! paper gives run times for a fixed job; here jobs follow each other, and tasks are counted.
 
-use super::map_reduce::MapReduce;
+use super::map_reduce::{self, MapReduce};
 use crate::lock::Lock;
 use crate::measure::Measured;
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct WrMem(MapReduce);
@@ -21,51 +21,14 @@ impl Workload for WrMem {
         shows: "as wc with eight times the faults for its computation: the paper's larger speed-ups",
         operation: "task of 64 words",
         locks: Locks::RwLock,
-        parameters: &[
-            Parameter {
-                name: "word",
-                default: "30ns",
-                values: Values::Time,
-                help: "computation for each word",
-            },
-            Parameter {
-                name: "words",
-                default: "16",
-                values: Values::Count(1, 1 << 20),
-                help: "words that fill a page of intermediate pairs",
-            },
-            Parameter {
-                name: "pages",
-                default: "1024",
-                values: Values::Count(1, 1 << 20),
-                help: "pages of each mapping",
-            },
-            Parameter {
-                name: "fault",
-                default: "2us",
-                values: Values::Time,
-                help: "hold of a page fault, which reads",
-            },
-            Parameter {
-                name: "map",
-                default: "2us",
-                values: Values::Time,
-                help: "hold of mapping and unmapping, which write",
-            },
-        ],
+        parameters: &map_reduce::parameters("30ns", "16"),
         threads: Threads::UpToCpus,
         log_threads: true,
         simulated_us: 10_000,
     };
 
     fn new(settings: &Settings) -> Self {
-        WrMem(MapReduce {
-            word: settings.ns("word"),
-            words_per_page: settings.count("words") as u64,
-            pages: settings.count("pages") as u64,
-            fault: settings.ns("fault"),
-            map: settings.ns("map"),
-        })
+        WrMem(MapReduce::new(settings))
     }
 
     fn run<S: Stage, L: Lock<Machine = S::Machine>>(
