@@ -27,6 +27,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/e7-8890v4.toml"),
     include_str!("../profiles/power4.toml"),
     include_str!("../profiles/epyc-7742.toml"),
+    include_str!("../profiles/emerald-rapids-2.toml"),
 ];
 /// What shorthands get their costs from.
 const GENERIC: &str = include_str!("../profiles/generic.toml");
@@ -453,7 +454,7 @@ mod tests {
     #[test]
     fn every_built_in_profile_parses_and_survives_being_written() {
         let names = Profile::names();
-        assert_eq!(names, ["x5-2", "x5-4", "e7-8890v4", "power4", "epyc-7742"]);
+        assert_eq!(names, ["x5-2", "x5-4", "e7-8890v4", "power4", "epyc-7742", "emerald-rapids-2"]);
         for name in names {
             let profile = Profile::find(&name).unwrap();
             assert_eq!(Profile::parse(&profile.to_toml(), "copy").unwrap(), profile);
