@@ -90,6 +90,10 @@ pub struct Lines {
     pub store: Number,
     /// A locked instruction on a line that the core owns; added to the transfer if it does not.
     pub atomic: Number,
+    /// The part of a locked instruction on an owned line for which it waits before it takes effect: other cores still see
+    /// the old value (a share); 0 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atomic_wait: Option<Number>,
     /// From the core's other hardware thread.
     pub sibling: Number,
     /// From another core of the cluster, unmodified.
@@ -326,6 +330,8 @@ impl Profile {
             ("lines.jitter", &self.lines.jitter),
             ("lines.pair_prefetch", &self.lines.pair_prefetch),
             ("lines.read_occupancy_remote", &self.lines.read_occupancy_remote),
+            ("lines.atomic_wait", lines.atomic_wait.as_ref().unwrap_or(&lines.request)),
+            ("lines.atomic_wait", self.lines.atomic_wait.as_ref().unwrap_or(&self.lines.request)),
         ] {
             if share.value > 1.0 {
                 return Err(format!("{field} is {}: it is a share, between 0 and 1", share.value));
@@ -359,6 +365,7 @@ impl Profile {
             ("lines.cluster_modified", &lines.cluster_modified),
         ];
         let optional = [
+            ("lines.atomic_wait", &lines.atomic_wait),
             ("lines.socket", &lines.socket),
             ("lines.socket_modified", &lines.socket_modified),
             ("lines.hop", &lines.hop),
