@@ -1,4 +1,4 @@
-//! `latchwork list`: every algorithm, from the registry.
+//! `latchwork list`: every algorithm, from the registry, and the locks that only the preloaded library has.
 
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -97,7 +97,7 @@ fn table() -> Table {
 
 /// Prints the list.
 pub fn list(options: &Options) -> Result<()> {
-    let mut locks: Vec<Lock> = names::registered().into_iter().map(Lock::from).collect();
+    let mut locks: Vec<Lock> = names::runnable().into_iter().map(Lock::from).collect();
     let semaphore = Lock::from(names::semaphore());
     locks.push(Lock { kind: "semaphore", ..semaphore });
     if options.json {

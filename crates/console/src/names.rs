@@ -6,7 +6,7 @@ use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::semaphore::Unit;
 use latchwork::locks::seqlock::NOT_HELD;
 use latchwork::machine::Native;
-use latchwork::registry::{self, Entry, Kind};
+use latchwork::registry::{self, Entry, Kind, PRELOADED};
 
 /// The name that leaves a kind of object to the C library, and the baseline of every comparison.
 pub const GLIBC: &str = "glibc";
@@ -49,7 +49,7 @@ impl Choice {
 
     /// Whether waiters of one of the locks spin until they have it.
     pub fn spins(&self) -> bool {
-        let spins = |kind, name| registry::find(kind, name).is_some_and(|entry| !entry.info.blocking);
+        let spins = |kind, name| find(kind, name).is_some_and(|entry| !entry.info.blocking);
         spins(Kind::Mutex, &self.mutex) || spins(Kind::RwLock, &self.rwlock)
     }
 
@@ -78,9 +78,19 @@ pub fn semaphore() -> Entry {
     Entry { kind: Kind::Mutex, info: Unit::<Native>::INFO, bytes: size_of::<Semaphore>() }
 }
 
-/// The names of one kind, in registry order, without `glibc`.
+/// Every lock that a program can run under: the registered ones, and those that only the preloaded library has.
+pub fn runnable() -> Vec<Entry> {
+    registered().into_iter().chain(PRELOADED).collect()
+}
+
+/// The lock called `name`, if a program can run under one of that kind.
+pub fn find(kind: Kind, name: &str) -> Option<Entry> {
+    runnable().into_iter().find(|entry| entry.kind == kind && entry.info.name == name)
+}
+
+/// The names of one kind that a program can run under, in the order of the list, without `glibc`.
 pub fn of_kind(kind: Kind) -> Vec<&'static str> {
-    registered().into_iter().filter(|entry| entry.kind == kind).map(|entry| entry.info.name).collect()
+    runnable().into_iter().filter(|entry| entry.kind == kind).map(|entry| entry.info.name).collect()
 }
 
 /// What `latchwork run` takes when the user names no lock.
@@ -91,7 +101,7 @@ pub fn default_choice() -> Choice {
 
 /// `name`, if there is such a lock; otherwise an error that helps to find the right one.
 pub fn check(kind: Kind, name: &str) -> Result<String> {
-    if name == GLIBC || registry::find(kind, name).is_some() {
+    if name == GLIBC || find(kind, name).is_some() {
         return Ok(name.to_owned());
     }
     let [mutex, rwlock] = RECOMMENDED;
@@ -104,7 +114,7 @@ pub fn check(kind: Kind, name: &str) -> Result<String> {
     }
     let mut names = of_kind(kind);
     names.push(GLIBC);
-    let hint = if registry::find(other, name).is_some() {
+    let hint = if find(other, name).is_some() {
         format!("{name} belongs to {other_option}: did you mean {other_option} {name}?\n")
     } else {
         nearest(name, &names).map(|near| format!("did you mean {option} {near}?\n")).unwrap_or_default()
@@ -182,7 +192,7 @@ mod tests {
     fn nothing_that_spins_is_taken_unasked() {
         let Choice { mutex, rwlock } = default_choice();
         for (kind, name) in [(Kind::Mutex, mutex), (Kind::RwLock, rwlock)] {
-            assert!(registry::find(kind, &name).unwrap().info.blocking, "{name}");
+            assert!(find(kind, &name).unwrap().info.blocking, "{name}");
         }
     }
 

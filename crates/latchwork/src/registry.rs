@@ -9,6 +9,7 @@
 //!
 //! Without the feature `all-locks`, the registry has the locks that an application takes.
 
+use crate::locks::Suspension;
 use crate::locks::mutex::{Info, RawMutex};
 use crate::locks::rwlock::RawRwLock;
 use crate::locks::seqlock::RawSeqLock;
@@ -114,6 +115,32 @@ pub struct Entry {
     pub info: Info,
     /// Bytes per lock on the native machine, without what it protects.
     pub bytes: usize,
+}
+
+/// The reader-writer locks that only the preloaded library has: BRAVO over the C library's own lock, which stays in the
+/// program's `pthread_rwlock_t`. The registry has a model of that lock, and BRAVO over the model, for all machines.
+pub const PRELOADED: [Entry; 2] = [
+    over_glibc("bravo-glibc", "biased locking for readers over the C library's own rwlock", 1),
+    over_glibc(
+        "bravo-2d-glibc",
+        "biased locking, a row of slots per thread, over the C library's own rwlock",
+        0,
+    ),
+];
+
+const fn over_glibc(name: &'static str, summary: &'static str, atomics: u32) -> Entry {
+    let info = Info {
+        name,
+        summary,
+        atomics,
+        waiter_bytes: 0,
+        holder_bytes: 0,
+        fairness: "readers pass waiting writers; only in the preloaded library",
+        blocking: true,
+        suspension: Suspension::Blocks,
+        source: "Dice and Kogan 2019, section 5 (BRAVO-pthread)",
+    };
+    Entry { kind: Kind::RwLock, info, bytes: 56 }
 }
 
 /// Calls `each` with every algorithm.

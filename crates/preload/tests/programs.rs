@@ -4,7 +4,7 @@
 //! runs under every registered mutex with glibc's rwlocks, and under every registered rwlock with `shfl`.
 
 use latchwork::locks::mutex::Suspension;
-use latchwork::registry::{self, Kind};
+use latchwork::registry::{self, Entry, Kind, PRELOADED};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -166,14 +166,17 @@ fn watch(mut command: Command, what: &str) -> Output {
     child.wait_with_output().expect("our child")
 }
 
+/// Every lock of this kind that a program can run under.
+fn entries(kind: Kind) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    registry::for_each(|entry| entries.push(entry));
+    entries.extend(PRELOADED);
+    entries.retain(|entry| entry.kind == kind);
+    entries
+}
+
 fn names(kind: Kind) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    registry::for_each(|entry| {
-        if entry.kind == kind {
-            names.push(entry.info.name);
-        }
-    });
-    names
+    entries(kind).into_iter().map(|entry| entry.info.name).collect()
 }
 
 fn default_mutex() -> &'static str {
@@ -213,9 +216,10 @@ fn under_rwlocks(program: &Path) {
 /// Runs a program under glibc, and under the locks that tolerate a suspended waiter.
 fn under_tolerant_locks(program: &Path) {
     Setting::new("glibc", "glibc").check(program);
-    let tolerates = |kind, name| registry::find(kind, name).unwrap().info.suspension == Suspension::Tolerates;
-    for rwlock in names(Kind::RwLock).into_iter().filter(|name| tolerates(Kind::RwLock, name)) {
-        Setting::new("shfl", rwlock).check(program);
+    for entry in entries(Kind::RwLock) {
+        if entry.info.suspension == Suspension::Tolerates {
+            Setting::new("shfl", entry.info.name).check(program);
+        }
     }
 }
 
@@ -243,6 +247,16 @@ programs! {
     semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
     suspended_waiters: "suspended.c" under_tolerant_locks;
+}
+
+/// glibc does not use the bytes in which BRAVO over its lock keeps its own words.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn bytes_that_glibc_does_not_use() {
+    let Some(program) = compile("over_glibc.c", "over_glibc", &[]) else { return };
+    let output = watch(Command::new(&program), "over_glibc.c");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{stderr}");
 }
 
 /// Locks that are too big for their objects.
@@ -331,6 +345,7 @@ fn calls_that_go_near() {
         let far = compile("near.c", &format!("far_{name}"), &arguments(&[]));
         let (Some(near), Some(far)) = (near, far) else { return };
         favourites.check(&near);
+        Setting::new("shfl", "bravo-2d-glibc").check(&near);
         counted.check(&far);
         Setting::new("hybrid", "rwsem").check(&far);
     }
@@ -394,6 +409,8 @@ fn statistics_of_readers() {
         setting.stats = Some("1".into());
         String::from_utf8(setting.check(&program).stderr).unwrap()
     };
+    let text_of_bravo = text("bravo-2d-glibc");
+    assert!(text_of_bravo.contains("rwlock (bravo-2d-glibc)"), "{text_of_bravo}");
     let text_of_bravo = text("bravo-2d-shfl-rw");
     let (_, readers) = text_of_bravo.split_once("rwlock readers: ").expect("a line on readers");
     let numbers: Vec<u64> = readers

@@ -2,7 +2,7 @@
 
 use super::child::Cost;
 use super::verdict::{self, Better, Verdict};
-use latchwork::registry::{self, Kind};
+use latchwork::registry::Kind;
 use latchwork_console::failure::Result;
 use latchwork_console::names::{self, Choice, GLIBC};
 use std::time::Duration;
@@ -175,7 +175,7 @@ pub fn choose(mutexes: &[String], rwlocks: &[String]) -> Result<Vec<Choice>> {
     if mutexes.is_empty() && rwlocks.is_empty() {
         // Few enough to be done in half a minute: the library's first choices, and one of each family
         // that the literature compares with.
-        let known = |kind, name| name == GLIBC || registry::find(kind, name).is_some();
+        let known = |kind, name| name == GLIBC || names::find(kind, name).is_some();
         for (mutex, rwlock) in DEFAULT {
             if known(Kind::Mutex, mutex) && known(Kind::RwLock, rwlock) {
                 add(mutex, rwlock);

@@ -11,6 +11,7 @@ fn json_holds_every_registered_lock() {
     let locks = locks.as_array().unwrap();
     let mut expected = Vec::new();
     registry::for_each(|entry| expected.push(entry));
+    expected.extend(registry::PRELOADED);
     let semaphore = &locks[expected.len()];
     assert_eq!((&semaphore["name"], &semaphore["kind"]), (&"semaphore".into(), &"semaphore".into()));
     assert_eq!((&semaphore["bytes"], &semaphore["waiter_bytes"]), (&4.into(), &0.into()));
@@ -37,10 +38,12 @@ fn json_holds_every_registered_lock() {
 #[test]
 fn table_has_a_line_for_every_lock() {
     let text = stdout(&output(&["list"]));
-    registry::for_each(|entry| {
+    let check = |entry: registry::Entry| {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(entry.info.name));
         assert!(line.is_some_and(|line| line.contains(entry.info.source)), "{} in\n{text}", entry.info.name);
-    });
+    };
+    registry::for_each(check);
+    registry::PRELOADED.into_iter().for_each(check);
 }
 
 #[test]

@@ -46,7 +46,9 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     set_up_once();
     #[cfg(versioned)]
-    if (generation::MUTEX_WORD_IF_RECOMMENDED.exists() || generation::RWLOCK_WORD_IF_RECOMMENDED.exists())
+    if (generation::MUTEX_WORD_IF_RECOMMENDED.exists()
+        || generation::RWLOCK_WORD_IF_RECOMMENDED.exists()
+        || generation::RWLOCK_WORD_IF_OVER_GLIBC.exists())
         && variable(b"LATCHWORK_NEAR=") != Some(b"0")
     {
         near::install();
@@ -100,7 +102,16 @@ fn choose() {
     let why = "there is no such lock; `latchwork list` shows the names";
     let mut install = Install { mutex, rwlock, counts, mutex_found: false, rwlock_found: false, why };
     visit::<Native>(&mut install);
-    let Install { mutex_found, rwlock_found, why, .. } = install;
+    let Install { mutex_found, mut rwlock_found, mut why, .. } = install;
+    let mut over_glibc = false;
+    if let Some(name) = rwlock
+        && let Some(info) = rwlock::over_glibc::install_named(name, counts)
+    {
+        statistics::name(Family::RwLock, info.name);
+        over_glibc = true;
+        rwlock_found = rwlock::over_glibc::is_as_expected();
+        why = "the rwlocks of this C library have another layout; take a lock that is not over glibc's";
+    }
     let observed = counts || checks;
 
     match mutex {
@@ -132,6 +143,9 @@ fn choose() {
             if hot::is_recommended_rwlock(name) && !observed {
                 generation::recommend_rwlock();
             }
+            if rwlock::over_glibc::has_near_copies(name) && !observed {
+                generation::recommend_over_glibc();
+            }
         }
         Some(name) => refuse("LATCHWORK_RWLOCK", name, why),
         None => {
@@ -141,7 +155,7 @@ fn choose() {
         }
     }
     if checks {
-        check::install(mutex.is_none(), rwlock.is_none());
+        check::install(mutex.is_none(), rwlock.is_none() || over_glibc);
     }
     let serves = mutex.is_some() || rwlock.is_some();
     keys::install();

@@ -1,4 +1,4 @@
-//! Copies of the fast paths of [`hot`](super::hot), at an address near the program's.
+//! Copies of the fast paths of [`hot`](super::hot), and of the readers of `bravo-2d-glibc`, at an address near the program's.
 //!
 //! A call and its return take longer than their instructions where caller and callee are far apart: on a Zen 4, 2.0 ns
 //! together between a position-independent program at 0x55... and libraries at 0x7f..., and 1.2 ns within an aligned
@@ -19,9 +19,13 @@ use super::hot::{
     latchwork_hot_unlock,
 };
 use super::unwind::{self, Description};
-use crate::families::{mutex, rwlock::holds};
+use crate::families::mutex;
+use crate::families::rwlock::holds;
+use crate::families::rwlock::over_glibc::{self, OverGlibc};
 use crate::state::abi::{MUTEX_SPACE, Mutex, RWLOCK_SPACE, RwLock};
-use crate::state::generation::{Expected, MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_RECOMMENDED};
+use crate::state::generation::{
+    Expected, MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_OVER_GLIBC, RWLOCK_WORD_IF_RECOMMENDED,
+};
 use crate::state::line::Line;
 use crate::state::place::is_in_place;
 use crate::state::program::{Binding, PAGE, Program};
@@ -50,6 +54,10 @@ struct Far {
     wake: Lock,
     rdlock: RwLockFn,
     rwlock_unlock: RwLockFn,
+    /// The word of a rwlock that is BRAVO over glibc's, and the functions of such rwlocks.
+    over_glibc: &'static Expected,
+    glibc_rdlock: RwLockFn,
+    glibc_unlock: RwLockFn,
     /// Distances from the thread pointer: of the words of [`holds`], and of the word with the thread's row of slots.
     holds: isize,
     row: isize,
@@ -143,6 +151,40 @@ core::arch::global_asm!(
     "mov [rdx + {slots}], rax",
     "ret",
     "2: jmp [rip + latchwork_near + {rwlock_unlock}]",
+    // over_glibc::rdlock: the same without the list, which has no reader with a row
+    "latchwork_near_entry",
+    "latchwork_near_glibc_rdlock:",
+    "latchwork_near_serves {over_glibc}, {glibc_flags}",
+    "mov rax, [rip + latchwork_near + {row}]",
+    "mov rdx, fs:[rax]",
+    "test rdx, rdx",
+    "je 2f",
+    "cmp rdi, [rdx + {unbiased}]",
+    "je 2f",
+    "cmp qword ptr [rdx + {slots}], 0",
+    "jne 2f",
+    "mov [rdx + {slots}], rdi", // Owned::fill; (B) there
+    "xor eax, eax",
+    "cmp dword ptr [rdi + {glibc_bias}], {biased}", // (A) in RawBravo::read_fast
+    "jne 3f",
+    "ret",
+    "3: mov [rdx + {slots}], rax",
+    "2: jmp [rip + latchwork_near + {glibc_rdlock}]",
+    // over_glibc::unlock
+    "latchwork_near_entry",
+    "latchwork_near_glibc_unlock:",
+    "cmp dword ptr [rdi + {glibc_bias}], {biased}",
+    "jne 2f",
+    "mov rax, [rip + latchwork_near + {row}]",
+    "mov rdx, fs:[rax]",
+    "test rdx, rdx",
+    "je 2f",
+    "cmp rdi, [rdx + {slots}]",
+    "jne 2f",
+    "xor eax, eax",
+    "mov [rdx + {slots}], rax",
+    "ret",
+    "2: jmp [rip + latchwork_near + {glibc_unlock}]",
     "latchwork_near_end:",
     ".popsection",
     far = const size_of::<Far>(),
@@ -155,6 +197,11 @@ core::arch::global_asm!(
     wake = const offset_of!(Far, wake),
     rdlock = const offset_of!(Far, rdlock),
     rwlock_unlock = const offset_of!(Far, rwlock_unlock),
+    over_glibc = const offset_of!(Far, over_glibc),
+    glibc_rdlock = const offset_of!(Far, glibc_rdlock),
+    glibc_unlock = const offset_of!(Far, glibc_unlock),
+    glibc_flags = const over_glibc::FLAGS,
+    glibc_bias = const OverGlibc::BIAS,
     holds = const offset_of!(Far, holds),
     row = const offset_of!(Far, row),
     kind = const offset_of!(Mutex, kind),
@@ -175,6 +222,8 @@ unsafe extern "C" {
     static latchwork_near_unlock: [u8; 0];
     static latchwork_near_rdlock: [u8; 0];
     static latchwork_near_rwlock_unlock: [u8; 0];
+    static latchwork_near_glibc_rdlock: [u8; 0];
+    static latchwork_near_glibc_unlock: [u8; 0];
     static latchwork_near_end: [u8; 0];
     static __libc_single_threaded: c_char;
 }
@@ -231,6 +280,9 @@ pub(super) fn install() {
         wake,
         rdlock,
         rwlock_unlock,
+        over_glibc: &RWLOCK_WORD_IF_OVER_GLIBC,
+        glibc_rdlock: over_glibc::rdlock::<OverGlibc>,
+        glibc_unlock: over_glibc::unlock::<OverGlibc>,
         holds: holds::Words::offset(),
         row: reader_row_offset(),
     };
@@ -261,6 +313,7 @@ pub(super) fn install() {
         serves.then(|| Binding { name, from, to: page.addr() + offset(symbol) - entry })
     };
     let (mutex, rwlock) = (MUTEX_WORD_IF_RECOMMENDED.exists(), RWLOCK_WORD_IF_RECOMMENDED.exists());
+    let over_glibc = RWLOCK_WORD_IF_OVER_GLIBC.exists();
     let protected = program.rebind([
         copy(mutex, c"pthread_mutex_lock", lock as usize, &raw const latchwork_near_lock),
         copy(mutex, c"pthread_mutex_unlock", unlock as usize, &raw const latchwork_near_unlock),
@@ -270,6 +323,13 @@ pub(super) fn install() {
             c"pthread_rwlock_unlock",
             rwlock_unlock as usize,
             &raw const latchwork_near_rwlock_unlock,
+        ),
+        copy(over_glibc, c"pthread_rwlock_rdlock", rdlock as usize, &raw const latchwork_near_glibc_rdlock),
+        copy(
+            over_glibc,
+            c"pthread_rwlock_unlock",
+            rwlock_unlock as usize,
+            &raw const latchwork_near_glibc_unlock,
         ),
     ]);
     if let Err(error) = protected {

@@ -54,3 +54,13 @@ pub(crate) fn wait<T>(
     set_type(ASYNCHRONOUS);
     result
 }
+
+/// Calls `f`, during which the thread is not cancelled.
+pub(crate) fn shielded<T>(f: impl FnOnce() -> T) -> T {
+    let kind = set_type(DEFERRED);
+    let result = f();
+    if kind == ASYNCHRONOUS {
+        set_type(ASYNCHRONOUS);
+    }
+    result
+}

@@ -93,6 +93,8 @@ pub(crate) static RWLOCK_WORD: Expected = Expected(AtomicU32::new(RWLOCK_OURS));
 pub(crate) static RWLOCK_WORD_IF_UNCOUNTED: Expected = Expected(AtomicU32::new(RWLOCK_OURS));
 /// The same if `bravo-2d-shfl-rw` serves rwlocks and no observer is on.
 pub(crate) static RWLOCK_WORD_IF_RECOMMENDED: Expected = Expected(AtomicU32::new(NONE));
+/// The same if `bravo-2d-glibc` serves them: its objects have the word at another place.
+pub(crate) static RWLOCK_WORD_IF_OVER_GLIBC: Expected = Expected(AtomicU32::new(NONE));
 
 /// A condition variable on the realtime clock while statistics do not count calls; otherwise none.
 pub(crate) static COND_WORD_IF_UNCOUNTED: Expected = Expected(AtomicU32::new(0));
@@ -115,6 +117,11 @@ pub(crate) fn recommend_mutex() {
 /// The same for rwlocks and `bravo-2d-shfl-rw`.
 pub(crate) fn recommend_rwlock() {
     RWLOCK_WORD_IF_RECOMMENDED.set(RWLOCK_WORD_IF_UNCOUNTED.get());
+}
+
+/// The same for rwlocks and `bravo-2d-glibc`.
+pub(crate) fn recommend_over_glibc() {
+    RWLOCK_WORD_IF_OVER_GLIBC.set(RWLOCK_WORD_IF_UNCOUNTED.get());
 }
 
 /// `low`, in the current generation.
@@ -183,7 +190,9 @@ pub(crate) fn begin() {
     for expected in [&MUTEX_WORD, &MUTEX_WORD_IF_UNCOUNTED, &MUTEX_WORD_IF_RECOMMENDED] {
         expected.next_generation();
     }
-    for expected in [&RWLOCK_WORD, &RWLOCK_WORD_IF_UNCOUNTED, &RWLOCK_WORD_IF_RECOMMENDED] {
+    for expected in
+        [&RWLOCK_WORD, &RWLOCK_WORD_IF_UNCOUNTED, &RWLOCK_WORD_IF_RECOMMENDED, &RWLOCK_WORD_IF_OVER_GLIBC]
+    {
         expected.next_generation();
     }
     COND_WORD_IF_UNCOUNTED.next_generation();

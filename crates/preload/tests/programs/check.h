@@ -35,11 +35,13 @@
 
 #define OK(call) EQ(call, 0)
 
-/* Whether a family is served by us, for what glibc cannot do. */
+/* Whether a family is served by us, for what glibc cannot do. BRAVO over glibc's own lock (bravo-glibc, bravo-2d-glibc)
+   cannot do it either. */
 static inline int ours(const char *variable)
 {
     const char *name = getenv(variable);
-    return name && *name && strcmp(name, "glibc") != 0;
+    const char *last = name ? strrchr(name, '-') : NULL;
+    return name && *name && strcmp(last ? last + 1 : name, "glibc") != 0;
 }
 #define OUR_MUTEX ours("LATCHWORK_MUTEX")
 #define OUR_RWLOCK ours("LATCHWORK_RWLOCK")

@@ -85,14 +85,23 @@ static void recursion(pthread_rwlock_t *l)
     while (state == 0)
         sleep_ms(1);
     sleep_ms(20);
-    for (int i = 0; i < 5; i++)
-        OK(pthread_rwlock_rdlock(l));
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 10; i++)
+        OK(i % 2 ? pthread_rwlock_tryrdlock(l) : pthread_rwlock_rdlock(l));
+    for (int i = 0; i < 11; i++) {
         EQ(state, 1);
         OK(pthread_rwlock_unlock(l));
     }
     join(writer);
     EQ(state, 2);
+}
+
+/* So many reads that a lock which favours readers does so from now on. */
+static void read_often(pthread_rwlock_t *l)
+{
+    for (int i = 0; i < 100; i++) {
+        OK(pthread_rwlock_rdlock(l));
+        OK(pthread_rwlock_unlock(l));
+    }
 }
 
 /* More locks held for reading than a thread's list has room for. */
@@ -145,6 +154,19 @@ static void handed_over(void)
     expect(&l, 0, 0);
     OK(pthread_rwlock_wrlock(&l));
     OK(pthread_rwlock_unlock(&l));
+    /* The same while a writer waits, of a lock that is often read. */
+    read_often(&l);
+    state = 0;
+    OK(pthread_rwlock_rdlock(&l));
+    pthread_t writer = start(write_after, &l);
+    while (state == 0)
+        sleep_ms(1);
+    sleep_ms(5);
+    EQ(state, 1);
+    join(start(release, &l));
+    join(writer);
+    EQ(state, 2);
+    expect(&l, 0, 0);
 }
 
 static long data[2];
@@ -192,6 +214,8 @@ int main(void)
     OK(pthread_rwlock_unlock(&lock));
     results(&lock);
     results(&prefers_writer);
+    recursion(&lock);
+    read_often(&lock);
     recursion(&lock);
     OK(pthread_rwlockattr_init(&attr));
     OK(pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NP));

@@ -103,6 +103,7 @@ use crate::machine::{Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
+pub mod around; // for a caller that acquires the underlying lock itself.
 pub mod bias; // the policies: when a bias that was revoked comes back.
 pub mod count; // statistics.
 pub mod publish; // what a place for slots must do; a row of slots per thread.

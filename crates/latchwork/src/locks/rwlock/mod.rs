@@ -74,6 +74,9 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     const INFO: Info;
     /// Whether several readers can be inside together. Only BRAVO over a mutex has `false`.
     const SHARES: bool = true;
+    /// Whether any thread may end a write acquisition. glibc's lock takes a release by another thread than the writer for
+    /// that of a reader.
+    const RELEASED_BY_ANY: bool = true;
 
     /// An unlocked lock, on any machine.
     fn new_in() -> Self;

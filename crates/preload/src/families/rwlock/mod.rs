@@ -63,6 +63,7 @@ use raw::{
 };
 
 pub(crate) mod holds;
+pub(crate) mod over_glibc;
 mod preference;
 mod raw;
 

@@ -46,6 +46,18 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
         None
     }
 
+    /// The same for a thread that reads `lock` through a slot already: the thread's first empty slot, whether the lock is
+    /// biased or not. A revoking writer looks at the slots in the order in which the thread empties them
+    /// ([`own`](Publish::own)). So when the writer has waited at the thread's slot, all earlier slots of the thread are empty,
+    /// and it looks at the later ones next.
+    ///
+    /// # Safety
+    ///
+    /// See the [trait](Publish). The calling thread has a slot that holds `lock`, and finds the one to empty with `own`.
+    unsafe fn publish_again(_lock: usize) -> Option<&'static M::Usize> {
+        None
+    }
+
     /// A revoking writer calls this between its change of the bias, which is sequentially consistent, and its look at the slots.
     fn fence();
 
@@ -119,6 +131,11 @@ unsafe impl<M: Machine> Publish<M> for Owned {
         if row.unbiased.load(Relaxed) == lock || !biased() {
             return None;
         }
+        Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock)
+    }
+
+    unsafe fn publish_again(lock: usize) -> Option<&'static M::Usize> {
+        let row = shared::reader_row::<M>()?;
         Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock)
     }
 

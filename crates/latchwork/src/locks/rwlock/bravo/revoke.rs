@@ -184,7 +184,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     #[cold]
     pub(super) fn end_overdue_hold(&self) -> bool {
         let bias = self.bias.load(Relaxed);
-        if !(V::PASSING && Self::HOLDS_BRIEFLY && bias.is_brief_hold())
+        if !(V::PASSING && Self::HOLDS_BRIEFLY && R::RELEASED_BY_ANY && bias.is_brief_hold())
             || bias.hold_age(M::now(Clock::Monotonic)) <= OVERDUE_AFTER
             || self.bias.compare_exchange(bias, Bias::REVOKING, Acquire).is_err()
         {
