@@ -330,7 +330,6 @@ impl Profile {
             ("lines.jitter", &self.lines.jitter),
             ("lines.pair_prefetch", &self.lines.pair_prefetch),
             ("lines.read_occupancy_remote", &self.lines.read_occupancy_remote),
-            ("lines.atomic_wait", lines.atomic_wait.as_ref().unwrap_or(&lines.request)),
             ("lines.atomic_wait", self.lines.atomic_wait.as_ref().unwrap_or(&self.lines.request)),
         ] {
             if share.value > 1.0 {

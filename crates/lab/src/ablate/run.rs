@@ -76,14 +76,14 @@ impl Run {
     /// On so many processors.
     fn new(measured: &Measured, cpus: usize) -> Self {
         let rate = measured.rate();
+        let used = measured.usage.map(|usage| (usage.user_ns + usage.system_ns) as f64);
         // A simulation knows for how much of the time its threads slept.
         let parked = measured.extra.iter().find(|extra| extra.name == "parked").map(|extra| extra.value);
         let running = |parked: f64| (measured.per_thread.len() as f64 * (1.0 - parked)).min(cpus as f64);
-        Run {
-            rate,
-            longest: measured.waits.max() as f64,
-            processor: parked.filter(|_| rate > 0.0).map(|parked| running(parked) * 1e9 / rate),
-        }
+        let simulated = || parked.map(|parked| running(parked) * measured.measured_ns as f64);
+        let operations = measured.operations as f64;
+        let processor = used.or_else(simulated).filter(|_| operations > 0.0).map(|used| used / operations);
+        Run { rate, longest: measured.waits.max() as f64, processor }
     }
 }
 
