@@ -27,7 +27,7 @@
 //! 9. *No two transfers are alike*: each takes up to the share `jitter` more or less, so that threads that
 //!    do the same do not fall into step.
 //! 10. *A locked instruction* waits for the store buffer before it takes effect. For the part `atomic_wait` of its time, other
-//!    cores still see the value from before.
+//!     cores still see the value from before.
 //!
 //! A store goes into the store buffer: the thread goes on at once, and others see the line when
 //! the transfer is over and all its earlier stores are done. A locked instruction waits for the

@@ -1,13 +1,14 @@
 //! The variants: each line names a mechanism, how it is changed, and the lock's type with that change.
 
 use super::Subject;
-use latchwork::locks::mutex::policy::{NumaPolicy, Policy};
+use latchwork::locks::mutex::policy::{NoPolicy, NumaPolicy, Policy};
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::rwlock::bravo::bias::{Adaptive, Bernoulli, Guard, When};
 use latchwork::locks::rwlock::bravo::publish::Owned;
 use latchwork::locks::rwlock::bravo::revoke::{Holding, Passing};
 use latchwork::locks::rwlock::bravo::{RawBravo, Rows};
 use latchwork::locks::rwlock::shfl_rw::RawShflRw;
+use latchwork::locks::rwlock::shfl_rw::tuning::Tuning;
 use latchwork::machine::Machine;
 use latchwork_sim::Sim;
 use latchwork_workloads::lock::{Exclusive, Lock, Shared};
@@ -76,7 +77,48 @@ pub fn shfl<M: Machine>(visitor: &mut impl Visitor<M>) {
 
 /// The variants of `shfl-rw`.
 pub fn shfl_rw<M: Machine>(visitor: &mut impl Visitor<M>) {
+    /// A variant with other items, and the order of the lock as it is.
+    macro_rules! constant {
+        ($mechanism:literal, $change:literal, $($item:item)*) => {{
+            struct Changed;
+            impl Tuning for Changed {
+                type Order = NumaPolicy;
+                $($item)*
+            }
+            visitor.variant::<Shared<RawShflRw<M, Changed>>>($mechanism, $change);
+        }};
+    }
+    /// In order of arrival.
+    struct InOrder;
+    impl Tuning for InOrder {
+        type Order = NoPolicy;
+    }
     as_it_is::<M, Shared<RawShflRw<M>>>(visitor);
+    visitor.variant::<Shared<RawShflRw<M, InOrder>>>("shuffling", "off");
+    constant!("newcomer's looks", "off", const NEWCOMER_LOOKS: u32 = 0;);
+    constant!("newcomer's looks", "half", const NEWCOMER_LOOKS: u32 = 12;);
+    constant!("newcomer's looks", "double", const NEWCOMER_LOOKS: u32 = 48;);
+    constant!("newcomer's longest pause", "half", const NEWCOMER_PAUSE: u32 = 4;);
+    constant!("newcomer's longest pause", "double", const NEWCOMER_PAUSE: u32 = 16;);
+    constant!("newcomer's second looks", "off", const NEWCOMER_IDLE: (u32, u32) = (0, 5););
+    constant!("newcomer's second looks", "double", const NEWCOMER_IDLE: (u32, u32) = (2, 5););
+    constant!("head's second looks", "off", const HEAD_IDLE: (u32, u32) = (0, 8););
+    constant!("head's second looks", "double", const HEAD_IDLE: (u32, u32) = (8, 8););
+    constant!("head's longest pause", "half", const HEAD_PAUSE: (u32, u32) = (1, 64););
+    constant!("head's longest pause", "double", const HEAD_PAUSE: (u32, u32) = (1, 256););
+    constant!("head's looks before it sleeps", "half", const HEAD_LOOKS: u32 = 16;);
+    constant!("head's looks before it sleeps", "double", const HEAD_LOOKS: u32 = 64;);
+    constant!("a writer shuts readers out while it spins", "off", const DRAIN: u32 = 0;);
+    constant!("a writer shuts readers out while it spins", "half", const DRAIN: u32 = 256;);
+    constant!("a writer shuts readers out while it spins", "double", const DRAIN: u32 = 1024;);
+    constant!("readers woken together", "one", const INVITATIONS: u32 = 1;);
+    constant!("readers woken together", "double", const INVITATIONS: u32 = 32;);
+    constant!("requeue of the next head", "off", const REQUEUES: bool = false;);
+    constant!("time for which a head is passed", "half", const STEAL_BOUND: u32 = 100;);
+    constant!("time for which a head is passed", "double", const STEAL_BOUND: u32 = 400;);
+    constant!("time for which a sleeping head is passed", "half", const WAKE_BOUND: u32 = 5_000;);
+    constant!("time for which a sleeping head is passed", "double", const WAKE_BOUND: u32 = 20_000;);
+    constant!("part of that as the head", "off", const HEAD_BOUND: u32 = 0;);
 }
 
 /// A bias that never comes back once it was revoked.
