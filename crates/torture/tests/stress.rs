@@ -73,15 +73,15 @@ fn the_semaphore() {
 }
 
 /// Threads of three priorities of `SCHED_FIFO` on one processor make progress in every lock whose waiters sleep, in the
-/// condition variable, the semaphore and the strategies of reclamation. (Without the right to use `SCHED_FIFO`, this says
-/// so and passes. [`every_lock`] does the same for a shorter time, also to the locks whose waiters spin.)
+/// condition variable, the semaphore and the strategies of reclamation. Without the right to use `SCHED_FIFO`, the test
+/// prints that, and passes. [`every_lock`] runs the same scenario for a shorter time, on the locks whose waiters spin too.
 #[test]
 fn real_time_priorities() {
     let urgently = |name: &str, mut scenarios: Vec<Scenario>| {
         scenarios.retain(|scenario| scenario.name == "priorities");
         assert!(!scenarios.is_empty(), "{name} has no scenario");
         if latchwork_torture::priorities::are_permitted() {
-            let (time, round) = (settings().time / 2, settings().time / 16);
+            let (time, round) = (settings().time / 3, settings().time / 24);
             must_work_with(name, &scenarios, Settings { time, round, ..settings() });
         } else {
             eprintln!("{name:>12}: skipped, SCHED_FIFO is not permitted");

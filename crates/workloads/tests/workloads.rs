@@ -190,7 +190,7 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<false>>("readrandom", &[]);
     must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
     must_catch::<Open<false>>("yield-inside", &[("locks", "1")]);
-    must_catch::<Open<true>>("file-sections", &[("gap", "0ns")]);
+    must_catch::<Open<true>>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
     must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
     must_catch::<Open<true>>("snapshot", &[("writes", "1/2")]);
@@ -201,7 +201,7 @@ fn a_lock_that_excludes_nobody_is_caught() {
 fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("rwbench", &[("writes", "1/2")]);
     must_catch::<BlindReaders>("snapshot", &[("writes", "1/2"), ("words", "64")]);
-    must_catch::<BlindReaders>("file-sections", &[("extents", "1"), ("gap", "0ns")]);
+    must_catch::<BlindReaders>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
     must_catch::<BlindReaders>("readwhilewriting", &[("keys", "1"), ("read", "0ns"), ("write", "0ns")]);
