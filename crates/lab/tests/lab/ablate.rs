@@ -7,12 +7,16 @@ use serde_json::Value;
 const SHORT: [&str; 4] = ["--seconds", "0.00005", "--runs", "1"];
 
 #[test]
-fn every_variant_of_every_lock_runs_at_every_point() {
+fn the_variants_of_each_lock_run_at_every_point() {
     let page = scratch("ablate").join("ablate.md");
-    for (lock, name, points) in
-        [("shfl", "shfl", 36), ("shfl-rw", "shfl-rw", 72), ("bravo", "bravo-2d-shfl-rw", 72)]
-    {
-        let what = ["ablate", lock, "--machine", "2x2", "--json", "-", "--markdown", page.to_str().unwrap()];
+    // All variants of the reader-writer locks would take half a minute in a debug build.
+    for (lock, name, only, points) in [
+        ("shfl", "shfl", "", 27),
+        ("shfl-rw", "shfl-rw", "shuffling,requeue", 54),
+        ("bravo", "bravo-2d-shfl-rw", "bias,cost", 54),
+    ] {
+        let page = page.to_str().unwrap();
+        let what = ["ablate", lock, "--only", only, "--machine", "2x1", "--json", "-", "--markdown", page];
         let output = output(&[&what[..], &SHORT].concat());
         assert!(output.status.success(), "{lock}: {}", stderr(&output));
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -26,7 +30,7 @@ fn every_variant_of_every_lock_runs_at_every_point() {
                 assert!(variant["ops_per_s"].as_f64().unwrap() > 0.0, "{lock}: {variant}");
             }
         }
-        let text = std::fs::read_to_string(&page).unwrap();
+        let text = std::fs::read_to_string(page).unwrap();
         assert!(text.starts_with("<!-- generated: latchwork-lab ablate "), "{text}");
         assert_eq!(
             text.lines().filter(|line| line.starts_with("| hold=") || line.starts_with("| writes=")).count(),
