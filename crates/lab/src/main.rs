@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
+mod ablate;
 mod bench;
 mod calibrate;
 mod count;
@@ -51,6 +52,9 @@ enum Command {
     /// Measure what this machine's cache lines and system calls cost, for the simulator
     #[command(after_help = flowing(calibrate::HELP))]
     Calibrate(calibrate::Options),
+    /// Say what each mechanism and each constant of a lock is worth
+    #[command(after_help = flowing(ablate::HELP))]
+    Ablate(ablate::Options),
     /// Count the atomic instructions and queue nodes of every lock
     #[command(after_help = flowing(count::HELP))]
     Count(count::Options),
@@ -61,6 +65,7 @@ enum Command {
 
 fn command() -> i32 {
     let result = match Cli::parse().command {
+        Command::Ablate(options) => ablate::ablate(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Reproduce(options) => reproduce::reproduce(&options),

@@ -33,8 +33,9 @@ impl State {
         let thread = &mut self.threads[id as usize];
         let kind = if kind == Kind::Read && thread.streams.foresee(address) { Kind::Scan } else { kind };
         thread.pending = Pending::Access { address, line, kind };
-        if kind == Kind::Rmw && thread.drained > thread.time {
-            thread.time = thread.drained;
+        if kind == Kind::Rmw {
+            let core = self.topology.cpus[thread.cpu as usize].core;
+            thread.time = thread.time.max(thread.drained) + self.lines.before_effect(line, core);
         }
         let now = thread.time;
         if now < self.events.soonest() && now < thread.attention {

@@ -26,6 +26,8 @@
 //!    they have the value, so both are fetched together (`State::serve`).
 //! 9. *No two transfers are alike*: each takes up to the share `jitter` more or less, so that threads that
 //!    do the same do not fall into step.
+//! 10. *A locked instruction* waits for the store buffer before it takes effect. For the part `atomic_wait` of its time, other
+//!     cores still see the value from before.
 //!
 //! A store goes into the store buffer: the thread goes on at once, and others see the line when
 //! the transfer is over and all its earlier stores are done. A locked instruction waits for the
@@ -244,6 +246,13 @@ impl Lines {
         self.at(line).home = node;
     }
 
+    /// How long a locked instruction waits before it takes effect, on a line that `core` owns. (On another line it waits for
+    /// the line anyway.)
+    #[inline]
+    pub(crate) fn before_effect(&self, line: u32, core: u16) -> Time {
+        if self.lines[line as usize].owner == core { self.costs.atomic_wait } else { 0 }
+    }
+
     /// A hit, if it is one: nobody else takes part, and the line's other requests do not matter.
     #[inline]
     pub(crate) fn hit(&mut self, line: u32, who: &Requester, kind: Kind, now: Time) -> Option<Service> {
@@ -262,7 +271,10 @@ impl Lines {
                     let done = now + own.max(costs.hit) + costs.store;
                     (done, done.max(who.drained))
                 }
-                Kind::Rmw => (now + own + costs.atomic, now + own + costs.atomic),
+                Kind::Rmw => {
+                    let done = now + own + (costs.atomic - costs.atomic_wait);
+                    (done, done)
+                }
             };
             if !kind.reads() {
                 line.modified = true;

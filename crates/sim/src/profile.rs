@@ -27,6 +27,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/e7-8890v4.toml"),
     include_str!("../profiles/power4.toml"),
     include_str!("../profiles/epyc-7742.toml"),
+    include_str!("../profiles/emerald-rapids-2.toml"),
 ];
 /// What shorthands get their costs from.
 const GENERIC: &str = include_str!("../profiles/generic.toml");
@@ -89,6 +90,10 @@ pub struct Lines {
     pub store: Number,
     /// A locked instruction on a line that the core owns; added to the transfer if it does not.
     pub atomic: Number,
+    /// The part of a locked instruction on an owned line for which it waits before it takes effect: other cores still see
+    /// the old value (a share); 0 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atomic_wait: Option<Number>,
     /// From the core's other hardware thread.
     pub sibling: Number,
     /// From another core of the cluster, unmodified.
@@ -325,6 +330,7 @@ impl Profile {
             ("lines.jitter", &self.lines.jitter),
             ("lines.pair_prefetch", &self.lines.pair_prefetch),
             ("lines.read_occupancy_remote", &self.lines.read_occupancy_remote),
+            ("lines.atomic_wait", self.lines.atomic_wait.as_ref().unwrap_or(&self.lines.request)),
         ] {
             if share.value > 1.0 {
                 return Err(format!("{field} is {}: it is a share, between 0 and 1", share.value));
@@ -358,6 +364,7 @@ impl Profile {
             ("lines.cluster_modified", &lines.cluster_modified),
         ];
         let optional = [
+            ("lines.atomic_wait", &lines.atomic_wait),
             ("lines.socket", &lines.socket),
             ("lines.socket_modified", &lines.socket_modified),
             ("lines.hop", &lines.hop),
@@ -453,7 +460,7 @@ mod tests {
     #[test]
     fn every_built_in_profile_parses_and_survives_being_written() {
         let names = Profile::names();
-        assert_eq!(names, ["x5-2", "x5-4", "e7-8890v4", "power4", "epyc-7742"]);
+        assert_eq!(names, ["x5-2", "x5-4", "e7-8890v4", "power4", "epyc-7742", "emerald-rapids-2"]);
         for name in names {
             let profile = Profile::find(&name).unwrap();
             assert_eq!(Profile::parse(&profile.to_toml(), "copy").unwrap(), profile);

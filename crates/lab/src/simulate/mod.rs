@@ -1,6 +1,6 @@
 //! `latchwork-lab simulate`: measures a workload on a simulated machine, under several locks.
 
-mod stage;
+pub mod stage;
 pub mod sweep;
 
 use crate::measure::json::About;

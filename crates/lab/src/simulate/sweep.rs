@@ -51,35 +51,55 @@ pub fn run_all(
     mut each: impl FnMut(usize),
 ) -> (Vec<Results>, Option<i32>) {
     let mut results: Vec<Results> = plans.iter().map(|(plan, _)| Results::new(plan)).collect();
-    let jobs = jobs(plans, &results);
+    // Filed in the order of their rounds at the end, so that the output does not depend on which simulation ended first.
+    let mut done = Vec::new();
+    let work = |job: &Job| {
+        let (plan, how) = plans[job.plan];
+        simulate(plan, how, job)
+    };
+    let interrupted = in_parallel(&jobs(plans, &results), signals, bar, work, |job, result| {
+        each(job.plan);
+        done.push((job.plan, job.index, job.round, result));
+    });
+    done.sort_by_key(|(plan, index, round, _)| (*plan, *index, *round));
+    for (plan, index, _, result) in done {
+        results[plan].file(index, result);
+    }
+    (results, interrupted)
+}
+
+/// Does `work` for each of the `jobs`, on all CPUs of this machine, and calls `done` with each result as it comes. Ends early
+/// at a signal, and returns it.
+pub fn in_parallel<J: Sync, R: Send>(
+    jobs: &[J],
+    signals: &Signals,
+    bar: &ProgressBar,
+    work: impl Fn(&J) -> R + Sync,
+    mut done: impl FnMut(&J, R),
+) -> Option<i32> {
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
     let mut interrupted = None;
     thread::scope(|scope| {
         for _ in 0..machine::cpus().min(jobs.len()) {
             let sender = sender.clone();
-            let (jobs, next, stop) = (&jobs, &next, &stop);
+            let (work, next, stop) = (&work, &next, &stop);
             scope.spawn(move || {
                 while !stop.load(Relaxed)
                     && let Some(job) = jobs.get(next.fetch_add(1, Relaxed))
                 {
-                    let (plan, how) = plans[job.plan];
-                    if sender.send((job.plan, job.index, job.round, simulate(plan, how, job))).is_err() {
+                    if sender.send((job, work(job))).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        // Filed in the order of their rounds at the end, so that the output does not depend on which simulation ended
-        // first.
-        let mut done = Vec::new();
         loop {
             match receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(one) => {
+                Ok((job, result)) => {
                     bar.inc(1);
-                    each(one.0);
-                    done.push(one);
+                    done(job, result);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => bar.tick(),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -89,12 +109,8 @@ pub fn run_all(
                 interrupted = Some(signal);
             }
         }
-        done.sort_by_key(|(plan, index, round, _)| (*plan, *index, *round));
-        for (plan, index, _, result) in done {
-            results[plan].file(index, result);
-        }
     });
-    (results, interrupted)
+    interrupted
 }
 
 /// The longest first, so that no CPU is left alone with one at the end.

@@ -1,6 +1,7 @@
 //! The tests of the command `latchwork-lab`, one module for each of its commands. They are one program, because each
 //! test program of its own would have to be linked.
 
+mod ablate;
 mod architecture;
 mod bench;
 mod calibrate;

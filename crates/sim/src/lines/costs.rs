@@ -11,6 +11,8 @@ pub(super) struct Costs {
     pub(super) hit: Time,
     pub(super) store: Time,
     pub(super) atomic: Time,
+    /// The part of `atomic` before it takes effect.
+    pub(super) atomic_wait: Time,
     pub(super) clean: [Time; DISTANCES],
     pub(super) modified: [Time; DISTANCES],
     pub(super) dram: [Time; DISTANCES],
@@ -40,6 +42,7 @@ impl Costs {
         let remote = or(&lines.dram_remote, local);
         let second_hop = clean[Distance::TwoHops as usize].saturating_sub(clean[Distance::Hop as usize]);
         let short = ps(&lines.read_occupancy);
+        let wait = lines.atomic_wait.as_ref().map_or(0.0, |share| share.value);
         let far = |distance: Distance| {
             ((clean[distance as usize] as f64 * lines.read_occupancy_remote.value) as Time).max(short)
         };
@@ -47,6 +50,7 @@ impl Costs {
             hit: ps(&lines.hit),
             store: ps(&lines.store),
             atomic: ps(&lines.atomic),
+            atomic_wait: (ps(&lines.atomic) as f64 * wait) as Time,
             modified: ladder(
                 &lines.cluster_modified,
                 &lines.socket_modified,

@@ -17,7 +17,7 @@
 //!
 //! # States
 //!
-//! `words.rs` has the bits of the two words, `turn.rs` says for how long newcomers may pass the head.
+//! `words.rs` has the bits of the two words, `turn.rs` says for how long newcomers may pass the head, `tuning.rs` has the constants.
 //!
 //! | a thread is | it goes on to be | when |
 //! |---|---|---|
@@ -81,25 +81,29 @@
 use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::locks::parked_bit::unpark;
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
+use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 
 mod arrive;
 mod optional;
 mod queue;
+pub mod tuning;
 mod turn;
 mod words;
 
+use tuning::{Tuned, Tuning};
 use turn::Turn;
 use words::{COUNT, FREE, Inside, PARKED, READER, Side, State, UPGRADABLE};
 
-/// Reader-writer ShflLock. See the [module documentation](self).
+/// Reader-writer ShflLock, with the constants of `T`. See the [module documentation](self).
 #[repr(C)]
-pub struct RawShflRw<M: Machine> {
+pub struct RawShflRw<M: Machine, T = Tuned> {
     word: M::U32,
     readers: M::U32,
     tail: M::Ptr<QNode<M>>,
     turn: Turn<M>,
+    tuning: PhantomData<T>,
 }
 
 impl RawShflRw<Native> {
@@ -110,6 +114,7 @@ impl RawShflRw<Native> {
             readers: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
             turn: Turn::new(),
+            tuning: PhantomData,
         }
     }
 }
@@ -129,7 +134,7 @@ impl ConstNew for RawShflRw<Native> {
 
 // SAFETY: WRITER is set from a word without it, so there is one writer. Of a reader and a writer one sees the other (E) and
 // turns back. (A) and (B) order the sections.
-unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
+unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
     type Machine = M;
     type Read = ();
     type Write = ();
@@ -152,6 +157,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
             readers: M::U32::new(0),
             tail: M::Ptr::new(null_mut()),
             turn: Turn::new_in(),
+            tuning: PhantomData,
         }
     }
 
@@ -226,7 +232,7 @@ unsafe impl<M: Machine> RawRwLock for RawShflRw<M> {
     }
 }
 
-impl<M: Machine> RawShflRw<M> {
+impl<M: Machine, T: Tuning> RawShflRw<M, T> {
     fn state(&self) -> State {
         State(self.word.load(Relaxed))
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use latchwork::machine::Machine;
-use latchwork_sim::{Sim, U32, set_home};
+use latchwork_sim::{Number, Sim, U32, set_home};
 use std::cell::Cell;
 
 #[test]
@@ -21,6 +21,26 @@ fn memory_then_hits_then_a_silent_upgrade() {
     );
     let report = play(&machine((2, 1, 8, 1)), &exact(), vec![&|| assert_eq!(rmw(&x), 90)]);
     assert_eq!((report.total.misses, report.total.atomics, report.total.remote), (1, 1, 0));
+}
+
+#[test]
+fn others_see_the_old_value_while_a_locked_instruction_waits() {
+    for (wait, seen, took) in [(0.0, 2, 10), (0.8, 1, 103)] {
+        let mut profile = machine((2, 1, 8, 1));
+        profile.lines.atomic_wait = Some(Number { value: wait, source: "test".into() });
+        let x = line();
+        let owner = || {
+            rmw(&x);
+            at(1000);
+            // If the line is gone when the instruction takes effect at 1008, it is free at 1053, and comes back in 40.5.
+            assert_eq!(rmw(&x), took, "{wait}");
+        };
+        let other = || {
+            at(1003);
+            assert_eq!(x.0.load(Relaxed), seen, "{wait}");
+        };
+        play(&profile, &exact(), vec![&owner, &other]);
+    }
 }
 
 #[test]

@@ -1,18 +1,11 @@
 //! A thread that has just come: it enters past the head of the queue while it may, and waits briefly before it queues.
 
-use super::RawShflRw;
 use super::words::*;
+use super::{RawShflRw, Tuning};
 use crate::locks::mutex::sleepers;
 use crate::locks::parked_bit::unpark;
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
-
-/// Looks at the lock before a newcomer queues: about as long as a short section.
-const LOOKS: u32 = 24;
-/// Spin hints between two of these looks at most: they grow from one, so that newcomers do not meet at every look.
-const LONGEST_PAUSE: u32 = 8;
-/// Looks, and spin hints before each, after which a newcomer that wants to write believes that the lock is idle.
-const IDLE: (u32, u32) = (1, 5);
 
 /// What came of an attempt to barge.
 pub(super) enum Steal {
@@ -24,7 +17,7 @@ pub(super) enum Steal {
     Refused,
 }
 
-impl<M: Machine> RawShflRw<M> {
+impl<M: Machine, T: Tuning> RawShflRw<M, T> {
     /// An acquisition for reading, past the head while the head's turn has not come.
     #[inline(always)]
     pub(super) fn try_read_free(&self) -> bool {
@@ -61,7 +54,7 @@ impl<M: Machine> RawShflRw<M> {
     fn stays(&self, side: Side, before: Inside) -> bool {
         let state = State(self.word.load(SeqCst)); // (A), (E)
         let asleep = state.is_head_asleep() || before.is_head_asleep();
-        let left_to_head = state.is_claimed() || asleep && self.turn.has_waited();
+        let left_to_head = state.is_claimed() || asleep && self.turn.has_waited::<T>();
         if state.is_written() || left_to_head && !state.is_lapsed() {
             self.turn_back(side);
             return false;
@@ -69,7 +62,7 @@ impl<M: Machine> RawShflRw<M> {
         if asleep {
             self.turn.count_steal();
         }
-        if before.is_parked() && (before.is_empty() || self.turn.is_due()) {
+        if before.is_parked() && (before.is_empty() || self.turn.is_due::<T>()) {
             // The head sleeps at `readers`. Either its turn has come. Or no reader was inside, so the last one to leave has
             // woken the head, and readers that leave from now on need not do so again. But the head may have taken this
             // reader's addition for the reader that it knew, and have gone to sleep; so it is woken here.
@@ -115,7 +108,7 @@ impl<M: Machine> RawShflRw<M> {
     pub(super) fn steal(&self, side: Side) -> Steal {
         let (mut state, inside) = (self.state(), self.inside());
         let asleep = state.is_head_asleep() || inside.is_head_asleep();
-        let waited = asleep && self.turn.has_waited();
+        let waited = asleep && self.turn.has_waited::<T>();
         if (waited || state.is_claimed()) && !state.is_lapsed() {
             let free = !state.is_written() && inside.is_empty();
             if !(free && self.lapses(state)) {
@@ -211,8 +204,8 @@ impl<M: Machine> RawShflRw<M> {
         // cache. With the head asleep it does not wait at its first look: the lock would stay unused.
         let mut at_once =
             side != Side::Write || self.state().is_head_asleep() || self.inside().is_head_asleep();
-        for _ in 0..M::patience(LOOKS) {
-            if at_once || self.is_idle(IDLE) {
+        for _ in 0..M::patience(T::NEWCOMER_LOOKS) {
+            if at_once || self.is_idle(T::NEWCOMER_IDLE) {
                 at_once = side != Side::Write;
                 match self.steal(side) {
                     Steal::Taken => return true,
@@ -221,7 +214,7 @@ impl<M: Machine> RawShflRw<M> {
                 }
             }
             M::pause(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(T::NEWCOMER_PAUSE);
         }
         false
     }

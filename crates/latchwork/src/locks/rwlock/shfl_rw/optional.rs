@@ -20,16 +20,16 @@
 //! A reader that reads again must not wait for an upgrade that waits for it. So the upgrading thread sets UPGRADING while it
 //! waits: WRITER and UPGRADING together admit recursive readers.
 
-use super::RawShflRw;
 use super::queue::TURNING;
 use super::words::*;
+use super::{RawShflRw, Tuning};
 use crate::locks::parked_bit::unpark;
 use crate::locks::rwlock::wait::{Await, Naps};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
 use crate::machine::{Arith, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-impl<M: Machine> RawShflRw<M> {
+impl<M: Machine, T: Tuning> RawShflRw<M, T> {
     /// An attempt to read past everything but a writer that is inside. `Err` says whether a reader is inside.
     fn enter_recursive(&self) -> Result<(), bool> {
         // (A), (E) as in `try_read_free`.
@@ -101,7 +101,7 @@ impl<M: Machine> RawShflRw<M> {
 
 // SAFETY: the caller has added itself to the readers before it takes WRITER back, and a writer that sets WRITER afterwards
 // sees it: (A) orders the addition before.
-unsafe impl<M: Machine> RawDowngrade for RawShflRw<M> {
+unsafe impl<M: Machine, T: Tuning> RawDowngrade for RawShflRw<M, T> {
     #[inline]
     unsafe fn downgrade(&self, (): ()) {
         self.readers.fetch_add(READER, Relaxed);
@@ -112,7 +112,7 @@ unsafe impl<M: Machine> RawDowngrade for RawShflRw<M> {
 
 // SAFETY: UPGRADABLE counts as a reader for writers, and only one thread has it. That thread sets WRITER while it has
 // UPGRADABLE, so no other writer comes in between, and is a writer when no other reader is left (E), (U).
-unsafe impl<M: Machine> RawUpgrade for RawShflRw<M> {
+unsafe impl<M: Machine, T: Tuning> RawUpgrade for RawShflRw<M, T> {
     type Upgradable = ();
 
     #[inline]
@@ -163,7 +163,7 @@ unsafe impl<M: Machine> RawUpgrade for RawShflRw<M> {
 }
 
 // SAFETY: a recursive reader enters as a reader does, or beside an upgradable reader that does not write yet (U).
-unsafe impl<M: Machine> RawRecursive for RawShflRw<M> {
+unsafe impl<M: Machine, T: Tuning> RawRecursive for RawShflRw<M, T> {
     #[inline]
     fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<()> {
         loop {
@@ -189,7 +189,7 @@ unsafe impl<M: Machine> RawRecursive for RawShflRw<M> {
 }
 
 // SAFETY: CLAIMED is a hint, and the release is that of `RawRwLock`.
-unsafe impl<M: Machine> RawFair for RawShflRw<M> {
+unsafe impl<M: Machine, T: Tuning> RawFair for RawShflRw<M, T> {
     #[inline]
     fn is_awaited(&self) -> bool {
         !self.tail.load(Relaxed).is_null()

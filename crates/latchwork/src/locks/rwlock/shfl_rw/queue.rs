@@ -1,55 +1,43 @@
 //! A thread that waits in the queue, and its part as the head: it alone waits at the two words.
 
-use super::RawShflRw;
 use super::turn::moment;
 use super::words::*;
+use super::{RawShflRw, Tuning};
 use crate::locks::bits::Bits;
-use crate::locks::mutex::shuffle::{NumaPolicy, Policy, Waiter, head_may_shuffle};
+use crate::locks::mutex::shuffle::{Policy, Waiter, head_may_shuffle};
 use crate::locks::mutex::sleepers::{self, Intervals, Next, READY, Waited};
 use crate::locks::parked_bit::{park, unpark};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// Spin hints between two looks of the head, at first and at most.
-const PAUSE: (u32, u32) = (1, 128);
-/// Looks of the head at the longest pause before it sleeps: about 100 microseconds, twice what a sleep and a wakeup cost.
-const LOOKS: u32 = 32;
-/// Looks, and spin hints before each, after which a head that wants to write believes that the lock is idle.
-const IDLE: (u32, u32) = (4, 8);
-/// Looks at the readers inside, for some microseconds, while newcomers are shut out and before a writing head sleeps.
-const DRAIN: u32 = 512;
 /// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions.
 pub(super) const TURNING: u32 = 16;
 /// Attempts to fall asleep while readers come and go, and spin hints between them.
 const SLEEPS: (u32, u32) = (16, 64);
-/// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
-/// reader wakes the next, takes as long as all of them need until they run.
-const INVITATIONS: u32 = 16;
-
 /// The shuffling key of readers: no NUMA node has this number.
 const READING: u32 = u32::MAX;
 /// The shuffling key of upgradable readers, likewise.
 const UPGRADABLE_READING: u32 = u32::MAX - 1;
 
 /// The shuffling key of a waiter: all readers are one group, and so are writers of one NUMA node.
-fn key<M: Machine>(side: Side) -> u32 {
+fn key<M: Machine, P: Policy>(side: Side) -> u32 {
     match side {
         Side::Read => READING,
         Side::Upgradable => UPGRADABLE_READING,
-        Side::Write => NumaPolicy::key::<M>(),
+        Side::Write => P::key::<M>(),
     }
 }
 
-impl<M: Machine> RawShflRw<M> {
+impl<M: Machine, T: Tuning> RawShflRw<M, T> {
     /// Queues, waits to be the head, and competes for the lock. `false`: the deadline has passed.
     pub(super) fn lock_queued(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let node = sleepers::new_node::<M>();
         let now = moment::<M>();
-        node.key().store(key::<M>(side), Relaxed);
+        node.key().store(key::<M, T::Order>(side), Relaxed);
         node.queued().store(now, Relaxed);
         let mut locked = false;
         if sleepers::enqueue::<M>(&self.tail, node) {
-            self.turn.begin(now);
+            self.turn.begin::<T>(now);
         } else {
             let enter = |invited| {
                 if invited {
@@ -58,7 +46,7 @@ impl<M: Machine> RawShflRw<M> {
                 watch();
                 self.rescue(side)
             };
-            match sleepers::wait_for_head::<M, NumaPolicy>(&self.tail, node, deadline, enter) {
+            match sleepers::wait_for_head::<M, T::Order>(&self.tail, node, deadline, enter) {
                 Waited::Head => (),
                 Waited::HeadWithLock => locked = true,
                 Waited::Locked => return true,
@@ -68,7 +56,7 @@ impl<M: Machine> RawShflRw<M> {
         locked = locked || self.compete(node, side, deadline, watch);
         if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
-            sleepers::invite::<M, NumaPolicy>(node, M::patience(INVITATIONS), reads);
+            sleepers::invite::<M, T::Order>(node, M::patience(T::INVITATIONS), reads);
         }
         self.leave(node, side, locked);
         locked
@@ -83,15 +71,15 @@ impl<M: Machine> RawShflRw<M> {
     /// The head competes for the lock. `true`: it has the lock. `false`: the deadline has passed.
     fn compete(&self, node: Waiter<'_, M>, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         let mut claimed = false;
-        let mut pause = PAUSE.0;
+        let mut pause = T::HEAD_PAUSE.0;
         let mut looks = 0;
         let mut intervals = Intervals::of_sleeps();
         if self.inside().is_head_asleep() {
             self.readers.fetch_and(COUNT, Relaxed); // the head, this thread, does not sleep any more
         }
         loop {
-            if head_may_shuffle::<M, NumaPolicy>(node) {
-                sleepers::walk::<M, NumaPolicy>(&self.tail, node, || self.is_open(side));
+            if head_may_shuffle::<M, T::Order>(node) {
+                sleepers::walk::<M, T::Order>(&self.tail, node, || self.is_open(side));
             }
             let kept_out = self.is_kept_out_by_readers(side);
             let drained = kept_out && self.drain(side);
@@ -101,7 +89,7 @@ impl<M: Machine> RawShflRw<M> {
             self.drop_hints(if kept_out && side == Side::Write && !claimed { CLAIMED } else { 0 });
             let kept_out = self.is_kept_out_by_readers(side);
             M::pause(pause);
-            if pause < M::patience(PAUSE.1) && !kept_out {
+            if pause < M::patience(T::HEAD_PAUSE.1) && !kept_out {
                 pause *= 2;
                 continue;
             }
@@ -111,13 +99,13 @@ impl<M: Machine> RawShflRw<M> {
                 }
                 return self.try_as_head(side, true);
             }
-            claimed = claimed || self.turn.is_overdue();
+            claimed = claimed || self.turn.is_overdue::<T>();
             if claimed && !self.state().is_claimed() {
                 self.word.fetch_or(CLAIMED, Relaxed);
-                pause = PAUSE.0;
+                pause = T::HEAD_PAUSE.0;
             }
             looks += 1;
-            if kept_out || looks >= M::patience(LOOKS) {
+            if kept_out || looks >= M::patience(T::HEAD_LOOKS) {
                 let until = intervals.until::<M>(deadline);
                 if kept_out {
                     self.park_behind_readers(side, until);
@@ -164,7 +152,7 @@ impl<M: Machine> RawShflRw<M> {
         if side == Side::Write {
             self.word.fetch_or(CLAIMED, Relaxed);
         }
-        M::spin_for(&self.readers, Relaxed, DRAIN, |readers| !Inside(readers).keeps_out(side)).is_some()
+        M::spin_for(&self.readers, Relaxed, T::DRAIN, |readers| !Inside(readers).keeps_out(side)).is_some()
     }
 
     /// The attempt of the head, or of a thread that has found the queue empty. Hints do not keep it out, and it drops them.
@@ -189,7 +177,7 @@ impl<M: Machine> RawShflRw<M> {
             }
             Side::Write => {
                 let state = self.state();
-                if state.is_written() || !self.inside().is_empty() || !(turn || self.is_idle(IDLE)) {
+                if state.is_written() || !self.inside().is_empty() || !(turn || self.is_idle(T::HEAD_IDLE)) {
                     return false;
                 }
                 // (A), (E) as in `try_write_free`.
@@ -242,7 +230,7 @@ impl<M: Machine> RawShflRw<M> {
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
         // (R) of the queue makes these times visible to the next head.
-        let begin = |next: Waiter<'_, M>| self.turn.begin(next.queued().load(Relaxed));
+        let begin = |next: Waiter<'_, M>| self.turn.begin::<T>(next.queued().load(Relaxed));
         let Some(Next { status, before, group: key }) = sleepers::next_head(&self.tail, node, begin) else {
             return;
         };
@@ -254,7 +242,7 @@ impl<M: Machine> RawShflRw<M> {
             Side::Upgradable => key != READING,
             Side::Read => key != READING && key != UPGRADABLE_READING,
         };
-        if !(locked && kept_out) {
+        if !(locked && kept_out && T::REQUEUES) {
             self.word.fetch_or(WAKING, Relaxed);
             M::wake(status, 1);
         } else if side == Side::Write {

@@ -2,29 +2,21 @@
 //!
 //! | the head | newcomers may pass it |
 //! |---|---|
-//! | is awake | for [`STEAL_BOUND`] from when it became the head; then it sets CLAIMED |
-//! | sleeps, or has been woken and does not run yet | for [`WAKE_BOUND`] from when it queued, and for [`HEAD_BOUND`] at least from when it became the head |
+//! | is awake | for [`Tuning::STEAL_BOUND`] from when it became the head; then it sets CLAIMED |
+//! | sleeps, or has been woken and does not run yet | for [`Tuning::WAKE_BOUND`] from when it queued, and for [`Tuning::HEAD_BOUND`] at least from when it became the head |
 //! | does not come although the lock is free and left to it | after [`PROMISE_BOUND`], until it runs again (LAPSED) |
 //!
 //! Two words hold the times. Several threads write them with plain stores. If a newcomer and a new head write at the same
 //! time, one of the writes is lost, and the head's turn comes early or a little late.
 
+use super::Tuning;
 use crate::locks::mutex::sleepers::PROMISE_BOUND;
 use crate::machine::{Machine, Native, Word, micros};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Microseconds (of 1024 ns) for which newcomers may pass a head that is awake.
-pub(super) const STEAL_BOUND: u32 = 200;
-/// Microseconds for which they may pass a head that sleeps or does not run yet. A turn that begins with a wakeup leaves the
-/// lock, and often processors, unused until the head runs. This is longer than the scheduler takes to run a woken thread
-/// (a quantum or two), unless there are very many threads.
-const WAKE_BOUND: u32 = 50 * STEAL_BOUND;
-/// Microseconds of that from when the thread became the head: waiters that queued one behind the other would otherwise all
-/// be late in turn, and no newcomer could pass any more.
-const HEAD_BOUND: u32 = 5 * STEAL_BOUND;
 /// The low bits of `since` count newcomers that have passed a sleeping head; the clock is read at every sixteenth, because
 /// reading it costs as much as passing.
-const STEALS: u32 = 15;
+pub(super) const STEALS: u32 = 15;
 
 /// The times.
 #[repr(C)]
@@ -47,10 +39,10 @@ impl<M: Machine> Turn<M> {
     }
 
     /// There is a new head, which queued at `queued`.
-    pub fn begin(&self, queued: u32) {
+    pub fn begin<T: Tuning>(&self, queued: u32) {
         let now = moment::<M>();
         self.since.store(now, Relaxed);
-        let age = now.wrapping_sub(queued).min((WAKE_BOUND - HEAD_BOUND) * (STEALS + 1));
+        let age = now.wrapping_sub(queued).min(T::OLDEST);
         self.queued.store(now.wrapping_sub(age), Relaxed);
     }
 
@@ -65,20 +57,20 @@ impl<M: Machine> Turn<M> {
         self.since.store(since & !STEALS | (since + 1) & STEALS, Relaxed);
     }
 
-    /// Whether the head has been passed for [`STEAL_BOUND`].
-    pub fn is_overdue(&self) -> bool {
-        self.age() > STEAL_BOUND
+    /// Whether the head has been passed for [`Tuning::STEAL_BOUND`].
+    pub fn is_overdue<T: Tuning>(&self) -> bool {
+        self.age() > T::STEAL_BOUND
     }
 
     /// Whether a sleeping head is to be woken, so that it shuts newcomers out itself. Asked at each steal; the clock is read
     /// at every sixteenth.
-    pub fn is_due(&self) -> bool {
-        self.since.load(Relaxed) & STEALS == 0 && self.is_overdue()
+    pub fn is_due<T: Tuning>(&self) -> bool {
+        self.since.load(Relaxed) & STEALS == 0 && self.is_overdue::<T>()
     }
 
     /// Whether the head must not be passed any more, although it may not be running yet. Asked at each steal, likewise.
-    pub fn has_waited(&self) -> bool {
-        self.since.load(Relaxed) & STEALS == 0 && elapsed::<M>(self.queued.load(Relaxed)) > WAKE_BOUND
+    pub fn has_waited<T: Tuning>(&self) -> bool {
+        self.since.load(Relaxed) & STEALS == 0 && elapsed::<M>(self.queued.load(Relaxed)) > T::WAKE_BOUND
     }
 
     /// Whether the head has not come to a lock that was offered to it, or has been the head, for [`PROMISE_BOUND`].
