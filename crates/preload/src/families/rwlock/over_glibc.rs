@@ -399,7 +399,9 @@ unsafe fn revoke<B: Bravo>(l: *mut RwLock, timeout: Timeout) -> c_int {
     };
     // SAFETY: the caller's rwlock is live.
     let lock = unsafe { bravo::<B>(l) };
-    if cancel::shielded(|| lock.has_written_below((), timeout)).is_some() { 0 } else { error }
+    // SAFETY: the calling thread holds glibc's lock for writing.
+    let revoked = cancel::shielded(|| unsafe { lock.has_written_below((), timeout) });
+    if revoked.is_some() { 0 } else { error }
 }
 
 /// Unlocks a rwlock that may have readers in slots.
