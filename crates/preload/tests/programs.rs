@@ -8,7 +8,7 @@ use latchwork::registry::{self, Entry, Kind, PRELOADED};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -141,9 +141,6 @@ impl Setting {
 
 /// Runs the program to its end. The watchdog kills one that hangs, and the test fails.
 fn watch(mut command: Command, what: &str) -> Output {
-    // One program at a time: programs that spin take the processors from one another.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -247,6 +244,28 @@ programs! {
     semaphores: "sem.c" under_one_mutex;
     cpp_library: "cpp.cpp" under_mutexes under_rwlocks;
     suspended_waiters: "suspended.c" under_tolerant_locks;
+}
+
+/// Whether this process may use `SCHED_FIFO`.
+fn may_be_urgent() -> bool {
+    let urgent = || {
+        let parameter = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the parameter is valid for the call, which is about the calling thread.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) == 0 }
+    };
+    thread::spawn(urgent).join().expect("it does not panic")
+}
+
+#[test]
+fn real_time_priorities() {
+    if !may_be_urgent() {
+        eprintln!("SKIPPED: SCHED_FIFO is not permitted");
+        return;
+    }
+    if let Some(program) = compile("priorities.c", "real_time_priorities", &[]) {
+        under_mutexes(&program);
+        under_rwlocks(&program);
+    }
 }
 
 /// glibc does not use the bytes in which BRAVO over its lock keeps its own words.

@@ -39,11 +39,18 @@ impl Flaw {
 #[derive(Copy, Clone, Debug)]
 pub struct Jitter<const FLAW: u8 = { Flaw::NONE }>;
 
+/// Offers of the processor by a spinning thread before it naps.
+const OFFERS: u32 = 1000;
+/// Nanoseconds of a spinning thread's nap.
+const SPINNERS_NAP: u64 = 50_000;
+
 thread_local! {
     /// State of the random delays; 0 for threads that do not take part.
     static CHANCE: Cell<u64> = const { Cell::new(0) };
     /// When this is set, a spinning thread goes to sleep for ever.
     static ABANDONED: Cell<Option<&'static AtomicBool>> = const { Cell::new(None) };
+    /// What this thread does before some of its steps in place of the delays.
+    static PREEMPTS: Cell<Option<fn(u64)>> = const { Cell::new(None) };
     /// Whether this is the thread that [`Flaw::SKIPS_READER`] is about.
     static SKIPPED: Cell<bool> = const { Cell::new(false) };
 }
@@ -55,6 +62,12 @@ pub(crate) fn take_part(seed: u64, abandoned: &'static AtomicBool, skipped: bool
     CHANCE.set(seed | 1);
     ABANDONED.set(Some(abandoned));
     SKIPPED.set(skipped);
+}
+
+/// From now on the calling thread is not delayed. Instead it calls `preempt`, with a random number, before one in four of
+/// its steps: a thread that this wakes preempts the caller there.
+pub(crate) fn preempt_with(preempt: fn(u64)) {
+    PREEMPTS.set(Some(preempt));
 }
 
 fn chance() -> u64 {
@@ -73,6 +86,12 @@ fn shake() {
     if x == 0 {
         return; // not one of ours
     }
+    if let Some(preempt) = PREEMPTS.get() {
+        if x.is_multiple_of(4) {
+            preempt(x / 4);
+        }
+        return;
+    }
     if x.is_multiple_of(16384) {
         std::thread::sleep(Duration::from_micros(20 + x % 128));
     } else if x.is_multiple_of(512) {
@@ -87,7 +106,7 @@ fn shake() {
 fn shake_well() {
     shake();
     let x = chance();
-    if x != 0 && x.is_multiple_of(32) {
+    if x != 0 && x.is_multiple_of(32) && PREEMPTS.get().is_none() {
         std::thread::sleep(Duration::from_micros(x / 32 % 512));
     }
 }
@@ -226,11 +245,18 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     type Ptr<T: Send + Sync + 'static> = Shaken<AtomicPtr<T>>;
 
     fn spin_until<T: Copy, W: Word<T>>(word: &W, order: Ordering, mut done: impl FnMut(T) -> bool) -> T {
-        loop {
+        // The native machine naps after more offers. Here the looks take longer.
+        for _ in 0..OFFERS {
             if let Some(value) = Self::spin_for(word, order, 64, &mut done) {
                 return value;
             }
             Self::yield_now();
+        }
+        loop {
+            if let Some(value) = Self::spin_for(word, order, 64, &mut done) {
+                return value;
+            }
+            Self::doze(SPINNERS_NAP);
         }
     }
 

@@ -10,6 +10,7 @@
 //! | exclusion | plain data that only the lock keeps right: [`ledger`] |
 //! | abandonment | the same, where almost every thread gives up waiting |
 //! | condition | the condition variable over a mutex: [`market`] |
+//! | priorities | exclusion and condition, by threads of three real-time priorities on one processor: [`mod@priorities`] |
 //! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
 //! | copies | a sequence lock, whose readers hold nothing: [`mod@copies`] |
 //! | reclaim | readers of a reclamation strategy, whose objects are replaced: [`mod@reclaim`] |
@@ -31,6 +32,7 @@ pub mod ledger;
 pub mod lock;
 pub mod manners;
 pub mod market;
+pub mod priorities;
 pub mod random;
 pub mod reclaim;
 mod report;

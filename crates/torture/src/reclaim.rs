@@ -7,6 +7,7 @@
 //! over.
 
 use crate::jitter::Jitter;
+use crate::priorities::under_priorities;
 use crate::run::{Bounds, Outcome, Subject, run};
 use crate::scenario::Scenario;
 use crate::worker::{Count, Crew, Worker};
@@ -270,18 +271,40 @@ pub(crate) fn pointers<D: Reclaim>(bounds: Bounds, cancelled: &AtomicBool) -> Ou
     run(Readers::<D>::new(None), bounds, cancelled)
 }
 
+/// [`sections`] by threads of three priorities.
+fn sections_under_priorities<D: GracePeriod>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    under_priorities(Readers::<D>::new(Some(D::synchronize)), bounds, cancelled)
+}
+
+/// [`pointers`] by threads of three priorities.
+fn pointers_under_priorities<D: Reclaim>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    under_priorities(Readers::<D>::new(None), bounds, cancelled)
+}
+
 /// What is done to each strategy, by its name.
 pub fn strategies() -> Vec<(&'static str, Vec<Scenario>)> {
-    type J = Jitter;
-    let both = |native, jitter| {
-        vec![Scenario::new("reclaim", "native", native), Scenario::new("reclaim", "jitter", jitter)]
-    };
+    fn periods<D: GracePeriod, J: GracePeriod>() -> Vec<Scenario> {
+        vec![
+            Scenario::new("reclaim", "native", sections::<D>),
+            Scenario::new("priorities", "native", sections_under_priorities::<D>),
+            Scenario::new("reclaim", "jitter", sections::<J>),
+            Scenario::new("priorities", "jitter", sections_under_priorities::<J>),
+        ]
+    }
+    fn without<D: Reclaim, J: Reclaim>() -> Vec<Scenario> {
+        vec![
+            Scenario::new("reclaim", "native", pointers::<D>),
+            Scenario::new("priorities", "native", pointers_under_priorities::<D>),
+            Scenario::new("reclaim", "jitter", pointers::<J>),
+            Scenario::new("priorities", "jitter", pointers_under_priorities::<J>),
+        ]
+    }
     vec![
-        ("rcu", both(sections::<RcuDomain<Native>>, sections::<RcuDomain<J>>)),
-        ("qsbr", both(sections::<QsbrDomain<Native>>, sections::<QsbrDomain<J>>)),
-        ("epoch", both(sections::<EpochDomain<Native>>, sections::<EpochDomain<J>>)),
-        ("counted", both(pointers::<CountedDomain<Native>>, pointers::<CountedDomain<J>>)),
-        ("hazard", both(pointers::<HazardDomain<Native>>, pointers::<HazardDomain<J>>)),
+        ("rcu", periods::<RcuDomain<Native>, RcuDomain<Jitter>>()),
+        ("qsbr", periods::<QsbrDomain<Native>, QsbrDomain<Jitter>>()),
+        ("epoch", periods::<EpochDomain<Native>, EpochDomain<Jitter>>()),
+        ("counted", without::<CountedDomain<Native>, CountedDomain<Jitter>>()),
+        ("hazard", without::<HazardDomain<Native>, HazardDomain<Jitter>>()),
     ]
 }
 
@@ -300,7 +323,7 @@ mod tests {
     #[test]
     fn every_strategy_of_the_library_is_tortured() {
         for info in latchwork::reclaim::STRATEGIES {
-            assert_eq!(of(info.name).len(), 2, "{}", info.name);
+            assert_eq!(of(info.name).len(), 4, "{}", info.name);
         }
         assert_eq!(strategies().len(), latchwork::reclaim::STRATEGIES.len());
         assert!(of("rcv").is_empty());

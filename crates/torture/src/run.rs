@@ -115,6 +115,19 @@ pub struct Outcome {
     pub failure: Option<Failure>,
 }
 
+impl Outcome {
+    /// Of a run that did not take place.
+    pub(crate) fn of_nothing() -> Self {
+        Outcome {
+            crew: Arc::new(Crew::new(0, 0)),
+            disturbances: Disturbances::default(),
+            away: Duration::ZERO,
+            readers_at_once: 0,
+            failure: None,
+        }
+    }
+}
+
 /// Lets threads loose on `subject`, until the time is over or `cancelled` is set.
 ///
 /// The threads are not scoped: those of a stuck lock stay behind, and keep what they use alive.

@@ -6,6 +6,7 @@ use crate::ledger::{Habits, Ledger};
 use crate::lock::{Class, Exclusive, Made, Shared};
 use crate::manners::Manners;
 use crate::market::Market;
+use crate::priorities::{PRIORITIES, under_priorities};
 use crate::random::Random;
 use crate::report::{Failed, Progress, Report};
 use crate::reuse::Reuse;
@@ -76,6 +77,33 @@ pub(crate) fn abandonment<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Ou
     ledger(Class::of::<L>(), bounds, cancelled, true)
 }
 
+pub(crate) fn priorities<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    ledger_under_priorities(Class::of::<L>(), bounds, cancelled)
+}
+
+/// Of a mutex: half of the rounds are exclusion, the others condition.
+fn priorities_of_mutex<L: Made>(bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    if Random::new(bounds.seed).once_in(2) {
+        market_under_priorities::<L::Machine>(Class::of::<L>(), bounds, cancelled)
+    } else {
+        ledger_under_priorities(Class::of::<L>(), bounds, cancelled)
+    }
+}
+
+fn ledger_under_priorities(class: &'static Class, bounds: Bounds, cancelled: &AtomicBool) -> Outcome {
+    let habits = Habits { books: 1, writes: 2, impatient: false };
+    under_priorities(Ledger::new(class, PRIORITIES, habits), bounds, cancelled)
+}
+
+fn market_under_priorities<M: Machine>(
+    class: &'static Class,
+    bounds: Bounds,
+    cancelled: &AtomicBool,
+) -> Outcome {
+    let singly = Random::new(bounds.seed.rotate_left(1)).once_in(2);
+    under_priorities(Market::<M>::new(class, PRIORITIES, 1, singly), bounds, cancelled)
+}
+
 fn ledger(class: &'static Class, bounds: Bounds, cancelled: &AtomicBool, impatient: bool) -> Outcome {
     let mut random = Random::new(bounds.seed);
     let habits = Habits { books: random.pick(&[1, 1, 3]), writes: random.pick(&[2, 8, 64]), impatient };
@@ -127,6 +155,7 @@ pub fn of_mutex<L: RawMutex>() -> Vec<Scenario> {
         Scenario::new("exclusion", machine, exclusion::<Exclusive<L>>),
         Scenario::new("abandonment", machine, abandonment::<Exclusive<L>>),
         Scenario::new("condition", machine, condition::<Exclusive<L>>),
+        Scenario::new("priorities", machine, priorities_of_mutex::<Exclusive<L>>),
         Scenario::new("reuse", machine, reuse::<Exclusive<L>>),
     ]
 }
@@ -138,6 +167,7 @@ pub fn of_rwlock<R: RawRwLock>() -> Vec<Scenario> {
         Scenario::new("manners", machine, manners::<Shared<R>>),
         Scenario::new("exclusion", machine, exclusion::<Shared<R>>),
         Scenario::new("abandonment", machine, abandonment::<Shared<R>>),
+        Scenario::new("priorities", machine, priorities::<Shared<R>>),
         Scenario::new("reuse", machine, reuse::<Shared<R>>),
     ]
 }

@@ -2,6 +2,7 @@
 
 use crate::arena;
 use crate::lock::{Access, Lock, Token, Way};
+use crate::priorities;
 use crate::random::Random;
 use latchwork::machine::{Clock, Machine, Native};
 use std::sync::Arc;
@@ -370,6 +371,9 @@ impl Worker {
     /// What a section does in its middle: mostly next to nothing, sometimes it lets others run, now
     /// and then it is long, and once in a while it sleeps.
     pub fn dwell(&mut self) {
+        if priorities::nap(&mut self.random, 4) {
+            return;
+        }
         let chance = self.random.below(1024);
         match chance {
             0 => std::thread::sleep(Duration::from_micros(50 + self.random.below(450))),
@@ -383,6 +387,9 @@ impl Worker {
 
     /// What comes between two operations.
     pub fn rest(&mut self) {
+        if priorities::nap(&mut self.random, 2) {
+            return;
+        }
         match self.random.below(256) {
             0 => std::thread::sleep(Duration::from_micros(self.random.below(200))),
             1..=15 => std::thread::yield_now(),

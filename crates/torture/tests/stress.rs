@@ -32,10 +32,14 @@ fn settings() -> Settings {
 
 /// Tortures a lock that must work, and names it if it does not.
 fn must_work(name: &str, scenarios: &[Scenario]) {
+    must_work_with(name, scenarios, settings());
+}
+
+fn must_work_with(name: &str, scenarios: &[Scenario], settings: Settings) {
     if std::env::var("LATCHWORK_LOCK").is_ok_and(|only| only.split(',').all(|other| other != name)) {
         return;
     }
-    let report = torture(scenarios, settings(), &AtomicBool::new(false), |_| ());
+    let report = torture(scenarios, settings, &AtomicBool::new(false), |_| ());
     let Some(failed) = report.failed else {
         assert!(report.totals.writes > 0, "no thread ever got {name}");
         eprintln!("{name:>12}: {} operations in {} rounds", report.totals.operations, report.rounds);
@@ -66,6 +70,32 @@ fn the_example_of_contributing() {
 #[test]
 fn the_semaphore() {
     must_work("semaphore", &latchwork_torture::unit::scenarios());
+}
+
+/// Threads of three priorities of `SCHED_FIFO` on one processor make progress in every lock whose waiters sleep, in the
+/// condition variable, the semaphore and the strategies of reclamation. Without the right to use `SCHED_FIFO`, the test
+/// prints that, and passes. [`every_lock`] runs the same scenario for a shorter time, on the locks whose waiters spin too.
+#[test]
+fn real_time_priorities() {
+    let urgently = |name: &str, mut scenarios: Vec<Scenario>| {
+        scenarios.retain(|scenario| scenario.name == "priorities");
+        assert!(!scenarios.is_empty(), "{name} has no scenario");
+        if latchwork_torture::priorities::are_permitted() {
+            let (time, round) = (settings().time / 3, settings().time / 24);
+            must_work_with(name, &scenarios, Settings { time, round, ..settings() });
+        } else {
+            eprintln!("{name:>12}: skipped, SCHED_FIFO is not permitted");
+        }
+    };
+    registry::for_each(|entry| {
+        if entry.info.blocking && entry.kind != registry::Kind::SeqLock {
+            urgently(entry.info.name, registered(entry.kind, entry.info.name));
+        }
+    });
+    urgently("semaphore", latchwork_torture::unit::scenarios());
+    for (name, scenarios) in latchwork_torture::reclaim::strategies() {
+        urgently(name, scenarios);
+    }
 }
 
 /// Compositions that are not in the registry: BRAVO over a mutex, with readers that share by the table only, and BRAVO

@@ -14,6 +14,7 @@ mod glibc_futex;
 pub mod load;
 pub mod lock;
 pub mod measure;
+mod memory_file;
 pub mod native;
 pub mod peers;
 pub mod private;

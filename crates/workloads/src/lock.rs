@@ -3,8 +3,10 @@
 //! One trait for mutexes, reader-writer locks and the locks of other libraries, with guards, since
 //! some of those libraries have nothing else.
 
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::semaphore::{RawSemaphore, Step};
 use latchwork::machine::Machine;
 
 /// A lock with readers and writers; for a mutex, reading and writing are the same.
@@ -20,6 +22,11 @@ pub trait Lock: Send + Sync + Sized + 'static {
     where
         Self: 'a;
 
+    /// The condition variable that a program uses with this lock.
+    type Condvar: Condvar<Self>;
+    /// The semaphore that a program uses beside this lock.
+    type Semaphore: Semaphore;
+
     /// Whether readers can be inside together.
     const SHARED: bool;
 
@@ -34,6 +41,76 @@ pub trait Lock: Send + Sync + Sized + 'static {
     /// Bytes of a lock, with what it allocates for itself.
     fn bytes() -> usize {
         size_of::<Self>()
+    }
+}
+
+/// A condition variable of the lock `L`, which waiters hold for writing.
+pub trait Condvar<L: Lock>: Send + Sync {
+    /// A condition variable without waiters.
+    fn new() -> Self;
+    /// Releases the lock, waits for a notification, and acquires the lock again. May return without a notification.
+    fn wait<'l>(&self, lock: &'l L, held: L::Write<'l>) -> L::Write<'l>;
+    /// Wakes one waiter, if there is one.
+    fn notify_one(&self);
+    /// Wakes all waiters.
+    fn notify_all(&self);
+}
+
+/// A counting semaphore.
+pub trait Semaphore: Send + Sync {
+    /// A semaphore with so many units.
+    fn new(units: u32) -> Self;
+    /// Takes a unit, and waits for one if there is none.
+    fn acquire(&self);
+    /// Takes a unit if there is one.
+    fn try_acquire(&self) -> bool;
+    /// Gives a unit.
+    fn release(&self);
+}
+
+/// This library's condition variable, which works with every lock.
+impl<L: Lock> Condvar<L> for RawCondvar<L::Machine> {
+    fn new() -> Self {
+        RawCondvar::new_in()
+    }
+    #[inline]
+    fn wait<'l>(&self, lock: &'l L, held: L::Write<'l>) -> L::Write<'l> {
+        RawCondvar::wait(self, || drop(held), None);
+        lock.write()
+    }
+    #[inline]
+    fn notify_one(&self) {
+        RawCondvar::notify_one(self);
+    }
+    #[inline]
+    fn notify_all(&self) {
+        RawCondvar::notify_all(self);
+    }
+}
+
+/// This library's semaphore, used as the preloaded library uses it: a thread that finds no unit sleeps at once.
+impl<M: Machine> Semaphore for RawSemaphore<M> {
+    fn new(units: u32) -> Self {
+        RawSemaphore::new_in(units)
+    }
+    #[inline]
+    fn acquire(&self) {
+        if RawSemaphore::try_acquire(self) {
+            return;
+        }
+        let mut slept = false;
+        while let Step::Sleep(expected) = self.step(slept, false) {
+            M::wait(self.word(), expected, None);
+            slept = true;
+        }
+    }
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        RawSemaphore::try_acquire(self)
+    }
+    #[inline]
+    fn release(&self) {
+        RawSemaphore::release(self).expect("a workload releases few units");
     }
 }
 
@@ -58,6 +135,8 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     type Machine = L::Machine;
     type Read<'a> = Held<'a, L>;
     type Write<'a> = Held<'a, L>;
+    type Condvar = RawCondvar<L::Machine>;
+    type Semaphore = RawSemaphore<L::Machine>;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -112,6 +191,8 @@ impl<R: RawRwLock> Lock for Shared<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    type Condvar = RawCondvar<R::Machine>;
+    type Semaphore = RawSemaphore<R::Machine>;
     const SHARED: bool = true;
 
     fn new() -> Self {

@@ -1,6 +1,6 @@
 //! Runs a workload's threads and gathers what they did.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, Usage};
 use crate::thread::{Tally, Thread, waits};
 use hdrhistogram::Histogram;
 use std::sync::Mutex;
@@ -31,6 +31,8 @@ pub struct Measured {
     pub fairness: f64,
     /// Waits for the lock, in nanoseconds.
     pub waits: Histogram<u64>,
+    /// What the threads used within the measured time, where the stage knows.
+    pub usage: Option<Usage>,
     /// Figures of this workload.
     pub extra: Vec<Extra>,
 }
@@ -112,6 +114,7 @@ pub fn run<S: Stage>(
         total: tallies.iter().map(|(_, tally)| tally.total).sum(),
         per_thread,
         waits: all,
+        usage: stage.usage(),
         extra: Vec::new(),
     })
 }

@@ -1,6 +1,7 @@
 //! Threads of this machine.
 
-use crate::stage::{Home, Phase, Stage};
+use crate::memory_file::MemoryFile;
+use crate::stage::{Home, Phase, Stage, Usage};
 use crate::topology::{Placement, Topology};
 use latchwork::machine::Native;
 use std::hint::black_box;
@@ -34,6 +35,7 @@ pub struct Threads {
     topology: Topology,
     phase: AtomicU8,
     measured_ns: AtomicU64,
+    usage: OnceLock<Usage>,
     /// Called if the threads do not come to their end; must not return, since they cannot be ended.
     stuck: fn(&str) -> !,
 }
@@ -56,6 +58,7 @@ impl Threads {
             topology: Topology::here(),
             phase: AtomicU8::new(WARM_UP),
             measured_ns: AtomicU64::new(0),
+            usage: OnceLock::new(),
             stuck,
         }
     }
@@ -63,11 +66,18 @@ impl Threads {
     /// Lets the time pass, and ends the run.
     fn direct(&self, threads: usize, ended: &Ended) {
         std::thread::sleep(self.options.warm_up);
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), used());
         self.phase.store(MEASURING, Relaxed);
         std::thread::sleep(self.options.measured);
         self.phase.store(OVER, Relaxed);
         self.measured_ns.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        let after = used();
+        self.usage.get_or_init(|| Usage {
+            user_ns: after.user_ns - before.user_ns,
+            system_ns: after.system_ns - before.system_ns,
+            voluntary: after.voluntary - before.voluntary,
+            involuntary: after.involuntary - before.involuntary,
+        });
 
         let count = ended.count.lock().expect("no thread panics while it holds the mutex");
         let waiting = ended.changed.wait_timeout_while(count, PATIENCE, |count| *count < threads);
@@ -83,6 +93,7 @@ impl Threads {
 
 impl Stage for Threads {
     type Machine = Native;
+    type File = MemoryFile;
     const FREE_CLOCK: bool = false;
 
     fn run(&self, threads: usize, body: &(dyn Fn(usize) + Sync)) -> Result<(), String> {
@@ -137,12 +148,35 @@ impl Stage for Threads {
         self.topology.cpus()
     }
 
+    fn file(&self, blocks: usize) -> Result<MemoryFile, String> {
+        MemoryFile::new(blocks).map_err(|error| format!("a file in memory: {error}"))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage.get().copied()
+    }
+
     fn place<T>(&self, object: &T, home: Home) -> Result<(), String> {
         self.topology.place(object, home, self.options.placement)
     }
 
     fn seed(&self) -> u64 {
         self.options.seed
+    }
+}
+
+/// What all threads of this process have used until now. (The thread that directs the run sleeps meanwhile.)
+fn used() -> Usage {
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the memory is a `rusage`, and `RUSAGE_SELF` is valid: the call does not fail.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    Usage {
+        user_ns: ns(usage.ru_utime),
+        system_ns: ns(usage.ru_stime),
+        voluntary: usage.ru_nvcsw as u64,
+        involuntary: usage.ru_nivcsw as u64,
     }
 }
 

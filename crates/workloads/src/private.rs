@@ -8,7 +8,9 @@
 
 use crate::data::Array;
 use crate::lock::Lock;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::{Clock, Machine, Word};
 use std::sync::atomic::Ordering::*;
 
@@ -80,6 +82,8 @@ impl<R: RawRwLock> Lock for PrivateBravo<R> {
     type Machine = R::Machine;
     type Read<'a> = Reading<'a, R>;
     type Write<'a> = Writing<'a, R>;
+    type Condvar = RawCondvar<R::Machine>;
+    type Semaphore = RawSemaphore<R::Machine>;
     const SHARED: bool = true;
 
     fn new() -> Self {

@@ -58,6 +58,10 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::mmap::Mmap>();
     visitor.workload::<load::wc::Wc>();
     visitor.workload::<load::wrmem::WrMem>();
+    visitor.workload::<load::file_sections::FileSections>();
+    visitor.workload::<load::interpreter::Interpreter>();
+    visitor.workload::<load::thread_pool::ThreadPool>();
+    visitor.workload::<load::yield_inside::YieldInside>();
     visitor.table_workload::<load::hashtable_strategies::HashtableStrategies>();
 }
 

@@ -22,6 +22,30 @@ pub enum Home {
     Remote,
 }
 
+/// What the threads of a run used within the measured time.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Nanoseconds of processor time in the program.
+    pub user_ns: u64,
+    /// Nanoseconds of processor time in the kernel on behalf of the program.
+    pub system_ns: u64,
+    /// How often a thread gave up its processor, because it slept or yielded.
+    pub voluntary: u64,
+    /// How often a thread was taken off its processor.
+    pub involuntary: u64,
+}
+
+/// Bytes of a [`File`]'s block.
+pub const BLOCK: usize = 4096;
+
+/// A file, in blocks that each hold one number over and over.
+pub trait File: Send + Sync {
+    /// Reads a block, and returns its number; an error if the block holds several.
+    fn read(&self, block: usize) -> Result<u64, String>;
+    /// Fills a block with `number`.
+    fn write(&self, block: usize, number: u64) -> Result<(), String>;
+}
+
 /// A place to run threads, and a clock.
 ///
 /// A workload must keep everything that its threads share in the words of
@@ -54,6 +78,17 @@ pub trait Stage: Sync + Sized {
 
     /// How many threads of the machine can run at a time.
     fn cpus(&self) -> usize;
+
+    /// What a file is here.
+    type File: File;
+
+    /// A new file with so many blocks, which hold 0.
+    fn file(&self, blocks: usize) -> Result<Self::File, String>;
+
+    /// After the run: what the threads used, where the stage knows.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// Called by thread 0 as it begins: puts the memory of `object`, whole pages, at `home`.
     fn place<T>(&self, object: &T, home: Home) -> Result<(), String>;

@@ -1,6 +1,6 @@
 //! One thread of a workload: its random numbers, its counts, and its waits.
 
-use crate::lock::Lock;
+use crate::lock::{Condvar, Lock};
 use crate::stage::{Phase, Stage};
 use hdrhistogram::Histogram;
 use latchwork::machine::Machine;
@@ -55,10 +55,15 @@ pub(crate) struct Tally {
 
 /// Holds a lock; dropping it tells the stage and releases the lock.
 pub struct Section<S: Stage, G> {
-    /// Dropped after [`Section::drop`] has run.
+    /// Dropped first: the stage is told before the lock is released.
+    mark: Mark<S>,
     held: G,
+}
+
+/// Tells the stage when it is dropped.
+struct Mark<S: Stage> {
     /// The lock's number, if the stage is told.
-    mark: Option<usize>,
+    number: Option<usize>,
     stage: PhantomData<S>,
 }
 
@@ -70,10 +75,10 @@ impl<S: Stage, G> Deref for Section<S, G> {
     }
 }
 
-impl<S: Stage, G> Drop for Section<S, G> {
+impl<S: Stage> Drop for Mark<S> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(number) = self.mark {
+        if let Some(number) = self.number {
             S::released(number);
         }
     }
@@ -228,6 +233,21 @@ impl<'a, S: Stage> Thread<'a, S> {
         }
     }
 
+    /// Releases the lock that the section holds, waits for a notification, and acquires the lock again. That is no
+    /// wait for the lock, and is not timed.
+    pub fn wait<'l, L: Lock<Machine = S::Machine>>(
+        &mut self,
+        lock: &'l L,
+        section: Section<S, L::Write<'l>>,
+        condvar: &L::Condvar,
+    ) -> Section<S, L::Write<'l>> {
+        let Section { mark, held } = section;
+        let number = mark.number;
+        drop(mark);
+        let held = condvar.wait(lock, held);
+        self.after(number, None, held)
+    }
+
     #[inline]
     fn before(&mut self, mark: Option<usize>) -> Option<u64> {
         if let Some(number) = mark {
@@ -248,7 +268,7 @@ impl<'a, S: Stage> Thread<'a, S> {
         if let Some(since) = since {
             self.sample(since);
         }
-        Section { held, mark, stage: PhantomData }
+        Section { mark: Mark { number: mark, stage: PhantomData }, held }
     }
 
     fn sample(&mut self, since: u64) {

@@ -118,6 +118,8 @@ pub enum Threads {
     PerCpu(&'static [usize]),
     /// So many.
     Exactly(usize),
+    /// Each of these counts.
+    Each(&'static [usize]),
 }
 
 /// Something that can be set with `--set NAME=VALUE`.

@@ -34,6 +34,21 @@ A wait is the time from asking for the lock to having it. The simulator times ev
 free. On a real machine the clock is not: a thread reads it about every 5 microseconds, which times one acquisition in 1
 to 256. Each sample stands for the acquisitions since the last one. `max` is the longest sample, not the longest wait.
 
+Processor time and context switches are those of the whole process (`getrusage`) within the measured time. The kernel
+tells user from system time by samples at its ticks, so a ratio of user times needs half a second or more in all.
+
+## Harm
+
+A lock can be fast and still do harm: its waiters spin while the holder sleeps or waits for their processor. `latchwork-lab
+bench harm` runs the workloads in which that shows, with 2, 4, 8 and 16 threads: `file-sections`, `interpreter`, `barrier`,
+`thread-pool` and `yield-inside`. It prints each lock's throughput and user time as ratios to glibc's lock. A ratio is that of
+two runs of the same round; the median of the rounds counts, and the lowest and the highest stand beside it. Throughput
+below 0.97 and user time above 1.1 are marked as harm. `--against LOCK` prints the same for any one workload.
+
+These workloads use condition variables and semaphores beside the lock: glibc's with glibc's mutex, this library's with its
+own locks, as in a program that runs with the preloaded library. With the mutexes of other libraries they use the condition
+variable of that library, and glibc's semaphore. `latchwork-lab simulate harm` compares with a model of glibc's mutex.
+
 ";
 
 fn capital(text: &str) -> String {
@@ -56,6 +71,7 @@ fn page() -> String {
                 format!("{} for each CPU", factors.join(", "))
             }
             Threads::Exactly(count) => count.to_string(),
+            Threads::Each(counts) => counts.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
         };
         write!(
             page,

@@ -1,7 +1,9 @@
 //! Every workload under real locks for a moment, and under broken ones, which its checks must catch.
 
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::tas::RawTas;
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::{self, Guard, Reader, Reclaim, Retire};
 use latchwork_workloads::candidate::Kind;
@@ -121,6 +123,8 @@ impl<const SHARED: bool> Lock for Open<SHARED> {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = ();
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = RawSemaphore<Native>;
     const SHARED: bool = SHARED;
     fn new() -> Self {
         Open
@@ -139,6 +143,8 @@ impl Lock for BlindReaders {
     type Machine = Native;
     type Read<'a> = ();
     type Write<'a> = <Exclusive<RawTas<Native>> as Lock>::Write<'a>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = RawSemaphore<Native>;
     const SHARED: bool = true;
     fn new() -> Self {
         BlindReaders(Exclusive::new())
@@ -183,6 +189,8 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<false>>("hash-table", &[("writes", "1"), ("keys", "4")]);
     must_catch::<Open<false>>("readrandom", &[]);
     must_catch::<Open<false>>("lock-per-node", &[("nodes", "1"), ("gap", "0ns")]);
+    must_catch::<Open<false>>("yield-inside", &[("locks", "1")]);
+    must_catch::<Open<true>>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
     must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
     must_catch::<Open<true>>("snapshot", &[("writes", "1/2")]);
@@ -193,6 +201,7 @@ fn a_lock_that_excludes_nobody_is_caught() {
 fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("rwbench", &[("writes", "1/2")]);
     must_catch::<BlindReaders>("snapshot", &[("writes", "1/2"), ("words", "64")]);
+    must_catch::<BlindReaders>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
     must_catch::<BlindReaders>("readwhilewriting", &[("keys", "1"), ("read", "0ns"), ("write", "0ns")]);

@@ -6,7 +6,7 @@ use crate::measure::json::About;
 use crate::measure::options::{self, Common};
 use crate::measure::plan::{Limits, Plan};
 use crate::measure::results::{Results, Run};
-use crate::measure::{finish, list, progress, stuck};
+use crate::measure::{Part, finish, list, progress, stuck, suite};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::{self, Machine};
@@ -38,6 +38,8 @@ Examples:
   latchwork-lab bench hashtable --locks rcu-map,papaya  whole maps
   latchwork-lab bench instructions                      what synchronization costs on this machine
   latchwork-lab bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
+  latchwork-lab bench harm                              does the recommended pair do harm? against glibc, a minute
+  latchwork-lab bench yield-inside --locks shfl,mutexee --against glibc
   latchwork-lab bench counter --locks all --threads 1..64 --cut 0.1 --markdown locks.md
   latchwork-lab bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";
 
@@ -126,28 +128,35 @@ pub fn bench(options: &Options) -> Result<i32> {
         name: "this machine",
         runs: 3,
     };
-    let plan = Plan::new(common, &limits)?;
+    let plans = suite::plans(common, &limits)?;
     let far = |settings: &Settings| settings.iter().any(|(name, text, _)| (name, text) == ("home", "remote"));
-    if plan.settings.iter().any(far) && topology::Topology::here().nodes() < 2 {
+    if plans.iter().flat_map(|plan| &plan.settings).any(far) && topology::Topology::here().nodes() < 2 {
         return Err(Failure::usage(
             "home=remote needs two NUMA nodes, and this machine has one: see latchwork-lab simulate",
         ));
     }
     let machine = Machine::here();
-    let results = measure(&plan, options)?;
-
-    let header = format!("{}; {} s each", machine.line(), options.seconds.as_secs_f64());
-    let about = About {
-        command: "bench",
-        machine: serde_json::to_value(&machine).expect("plain data"),
-        options: serde_json::json!({
-            "seconds": options.seconds.as_secs_f64(),
-            "warm_up_s": warm_up(options).as_secs_f64(),
-            "placement": format!("{:?}", options.placement),
-            "cut": options.cut,
-        }),
-    };
-    finish(&plan, &results, common, &header, &machine.line(), &about)
+    let mut parts = Vec::new();
+    for plan in plans {
+        let results = measure(&plan, options)?;
+        let interrupted = results.interrupted.is_some();
+        let header = format!("{}; {} s each", machine.line(), options.seconds.as_secs_f64());
+        let about = About {
+            command: "bench",
+            machine: serde_json::to_value(&machine).expect("plain data"),
+            options: serde_json::json!({
+                "seconds": options.seconds.as_secs_f64(),
+                "warm_up_s": warm_up(options).as_secs_f64(),
+                "placement": format!("{:?}", options.placement),
+                "cut": options.cut,
+            }),
+        };
+        parts.push(Part { plan, results, header, about });
+        if interrupted {
+            break;
+        }
+    }
+    finish(&parts, common, &machine.line())
 }
 
 fn warm_up(options: &Options) -> Duration {

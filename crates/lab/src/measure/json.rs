@@ -1,8 +1,9 @@
 //! The results as a JSON document: every number of every run.
 
 use super::plan::Plan;
-use super::results::{Point, Results};
+use super::results::{Point, Results, Run};
 use latchwork_console::stats;
+use latchwork_workloads::stage;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,6 +35,7 @@ struct OnePoint<'a> {
     ops_per_s: Option<Summary>,
     fairness: Option<f64>,
     wait_ns: Option<Waits>,
+    usage: Option<Usage>,
     extra: BTreeMap<&'static str, f64>,
     runs: Vec<OneRun<'a>>,
 }
@@ -54,6 +56,15 @@ struct Waits {
     max: f64,
 }
 
+/// Processor time and context switches of all threads within the measured time.
+#[derive(Serialize)]
+struct Usage {
+    user_ns_per_op: f64,
+    system_ns_per_op: f64,
+    voluntary_per_s: f64,
+    involuntary_per_s: f64,
+}
+
 #[derive(Serialize)]
 struct OneRun<'a> {
     ops_per_s: f64,
@@ -62,6 +73,7 @@ struct OneRun<'a> {
     fairness: f64,
     wait_ns: Waits,
     per_thread: &'a [u64],
+    usage: Option<Usage>,
     extra: BTreeMap<&'static str, f64>,
 }
 
@@ -115,13 +127,14 @@ fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
         }),
         fairness: point.median(|run| run.fairness),
         wait_ns: some.then(|| {
-            let median = |figure: fn(&super::results::Run) -> f64| point.median(figure).unwrap_or_default();
+            let median = |figure: fn(&Run) -> f64| point.median(figure).unwrap_or_default();
             Waits {
                 p50: median(|run| run.wait_p50),
                 p99: median(|run| run.wait_p99),
                 max: median(|run| run.wait_max),
             }
         }),
+        usage: usage(|figure| point.used(figure)),
         extra: extras.filter_map(|(name, _)| Some((*name, point.extra(name)?))).collect(),
         runs: point
             .runs
@@ -133,8 +146,21 @@ fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
                 fairness: run.fairness,
                 wait_ns: Waits { p50: run.wait_p50, p99: run.wait_p99, max: run.wait_max },
                 per_thread: &run.per_thread,
+                usage: usage(|figure| Some(figure(run, run.usage.as_ref()?))),
                 extra: run.extra.iter().copied().collect(),
             })
             .collect(),
     }
+}
+
+/// A figure of what the threads of a run used.
+type Figure = fn(&Run, &stage::Usage) -> f64;
+
+fn usage(of: impl Fn(Figure) -> Option<f64>) -> Option<Usage> {
+    Some(Usage {
+        user_ns_per_op: of(|run, usage| run.each(usage.user_ns))?,
+        system_ns_per_op: of(|run, usage| run.each(usage.system_ns))?,
+        voluntary_per_s: of(|run, usage| run.a_second(usage.voluntary))?,
+        involuntary_per_s: of(|run, usage| run.a_second(usage.involuntary))?,
+    })
 }

@@ -1,6 +1,6 @@
 //! `--list`: every workload, or everything about one.
 
-use super::plan;
+use super::{plan, suite};
 use comfy_table::{ContentArrangement, Table, presets};
 use console::Term;
 use latchwork_console::failure::Result;
@@ -12,6 +12,11 @@ use std::fmt::Write as _;
 pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> {
     match workload {
         None => Ok(all()),
+        Some(suite::HARM) => Ok(format!(
+            "{}: workloads in which a lock that spins does harm: {}\n",
+            suite::HARM,
+            suite::WORKLOADS.join(", ")
+        )),
         Some(name) => one(name, candidates),
     }
 }
@@ -29,13 +34,16 @@ fn all() -> String {
     format!(
         "{}\n\nlocks: which kind of lock it is for. Everything about one: latchwork-lab bench NAME --list\n\
          For short: {}.\n\
+         latchwork-lab bench {}: {} in one run.\n\
          latchwork-lab bench instructions: no workload, but what single operations cost.\n",
         table.trim_fmt(),
         registry::SHORT
             .iter()
             .map(|(short, name)| format!("{short} for {name}"))
             .collect::<Vec<_>>()
-            .join(", ")
+            .join(", "),
+        suite::HARM,
+        suite::WORKLOADS.join(", "),
     )
 }
 

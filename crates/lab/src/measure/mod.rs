@@ -3,6 +3,7 @@
 //! A [`plan::Plan`] says which locks are measured, with how many threads and which parameters. [`results::Results`]
 //! holds what came out, wherever it was measured. The other modules print both.
 
+mod against;
 pub mod json;
 pub mod list;
 pub mod options;
@@ -11,7 +12,9 @@ pub mod plot;
 pub mod report;
 pub mod results;
 mod shares;
+pub mod suite;
 
+use crate::generated;
 use indicatif::{ProgressBar, ProgressStyle};
 use json::About;
 use latchwork_console::failure::Result;
@@ -21,31 +24,53 @@ use plan::Plan;
 use results::Results;
 use std::path::Path;
 
+/// A workload that was measured.
+pub struct Part<'a> {
+    /// What was to be measured.
+    pub plan: Plan,
+    /// What came out.
+    pub results: Results,
+    /// What it was measured on, and for how long.
+    pub header: String,
+    /// Same, for a program that reads it.
+    pub about: About<'a>,
+}
+
 /// Prints and writes what was asked for; the exit status.
-pub fn finish(
-    plan: &Plan,
-    results: &Results,
-    common: &Common,
-    header: &str,
-    machine: &str,
-    about: &About,
-) -> Result<i32> {
+pub fn finish(parts: &[Part], common: &Common, machine: &str) -> Result<i32> {
     let to_stdout = common.json.as_deref() == Some(Path::new("-"));
+    let json = || {
+        let documents: Vec<_> =
+            parts.iter().map(|part| json::text(&part.plan, &part.results, &part.about)).collect();
+        match &documents[..] {
+            [document] => document.clone(),
+            _ => format!("[\n{}]\n", documents.join(",\n")),
+        }
+    };
     if to_stdout {
-        print!("{}", json::text(plan, results, about));
+        print!("{}", json());
     } else {
-        print!("{}", report::text(plan, results, header));
+        let texts: Vec<_> =
+            parts.iter().map(|part| report::text(&part.plan, &part.results, &part.header)).collect();
+        print!("{}", texts.join("\n"));
+        if parts.len() > 1 {
+            print!("\nAll workloads:\n{}", against::sum(parts));
+        }
     }
     if let Some(path) = &common.markdown {
-        output::write("--markdown", path, &shares::page(plan, results, header, machine))?;
+        let pages: Vec<_> =
+            parts.iter().map(|part| shares::page(&part.plan, &part.results, &part.header)).collect();
+        output::write("--markdown", path, &(generated::head(machine) + &pages.join("\n")))?;
     }
     if let Some(path) = common.json.as_deref().filter(|_| !to_stdout) {
-        output::write("--json", path, &json::text(plan, results, about))?;
+        output::write("--json", path, &json())?;
     }
-    if let Some(path) = &common.plot {
-        plot::write(path, plan, results, machine)?;
+    if let (Some(path), [part]) = (&common.plot, parts) {
+        plot::write(path, &part.plan, &part.results, machine)?;
     }
-    Ok(results.interrupted.map_or(i32::from(results.failed()), |signal| 128 + signal))
+    let failed = parts.iter().any(|part| part.results.failed());
+    let signal = parts.iter().find_map(|part| part.results.interrupted);
+    Ok(signal.map_or(i32::from(failed), |signal| 128 + signal))
 }
 
 /// A progress bar for so many measurements.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to measure, and where to write it.
-#[derive(Args)]
+#[derive(Clone, Default, Args)]
 pub struct Common {
-    /// The workload; `--list` shows all of them
+    /// The workload, or `harm` for five of them; `--list` shows all
     #[arg(value_name = "WORKLOAD", required_unless_present = "list")]
     pub workload: Option<String>,
     /// Show all workloads, or everything about WORKLOAD and the locks for it
@@ -16,6 +16,9 @@ pub struct Common {
     /// Locks to compare, or `all` [default: a handful of well-known ones]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub locks: Vec<String>,
+    /// Print each lock's throughput and user time as ratios to this lock's
+    #[arg(long, value_name = "LOCK")]
+    pub against: Option<String>,
     /// Thread counts: 1,2,4 or 1..72 (evenly spread on a logarithmic scale) or 1..72:8 (steps of 8)
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub threads: Option<String>,

@@ -2,6 +2,7 @@
 //! is found here, before anything is run.
 
 use super::options::Common;
+use super::suite;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::{names, output};
 use latchwork_workloads::candidate::{Candidate, Kind, Origin};
@@ -14,6 +15,8 @@ pub struct Plan {
     pub workload: Info,
     /// The locks, in the order of the table.
     pub locks: Vec<Candidate>,
+    /// The one among `locks` that the others are compared with.
+    pub against: Option<usize>,
     /// Thread counts, ascending.
     pub threads: Vec<usize>,
     /// Parameters.
@@ -66,17 +69,23 @@ impl Plan {
     /// What these options ask for.
     pub fn new(common: &Common, limits: &Limits) -> Result<Self> {
         let workload = workload(common.workload.as_deref().unwrap_or_default())?;
-        if let Some(path) = &common.json {
-            output::check("--json", path)?;
+        let files = [("--json", &common.json), ("--markdown", &common.markdown), ("--plot", &common.plot)];
+        for (option, path) in files {
+            if let Some(path) = path {
+                output::check(option, path)?;
+            }
         }
-        if let Some(path) = &common.markdown {
-            output::check("--markdown", path)?;
-        }
-        if let Some(path) = &common.plot {
-            output::check("--plot", path)?;
-        }
+        let mut locks = locks(&workload, &common.locks, limits)?;
+        let against = match &common.against {
+            Some(name) => Some(among(
+                &mut locks,
+                lock(&workload, name, &fitting(&workload, limits.candidates), limits)?,
+            )),
+            None => None,
+        };
         Ok(Plan {
-            locks: locks(&workload, &common.locks, limits)?,
+            locks,
+            against,
             threads: thread_counts(&workload, common.threads.as_deref(), limits)?,
             settings: settings(&workload, &common.set)?,
             runs: common.runs.unwrap_or(limits.runs),
@@ -91,10 +100,18 @@ impl Plan {
     }
 }
 
+/// Where `lock` is among `locks`, at the end if it was not there.
+fn among(locks: &mut Vec<Candidate>, lock: Candidate) -> usize {
+    locks.iter().position(|other| *other == lock).unwrap_or_else(|| {
+        locks.push(lock);
+        locks.len() - 1
+    })
+}
+
 /// The workload called `name`.
 pub fn workload(name: &str) -> Result<Info> {
     registry::find(name).ok_or_else(|| {
-        let all: Vec<_> = registry::all().iter().map(|info| info.name).collect();
+        let all: Vec<_> = registry::all().iter().map(|info| info.name).chain([suite::HARM]).collect();
         Failure::usage(format!(
             "there is no workload called {name:?}{}; there are: {}",
             names::did_you_mean(name, &all),
@@ -135,13 +152,16 @@ fn locks(workload: &Info, wanted: &[String], limits: &Limits) -> Result<Vec<Cand
     Ok(locks)
 }
 
-fn lock(workload: &Info, name: &str, fitting: &[Candidate], limits: &Limits) -> Result<Candidate> {
-    // Libraries have both kinds under one name: what they call a lock here is what the workload needs.
+/// The one of `fitting` that is called `name`. Libraries have both kinds under one name: what they call a lock here is what
+/// the workload needs.
+pub fn named(name: &str, fitting: &[Candidate]) -> Option<Candidate> {
     let with_suffix = format!("{name}-rw");
-    for name in [name, &with_suffix] {
-        if let Some(lock) = fitting.iter().find(|lock| lock.name == name) {
-            return Ok(*lock);
-        }
+    [name, &with_suffix].iter().find_map(|name| fitting.iter().find(|lock| lock.name == *name)).copied()
+}
+
+fn lock(workload: &Info, name: &str, fitting: &[Candidate], limits: &Limits) -> Result<Candidate> {
+    if let Some(lock) = named(name, fitting) {
+        return Ok(lock);
     }
     let names: Vec<_> = fitting.iter().map(|lock| lock.name).collect();
     let why = match limits.candidates.iter().find(|lock| lock.name == name) {
@@ -171,6 +191,7 @@ fn thread_counts(workload: &Info, wanted: Option<&str>, limits: &Limits) -> Resu
             Threads::UpToCpus => spread(1, cpus.max(4), true),
             Threads::PerCpu(factors) => factors.iter().map(|factor| factor * cpus).collect(),
             Threads::Exactly(count) => vec![count],
+            Threads::Each(counts) => counts.to_vec(),
         };
         counts.retain(|count| *count <= limits.most_threads);
         return Ok(counts);

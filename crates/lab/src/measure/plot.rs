@@ -337,7 +337,7 @@ mod tests {
             })
             .collect();
         let locks = peers::candidates().into_iter().filter(|lock| lock.name.contains("pf-q")).collect();
-        Plan { workload, locks, threads, settings, runs: 1, seed: 1 }
+        Plan { workload, locks, against: None, threads, settings, runs: 1, seed: 1 }
     }
 
     fn measured(plan: &Plan) -> Results {

@@ -1,5 +1,6 @@
 //! The results as a table and a few sentences.
 
+use super::against;
 use super::plan::Plan;
 use super::results::{Place, Point, Results, varied};
 use comfy_table::{CellAlignment, Table, presets};
@@ -24,6 +25,10 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
         if plan.runs == 1 { "" } else { "s" },
     )
     .expect("a String");
+    if results.usage_is_known() {
+        text += "user/op, sys/op: processor time of all threads for each operation, in the program and in the kernel.\n\
+                 vol/s, inv/s: voluntary and involuntary context switches a second.\n";
+    }
     for point in results.points.iter().filter(|point| point.failure.is_some()) {
         let why = point.failure.as_deref().unwrap_or_default();
         let lock = plan.locks[point.place.lock].name;
@@ -32,6 +37,7 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
     }
     text += "\n";
     text += &conclusion(plan, results);
+    text += &against::text(plan, results, "");
     text
 }
 
@@ -42,6 +48,10 @@ fn table(plan: &Plan, results: &Results) -> Table {
     // A column for the settings, if there is more than one.
     let several = plan.settings.len() > 1;
     let mut heads = vec!["threads", "lock", "op/s", "+-", "fair", "p50", "p99", "max"];
+    let known = results.usage_is_known();
+    if known {
+        heads.extend(["user/op", "sys/op", "vol/s", "inv/s"]);
+    }
     heads.extend(&extras);
     if several {
         heads.insert(0, "settings");
@@ -57,7 +67,7 @@ fn table(plan: &Plan, results: &Results) -> Table {
                 }
                 row.push(threads.to_string());
                 row.push(candidate.name.to_owned());
-                row.extend(figures(point, &extras));
+                row.extend(figures(point, known, &extras));
                 table.add_row(row);
             }
         }
@@ -70,7 +80,7 @@ fn table(plan: &Plan, results: &Results) -> Table {
     table
 }
 
-fn figures(point: &Point, extras: &[&'static str]) -> Vec<String> {
+fn figures(point: &Point, known: bool, extras: &[&'static str]) -> Vec<String> {
     if point.runs.is_empty() {
         return vec![if point.failure.is_some() { "FAILED" } else { "-" }.to_owned()];
     }
@@ -87,6 +97,14 @@ fn figures(point: &Point, extras: &[&'static str]) -> Vec<String> {
         shown(point.median(|run| run.wait_p99), time),
         shown(point.median(|run| run.wait_max), time),
     ];
+    if known {
+        figures.extend([
+            shown(point.used(|run, usage| run.each(usage.user_ns)), time),
+            shown(point.used(|run, usage| run.each(usage.system_ns)), time),
+            shown(point.used(|run, usage| run.a_second(usage.voluntary)), rate),
+            shown(point.used(|run, usage| run.a_second(usage.involuntary)), rate),
+        ]);
+    }
     figures.extend(extras.iter().map(|name| shown(point.extra(name), plain)));
     figures
 }

@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use latchwork_console::stats;
 use latchwork_workloads::measure::Measured;
+use latchwork_workloads::stage::Usage;
 use std::ops::Range;
 
 /// One measurement of a point.
@@ -24,6 +25,8 @@ pub struct Run {
     pub wait_max: f64,
     /// Operations of each thread.
     pub per_thread: Vec<u64>,
+    /// What the threads used, if that is known.
+    pub usage: Option<Usage>,
     /// Figures of the workload and of the machine.
     pub extra: Vec<(&'static str, f64)>,
 }
@@ -41,8 +44,21 @@ impl Run {
             wait_p99: 1.0,
             wait_max: 1.0,
             per_thread: vec![1],
+            usage: None,
             extra: Vec::new(),
         }
+    }
+}
+
+impl Run {
+    /// So many of a whole run, for each operation.
+    pub fn each(&self, count: u64) -> f64 {
+        count as f64 / self.operations.max(1) as f64
+    }
+
+    /// So many of a whole run, a second.
+    pub fn a_second(&self, count: u64) -> f64 {
+        count as f64 * 1e9 / self.measured_ns.max(1) as f64
     }
 }
 
@@ -57,6 +73,7 @@ impl From<Measured> for Run {
             wait_p50: quantile(0.5),
             wait_p99: quantile(0.99),
             wait_max: measured.waits.max() as f64,
+            usage: measured.usage,
             extra: measured.extra.iter().map(|extra| (extra.name, extra.value)).collect(),
             per_thread: measured.per_thread,
         }
@@ -91,6 +108,13 @@ impl Point {
     /// The median over the runs of what `figure` says, if there are any.
     pub fn median(&self, figure: impl Fn(&Run) -> f64) -> Option<f64> {
         let values: Vec<f64> = self.runs.iter().map(figure).collect();
+        (!values.is_empty()).then(|| stats::median(&values))
+    }
+
+    /// The median over the runs of a figure of what the threads used.
+    pub fn used(&self, figure: impl Fn(&Run, &Usage) -> f64) -> Option<f64> {
+        let values: Vec<f64> =
+            self.runs.iter().filter_map(|run| Some(figure(run, run.usage.as_ref()?))).collect();
         (!values.is_empty()).then(|| stats::median(&values))
     }
 
@@ -153,6 +177,11 @@ impl Results {
             }
         }
         names
+    }
+
+    /// Whether any run says what its threads used.
+    pub fn usage_is_known(&self) -> bool {
+        self.points.iter().flat_map(|point| &point.runs).any(|run| run.usage.is_some())
     }
 
     /// Files a measurement.

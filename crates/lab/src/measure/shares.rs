@@ -1,21 +1,21 @@
 //! The results as a page of Markdown: each lock's share of the best at each point, and where the default
 //! lock is behind.
 
+use super::against;
 use super::plan::Plan;
 use super::report;
 use super::results::{Place, Point, Results, varied};
-use crate::generated;
 use latchwork_console::names;
 use latchwork_console::stats;
+use latchwork_workloads::stage::Usage;
 use std::fmt::Write as _;
 
 /// A share of the best below this is called behind.
 const NEAR: f64 = 0.95;
 
-/// The page. `machine` is what the points were measured on, `header` that and for how long.
-pub fn page(plan: &Plan, results: &Results, header: &str, machine: &str) -> String {
-    let mut page = generated::head(machine);
-    write!(page, "# {}\n\n", plan.workload.name).expect("a String");
+/// The page, without the head of a generated one. `header` says what the points were measured on and for how long.
+pub fn page(plan: &Plan, results: &Results, header: &str) -> String {
+    let mut page = format!("# {}\n\n", plan.workload.name);
     if results.interrupted.is_some() {
         page += "Interrupted; this is what was measured until then.\n\n";
     }
@@ -36,12 +36,49 @@ pub fn page(plan: &Plan, results: &Results, header: &str, machine: &str) -> Stri
     for settings in 0..plan.settings.len() {
         table(&mut page, plan, results, settings);
     }
+    if results.usage_is_known() {
+        used(&mut page, plan, results);
+    }
+    page += &against::text(plan, results, "## ");
     let choice = names::default_choice();
     let is_default = |name: &str| name != names::GLIBC && (name == choice.mutex || name == choice.rwlock);
     for (lock, candidate) in plan.locks.iter().enumerate().filter(|(_, lock)| is_default(lock.name)) {
         behind(&mut page, plan, results, lock, candidate.name);
     }
     page
+}
+
+/// What the threads used: processor time of an operation, and context switches a second.
+fn used(page: &mut String, plan: &Plan, results: &Results) {
+    *page += "\n## Processor time and context switches\n\n\
+              User and system time of an operation; voluntary and involuntary context switches a second.\n";
+    for settings in 0..plan.settings.len() {
+        let varied = varied(plan, settings);
+        let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
+        writeln!(page, "\n| threads | {} |\n|---|{}", threads.join(" | "), "---|".repeat(threads.len()))
+            .expect("a String");
+        for (lock, candidate) in plan.locks.iter().enumerate() {
+            let cell = |threads| {
+                let point = results.at(Place { settings, threads, lock });
+                let time = |of: fn(&Usage) -> u64| {
+                    point.used(|run, usage| run.each(of(usage))).map_or("-".into(), report::time)
+                };
+                let switches = |of: fn(&Usage) -> u64| {
+                    point.used(|run, usage| run.a_second(of(usage))).map_or("-".into(), report::rate)
+                };
+                format!(
+                    "{} + {}; {} + {}",
+                    time(|usage| usage.user_ns),
+                    time(|usage| usage.system_ns),
+                    switches(|usage| usage.voluntary),
+                    switches(|usage| usage.involuntary)
+                )
+            };
+            let cells: Vec<String> = (0..plan.threads.len()).map(cell).collect();
+            let name = [candidate.name, &varied].join(" ");
+            writeln!(page, "| {} | {} |", name.trim_end(), cells.join(" | ")).expect("a String");
+        }
+    }
 }
 
 /// The points of all locks at one thread count.

@@ -146,15 +146,12 @@ impl Ready {
 fn plan(experiment: &Experiment, limits: &Limits, effort: &Effort) -> Result<Plan> {
     let common = Common {
         workload: Some(experiment.workload.into()),
-        list: false,
         locks: experiment.locks.iter().map(|lock| (*lock).to_owned()).collect(),
         threads: Some(experiment.threads.into()),
         set: experiment.set.iter().map(|set| (*set).to_owned()).collect(),
         runs: Some(effort.runs),
         seed: effort.seed,
-        json: None,
-        markdown: None,
-        plot: None,
+        ..Common::default()
     };
     Plan::new(&common, limits)
 }

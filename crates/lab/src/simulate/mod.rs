@@ -5,8 +5,8 @@ pub mod sweep;
 
 use crate::measure::json::About;
 use crate::measure::options::{self, Common};
-use crate::measure::plan::{Limits, Plan};
-use crate::measure::{finish, list};
+use crate::measure::plan::Limits;
+use crate::measure::{Part, finish, list, suite};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};
@@ -109,7 +109,6 @@ pub struct How {
 }
 
 /// Simulates, prints, and returns the exit status.
-#[allow(clippy::field_reassign_with_default)] // latchwork_sim::Options has private fields
 pub fn simulate(options: &Options) -> Result<i32> {
     let common = &options.common;
     let candidates = candidates();
@@ -127,9 +126,45 @@ pub fn simulate(options: &Options) -> Result<i32> {
         name: &profile.name,
         runs: 1,
     };
-    let plan = Plan::new(common, &limits)?;
+    let mut parts = Vec::new();
+    let machine = format!("{} ({} CPUs, simulated): {}", profile.name, profile.cpus(), profile.summary);
+    for plan in suite::plans(common, &limits)? {
+        let measured = options.seconds.unwrap_or(Duration::from_micros(plan.workload.simulated_us));
+        let how = How {
+            options: simulation(options),
+            measured_ns: nanos(measured),
+            warm_up_ns: nanos(options.warm_up.unwrap_or(measured / 4)),
+            profile: profile.clone(),
+        };
+        let results = sweep::run(&plan, &how)?;
+        let interrupted = results.interrupted.is_some();
+        let header = format!("{machine}; {:.3} ms each, seed {}", how.measured_ns as f64 / 1e6, plan.seed);
+        let about = About {
+            command: "simulate",
+            machine: serde_json::json!({
+                "name": profile.name,
+                "summary": profile.summary,
+                "cpus": profile.cpus(),
+                "nodes": profile.topology.sockets,
+            }),
+            options: serde_json::json!({
+                "seconds": how.measured_ns as f64 / 1e9,
+                "warm_up_s": how.warm_up_ns as f64 / 1e9,
+                "placement": format!("{:?}", options.placement),
+                "arbitration": format!("{:?}", options.arbitration),
+                "adversary": options.adversary,
+            }),
+        };
+        parts.push(Part { plan, results, header, about });
+        if interrupted {
+            break;
+        }
+    }
+    finish(&parts, common, &machine)
+}
 
-    let measured = options.seconds.unwrap_or(Duration::from_micros(plan.workload.simulated_us));
+#[allow(clippy::field_reassign_with_default)] // latchwork_sim::Options has private fields
+fn simulation(options: &Options) -> latchwork_sim::Options {
     let mut simulation = latchwork_sim::Options::default();
     simulation.adversary = options.adversary.then(Adversary::default);
     simulation.placement = match options.placement {
@@ -137,34 +172,7 @@ pub fn simulate(options: &Options) -> Result<i32> {
         Placement::RoundRobin => latchwork_sim::Placement::RoundRobin,
     };
     simulation.arbitration = options.arbitration;
-    let how = How {
-        options: simulation,
-        measured_ns: nanos(measured),
-        warm_up_ns: nanos(options.warm_up.unwrap_or(measured / 4)),
-        profile,
-    };
-    let results = sweep::run(&plan, &how)?;
-
-    let profile = &how.profile;
-    let machine = format!("{} ({} CPUs, simulated): {}", profile.name, profile.cpus(), profile.summary);
-    let header = format!("{machine}; {:.3} ms each, seed {}", how.measured_ns as f64 / 1e6, plan.seed);
-    let about = About {
-        command: "simulate",
-        machine: serde_json::json!({
-            "name": profile.name,
-            "summary": profile.summary,
-            "cpus": profile.cpus(),
-            "nodes": profile.topology.sockets,
-        }),
-        options: serde_json::json!({
-            "seconds": how.measured_ns as f64 / 1e9,
-            "warm_up_s": how.warm_up_ns as f64 / 1e9,
-            "placement": format!("{:?}", options.placement),
-            "arbitration": format!("{:?}", options.arbitration),
-            "adversary": options.adversary,
-        }),
-    };
-    finish(&plan, &results, common, &header, &machine, &about)
+    simulation
 }
 
 /// As the simulator counts.

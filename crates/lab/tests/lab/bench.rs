@@ -209,3 +209,62 @@ fn instructions_take_no_options_of_workloads() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--threads is for workloads"), "{}", stderr(&output));
 }
+
+#[test]
+fn processor_time_and_ratios_are_told() {
+    let folder = scratch("bench-against");
+    let (json, page) = (folder.join("out.json"), folder.join("out.md"));
+    let files = ["--json", json.to_str().unwrap(), "--markdown", page.to_str().unwrap()];
+    // The lock to compare with need not be named twice.
+    let what = ["counter", "--locks", "shfl", "--against", "glibc", "--threads", "1,2"];
+    let output = bench(&[&what[..], &files].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for words in
+        ["user/op", "vol/s", "counter: operations a second to glibc", "shfl: operations at least 0.97"]
+    {
+        assert!(text.contains(words), "{words} in\n{text}");
+    }
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        page.contains("## Processor time") && page.contains("## counter: user time of an operation"),
+        "{page}"
+    );
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    for usage in points.iter().flat_map(|point| point["runs"].as_array().unwrap()).map(|run| &run["usage"]) {
+        let time = usage["user_ns_per_op"].as_f64().unwrap() + usage["system_ns_per_op"].as_f64().unwrap();
+        assert!(time >= 0.0 && usage["voluntary_per_s"].as_f64().unwrap() >= 0.0, "{usage}");
+    }
+}
+
+#[test]
+fn the_suite_runs_each_workload_under_the_locks_for_it() {
+    let output = bench(&["harm", "--locks", "shfl,bravo-2d-shfl-rw,glibc", "--threads", "2", "--json", "-"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let documents: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let documents = documents.as_array().unwrap();
+    assert_eq!(documents.len(), 5);
+    for document in documents {
+        let locks =
+            document["points"].as_array().unwrap().iter().map(|point| point["lock"].as_str().unwrap());
+        let rw = document["workload"] == "file-sections";
+        // A library's name stands for the kind that is needed.
+        let expected = if rw { &["shfl-rw", "bravo-2d-shfl-rw", "glibc-rw"][..] } else { &["shfl", "glibc"] };
+        assert_eq!(locks.collect::<Vec<_>>(), expected, "{}", document["workload"]);
+    }
+    // Without a reader-writer lock to compare.
+    let output = bench(&["harm", "--locks", "ttas", "--threads", "2"]);
+    assert!(stdout(&output).contains(" of 4 points"), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("file-sections"));
+    for (arguments, words) in [
+        (["--locks", "glibc"], "nothing to compare"),
+        (["--locks", "mcz"], "there is no lock called"),
+        (["--plot", "x.svg"], "--plot is for one workload"),
+    ] {
+        let refused = bench(&[&["harm"][..], &arguments].concat());
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
+    }
+}

@@ -101,6 +101,9 @@ pub struct Info {
     /// Which waiter gets the lock next, and what is promised about it.
     pub fairness: &'static str,
     /// Whether waiters sleep (after a bounded spin) or spin until they have it.
+    ///
+    /// A waiter that spins offers its processor to other threads, and naps after some 20 to 140 ms. Under `SCHED_FIFO` it
+    /// keeps a preempted holder of a lower priority from running until then (`docs/real-time.md`).
     pub blocking: bool,
     /// What a suspended waiter does to the others.
     pub suspension: Suspension,

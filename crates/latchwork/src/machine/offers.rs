@@ -7,9 +7,17 @@
 
 use super::Machine;
 
-/// Offers of the processor before the first nap. An offer takes about a microsecond if no other thread can run, so that
-/// all of them take 10 ms. A queue whose waiters nap hands over slowly, so a long queue alone must not make them nap.
+/// Offers of the processor before the first nap. If no other thread can run, all of them and the looks between them take
+/// some 20 ms, and with the pauses of a backoff some 140 ms (`docs/real-time.md`). A queue whose waiters nap hands over
+/// slowly, so a long queue alone must not make them nap.
 const OFFERS: u32 = 10_000;
+/// The same for a waiter with a deadline: some 5 ms. It polls the lock outside of the queue, so only itself is late after a
+/// nap.
+const TIMED_OFFERS: u64 = 300;
+/// Nanoseconds that a waiter with a deadline has left for each offer, at least: four times what an offer takes with the
+/// longest pause of a backoff. So a thread that waits again and again for a short time naps for a good part of it. (The
+/// preloaded library waits so, for a writer of a real-time policy and for a thread that may be cancelled.)
+const LEFT_PER_OFFER: u64 = 64_000;
 /// The shortest and the longest nap, in nanoseconds.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
 /// Pauses before an offer, of one spin hint each.
@@ -27,11 +35,12 @@ impl Offers {
         Offers { pauses: 0, offers: 0, nap: NAPS.0 }
     }
 
-    /// Offers the processor. A waiter that has made `OFFERS` offers naps instead, for at most `left` nanoseconds; each
-    /// nap is a quarter longer than the one before.
+    /// Offers the processor. A waiter that has made enough offers naps instead, for at most `left` nanoseconds, which is
+    /// `u64::MAX` if it has no deadline. Each nap is a quarter longer than the one before.
     #[cold]
     pub(crate) fn take<M: Machine>(&mut self, left: u64) {
-        if self.offers < M::patience(OFFERS) {
+        let most = if left == u64::MAX { OFFERS } else { TIMED_OFFERS.min(left / LEFT_PER_OFFER) as u32 };
+        if self.offers < M::patience(most) {
             self.offers += 1;
             M::yield_now();
         } else {

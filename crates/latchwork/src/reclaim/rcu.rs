@@ -62,10 +62,20 @@
 //!   only its own garbage and limit: sections and the clock belong to the process.
 //! - A section waits for no thread, and executes no atomic read-modify-write. Sections nest, up to 32,767 deep; one more
 //!   panics.
-//! - A reader that stays in its section holds up all reclamation in all domains. While it does, a thread that retires more
-//!   than the [`Limit`](super::Limit) allows waits for a bounded time at each retirement, and then goes on: the garbage
-//!   grows, but slowly. A thread that retires inside of a section does not wait, because it would wait for itself.
-//! - In the child of a `fork`, its one thread is in the sections in which it was before, and no other thread is in one.
+//! - The garbage stays near the [`Limit`](super::Limit) as long as no section lasts for a second. A thread that finds more
+//!   garbage than that, when it has retired a batch outside of any section, waits until the garbage is reclaimed. A thread
+//!   that retires inside of a section does not wait, because it would wait for itself. In its stead the next thread waits
+//!   that comes to such a point outside.
+//! - A reader that stays in its section holds up all reclamation in all domains, and *the garbage then grows without a
+//!   bound*. The first thread that waits goes on after a second
+//!   ([`set_throttle_nanos`](super::domain::Domain::set_throttle_nanos)), and until that grace period has ended no thread
+//!   waits. So a program that has leaked a guard runs on, and needs more and more memory.
+//!   [`Garbage::overruns`](super::Garbage::overruns) counts, and a stalled reader is reported after 10 seconds.
+//! - In the child of a `fork`, its one thread is in the sections in which it was before, and no other thread is in one. The
+//!   handler is `after_fork` in `machine/native/records.rs`, registered with `pthread_atfork` when the first thread gets its
+//!   record. It makes the records of all other threads idle, so that no leader waits for them, and increases
+//!   [`Records::generation`]. A leader, or a thread that had its list of garbage at the fork, left the generation of the
+//!   parent in the gate or in the list. The child sees by it that the gate or the list is free.
 
 use super::domain::{Domain, Flavour};
 use super::grace::{Grace, Stamps};
@@ -93,7 +103,8 @@ unsafe impl Stamps for General {
         &clocks.grace
     }
 
-    /// The time that a leader of any domain has seen all threads reach, so that the leader of another need not look again.
+    /// The time that a leader of any domain has seen all threads reach, so that the leader of another domain need not look
+    /// again: pair (F) of [`grace`](super::grace). Word 0 is for the sections of general-purpose RCU, and word 1 is QSBR's.
     fn reached<M: Machine>(clocks: &Clocks<M>) -> Option<&M::U64> {
         Some(&clocks.reached[0])
     }

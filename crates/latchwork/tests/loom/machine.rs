@@ -126,6 +126,7 @@ type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
 /// What one execution consists of.
 pub struct State {
     mistake: Mistake,
+    clock: bool,
     numa_nodes: usize,
     /// One per thread; see the module documentation.
     instructions: Vec<Mutex<()>>,
@@ -142,7 +143,8 @@ pub struct State {
     /// The waiting array, once a thread has asked for it.
     waiting: Mutex<Option<&'static [QNode<Loom>]>>,
     rows: Rows,
-    pub records: super::records::All,
+    /// None in a model without records.
+    records: Option<super::records::All>,
     /// Per thread: a sequentially consistent store since the last fence.
     fences_owed: RefCell<Vec<bool>>,
     /// Whether a light fence was the last thing that a thread has done.
@@ -158,6 +160,7 @@ impl State {
         let readers: Box<[_]> = (0..model.reader_slots).map(|_| UsizeCell::new(0)).collect();
         State {
             mistake: model.mistake,
+            clock: model.clock,
             numa_nodes: model.nodes,
             instructions: (0..threads).map(|_| Mutex::new(())).collect(),
             buckets: RefCell::default(),
@@ -169,12 +172,16 @@ impl State {
             readers: Box::into_raw(readers),
             waiting: Mutex::new(None),
             rows: Rows::new(threads),
-            records: super::records::All::new(threads, model.grouped),
+            records: model.records.map(|grouping| super::records::All::new(threads, grouping)),
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
             dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
+    }
+
+    pub fn records(&self) -> &super::records::All {
+        self.records.as_ref().expect("the client needs `Model::with_records`")
     }
 
     pub fn is_reader_slot(&self, word: *const UsizeCell) -> bool {
@@ -222,7 +229,7 @@ impl State {
             let row = unsafe { Box::from_raw(row) };
             assert!(row.is_empty(), "a reader is still in its row");
         }
-        self.records.end();
+        self.records.iter().for_each(super::records::All::end);
     }
 }
 
@@ -312,7 +319,7 @@ impl Rows {
 pub fn exit_thread() {
     let state = shared_state();
     state.rows.leave(state.mistake);
-    shared_state().records.leave();
+    state.records.iter().for_each(super::records::All::leave);
 }
 
 std::thread_local! {
@@ -431,6 +438,15 @@ where
     }
 }
 
+/// The groups of the threads' records.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// A thread makes a group for itself when it first asks for a record.
+    Apart,
+    /// One group of all threads is made before they run.
+    Together,
+}
+
 /// How a client is explored.
 #[derive(Copy, Clone, Debug)]
 pub struct Model {
@@ -446,8 +462,8 @@ pub struct Model {
     pub dozes: bool,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
-    /// Whether the threads' records are in one group.
-    pub grouped: bool,
+    /// Whether there are records for reclamation. Other models do without, because loom spends time on each of their words.
+    pub records: Option<Grouping>,
 }
 
 impl Model {
@@ -460,7 +476,7 @@ impl Model {
             clock: false,
             dozes: false,
             nodes: 2,
-            grouped: false,
+            records: None,
         }
     }
 
@@ -485,9 +501,14 @@ impl Model {
         Model { nodes: 1, ..self }
     }
 
-    /// The same with all threads' records in one group; in others each has a group to itself.
+    /// The same with records for reclamation, each in a group of its own.
+    pub const fn with_records(self) -> Self {
+        Model { records: Some(Grouping::Apart), ..self }
+    }
+
+    /// The same with all threads' records in one group.
     pub const fn grouped(self) -> Self {
-        Model { grouped: true, ..self }
+        Model { records: Some(Grouping::Together), ..self }
     }
 
     /// The same with a clock.
@@ -802,7 +823,8 @@ unsafe impl Machine for Loom {
     #[track_caller]
     fn now(_clock: Clock) -> u64 {
         let state = shared_state();
-        let time = if state.late.load(Ordering::Relaxed) { LATE } else { EARLY };
+        // Without a clock the load would be a point at which loom might switch threads, for nothing.
+        let time = if state.clock && state.late.load(Ordering::Relaxed) { LATE } else { EARLY };
         time + state.dozed.as_ref().map_or(0, |dozed| dozed.borrow()[thread_number()])
     }
 

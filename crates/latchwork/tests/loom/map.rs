@@ -129,13 +129,18 @@ fn overflows(grown: &Grown) {
     remove(&grown.table, 1);
 }
 
+/// A model with records, up to so many preemptions.
+fn bounded(preemptions: usize) -> Model {
+    Model::new(preemptions).with_records()
+}
+
 #[test]
 fn a_table_that_grows() {
-    crate::report("rcu-map", || Model::new(2).check(growing, &[grows, reads], |_| ()));
-    crate::report("rcu-map", || Model::new(2).check(growing, &[replaces, reads], |_| ()));
-    crate::report("rcu-map", || Model::new(1).check(growing, &[grows, replaces], |_| ()));
-    crate::report("rcu-map", || Model::new(2).check(recycling, &[inserts_again, looks_around], |_| ()));
-    crate::report("rcu-map", || Model::new(2).check(full, &[overflows, looks_around], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(growing, &[grows, reads], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(growing, &[replaces, reads], |_| ()));
+    crate::report("rcu-map", || bounded(1).check(growing, &[grows, replaces], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(recycling, &[inserts_again, looks_around], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(full, &[overflows, looks_around], |_| ()));
 }
 
 /// The thread that reclaims the last removed element frees the memory of a table that has ended.
@@ -149,7 +154,7 @@ fn a_table_that_ends() {
     };
     let ends = |ends: &Ends| drop(ends.1.lock().unwrap().take());
     let collects = |ends: &Ends| ends.0.barrier();
-    crate::report("rcu-map", || Model::new(2).check(table, &[ends, collects], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(table, &[ends, collects], |_| ()));
 }
 
 /// The table needs each promise that it relies on.
@@ -158,7 +163,7 @@ fn a_table_on_a_machine_with_mistakes() {
     use Mistake::*;
     for mistake in [RelaxedRelease, RelaxedAcquire, NoHeavyFence, NoLightFence] {
         crate::report("rcu-map", || {
-            let model = Model::new(2).with_mistake(mistake);
+            let model = bounded(2).with_mistake(mistake);
             format!("{mistake:?}: {}", model.check_fails(growing, &[replaces, reads], |_| ()))
         });
     }

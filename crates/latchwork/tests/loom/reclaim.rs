@@ -239,6 +239,11 @@ type Hazard = Shared<HazardDomain<Loom>>;
 type HazardFence = Shared<HazardDomain<Loom, true>>;
 type Qsbr = Shared<QsbrDomain<Loom>>;
 
+/// A model with records, up to so many preemptions.
+fn bounded(preemptions: usize) -> Model {
+    Model::new(preemptions).with_records()
+}
+
 fn check<T: Send + Sync + 'static>(
     name: &str,
     model: Model,
@@ -251,23 +256,23 @@ fn check<T: Send + Sync + 'static>(
 
 #[test]
 fn rcu() {
-    check("rcu", Model::new(2), start, &[synchronizes, reads as fn(&Rcu)], clean);
-    check("rcu", Model::new(2), start, &[retires, reads_nested as fn(&Rcu)], clean);
-    check("rcu", Model::new(2), start, &[replaces, reads_and_exits as fn(&Rcu)], clean);
-    check("rcu", Model::new(2), start, &[replaces, keeps_its_reader as fn(&Rcu)], clean);
-    check("rcu", Model::new(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
-    check("rcu", Model::new(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
-    check("rcu", Model::new(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
-    check("rcu", Model::new(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(2), start, &[synchronizes, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(2), start, &[retires, reads_nested as fn(&Rcu)], clean);
+    check("rcu", bounded(2), start, &[replaces, reads_and_exits as fn(&Rcu)], clean);
+    check("rcu", bounded(2), start, &[replaces, keeps_its_reader as fn(&Rcu)], clean);
+    check("rcu", bounded(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
 }
 
 #[test]
 fn qsbr() {
-    check("qsbr", Model::new(2), start, &[synchronizes, reads_twice as fn(&Qsbr)], clean);
-    check("qsbr", Model::new(2), start, &[synchronizes, reads_and_rests as fn(&Qsbr)], clean);
-    check("qsbr", Model::new(2), start, &[replaces, reads_and_exits as fn(&Qsbr)], clean);
-    check("qsbr", Model::new(1), start, &[replaces, keeps_its_reader as fn(&Qsbr)], clean);
-    check("qsbr", Model::new(1), start, &[replaces, reads_twice, reads as fn(&Qsbr)], clean);
+    check("qsbr", bounded(2), start, &[synchronizes, reads_twice as fn(&Qsbr)], clean);
+    check("qsbr", bounded(2), start, &[synchronizes, reads_and_rests as fn(&Qsbr)], clean);
+    check("qsbr", bounded(2), start, &[replaces, reads_and_exits as fn(&Qsbr)], clean);
+    check("qsbr", bounded(1), start, &[replaces, keeps_its_reader as fn(&Qsbr)], clean);
+    check("qsbr", bounded(1), start, &[replaces, reads_twice, reads as fn(&Qsbr)], clean);
 }
 
 /// Threads that vouch for each other: the first to come, when the other has reached the time, or is offline.
@@ -287,33 +292,33 @@ fn qsbr_tree() {
 
 #[test]
 fn epoch() {
-    check("epoch", Model::new(2), start, &[synchronizes, reads as fn(&Epoch)], clean);
-    check("epoch", Model::new(2), start, &[retires, reads_nested as fn(&Epoch)], clean);
-    check("epoch", Model::new(2), start, &[replaces, reads_and_exits as fn(&Epoch)], clean);
-    check("epoch", Model::new(1), start, &[synchronizes, reads, reads as fn(&Epoch)], clean);
+    check("epoch", bounded(2), start, &[synchronizes, reads as fn(&Epoch)], clean);
+    check("epoch", bounded(2), start, &[retires, reads_nested as fn(&Epoch)], clean);
+    check("epoch", bounded(2), start, &[replaces, reads_and_exits as fn(&Epoch)], clean);
+    check("epoch", bounded(1), start, &[synchronizes, reads, reads as fn(&Epoch)], clean);
 }
 
 #[test]
 fn hazard() {
-    check("hazard", Model::new(2), start, &[retires, reads as fn(&Hazard)], clean);
-    check("hazard", Model::new(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
-    check("hazard", Model::new(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
-    check("hazard", Model::new(2), start, &[replaces, keeps_its_reader as fn(&Hazard)], clean);
-    check("hazard", Model::new(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
+    check("hazard", bounded(2), start, &[retires, reads as fn(&Hazard)], clean);
+    check("hazard", bounded(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
+    check("hazard", bounded(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
+    check("hazard", bounded(2), start, &[replaces, keeps_its_reader as fn(&Hazard)], clean);
+    check("hazard", bounded(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
 }
 
 /// With full fences, which make up for an asymmetric pair that does nothing, and are needed.
 #[test]
 fn hazard_fence() {
-    check("hazard-fence", Model::new(2), start, &[retires, reads as fn(&HazardFence)], clean);
-    check("hazard-fence", Model::new(2), start, &[replaces, reads_and_exits as fn(&HazardFence)], clean);
+    check("hazard-fence", bounded(2), start, &[retires, reads as fn(&HazardFence)], clean);
+    check("hazard-fence", bounded(2), start, &[replaces, reads_and_exits as fn(&HazardFence)], clean);
     for mistake in [Mistake::NoHeavyFence, Mistake::NoLightFence] {
-        let model = Model::new(2).with_mistake(mistake);
+        let model = bounded(2).with_mistake(mistake);
         check("hazard-fence", model, start, &[retires, reads as fn(&HazardFence)], clean);
     }
     for mistake in [Mistake::NoFullFence, Mistake::RelaxedRelease, Mistake::RelaxedAcquire] {
         crate::report("hazard-fence", || {
-            let model = Model::new(2).with_mistake(mistake);
+            let model = bounded(2).with_mistake(mistake);
             model.check_fails(start, &[retires, reads as fn(&HazardFence)], |_| ())
         });
     }
@@ -322,13 +327,13 @@ fn hazard_fence() {
 /// A thread that retires, in a list of its own, beside one that takes from it.
 #[test]
 fn lists() {
-    check("lists", Model::new(2), start, &[retires_two, waits as fn(&Qsbr)], clean_of_two);
-    check("lists", Model::new(2), start, &[retires_and_exits, waits as fn(&Counted)], clean_of_two);
-    check("lists", Model::new(1), start, &[retires_two, waits as fn(&Hazard)], clean_of_two);
+    check("lists", bounded(2), start, &[retires_two, waits as fn(&Qsbr)], clean_of_two);
+    check("lists", bounded(2), start, &[retires_and_exits, waits as fn(&Counted)], clean_of_two);
+    check("lists", bounded(1), start, &[retires_two, waits as fn(&Hazard)], clean_of_two);
     use Mistake::*;
     for mistake in [NoHeavyFence, NoLightFence, NoSecondLook, RelaxedRelease, RelaxedAcquire] {
         crate::report("lists", || {
-            let model = Model::new(2).with_mistake(mistake);
+            let model = bounded(2).with_mistake(mistake);
             let failure = model.check_fails(start, &[retires_two, waits as fn(&Counted)], clean_of_two);
             format!("{mistake:?}: {failure}")
         });
@@ -430,19 +435,19 @@ fn end_cell(shared: &Cell) {
 
 #[test]
 fn cell() {
-    check("cell", Model::new(2), start_cell, &[cell_replaces, cell_reads], end_cell);
-    check("cell", Model::new(1), start_cell, &[cell_updates, cell_updates, cell_reads], end_cell);
-    check("cell", Model::new(1), start_cell, &[cell_updates, cell_replaces, cell_reads], end_cell);
+    check("cell", bounded(2), start_cell, &[cell_replaces, cell_reads], end_cell);
+    check("cell", bounded(1), start_cell, &[cell_updates, cell_updates, cell_reads], end_cell);
+    check("cell", bounded(1), start_cell, &[cell_updates, cell_replaces, cell_reads], end_cell);
 }
 
 #[test]
 fn counted() {
-    check("counted", Model::new(2), start, &[retires, reads as fn(&Counted)], clean);
-    check("counted", Model::new(2), start, &[replaces, reads_nested as fn(&Counted)], clean);
-    check("counted", Model::new(1), start, &[retires, retires, reads as fn(&Counted)], clean);
+    check("counted", bounded(2), start, &[retires, reads as fn(&Counted)], clean);
+    check("counted", bounded(2), start, &[replaces, reads_nested as fn(&Counted)], clean);
+    check("counted", bounded(1), start, &[retires, retires, reads as fn(&Counted)], clean);
     for mistake in [Mistake::RelaxedRelease, Mistake::RelaxedAcquire] {
         crate::report("counted", || {
-            let model = Model::new(2).with_mistake(mistake);
+            let model = bounded(2).with_mistake(mistake);
             model.check_fails(start, &[retires, reads as fn(&Counted)], |_| ())
         });
     }
@@ -454,7 +459,7 @@ fn mistakes() {
     use Mistake::*;
     fn fails<T: Send + Sync + 'static>(name: &str, mistake: Mistake, start: fn() -> T, threads: &[fn(&T)]) {
         crate::report(name, || {
-            let failure = Model::new(2).with_mistake(mistake).check_fails(start, threads, |_| ());
+            let failure = bounded(2).with_mistake(mistake).check_fails(start, threads, |_| ());
             format!("{mistake:?}: {failure}")
         });
     }

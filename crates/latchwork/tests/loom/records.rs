@@ -4,7 +4,7 @@
 //! are linked and taken with the same instructions as in production. A thread that exits gives its record back, and
 //! another thread may take it.
 
-use super::machine::{Loom, Mistake, mistake, state, thread_number};
+use super::machine::{Grouping, Loom, Mistake, mistake, state, thread_number};
 use latchwork::machine::Group;
 use latchwork::machine::record::{Clocks, Record, Records};
 use loom::sync::atomic::{self, Ordering};
@@ -34,7 +34,8 @@ fn group(numbers: Range<u32>, taken: u32) -> &'static One {
 }
 
 impl All {
-    pub fn new(threads: usize, grouped: bool) -> Self {
+    pub fn new(threads: usize, grouping: Grouping) -> Self {
+        let grouped = grouping == Grouping::Together;
         let group = grouped.then(|| group(1..threads as u32 + 1, 0));
         All {
             newest: atomic::AtomicPtr::new(group.map_or(null_mut(), One::as_ptr)),
@@ -115,16 +116,16 @@ impl All {
 // SAFETY: a thread has one record, which is linked before the thread gets it, and lives until the end of the execution.
 unsafe impl Records for Loom {
     unsafe fn record() -> &'static Record<Self> {
-        super::machine::shared_state().records.own()
+        super::machine::shared_state().records().own()
     }
 
     unsafe fn records() -> Option<&'static One> {
-        let newest = super::machine::shared_state().records.newest()?;
+        let newest = super::machine::shared_state().records().newest()?;
         if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
     }
 
     fn place(_: Own) -> Option<(&'static One, usize)> {
-        let own = super::machine::shared_state().records.own.borrow()[thread_number()];
+        let own = super::machine::shared_state().records().own.borrow()[thread_number()];
         let (record, group) = own.expect("it has one");
         let last = group.entries().len() - 1;
         let place = group.index_of(record).expect("of this group");
@@ -133,6 +134,6 @@ unsafe impl Records for Loom {
 
     unsafe fn clocks() -> &'static Clocks<Self> {
         // SAFETY: clocks live until the end of the execution.
-        state(|s| unsafe { &*s.records.clocks })
+        state(|s| unsafe { &*s.records().clocks })
     }
 }

@@ -1,7 +1,7 @@
 //! What each client prints.
 
-/// Runs a client of one lock, unless `LATCHWORK_LOCK` names others. Prints on stderr the lock, what came of the client,
-/// and the processor time that it took.
+/// Runs a client of one lock, unless `LATCHWORK_LOCK` names others. Prints on stderr the test, the lock, what came of the
+/// client, and the processor time that it took.
 pub fn report<R: std::fmt::Display>(lock: &str, client: impl FnOnce() -> R) {
     let mut client = Some(client);
     report_text(lock, &mut || client.take().expect("called once")().to_string());
@@ -22,7 +22,10 @@ fn report_text(lock: &str, client: &mut dyn FnMut() -> String) {
     let _named = Named(lock);
     let start = own_time();
     let result = client();
-    eprintln!("{lock:>12}: {result} ({:.1?} of processor time)", own_time() - start);
+    let time = own_time() - start;
+    // libtest names the thread after the test, unless all tests run in the main thread.
+    let thread = std::thread::current();
+    eprintln!("{} {lock}: {result} ({time:.1?} of processor time)", thread.name().unwrap_or_default());
 }
 
 /// Processor time of the calling thread. loom runs a whole model on it.

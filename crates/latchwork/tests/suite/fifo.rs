@@ -2,6 +2,8 @@
 //! waiter sleeps. A waiter that only spins and yields would keep the holder from running. The kernel then lets the holder
 //! run once a second, or never on a machine where that is switched off.
 //!
+//! The torture's scenario `priorities` has threads of three priorities, which are preempted anywhere in a lock call.
+//!
 //! The test needs the right to use `SCHED_FIFO`. Without that right it prints so and passes.
 
 use latchwork::locks::mutex::RawMutex;
@@ -17,6 +19,15 @@ const SECTION: u64 = 20_000_000;
 
 /// A deadline that never comes.
 const NEVER: Deadline = Deadline { clock: latchwork::machine::Clock::Monotonic, nanos: u64::MAX };
+
+/// Makes timed attempts, of a millisecond each, until one succeeds, as the preloaded library does for some waiters.
+fn again_and_again<T>(mut attempt: impl FnMut(Deadline) -> Option<T>) -> T {
+    loop {
+        if let Some(token) = attempt(Deadline::after::<Native>(1_000_000)) {
+            return token;
+        }
+    }
+}
 
 /// Keeps the calling thread, and the threads that it starts, on the processor where it runs now.
 fn pin() {
@@ -56,16 +67,17 @@ fn own_time() -> u64 {
 }
 
 /// Runs `waits` in a thread under `SCHED_FIFO`. Meanwhile the calling thread, which holds what `waits` waits for,
-/// computes, and then calls `release`.
-fn meet(what: &str, waits: impl FnOnce() + Send, release: impl FnOnce()) {
+/// computes, and then calls `release`. Prints for how long the waiter was awake: the processor time that it kept from
+/// the holder.
+fn meet(name: &str, what: &str, waits: impl FnOnce() + Send, release: impl FnOnce()) {
     let urgent = AtomicU32::new(0);
-    let slept = thread::scope(|scope| {
+    let (slept, awake) = thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             assert!(become_urgent(), "permitted before");
             urgent.store(1, Release);
-            let before = sleeps();
+            let before = (sleeps(), own_time());
             waits();
-            sleeps() - before
+            (sleeps() - before.0, own_time() - before.1)
         });
         while urgent.load(Acquire) == 0 {
             thread::yield_now();
@@ -77,7 +89,8 @@ fn meet(what: &str, waits: impl FnOnce() + Send, release: impl FnOnce()) {
         release();
         waiter.join().unwrap()
     });
-    assert!(slept > 0, "{what}: the waiter has not slept while the holder computed");
+    eprintln!("{name:>16}: {what:<28} awake for {:>8.2} ms", awake as f64 / 1e6);
+    assert!(slept > 0, "{name}: {what}: the waiter has not slept while the holder computed");
 }
 
 /// Each kind of waiter of each lock.
@@ -85,37 +98,44 @@ struct Locks;
 
 impl Visitor<Native> for Locks {
     fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
-        let lock = L::new_in();
+        let (lock, name) = (L::new_in(), L::INFO.name);
         // SAFETY: each token is from one acquisition, which the unlock ends.
         unsafe {
             let token = lock.lock();
-            meet(L::INFO.name, || lock.unlock(lock.lock()), || lock.unlock(token));
+            meet(name, "lock", || lock.unlock(lock.lock()), || lock.unlock(token));
             let token = lock.lock();
             let waits = || lock.unlock(lock.lock_until(NEVER).expect("it never comes"));
-            meet(L::INFO.name, waits, || lock.unlock(token));
+            meet(name, "lock with a deadline", waits, || lock.unlock(token));
+            let token = lock.lock();
+            let waits = || lock.unlock(again_and_again(|soon| lock.lock_until(soon)));
+            meet(name, "lock, many deadlines", waits, || lock.unlock(token));
         }
     }
 
     fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
-        let lock = R::new_in();
+        let (lock, name) = (R::new_in(), R::INFO.name);
         // SAFETY: each token is from one acquisition, which the unlock ends.
         unsafe {
             let token = lock.write();
-            meet(R::INFO.name, || lock.unlock_read(lock.read()), || lock.unlock_write(token));
+            meet(name, "read", || lock.unlock_read(lock.read()), || lock.unlock_write(token));
             let token = lock.write();
-            meet(R::INFO.name, || lock.unlock_write(lock.write()), || lock.unlock_write(token));
+            let waits = || lock.unlock_write(lock.write());
+            meet(name, "write behind a writer", waits, || lock.unlock_write(token));
             // With a new lock, and after enough reads that a lock which adapts to readers has done so.
-            for warm in [0, 64] {
+            for (warm, what) in [(0, "write behind a reader"), (64, "write, readers preferred")] {
                 (0..warm).for_each(|_| lock.unlock_read(lock.read()));
                 let token = lock.read();
-                meet(R::INFO.name, || lock.unlock_write(lock.write()), || lock.unlock_read(token));
+                meet(name, what, || lock.unlock_write(lock.write()), || lock.unlock_read(token));
             }
             let token = lock.read();
             let waits = || lock.unlock_write(lock.write_until(NEVER).expect("it never comes"));
-            meet(R::INFO.name, waits, || lock.unlock_read(token));
+            meet(name, "write with a deadline", waits, || lock.unlock_read(token));
             let token = lock.write();
             let waits = || lock.unlock_read(lock.read_until(NEVER).expect("it never comes"));
-            meet(R::INFO.name, waits, || lock.unlock_write(token));
+            meet(name, "read with a deadline", waits, || lock.unlock_write(token));
+            let token = lock.write();
+            let waits = || lock.unlock_write(again_and_again(|soon| lock.write_until(soon)));
+            meet(name, "write, many deadlines", waits, || lock.unlock_write(token));
         }
     }
 }
@@ -131,6 +151,6 @@ fn waiters_let_a_preempted_holder_run() {
     let waits = || {
         Native::spin_until(&word, Acquire, |word| word == 1);
     };
-    meet("a spin on a word", waits, || Word::store(&word, 1, Release));
+    meet("a word", "spin", waits, || Word::store(&word, 1, Release));
     visit(&mut Locks);
 }

@@ -28,7 +28,22 @@
 //! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc | glibc |
 //! | all ones | destroyed: it has all bits of [`GLIBC_MUTEX`], and glibc refuses to lock or unlock it, with EINVAL | `destroy` | `init` |
 //!
-//! A mutex of another generation, in any but the last three states, is repaired before this process uses it ([`mend`]).
+//! A mutex of another generation, in any but the last three states, is repaired before this process uses it: see below.
+//!
+//! [`SERVED`] says that this library has used the mutex. It exists for two reasons. A library that is bound past this one
+//! calls glibc's functions with the same object. glibc knows no kind with this bit, and refuses with EINVAL before it
+//! touches the bytes that are our raw lock. And statistics count an object once: the call that sets the bit counts it.
+//!
+//! # Repair after a fork
+//!
+//! The child of a fork has one thread, and the raw locks that it inherits have waiters that it does not have. The first call
+//! in the child that meets a mutex of the parent's generation finds another number in the high half of `kind`. It calls
+//! `generation::repair`, under one lock for the whole process. `repair` calls [`mend`], which makes the raw lock anew, held
+//! or free as it was. Then `repair` stores `kind` with the child's generation, with release. That store is (A).
+//!
+//! A mutex in memory that parent and child share must not be mended: the parent's waiters are in it. For such a mutex `repair`
+//! sets [`IN_SHARED_MEMORY`] in place of the generation. From then on every process takes the mutex as current, whatever its
+//! generation. No fast path serves it, because its `kind` is not the word that they compare with.
 //!
 //! # The holder
 //!
@@ -38,19 +53,24 @@
 //! no other thread uses the mutex.
 //!
 //! A thread that does not hold the mutex may read `owner` at any time: it never finds its own number there, because no
-//! other thread writes that number, and its own last unlock has cleared it. No number is used again, so a mutex whose holder has ended stays held. The thread of a
-//! forked child keeps the number of the thread that forked, and so what that thread holds. In memory that processes share,
-//! a thread of one process may have the number of the holder in another, and is then taken for the holder: only objects
-//! that ask to be process-shared have promised otherwise, and glibc serves those.
+//! other thread writes that number, and its own last unlock has cleared it. No number is used again, so a mutex whose holder
+//! has ended stays held. The thread of a forked child keeps the number of the thread that forked, and so what that thread
+//! holds. In memory that processes share, a thread of one process may have the number of the holder in another, and is then
+//! taken for the holder: only objects that ask to be process-shared have promised otherwise, and glibc serves those.
 //!
 //! A thread that waits for a condition variable stays counted in `owner` ([`note_waiter`], [`forget_waiter`]). `destroy`
 //! refuses such a mutex, which looks unlocked, with EBUSY.
 //!
 //! # Orderings
 //!
-//! The raw lock orders the critical sections. Every load of `kind` that decides on the use of the raw lock is an acquire,
-//! which pairs with the end of a repair: (A) in `state::generation`. On x86-64 an acquire load is an ordinary load. Setting
-//! `SERVED` publishes nothing, so that exchange is relaxed.
+//! The raw lock orders the critical sections. `kind` orders repairs before uses:
+//!
+//! | pair | release | acquire | what it orders |
+//! |---|---|---|---|
+//! | (A) | the store of `kind` at the end of `generation::repair` | the loads of `kind` before the raw lock is used: `Expected::is_in` in [`lock`], [`trylock`], [`unlock`] and [`acquire_any`], the load in [`lock_slow`], the load in [`classify`] | what [`mend`] has written happens before this use of the raw lock |
+//!
+//! On x86-64 an acquire load is an ordinary load. Setting `SERVED` publishes nothing, so that exchange is relaxed; as a
+//! read-modify-write it continues the release sequence of (A).
 //!
 //! # What the program is promised
 //!
@@ -60,9 +80,9 @@
 //!
 //! An uncontended lock or unlock of a normal mutex executes one comparison, of the whole `kind` word, and the raw lock's
 //! own fast path; if the raw lock has a token, it also stores or loads that. `unlock` compares with [`MUTEX_WORD`]: the `kind`
-//! word of a normal, served mutex of the current generation, which is 0 until the process forks. `lock` and `trylock` compare
-//! with [`MUTEX_WORD_IF_UNCOUNTED`]: the same word, or while statistics are on a word that no mutex has, so that the counters
-//! see every lock call.
+//! word of a normal, served mutex of the current generation. (The word is [`SERVED`] until the process forks: generation 0.)
+//! `lock` and `trylock` compare with [`MUTEX_WORD_IF_UNCOUNTED`]: the same word, or while statistics are on a word that no
+//! mutex has, so that the counters see every lock call.
 
 use super::timeout::Timeout;
 use crate::state::abi::*;

@@ -13,7 +13,7 @@ use crate::lock::{Exclusive, Shared};
 use crate::reclaim::{pointers, sections};
 use crate::report::{Failed, Report};
 use crate::scenario::{
-    Scenario, Settings, abandonment, condition, copies, exclusion, manners, reuse, torture,
+    Scenario, Settings, abandonment, condition, copies, exclusion, manners, priorities, reuse, torture,
 };
 use crate::unit::Unit;
 use latchwork::locks::mutex::{Info, Suspension, clh::RawClh, shfl::RawShfl, ttas::RawTtas};
@@ -55,7 +55,7 @@ const CHILD: &str = "after a fork, a fresh lock in the child";
 /// The memory was freed, or already part of a new lock.
 const LATE: &[&str] = &["use after free", "stands still", "was not alone", "whose holders have all left"];
 
-/// All of them.
+/// All of them. The one that only real-time priorities show is missing where this process may not use them.
 pub fn all() -> Vec<Twin> {
     let twin = |name, mistake, symptoms, scenario| Twin { name, mistake, symptoms, scenario };
     type Drops = Jitter<{ Flaw::DROPPED_WAKE }>;
@@ -64,7 +64,7 @@ pub fn all() -> Vec<Twin> {
     type Reuses = Jitter<{ Flaw::NODE_REUSED }>;
     type Skips = Jitter<{ Flaw::SKIPS_READER }>;
     type Buffers = Jitter<{ Flaw::STORE_BUFFERED }>;
-    vec![
+    let mut twins = vec![
         twin(
             "skipped-reader",
             "rcu whose grace periods skip one reader",
@@ -207,7 +207,16 @@ pub fn all() -> Vec<Twin> {
             ],
             Scenario::new("copies", "jitter", copies::<Broken<Jitter, { Mistake::NO_MUTEX }>>),
         ),
-    ]
+    ];
+    if crate::priorities::are_permitted() {
+        twins.push(twin(
+            "awake-for-the-link",
+            "a queue lock whose holder waits awake for the link of a preempted waiter",
+            STUCK,
+            Scenario::new("priorities", "jitter", priorities::<Exclusive<mutexes::AwaitsTheLinkAwake>>),
+        ));
+    }
+    twins
 }
 
 /// What became of a twin.

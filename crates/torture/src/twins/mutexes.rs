@@ -284,3 +284,63 @@ unsafe impl RawMutex for GivesBackTooMuch {
         self.0.value() == 0
     }
 }
+
+/// An MCS lock whose waiters sleep. The holder waits awake until a waiter that has enqueued has also linked itself.
+pub struct AwaitsTheLinkAwake {
+    tail: <M as Machine>::Ptr<QNode<M>>,
+}
+
+// SAFETY: none: exclusion holds, and progress under real-time priorities is broken on purpose.
+unsafe impl RawMutex for AwaitsTheLinkAwake {
+    type Machine = M;
+    type Token = NonNull<QNode<M>>;
+    const INFO: Info = INFO;
+
+    fn new_in() -> Self {
+        AwaitsTheLinkAwake { tail: Word::new(null_mut()) }
+    }
+    fn lock(&self) -> Self::Token {
+        let node = Node(M::acquire_node());
+        node.next().store(null_mut(), Relaxed);
+        node.status().store(WAITING, Relaxed);
+        let before = self.tail.swap(node.as_ptr(), AcqRel);
+        if !before.is_null() {
+            // SAFETY: nodes are never unmapped.
+            unsafe { Node::at(before).next().store(node.as_ptr(), Release) };
+            while node.status().load(Acquire) == WAITING {
+                M::wait(node.status(), WAITING, None);
+            }
+        }
+        NonNull::from(node.0)
+    }
+    fn try_lock(&self) -> Option<Self::Token> {
+        self.tail.load(Relaxed).is_null().then(|| self.lock())
+    }
+    unsafe fn unlock(&self, token: Self::Token) {
+        // SAFETY: the holder's node, which is never unmapped.
+        let node = unsafe { Node::at(token.as_ptr()) };
+        if node.next().load(Acquire).is_null()
+            && self.tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_ok()
+        {
+            // SAFETY: no other thread has the node.
+            return unsafe { M::release_node(node.0) };
+        }
+        let next = loop {
+            let next = node.next().load(Acquire);
+            if !next.is_null() {
+                break next;
+            }
+            M::yield_now(); // the mistake: a waiter of a lower priority does not run then
+        };
+        // SAFETY: nodes are never unmapped, and the waiter has linked itself.
+        unsafe {
+            let status = Node::at(next).status();
+            status.store(GRANTED, Release);
+            M::wake(status, 1);
+            M::release_node(node.0);
+        }
+    }
+    fn is_locked(&self) -> bool {
+        !self.tail.load(Relaxed).is_null()
+    }
+}

@@ -14,12 +14,11 @@
 //! to be free, or that dirties the lock's line, makes everybody late.
 
 use crate::data::{Cell, Line};
-use crate::lock::Lock;
+use crate::lock::{Condvar, Lock};
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
-use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::{Machine, Word};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -37,10 +36,10 @@ const LEAVING: u32 = 1;
 /// Looks at the phase before a thread sleeps.
 const LOOKS: u32 = 4096;
 
-struct State<M: Machine, L> {
+struct State<M: Machine, L: Lock> {
     lock: Line<L>,
     phase: Line<M::U32>,
-    changed: Line<RawCondvar<M>>,
+    changed: Line<L::Condvar>,
     inside: Cell<M>,
     /// Set by the last one to arrive once the run is over; everybody reads it in the same round.
     over: Cell<M>,
@@ -65,8 +64,7 @@ impl<M: Machine, L: Lock<Machine = M>> State<M, L> {
         let mut held = thread.try_hard(&*self.lock, &mut tally.failed);
         while self.phase.load(Relaxed) != wanted {
             tally.slept += 1;
-            self.changed.wait(|| drop(held), None);
-            held = thread.write(&*self.lock);
+            held = thread.wait(&*self.lock, held, &self.changed);
         }
         held
     }
@@ -138,7 +136,7 @@ impl Workload for Barrier {
         let state: State<S::Machine, L> = State {
             lock: Line(L::new()),
             phase: Line(Word::new(ARRIVING)),
-            changed: Line(RawCondvar::new_in()),
+            changed: Line(L::Condvar::new()),
             inside: Cell::new(0),
             over: Cell::new(0),
         };

@@ -2,6 +2,8 @@
 //! memory and a few functions (`shims/`).
 
 use crate::lock::Lock;
+use crate::peers::glibc;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::Native;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -69,6 +71,8 @@ impl<C: Calls> Lock for Foreign<C> {
     type Machine = Native;
     type Read<'a> = Reading<'a, C>;
     type Write<'a> = Writing<'a, C>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = C::SHARED;
 
     fn new() -> Self {

@@ -1,7 +1,9 @@
 //! The crate parking_lot.
 
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
+use crate::peers::glibc;
 use ::parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::Native;
 
 /// `parking_lot::Mutex`.
@@ -11,6 +13,8 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
+    type Condvar = Condvar;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -30,6 +34,28 @@ impl Lock for Mutex {
     }
 }
 
+/// `parking_lot::Condvar`.
+pub struct Condvar(::parking_lot::Condvar);
+
+impl lock::Condvar<Mutex> for Condvar {
+    fn new() -> Self {
+        Condvar(::parking_lot::Condvar::new())
+    }
+    #[inline]
+    fn wait<'l>(&self, _: &'l Mutex, mut held: MutexGuard<'l, ()>) -> MutexGuard<'l, ()> {
+        self.0.wait(&mut held);
+        held
+    }
+    #[inline]
+    fn notify_one(&self) {
+        self.0.notify_one();
+    }
+    #[inline]
+    fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
 /// `parking_lot::RwLock`.
 pub struct RwLock(::parking_lot::RwLock<()>);
 
@@ -37,6 +63,8 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = true;
 
     fn new() -> Self {

@@ -1,6 +1,8 @@
 //! Rust's standard library.
 
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
+use crate::peers::glibc;
+use latchwork::locks::condvar::RawCondvar;
 use latchwork::machine::Native;
 use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -11,6 +13,8 @@ impl Lock for Mutex {
     type Machine = Native;
     type Read<'a> = MutexGuard<'a, ()>;
     type Write<'a> = MutexGuard<'a, ()>;
+    type Condvar = Condvar;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = false;
 
     fn new() -> Self {
@@ -30,6 +34,27 @@ impl Lock for Mutex {
     }
 }
 
+/// `std::sync::Condvar`.
+pub struct Condvar(std::sync::Condvar);
+
+impl lock::Condvar<Mutex> for Condvar {
+    fn new() -> Self {
+        Condvar(std::sync::Condvar::new())
+    }
+    #[inline]
+    fn wait<'l>(&self, _: &'l Mutex, held: MutexGuard<'l, ()>) -> MutexGuard<'l, ()> {
+        self.0.wait(held).expect("no workload panics with it")
+    }
+    #[inline]
+    fn notify_one(&self) {
+        self.0.notify_one();
+    }
+    #[inline]
+    fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
 /// `std::sync::RwLock`.
 pub struct RwLock(std::sync::RwLock<()>);
 
@@ -37,6 +62,8 @@ impl Lock for RwLock {
     type Machine = Native;
     type Read<'a> = RwLockReadGuard<'a, ()>;
     type Write<'a> = RwLockWriteGuard<'a, ()>;
+    type Condvar = RawCondvar<Native>;
+    type Semaphore = glibc::Semaphore;
     const SHARED: bool = true;
 
     fn new() -> Self {

@@ -55,9 +55,14 @@ fn inserts<T: Table<Machine = Loom>>(table: &T) {
     assert_eq!(table.get(&mut handle, 6), Ok(Some(60)));
 }
 
+/// A model with records, up to so many preemptions.
+fn bounded(preemptions: usize) -> Model {
+    Model::new(preemptions).with_records()
+}
+
 fn strategy<T: Table<Machine = Loom>>() {
-    crate::report(T::INFO.name, || Model::new(2).check(table::<T>, &[changes, looks], |_| ()));
-    crate::report(T::INFO.name, || Model::new(1).check(table::<T>, &[removes, inserts], |_| ()));
+    crate::report(T::INFO.name, || bounded(2).check(table::<T>, &[changes, looks], |_| ()));
+    crate::report(T::INFO.name, || bounded(1).check(table::<T>, &[removes, inserts], |_| ()));
 }
 
 #[test]
@@ -73,7 +78,7 @@ fn tables() {
 #[test]
 fn counted_tables() {
     fn check<T: Table<Machine = Loom>>() {
-        crate::report(T::INFO.name, || Model::new(1).check(table::<T>, &[changes, looks], |_| ()));
+        crate::report(T::INFO.name, || bounded(1).check(table::<T>, &[changes, looks], |_| ()));
     }
     check::<BucketLocked<CountedDomain<Loom>, Reference>>();
     check::<Michael<CountedDomain<Loom>, Reference>>();
@@ -85,10 +90,10 @@ fn counted_tables() {
 fn elements_that_are_used_again() {
     type Stable = TypeStable<Loom>;
     let start = table::<Stable>;
-    crate::report("type-stable", || Model::exhaustive().check(start, &[moves, looks], |_| ()));
+    crate::report("type-stable", || Model::exhaustive().with_records().check(start, &[moves, looks], |_| ()));
     for mistake in [Mistake::RelaxedAcquire, Mistake::RelaxedRelease] {
         crate::report("type-stable", || {
-            Model::new(2).with_mistake(mistake).check_fails(start, &[moves, looks], |_| ())
+            bounded(2).with_mistake(mistake).check_fails(start, &[moves, looks], |_| ())
         });
     }
 }

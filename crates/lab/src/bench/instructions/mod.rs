@@ -44,6 +44,7 @@ pub fn run(common: &Common) -> Result<i32> {
         ("--threads", common.threads.is_some()),
         ("--set", !common.set.is_empty()),
         ("--plot", common.plot.is_some()),
+        ("--against", common.against.is_some()),
     ];
     if let Some((option, _)) = unwanted.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!(

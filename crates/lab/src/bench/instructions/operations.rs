@@ -54,15 +54,10 @@ pub fn count() -> Result<Vec<Operations>> {
     };
     let common = Common {
         workload: Some("hashtable-strategies".into()),
-        list: false,
-        locks: Vec::new(),
         threads: Some(CPUS.to_string()),
         set: vec![format!("updates=0,{UPDATES}"), "budget=256".into()],
-        runs: None,
         seed: 1,
-        json: None,
-        markdown: None,
-        plot: None,
+        ..Common::default()
     };
     let plan = Plan::new(&common, &limits)?;
     let how = How {

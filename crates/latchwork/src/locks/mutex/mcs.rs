@@ -8,24 +8,40 @@
 //! writes GRANTED there. So a handover moves one cache line, however many threads wait. The holder keeps its node until it
 //! releases the lock.
 //!
-//! The letters name pairs of a release and an acquire; both ends bear the letter in the code.
+//! # States
 //!
-//! | word | from | to | by | ordering |
+//! | word | from | to | the thread that changes it | ordering |
 //! |---|---|---|---|---|
-//! | `tail` | null: free | the arriving thread's node | the swap in `lock`, or the exchange in `try_lock`; that thread holds the lock | (A) acquire, with the exchange in `unlock` |
-//! | `tail` | a node | the arriving thread's node | the swap in `lock`; that thread waits | (C) acquire, with the release of the swap or exchange that put the older node there: without it, the older node's initial `next`, null, could erase the link |
-//! | `tail` | the holder's node | null: free | the exchange in `unlock`, if no thread is behind the holder | (A) release |
-//! | `next` of a node | null | the successor's node | the successor in `lock`, after its swap | (D) release, with the loads in `unlock`: without it, the successor's initial `status`, WAITING, could erase the grant |
-//! | `status` of a node | WAITING | GRANTED | the holder in `unlock`, on its successor's node | (B) release, with the waiter's spin |
+//! | `tail` | null: the lock is free | a node | an arriving thread, with the swap in `lock` or the exchange of `try_lock` (`queue::attempt`); it holds the lock | acquire (A), release (C) |
+//! | `tail` | a node | the arriving thread's node | the arriving thread, with the swap in `lock`; it waits | acquire (C), release (C) |
+//! | `tail` | the holder's node | null | the holder, with the exchange in `unlock`, if no thread is behind it | release (A) |
+//! | `next` of a node | null | the successor's node | the successor in `lock`, after its swap | release (D) |
+//! | `status` of a node | WAITING | GRANTED | the holder in `unlock`, on its successor's node | release (B) |
 //!
-//! A thread that finds the queue empty never gets GRANTED: it holds the lock with WAITING in its node.
+//! A thread that finds the queue empty never gets GRANTED: it holds the lock with WAITING in its node. An attempt that fails
+//! changes none of these words.
 //!
-//! Size: 8 bytes for the lock, and a node of 64 for each waiter and for the holder. The node comes from the calling thread's pool, whose memory is never
-//! unmapped, so a node lives for `'static`. [`Machine::release_node`] orders a node's next use after this one.
-//! Atomic read-modify-writes per uncontended acquire and release: 2 (swap, compare-and-exchange).
-//! Fairness: FIFO, in the order of the swaps. A failed attempt (`try_lock`) never queues.
-//! Suspension: blocks, as `INFO.suspension` says. (`INFO.blocking` says whether waiters sleep in the kernel.) A waiter that does not run (preempted, stopped) keeps the lock from the threads behind it once it is
-//! granted; one that stops between its swap and its link keeps the holder spinning in `unlock` as well.
+//! # Orderings
+//!
+//! | pair | release | acquire | what it orders |
+//! |---|---|---|---|
+//! | (A) | the exchange in `unlock` that makes `tail` null | the swap in `lock`, or the exchange of `try_lock`, that finds null | the critical section before the next one |
+//! | (B) | the store of GRANTED in `unlock` | the waiter's spin in `lock` | the same, for a handover |
+//! | (C) | the swap or exchange that puts a node into `tail` | the swap in `lock` that replaces this node | the node's initial `next`, null, before the successor's link: otherwise null could erase the link |
+//! | (D) | the store of `next` in `lock` | the loads of `next` in `unlock` | the successor's initial `status`, WAITING, before GRANTED: otherwise WAITING could erase the grant |
+//!
+//! An exchange that fails is relaxed: in `unlock` the holder then learns of its successor through `next`, with (D).
+//!
+//! # Properties
+//!
+//! - Size: 8 bytes for the lock, and a node of 64 for each waiter and for the holder. The node comes from the calling
+//!   thread's pool, whose memory is never unmapped, so a node lives for `'static`. [`Machine::release_node`] orders a node's
+//!   next use after this one.
+//! - Atomic read-modify-writes per uncontended acquire and release: 2 (swap, compare-and-exchange).
+//! - Fairness: FIFO, in the order of the swaps. A failed attempt (`try_lock`) never queues.
+//! - Suspension: blocks, as `INFO.suspension` says. A waiter that does not run (preempted, stopped) keeps the lock from the
+//!   threads behind it once it is granted. A waiter that stops between its swap and its link keeps the holder in `unlock` as
+//!   well. (`INFO.blocking` is another property: whether waiters sleep in the kernel until they are woken.)
 
 use super::local::Local;
 use super::{ConstNew, Fair, Info, RawMutex, Suspension, queue};
@@ -93,7 +109,8 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
     #[inline]
     fn lock(&self) -> Self::Token {
         let node = fresh_node::<M>();
-        // Acquire: (A) with the exchange in `unlock`; (C) with the predecessor's swap or exchange. Release: (C) with the successor's swap.
+        // Acquire: (A) with the exchange in `unlock`; (C) with the predecessor's swap or exchange. Release: (C) with the
+        // successor's swap.
         let before = self.tail.swap(node.as_ptr(), AcqRel);
         if !before.is_null() {
             // SAFETY: the predecessor keeps its node until it has granted us the lock. It cannot leave without that: our swap
@@ -108,8 +125,8 @@ unsafe impl<M: Machine> RawMutex for RawMcs<M> {
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Token> {
-        // If `tail` is null it takes a node and exchanges null for it: acquire (A), release (C). If another thread
-        // was faster, the node goes back to the pool.
+        // If `tail` is null, the attempt takes a node and exchanges null for it: acquire (A), release (C). If another thread
+        // was faster, the attempt returns the node to the pool.
         queue::attempt(&self.tail, || fresh_node().0)
     }
 

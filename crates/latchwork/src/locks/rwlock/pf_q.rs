@@ -10,7 +10,9 @@
 //! Reader phases and writer phases alternate, as in [`pf_t`](super::pf_t): a reader that finds a writer present waits for the
 //! end of that writer's phase and no longer, and the next writer waits for this reader. In `pf_t` all waiters spin on shared
 //! counters. Here a blocked reader pushes a node onto a list and spins on that node. The writer takes the list when it ends
-//! its phase, and grants each reader in the list. Writers queue for an MCS lock.
+//! its phase, and grants each reader in the list. Writers queue for an MCS lock. Its holder *has the turn*: it is the one
+//! thread that may begin a writer phase. (`phases.rs`, which `pf_t` shares, uses this word, because the turn is a ticket
+//! there.) An upgradable reader has the turn too, and begins no phase unless it upgrades.
 //!
 //! # States
 //!
@@ -51,11 +53,15 @@
 //! Between steps 1 and 3 it is a *leaving writer*. The next holder of the MCS lock waits until PRESENT is clear, or fails if it
 //! is an attempt.
 //!
+//! A writer that becomes an upgradable reader (`downgrade_to_upgradable`) skips step 1: an upgradable reader holds the MCS
+//! lock, so the thread keeps it. Then step 3 need not be the thread's last access: the thread still uses the lock, so no
+//! other thread may free it.
+//!
 //! # Orderings
 //!
 //! | pair | release | acquire | what it orders |
 //! |---|---|---|---|
-//! | (A) | a writer clears PRESENT: the `fetch_and` in `Phases::leave_write` | a reader or a later writer looks at `rin`, see `phases.rs` | the writer's section happens before the later section; the writer's mark is visible to all readers that a later writer blocks |
+//! | (A) | a writer clears PRESENT: the `fetch_and` in `Phases::leave_write` | in `Phases`: an arriving reader, `arrive` and `try_arrive`; a reader that came too late to push, `await_phase_end`; the next writer, `enter_write` and `try_enter_write`; the next upgradable reader, `await_leaving_writer` and `leaving_writer_is_gone` | the writer's section happens before the later section; the writer's mark is visible to all readers that a later writer blocks |
 //! | (B) | a reader departs: the `fetch_add` in `Phases::depart` | a writer has counted all departures: `Phases::await_departures`, `Phases::try_enter_write` | the sections of the readers before the phase happen before the writer's |
 //! | (C) | a reader pushes its node: the exchange in `wait_for_phase_end` | the writer takes the list: the swap in `end_phase` | the writer sees `next` and WAITING in the node |
 //! | (D) | the writer grants: the store in `end_phase` | the reader waits at its node: the spin in `wait_for_phase_end` | the writer's section happens before the reader's |
@@ -201,14 +207,14 @@ impl<M: Machine> RawPfQ<M> {
         M::spin_until(node.status(), Acquire, |status| status == GRANTED);
     }
 
-    /// Ends the caller's writer phase, whose PHASE is `phase`, and grants the readers that this phase blocked.
-    /// The caller may have unlocked the MCS lock before.
+    /// Ends the caller's writer phase, whose PHASE is `phase`, and grants the readers that this phase blocked: steps 2 to 4 of
+    /// the header. `unlock_write` has unlocked the MCS lock before; `downgrade_to_upgradable` keeps it.
     #[inline]
     fn end_phase(&self, phase: u32) {
         // (C) pairs with the pushes: each is a read-modify-write, so this swap synchronises with all of them. It needs no
         // release: the next line has one, (A).
         let list = self.blocked.swap(Blocked::new(null_mut(), phase).0, Acquire);
-        // The caller's last access to the lock: a reader that gets in may be the last user, and free it.
+        // The last access to the lock in this function: a reader that gets in may be the last user, and free it.
         self.phases.leave_write();
         let mut node = Blocked(list).first();
         while !node.is_null() {
@@ -328,6 +334,7 @@ unsafe impl<M: Machine> RawRwLock for RawPfQ<M> {
 unsafe impl<M: Machine> RawDowngrade for RawPfQ<M> {
     #[inline]
     unsafe fn downgrade(&self, token: Self::Write) {
+        // The caller is a writer: it holds the MCS lock, and so has the turn.
         self.phases.arrive_holding_turn();
         // SAFETY: the token is from the caller's write acquisition.
         unsafe { self.unlock_write(token) };
@@ -371,6 +378,7 @@ unsafe impl<M: Machine> RawUpgrade for RawPfQ<M> {
 
     #[inline]
     unsafe fn downgrade_upgradable(&self, token: Self::Upgradable) {
+        // The upgradable reader has the turn. The next writer sees this addition, (E).
         self.phases.arrive_holding_turn();
         // SAFETY: the token is from the caller's acquisition of the MCS lock.
         unsafe { self.writers.unlock(token) };
@@ -378,6 +386,7 @@ unsafe impl<M: Machine> RawUpgrade for RawPfQ<M> {
 
     #[inline]
     unsafe fn downgrade_to_upgradable(&self, token: Self::Write) -> Self::Upgradable {
+        // Steps 2 to 4 of the header. Step 1 is left out: the caller keeps the MCS lock as the upgradable reader.
         self.end_phase(self.phases.phase());
         token
     }

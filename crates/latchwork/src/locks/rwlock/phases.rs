@@ -4,8 +4,11 @@
 //! Real-Time Systems 46(1), 2010, the fields `rin` and `rout`.
 //!
 //! Reader phases and writer phases alternate. A reader that finds a writer present waits for the end of *that* writer's
-//! phase and no longer: the next writer waits for this reader. At most one thread at a time has the *turn* among writers: in
-//! `pf_t` the thread whose ticket is called, in `pf_q` the holder of the MCS lock. Only the thread with the turn begins a phase.
+//! phase and no longer: the next writer waits for this reader.
+//!
+//! Only the thread that *has the turn* begins a writer phase, and one thread at a time has it: in `pf_t` the thread whose
+//! ticket is called, in `pf_q` the holder of the MCS lock. A thread gets the turn before its phase begins. An upgradable reader
+//! has the turn as well, without a phase.
 //!
 //! | word | bits | meaning | which thread changes it |
 //! |---|---|---|---|
