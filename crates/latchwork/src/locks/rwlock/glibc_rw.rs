@@ -46,6 +46,8 @@
 //!   the detection of a writer that locks again, and the bound on the number of readers.
 //! - `phase` is changed with release and read with acquire. (glibc's is relaxed, which does not order the change before the
 //!   waiter's destruction of the lock in the C11 memory model. On x86-64 both are the same instructions.)
+//! - A thread that finds a word between two of its changes spins for the other thread, and then offers its processor. (glibc's
+//!   spins on, and livelocks if the other thread has a lower real-time priority.)
 //! - A writer that finds a free lock in a read phase changes it with one compare-and-exchange. (glibc's first one fails,
 //!   because it compares with the value before its own bit.)
 //!
@@ -59,7 +61,7 @@
 //! - Re-entry: a reader may read again with [`read`](RawRwLock::read): it never waits for a writer that waits.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
-use crate::machine::{Arith, Deadline, Machine, Native, Wait, Word};
+use crate::machine::{Arith, Deadline, Machine, Native, Offers, Wait, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 // In `readers`.
@@ -169,7 +171,7 @@ impl<M: Machine> RawGlibcRw<M> {
     #[cold]
     #[inline(never)]
     fn become_primary(&self, mut readers: u32, deadline: Option<Deadline>) -> Option<(u32, u32)> {
-        let mut sleepers = 0;
+        let (mut sleepers, mut offers) = (0, Offers::new());
         loop {
             if readers & WRITER == 0 {
                 // (A), (B)
@@ -186,7 +188,7 @@ impl<M: Machine> RawGlibcRw<M> {
                     return None;
                 }
             } else {
-                M::pause(1);
+                offers.pause::<M>();
             }
             readers = self.readers.load(Relaxed);
         }
@@ -237,7 +239,7 @@ impl<M: Machine> RawGlibcRw<M> {
         deadline: Option<Deadline>,
         give_up: impl Fn() -> bool,
     ) -> bool {
-        let mut seen = false;
+        let (mut seen, mut offers) = (false, Offers::new());
         loop {
             while self.phase.load(Acquire) & !SLEEPERS != wanted {
                 // (C)
@@ -258,7 +260,7 @@ impl<M: Machine> RawGlibcRw<M> {
             // is at least as new as that phase's predecessor.
             seen = is_in(self.readers.load(Acquire));
             if !seen {
-                M::pause(1);
+                offers.pause::<M>();
             }
         }
     }
