@@ -75,6 +75,9 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
         visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
         visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
         visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
+        visitor.rwlock::<rwlock::glibc_rw::RawGlibcRw<M>>();
+        visitor.rwlock::<rwlock::bravo::Passes<M, rwlock::glibc_rw::RawGlibcRw<M>>>();
+        visitor.rwlock::<rwlock::bravo::Rows<M, rwlock::glibc_rw::RawGlibcRw<M>>>();
         visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
     }
     visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();

@@ -56,6 +56,9 @@
 //! Every raw lock lies in the bytes of the pthread object (`state::abi`). One that does not fit gets memory at its first
 //! use (`state::place`).
 //!
+//! Two locks, `bravo-glibc` and `bravo-2d-glibc`, are BRAVO over glibc's own rwlock. glibc's lock stays in the bytes that
+//! glibc uses, and this library calls glibc's functions (`families::rwlock::over_glibc`).
+//!
 //! This library leaves to glibc what its locks cannot do: robust, priority-inheriting, priority-protected and process-shared
 //! objects, and rwlocks that ask for preference of writers. It decides object by object, and counts them.
 //!

@@ -128,6 +128,10 @@ use word::{Bias, BiasWord};
 /// BRAVO with a row of slots per thread over `R`, biased when that has paid.
 pub type Rows<M, R> = RawBravo<M, R, Owned, Adaptive, Passing>;
 
+/// The paper's BRAVO over `R`, but its revoking writer lets other readers through `R`. For an `R` whose readers may pass
+/// waiting writers, and do so because they read again.
+pub type Passes<M, R> = RawBravo<M, R, Hashed, Guard, Passing>;
+
 /// BRAVO with a row of slots per processor over `R`.
 pub type Columns<M, R> = RawBravo<M, R, table::Columns>;
 

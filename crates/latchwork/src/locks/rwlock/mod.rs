@@ -18,6 +18,8 @@ pub mod cohort_rw;
 #[cfg(feature = "all-locks")]
 pub mod exclusive;
 #[cfg(feature = "all-locks")]
+pub mod glibc_rw;
+#[cfg(feature = "all-locks")]
 pub mod mcs_rw;
 #[cfg(feature = "all-locks")]
 pub mod percpu;

@@ -169,6 +169,7 @@ pub fn guards() {
 pub fn bravo() {
     use bias::When;
     use bravo::RawBravo;
+    use bravo::around::Around;
     use count::Count;
     use publish::Publish;
     use revoke::Await;
@@ -179,6 +180,16 @@ pub fn bravo() {
     // SAFETY: the token is from the acquisition in the same expression.
     unsafe { lock.unlock_read(lock.read()) };
     assert!(lock.is_biased());
+    assert!(lock.may_have_slot_readers() && lock.must_revoke() && !lock.is_being_revoked());
+    let rows = Rows::<Native, RawShflRw<Native>>::new_in();
+    assert!(rows.read_in_further_slot().is_none() && rows.read_in_first_slot().is_none());
+    // SAFETY: the token is from the acquisition in the same expression.
+    (0..40).for_each(|_| unsafe { rows.unlock_read(rows.read()) });
+    // Slots that are never left keep writers out. (The thread has few, and forgotten readers of other locks are in some.)
+    let slots = [rows.read_in_first_slot(), rows.read_in_other_slot(), rows.read_in_further_slot()];
+    (0..40).for_each(|_| _ = rows.read_in_further_slot());
+    assert_eq!(rows.try_write().is_none(), slots.iter().any(Option::is_some));
+    drop(rows);
     _ = bravo::Filled::new(&0u64);
     count::Counted::add::<Native>(count::Event::Fast, u64::MAX);
     count::Counted::add::<Native>(count::Event::Revoking, 0);

@@ -124,6 +124,11 @@ const LISTED: &[(&str, &str)] = &[
     ("reclaim/rcu.rs", "global enter"),
     ("registry.rs", "mutex rwlock seqlock visit name for_each find"),
     ("locks/rwlock/bravo.rs", "new_warm_in is_biased"),
+    (
+        "locks/rwlock/bravo/around.rs",
+        "read_in_first_slot read_in_other_slot read_in_further_slot is_biased may_have_slot_readers \
+         is_being_revoked must_revoke",
+    ),
     ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
     ("locks/rwlock/bravo/count.rs", "add of_process"),
     ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),

@@ -53,10 +53,7 @@ use crate::state::table::{REAL, install};
 use crate::state::{cancel, generation};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use latchwork::locks::rwlock::bravo::around::Around;
-use latchwork::locks::rwlock::bravo::bias::Guard;
-use latchwork::locks::rwlock::bravo::revoke::Passing;
-use latchwork::locks::rwlock::bravo::table::Hashed;
-use latchwork::locks::rwlock::bravo::{RawBravo, Rows};
+use latchwork::locks::rwlock::bravo::{Passes, Rows};
 use latchwork::locks::rwlock::{self, RawRwLock};
 use latchwork::locks::{Token, rwlock::Info};
 use latchwork::machine::Native;
@@ -69,7 +66,7 @@ mod raw;
 pub(crate) type OverGlibc = Rows<Native, RawGlibc>;
 /// With the table of slots of the paper. The writer lets other readers through while it waits for those in slots, because
 /// glibc promises readers that they do not wait for a writer that waits.
-type TableOverGlibc = RawBravo<Native, RawGlibc, Hashed, Guard, Passing>;
+type TableOverGlibc = Passes<Native, RawGlibc>;
 
 /// Serves the family with the lock of this name, if it is one of this module's; returns its description. `counts`: the
 /// statistics are on.
@@ -402,7 +399,9 @@ unsafe fn revoke<B: Bravo>(l: *mut RwLock, timeout: Timeout) -> c_int {
     };
     // SAFETY: the caller's rwlock is live.
     let lock = unsafe { bravo::<B>(l) };
-    if cancel::shielded(|| lock.has_written_below((), timeout)).is_some() { 0 } else { error }
+    // SAFETY: the calling thread holds glibc's lock for writing.
+    let revoked = cancel::shielded(|| unsafe { lock.has_written_below((), timeout) });
+    if revoked.is_some() { 0 } else { error }
 }
 
 /// Unlocks a rwlock that may have readers in slots.

@@ -44,14 +44,22 @@ pub trait Around: BiasedRwLock {
 
     /// The caller has acquired the underlying lock for reading. `was_biased`: the lock was biased before that, and had no
     /// free slot for the caller.
-    fn has_read_below(&self, was_biased: bool);
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the underlying lock for reading: this may turn the bias on, and no writer must be inside then.
+    unsafe fn has_read_below(&self, was_biased: bool);
 
     /// Whether a writer that has acquired the underlying lock must call [`has_written_below`](Around::has_written_below).
     fn must_revoke(&self) -> bool;
 
     /// The caller has acquired the underlying lock for writing. Waits for the readers in slots. `None`: there was a reader
     /// in a slot until the timeout, and the underlying lock is released.
-    fn has_written_below(&self, token: Self::Write, timeout: Timeout) -> Option<Self::Write>;
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the underlying lock for writing, with this token.
+    unsafe fn has_written_below(&self, token: Self::Write, timeout: Timeout) -> Option<Self::Write>;
 }
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count> Around
@@ -93,7 +101,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     }
 
     #[inline(always)]
-    fn has_read_below(&self, was_biased: bool) {
+    unsafe fn has_read_below(&self, was_biased: bool) {
         self.after_slow_read(S::ON && was_biased);
     }
 
@@ -104,7 +112,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     }
 
     #[cold]
-    fn has_written_below(&self, token: Self::Write, timeout: Timeout) -> Option<Self::Write> {
+    unsafe fn has_written_below(&self, token: Self::Write, timeout: Timeout) -> Option<Self::Write> {
         self.revoke(token, timeout)
     }
 }
