@@ -11,13 +11,14 @@
 //!
 //! The interpreter's switch interval of 5 ms is left out: no thread runs for so long here.
 
-use crate::data::{Array, Cell, Line, cells};
+use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock, Semaphore};
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
+use latchwork::map::array::Array;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
