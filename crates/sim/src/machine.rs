@@ -88,6 +88,11 @@ unsafe impl Machine for Sim {
         }
     }
 
+    fn hints(nanos: u32) -> u32 {
+        let pause = current().map_or(0, |sim| sim.with(|s| s.costs.pause));
+        (u64::from(nanos) * NS / pause.max(1)).max(1) as u32
+    }
+
     fn yield_now() {
         if let Some(sim) = current()
             && !sim.with(|s| s.offer_cpu())

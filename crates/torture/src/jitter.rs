@@ -277,6 +277,10 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         None
     }
 
+    fn hints(nanos: u32) -> u32 {
+        Native::hints(nanos)
+    }
+
     fn pause(spins: u32) {
         leave_if_abandoned();
         Native::pause(spins);
@@ -336,6 +340,15 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     fn acquire_swap(word: &Self::U32, value: u32) -> u32 {
         shake();
         Native::acquire_swap(&word.0, value)
+    }
+
+    /// One atomic step: a lost wakeup must show, and a torn unlock may lose one.
+    fn release_if(word: &Self::U32, expected: u32) -> bool {
+        word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    fn torn_timeout(nanos: u64) -> Option<Deadline> {
+        Self::safety_timeout(nanos)
     }
 
     fn release_dec(word: &Self::U32) -> bool {

@@ -73,6 +73,22 @@ pub fn shfl<M: Machine>(visitor: &mut impl Visitor<M>) {
     constant!("NUMA batches", "double", const PATIENCE: Option<u32> = Some(32););
     constant!("shuffler's role handed on", "off", const HANDS_ON: bool = false;);
     constant!("walks resume where the last ended", "off", const RESUMES: bool = false;);
+    constant!("a shuffler unparks the next in line", "off", const UNPARKS_EARLY: bool = false;);
+    constant!("first look", "half", const LOOK: u32 = 25;);
+    constant!("first look", "double", const LOOK: u32 = 100;);
+    constant!("looks come after a share of the wait", "half", const PROMPTNESS: u32 = 16;);
+    constant!("looks come after a share of the wait", "double", const PROMPTNESS: u32 = 4;);
+    constant!("second looks at a free lock", "off", const SECOND_LOOKS: u32 = 0;);
+    constant!("second looks at a free lock", "1 in place of 3", const SECOND_LOOKS: u32 = 1;);
+    constant!("second looks at a free lock", "double", const SECOND_LOOKS: u32 = 6;);
+    constant!("spin before sleep", "off", const SPIN: u32 = 0;);
+    constant!("spin before sleep", "half", const SPIN: u32 = 5_000;);
+    constant!("spin before sleep", "double", const SPIN: u32 = 20_000;);
+    constant!("turn of the head", "half", const TURN: u32 = 500;);
+    constant!("turn of the head", "double", const TURN: u32 = 2_000;);
+    constant!("naps of a robbed head", "off", const NAPS: bool = false;);
+    constant!("newcomers spin beside a sleeping head", "off", const BESIDE: bool = false;);
+    constant!("requeue of the next head", "off", const REQUEUES: bool = false;);
 }
 
 /// The variants of `shfl-rw`.

@@ -8,9 +8,6 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(crate) struct Bits(pub u32);
 
 impl Bits {
-    /// No bit.
-    pub const NONE: Bits = Bits(0);
-
     /// The value of `word`. Relaxed.
     #[inline(always)]
     pub fn of<M: Machine>(word: &M::U32) -> Bits {
@@ -21,12 +18,6 @@ impl Bits {
     #[inline(always)]
     pub fn set_in<M: Machine>(self, word: &M::U32) -> Bits {
         Bits(word.fetch_or(self.0, Relaxed))
-    }
-
-    /// Clears these bits in `word` atomically, and returns its value before. Relaxed.
-    #[inline(always)]
-    pub fn clear_in<M: Machine>(self, word: &M::U32) -> Bits {
-        Bits(word.fetch_and(!self.0, Relaxed))
     }
 
     /// Whether any bit of `bits` is in the set.

@@ -7,19 +7,23 @@
 use super::mutex::RawMutex;
 use super::rwlock::RawRwLock;
 
-/// A mutex that an exchange of one 32-bit word acquires.
+/// A mutex that a compare-and-exchange of one 32-bit word acquires.
 ///
-/// The uncontended acquisition: if the word is 0, exchange it for [`LOCKED`](Self::LOCKED), with acquire ordering. The
-/// lock is held if the exchange returned 0, or if [`restore`](Self::restore) of what it returned says so. The release is
-/// [`Machine::release_dec`](crate::machine::Machine::release_dec) of the word.
-pub trait ExchangeMutex: RawMutex {
+/// The uncontended acquisition changes the word from 0 to [`LOCKED`](Self::LOCKED), with acquire ordering
+/// ([`Machine::acquire_zero`](crate::machine::Machine::acquire_zero)). The release changes it back to 0
+/// ([`Machine::release_if`](crate::machine::Machine::release_if)). In any other case the lock's own functions are called.
+pub trait CompareMutex: RawMutex {
     /// Where the word is: its offset in the lock, in bytes.
     const WORD: usize;
     /// The word while the lock is held and no thread waits.
     const LOCKED: u32;
-    /// Completes an exchange that did not return 0: sets the hints again that the exchange has `dropped`. Returns whether
-    /// the exchange took the lock.
-    fn restore(&self, dropped: u32) -> bool;
+
+    /// The uncontended release. `false`: the caller still holds the lock, and calls [`RawMutex::unlock`].
+    ///
+    /// # Safety
+    ///
+    /// If the lock is held, the caller holds it.
+    unsafe fn release(&self) -> bool;
 }
 
 /// BRAVO. Its readers use slots while one 32-bit word of the lock, the bias, is [`BIASED`](Self::BIASED).

@@ -115,6 +115,9 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A pause between two attempts that are not a spin on one word (backoff): `spins` times the processor's spin hint.
     fn pause(spins: u32);
 
+    /// How many spin hints take about `nanos` nanoseconds, at least 1.
+    fn hints(nanos: u32) -> u32;
+
     /// How many of `looks` looks an algorithm takes before its next step (joining the queue, going to sleep): all of
     /// them, except on a machine that explores interleavings, where more looks only mean more work.
     #[inline(always)]
@@ -130,6 +133,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn doze(nanos: u64) {
         let _ = nanos;
         Self::yield_now();
+    }
+
+    /// Sleeps like [`doze`](Machine::doze), and also wakes as from [`wait`](Machine::wait).
+    fn doze_at(word: &Self::U32, expected: u32, nanos: u64) {
+        Self::wait(word, expected, Some(Deadline::after::<Self>(nanos)));
     }
 
     // ----- Sleeping and waking.
@@ -195,6 +203,13 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// do it without an atomic instruction.
     fn acquire_swap(word: &Self::U32, value: u32) -> u32;
 
+    /// Changes a lock word from 0 to `value`, with ordering acquire. Returns `false`, and changes nothing, if the word is
+    /// not 0. On a thread that is the only one of its process, a machine may do it without an atomic instruction.
+    #[inline(always)]
+    fn acquire_zero(word: &Self::U32, value: u32) -> bool {
+        word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Subtracts one from `word` with ordering release, as the cheapest unlock that the machine has. Returns whether the
     /// result is negative as a signed number (its top bit is set).
     ///
@@ -205,6 +220,28 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     ///
     /// The word is not touched after the decrement took effect, so the next holder may free the memory.
     fn release_dec(word: &Self::U32) -> bool;
+
+    /// Stores 0 in `word`, with ordering release, if the word holds `expected`: the cheapest unlock that can fail. Returns
+    /// `false`, and changes nothing, if it holds another value.
+    ///
+    /// Only the holder of the lock may call it. It may be *torn*: a value that another thread writes between the look and the
+    /// store is overwritten. A thread that still sees its value a microsecond later can rely on it, unless the holder was
+    /// interrupted between the two instructions; so it may only sleep until [`torn_timeout`](Machine::torn_timeout).
+    #[inline(always)]
+    fn release_if(word: &Self::U32, expected: u32) -> bool {
+        let held = word.load(Ordering::Relaxed) == expected;
+        if held {
+            word.store(0, Ordering::Release);
+        }
+        held
+    }
+
+    /// The deadline, about `nanos` nanoseconds from now, of a sleep that may miss its wakeup because a
+    /// [`release_if`](Machine::release_if) was torn. `None` on a machine where it is one atomic step, so that a wakeup
+    /// which is lost by another cause shows.
+    fn torn_timeout(nanos: u64) -> Option<Deadline> {
+        Some(Deadline::after::<Self>(nanos))
+    }
 
     // ----- Time.
 

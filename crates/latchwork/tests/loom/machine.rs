@@ -73,6 +73,8 @@ pub enum Mistake {
     EarlyReturn,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
+    /// Other threads may write between the load and the store of `release_if`.
+    TornRelease,
     /// `wake` wakes nobody.
     DroppedWake,
     /// `wait` does not compare the word.
@@ -712,6 +714,30 @@ unsafe impl Machine for Loom {
     }
 
     /// The algorithms' own loops around `pause` are cut short like `spin_for`.
+    /// One atomic step: a lost wakeup must show, and a torn release may lose one.
+    fn release_if(word: &Self::U32, expected: u32) -> bool {
+        if state(|s| s.mistake == Mistake::TornRelease) {
+            let held = word.load(Ordering::Relaxed) == expected;
+            if held {
+                word.store(0, Ordering::Release);
+            }
+            return held;
+        }
+        word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    fn doze_at(_word: &Self::U32, _expected: u32, nanos: u64) {
+        Self::doze(nanos);
+    }
+
+    fn torn_timeout(_nanos: u64) -> Option<Deadline> {
+        None
+    }
+
+    fn hints(_nanos: u32) -> u32 {
+        1
+    }
+
     fn patience(_looks: u32) -> u32 {
         1
     }

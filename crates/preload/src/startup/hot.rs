@@ -9,6 +9,7 @@ use super::entry::ENTRIES;
 use crate::families::{mutex, rwlock};
 use crate::state::abi::{Mutex, RwLock};
 use crate::state::generation::{MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_RECOMMENDED};
+use latchwork::locks::for_assembly::CompareMutex;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::rwlock::RawRwLock;
@@ -53,7 +54,9 @@ pub(super) unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
     unsafe {
         if MUTEX_WORD_IF_RECOMMENDED.is_in(&(*m).kind) {
-            mutex::raw::unlock::<Recommended>(&*m);
+            if !mutex::raw::raw::<Recommended>(&*m).release() {
+                mutex::raw::unlock::<Recommended>(&*m);
+            }
             return 0;
         }
         ENTRIES.mutex_unlock.get()(m)

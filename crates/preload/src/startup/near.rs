@@ -19,7 +19,6 @@ use super::hot::{
     latchwork_hot_unlock,
 };
 use super::unwind::{self, Description};
-use crate::families::mutex;
 use crate::families::rwlock::holds;
 use crate::families::rwlock::over_glibc::{self, OverGlibc};
 use crate::state::abi::{MUTEX_SPACE, Mutex, RWLOCK_SPACE, RwLock};
@@ -32,9 +31,9 @@ use crate::state::program::{Binding, PAGE, Program};
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::mem::{offset_of, size_of};
-use latchwork::locks::for_assembly::{BiasedRwLock, ExchangeMutex};
+use latchwork::locks::for_assembly::{BiasedRwLock, CompareMutex};
 use latchwork::machine::native::tls::reader_row_offset;
-use latchwork::machine::{Machine, Native, ReaderRow};
+use latchwork::machine::{Native, ReaderRow};
 use libc::c_int;
 
 type Lock = unsafe extern "C" fn(*mut Mutex) -> c_int;
@@ -49,9 +48,7 @@ struct Far {
     /// glibc's word: not 0 while there has never been a second thread.
     single: *const c_char,
     lock: Lock,
-    raced: unsafe extern "C" fn(*mut Mutex, u32) -> c_int,
     unlock: Lock,
-    wake: Lock,
     rdlock: RwLockFn,
     rwlock_unlock: RwLockFn,
     /// The word of a rwlock that is BRAVO over glibc's, and the functions of such rwlocks.
@@ -95,33 +92,29 @@ core::arch::global_asm!(
     "latchwork_near_entry",
     "latchwork_near_lock:",
     "latchwork_near_serves {mutex}, {kind}",
-    "mov eax, [rdi + {word}]",
-    "test eax, eax",
-    "jne 2f",
     "mov esi, {locked}",
+    "xor eax, eax",
     "mov rdx, [rip + latchwork_near + {single}]",
     "cmp byte ptr [rdx], 0",
     "jne 3f",
-    "xchg [rdi + {word}], esi", // Machine::acquire_swap
-    "test esi, esi",
-    "jne 4f",
+    "lock cmpxchg [rdi + {word}], esi", // Machine::acquire_zero
+    "jne 2f",
+    "ret",
+    "3: cmp [rdi + {word}], eax",
+    "jne 2f",
+    "mov [rdi + {word}], esi",
     "ret",
     "2: jmp [rip + latchwork_near + {lock}]",
-    "3: mov [rdi + {word}], esi",
-    "ret",
-    "4: jmp [rip + latchwork_near + {raced}]",
     // RawShfl::unlock
     "latchwork_near_entry",
     "latchwork_near_unlock:",
     "latchwork_near_serves {mutex}, {kind}",
-    "test dword ptr [rdi + {word}], {locked}", // raw::unlock: is it locked?
-    "je 3f",
-    "dec dword ptr [rdi + {word}]", // Machine::release_dec
-    "js 4f",
-    "3: xor eax, eax",
+    "cmp dword ptr [rdi + {word}], {locked}", // Machine::release_if
+    "jne 2f",
+    "xor eax, eax",
+    "mov [rdi + {word}], eax",
     "ret",
     "2: jmp [rip + latchwork_near + {unlock}]",
-    "4: jmp [rip + latchwork_near + {wake}]",
     // Owned::publish, RawBravo::try_read_weak
     "latchwork_near_entry",
     "latchwork_near_rdlock:",
@@ -192,9 +185,7 @@ core::arch::global_asm!(
     rwlock = const offset_of!(Far, rwlock),
     single = const offset_of!(Far, single),
     lock = const offset_of!(Far, lock),
-    raced = const offset_of!(Far, raced),
     unlock = const offset_of!(Far, unlock),
-    wake = const offset_of!(Far, wake),
     rdlock = const offset_of!(Far, rdlock),
     rwlock_unlock = const offset_of!(Far, rwlock_unlock),
     over_glibc = const offset_of!(Far, over_glibc),
@@ -228,25 +219,6 @@ unsafe extern "C" {
     static __libc_single_threaded: c_char;
 }
 
-/// Continues a lock call after its swap has overwritten `dropped`: another thread had changed the word.
-unsafe extern "C" fn raced(m: *mut Mutex, dropped: u32) -> c_int {
-    // SAFETY: the program passes a live mutex, and the copy has checked that its raw lock is the recommended one.
-    unsafe {
-        if (*(*m).raw.get().cast::<Recommended>()).restore(dropped) {
-            return 0;
-        }
-        mutex::wait(m)
-    }
-}
-
-/// Continues an unlock call that found the head of the queue asleep.
-unsafe extern "C" fn wake(m: *mut Mutex) -> c_int {
-    // The mutex may have been freed by now: this uses only an address in it.
-    let word = m.wrapping_byte_add(offset_of!(Mutex, raw) + Recommended::WORD);
-    Native::wake(word.cast_const().cast(), u32::MAX); // all: see `unpark` in `locks::parked_bit`
-    0
-}
-
 /// Bytes of the instruction `endbr64`, before each function.
 const TRACKED_ENTRY: usize = 4;
 
@@ -275,9 +247,7 @@ pub(super) fn install() {
         rwlock: &RWLOCK_WORD_IF_RECOMMENDED,
         single: &raw const __libc_single_threaded,
         lock,
-        raced,
         unlock,
-        wake,
         rdlock,
         rwlock_unlock,
         over_glibc: &RWLOCK_WORD_IF_OVER_GLIBC,

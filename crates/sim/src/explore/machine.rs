@@ -165,6 +165,26 @@ unsafe impl Machine for Explore {
         word.swap(value, Ordering::Acquire)
     }
 
+    /// One atomic step: a lost wakeup must show, and a torn unlock may lose one.
+    fn release_if(word: &U32, expected: u32) -> bool {
+        if inside().is_some_and(|engine| engine.with(|s| s.mistake) == Mistake::TornRelease) {
+            let held = word.load(Ordering::Relaxed) == expected;
+            if held {
+                word.store(0, Ordering::Release);
+            }
+            return held;
+        }
+        word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    fn torn_timeout(nanos: u64) -> Option<Deadline> {
+        Self::safety_timeout(nanos)
+    }
+
+    fn hints(nanos: u32) -> u32 {
+        nanos.min(2)
+    }
+
     fn release_dec(word: &U32) -> bool {
         word.release_dec()
     }

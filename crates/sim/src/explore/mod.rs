@@ -61,6 +61,8 @@ pub enum Mistake {
     BlindVoucher,
     /// Other threads run between the load and the store of `release_dec`, also with a heavy fence.
     TornDecrement,
+    /// Other threads run between the load and the store of `release_if`.
+    TornRelease,
     /// `wake` wakes nobody.
     DroppedWake,
     /// `wait` does not compare the word.
@@ -85,7 +87,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All that can be made.
-    pub const ALL: [Mistake; 19] = [
+    pub const ALL: [Mistake; 20] = [
         Mistake::NoHeavyFence,
         Mistake::NoFullFence,
         Mistake::NoSecondLook,
@@ -95,6 +97,7 @@ impl Mistake {
         Mistake::UntakenRecord,
         Mistake::BlindVoucher,
         Mistake::TornDecrement,
+        Mistake::TornRelease,
         Mistake::DroppedWake,
         Mistake::SleepsUnseen,
         Mistake::BlindScan,

@@ -11,12 +11,13 @@
 //!
 //! The number of threads is that of the producers: there are as many consumers.
 
-use crate::data::{Array, Cell, Line, cells};
+use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock};
 use crate::measure::{self, Measured};
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use latchwork::map::array::Array;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -33,7 +33,6 @@ pub mod ticket;
 mod api;
 mod invite;
 mod local;
-mod newcomer;
 pub mod policy;
 mod queue;
 mod ranks;

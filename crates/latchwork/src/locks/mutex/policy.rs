@@ -44,6 +44,39 @@ pub trait Policy: Send + Sync + 'static {
     /// Whether the next shuffler starts where the last walk stopped (the paper's `qlast` optimisation).
     const RESUMES: bool = !Self::THOROUGH;
 
+    // How the blocking ShflLock waits. `latchwork-lab ablate shfl` shows what each is worth; a policy has no reason to
+    // change them.
+
+    /// Nanoseconds between the first looks of a waiter, and between those at a lock that looks free: about one transfer of
+    /// a cache line.
+    #[doc(hidden)]
+    const LOOK: u32 = 50;
+    /// A waiter looks again after its wait so far, divided by this.
+    #[doc(hidden)]
+    const PROMPTNESS: u32 = 8;
+    /// Further looks that find a lock free before a waiter takes it.
+    #[doc(hidden)]
+    const SECOND_LOOKS: u32 = 3;
+    /// Nanoseconds for which a waiter spins before it sleeps: about what it costs to park and unpark it.
+    #[doc(hidden)]
+    const SPIN: u32 = 10_000;
+    /// Microseconds (of 1024 ns) for which newcomers may steal from a head: long beside the wakeup of a thread, short beside
+    /// a quantum of the scheduler (3 ms).
+    #[doc(hidden)]
+    const TURN: u32 = 1000;
+    /// Whether a head that was robbed sleeps for a time, and is not unparked by each unlock.
+    #[doc(hidden)]
+    const NAPS: bool = true;
+    /// Whether newcomers spin beside a head that sleeps.
+    #[doc(hidden)]
+    const BESIDE: bool = true;
+    /// Whether a parked waiter that becomes the head sleeps on until the unlock.
+    #[doc(hidden)]
+    const REQUEUES: bool = true;
+    /// Whether a shuffler unparks the waiter that it puts next in line.
+    #[doc(hidden)]
+    const UNPARKS_EARLY: bool = true;
+
     /// Whether there is anything to move on this machine.
     #[inline(always)]
     fn applies<M: Machine>() -> bool {

@@ -49,11 +49,6 @@ pub(crate) const INVITED: u32 = 5;
 /// have merely passed it once more.
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
-/// Looks of a waiter at its node before it parks: some 5 microseconds, half of what a wakeup takes.
-const NODE_LOOKS: u32 = 256;
-/// Walks of a shuffler that is not the head, each after `NODE_LOOKS` looks, before it parks: a parked shuffler does not
-/// move up the threads of its group that queue meanwhile.
-const WALKS: u32 = 8;
 /// Looks of a leaving head for the link of the next waiter. That waiter needs nanoseconds for it unless it is preempted.
 const LINK_LOOKS: u32 = 256;
 
@@ -110,10 +105,11 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
     node: Waiter<'static, M>,
     deadline: Option<Deadline>,
+    spins: u32,
     mut enter: impl FnMut(bool) -> bool,
 ) -> Waited {
     let mut intervals = Intervals::of_sleeps();
-    let (mut walks, mut looks) = (0, NODE_LOOKS);
+    let (mut walked, mut looks) = (false, spins);
     loop {
         // (R) pairs with `next_head`, (S) with `invite`.
         let status = M::spin_for(node.status(), Acquire, looks, |status| matches!(status, READY | INVITED));
@@ -123,12 +119,12 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         let invited = status.is_some();
         let mut asks = invited; // or the caller woke up by itself
         if !invited {
-            if walks < M::patience(WALKS) && is_shuffler::<M, P>(node) {
-                walks += 1;
+            if !walked && is_shuffler::<M, P>(node) {
+                walked = true;
                 walk::<M, P>(tail, node, || node.status().load(Relaxed) == READY);
                 continue;
             }
-            walks = 0;
+            walked = false;
             let status = node.status().load(Relaxed);
             let late = deadline.is_some_and(|d| d.passed::<M>());
             let next = if late { ABANDONED } else { NODE_PARKED };
@@ -149,7 +145,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
                 }
             }
         }
-        looks = if asks && !invited { 1 } else { NODE_LOOKS };
+        looks = if asks && !invited { 1 } else { spins };
         if asks && enter(invited) {
             // (D) as above. (R), if the caller has become the head meanwhile.
             return if node.status().swap(ABANDONED, AcqRel) == READY {
@@ -227,7 +223,7 @@ pub(crate) fn walk<M: Machine, P: Policy>(
     let mut found = false;
     let grouped = |waiter: Waiter<'_, M>| {
         let from = waiter.status().load(Relaxed);
-        if !found && matches!(from, WAITING | NODE_PARKED) {
+        if !found && P::UNPARKS_EARLY && matches!(from, WAITING | NODE_PARKED) {
             found = waiter.status().compare_exchange(from, SPINNING, Relaxed, Relaxed).is_ok();
             if found && from == NODE_PARKED {
                 M::wake(waiter.status(), 1);

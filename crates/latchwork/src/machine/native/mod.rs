@@ -18,6 +18,7 @@ mod exit;
 mod fence;
 mod filter;
 mod futex;
+mod pause;
 mod pool;
 mod records;
 mod roll;
@@ -165,6 +166,10 @@ unsafe impl Machine for Native {
         }
     }
 
+    fn hints(nanos: u32) -> u32 {
+        pause::hints(nanos)
+    }
+
     fn yield_now() {
         // SAFETY: the call takes no arguments and touches no memory.
         unsafe { libc::sched_yield() };
@@ -220,6 +225,20 @@ unsafe impl Machine for Native {
             old
         } else {
             word.swap(value, Ordering::Acquire)
+        }
+    }
+
+    #[inline(always)]
+    fn acquire_zero(word: &AtomicU32, value: u32) -> bool {
+        if thread::is_single() {
+            unlikely();
+            let free = word.load(Ordering::Relaxed) == 0;
+            if free {
+                word.store(value, Ordering::Relaxed);
+            }
+            free
+        } else {
+            word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed).is_ok()
         }
     }
 

@@ -88,16 +88,6 @@ pub fn raw() {
     // SAFETY: from the acquisition above.
     unsafe { lock.unlock(way) };
     assert_eq!(Far::cohort::<Native>(), usize::MAX);
-    // Hints that are not true.
-    use latchwork::locks::for_assembly::ExchangeMutex;
-    let shfl = RawShfl::<Native>::new();
-    for dropped in [0, 1, u32::MAX - 1, u32::MAX] {
-        shfl.restore(dropped);
-    }
-    assert!(shfl.try_lock().is_some(), "hints keep no thread from a free lock without a queue");
-    shfl.restore(u32::MAX);
-    // SAFETY: from the acquisition above.
-    unsafe { shfl.unlock(()) };
     let mcs = mutex::mcs::RawMcs::<Native>::new_in();
     let token = mcs.lock();
     assert!(!mcs.has_waiters(token));

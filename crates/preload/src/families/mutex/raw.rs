@@ -13,7 +13,7 @@ use latchwork::machine::{Deadline, Native};
 ///
 /// `m` is a live mutex of ours, and `L` serves mutexes.
 #[inline(always)]
-unsafe fn raw<'a, L: RawMutex<Machine = Native>>(m: &Mutex) -> &'a L {
+pub(crate) unsafe fn raw<'a, L: RawMutex<Machine = Native>>(m: &Mutex) -> &'a L {
     // SAFETY: the first bytes of a mutex of ours are zero, which is an unlocked `L`, or what `L` has made of them.
     unsafe { place::locate(&m.raw) }
 }

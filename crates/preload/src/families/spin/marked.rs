@@ -89,6 +89,10 @@ unsafe impl Machine for Marked {
         Native::pause(spins);
     }
 
+    fn hints(nanos: u32) -> u32 {
+        Native::hints(nanos)
+    }
+
     fn yield_now() {
         Native::yield_now();
     }

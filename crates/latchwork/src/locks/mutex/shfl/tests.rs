@@ -33,7 +33,7 @@ fn a_fair_release_hands_over() {
     }
 }
 
-/// A release unparks every thread that sleeps at the word. Beside the head, a requeue may have moved there the head of
+/// A release unparks every thread that sleeps at `turn`. Beside the head, a requeue may have moved there the head of
 /// another lock; see `leave`.
 #[test]
 fn a_release_leaves_no_sleeper() {
@@ -46,24 +46,24 @@ fn a_release_leaves_no_sleeper() {
                 // SAFETY: from the acquisition above.
                 unsafe { lock.unlock(()) };
             });
-            // Sleeps at the word beside the head, as a thread does that a requeue has moved there.
+            // Sleeps at `turn` beside the head, as a thread does that a requeue has moved there.
             scope.spawn(|| {
                 let until = Some(Deadline::after::<Native>(10_000_000_000));
-                while lock.state().has(LOCKED) {
-                    let state = lock.state();
-                    if state.has(LOCKED) && state.has(PARKED_HEAD) {
-                        Native::wait(&lock.word, state.0, until);
+                while lock.is_locked() {
+                    let turn = lock.turn();
+                    if turn.has(WAKE) {
+                        Native::wait(&lock.turn, turn.0, until);
                     }
                     thread::yield_now();
                 }
             });
-            while !lock.state().has(PARKED_HEAD) {
+            while !lock.turn().has(WAKE) {
                 thread::yield_now();
             }
             thread::sleep(Duration::from_millis(2));
             // SAFETY: from the acquisition above.
             unsafe { lock.unlock(()) };
-            assert_eq!(Native::wake(&lock.word, u32::MAX), 0, "a thread slept on after the release");
+            assert_eq!(Native::wake(&lock.turn, u32::MAX), 0, "a thread slept on after the release");
         });
     }
 }

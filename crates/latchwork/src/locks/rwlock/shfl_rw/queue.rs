@@ -46,7 +46,8 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
                 watch();
                 self.rescue(side)
             };
-            match sleepers::wait_for_head::<M, T::Order>(&self.tail, node, deadline, enter) {
+            let spins = M::hints(<T::Order as Policy>::SPIN);
+            match sleepers::wait_for_head::<M, T::Order>(&self.tail, node, deadline, spins, enter) {
                 Waited::Head => (),
                 Waited::HeadWithLock => locked = true,
                 Waited::Locked => return true,
