@@ -38,7 +38,7 @@ Examples:
   latchwork-lab bench hashtable --locks rcu-map,papaya  whole maps
   latchwork-lab bench instructions                      what synchronization costs on this machine
   latchwork-lab bench rwbench --locks bravo-pf-q,pf-q,glibc --threads 1..8 --set writes=1/2,1/1000
-  latchwork-lab bench harm                              does the recommended pair do harm? against glibc, a minute
+  latchwork-lab bench harm                              does the recommended pair harm? a minute
   latchwork-lab bench yield-inside --locks shfl,mutexee --against glibc
   latchwork-lab bench counter --locks all --threads 1..64 --cut 0.1 --markdown locks.md
   latchwork-lab bench oversubscribe --locks shfl,mcs,glibc --runs 7 --json over.json --plot over.svg";

@@ -79,6 +79,7 @@ fn every_alias_has_the_usual_traits() {
     seen.extend(rwlocks! {
         PfTRwLock PfQRwLock ShflRwLock BravoShflRwLock McsRwLock PerCpuRwLock CohortRwLock RwSemRwLock
         BravoMutexRwLock BravoPfTRwLock Bravo2dShflRwLock BravoCpuPfQRwLock BravoRwLock
+        GlibcModelRwLock BravoGlibcModelRwLock Bravo2dGlibcModelRwLock
     });
     seen.extend(condvars! {
         TasCondvar TtasCondvar TicketCondvar McsCondvar ClhCondvar CnaCondvar CBoMcsCondvar CTktMcsCondvar HmcsCondvar

@@ -147,8 +147,8 @@ fn neither_readers_nor_writers_starve() {
         fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
             let name = R::INFO.name;
             let scenes = if R::INFO.blocking { &OUTNUMBERED[..] } else { &OUTNUMBERED[..2] };
-            // glibc-rw prefers readers, and starves writers.
-            let promised = |few| few == Few::Readers || !name.ends_with("glibc-rw");
+            // glibc-rw-model prefers readers, and starves writers.
+            let promised = |few| few == Few::Readers || !name.ends_with("glibc-rw-model");
             let scenes = scenes.iter().filter(|(few, ..)| wanted(name) && promised(*few));
             for &(few, machine, threads, bound) in scenes {
                 let longest = outnumbered::<R>(few, machine, threads).map_err(|error| error.to_string());

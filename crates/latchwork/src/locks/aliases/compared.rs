@@ -60,6 +60,14 @@ pub type PerCpuRwLock<T> = RwLockOver<rwlock::percpu::RawPerCpu<Native>, T>;
 pub type CohortRwLock<T> = RwLockOver<rwlock::cohort_rw::RawCohortRw<Native>, T>;
 /// Reader-writer lock over [`rwsem`](rwlock::rwsem).
 pub type RwSemRwLock<T> = RwLockOver<rwlock::rwsem::RawRwSem<Native>, T>;
+/// Reader-writer lock over [`glibc_rw`](rwlock::glibc_rw).
+pub type GlibcModelRwLock<T> = RwLockOver<rwlock::glibc_rw::RawGlibcRw<Native>, T>;
+/// Reader-writer lock over [`bravo`](rwlock::bravo) over [`glibc_rw`](rwlock::glibc_rw).
+pub type BravoGlibcModelRwLock<T> =
+    RwLockOver<rwlock::bravo::Passes<Native, rwlock::glibc_rw::RawGlibcRw<Native>>, T>;
+/// The same with a row of slots for each thread.
+pub type Bravo2dGlibcModelRwLock<T> =
+    RwLockOver<rwlock::bravo::Rows<Native, rwlock::glibc_rw::RawGlibcRw<Native>>, T>;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over a mutex, [`shfl`](mutex::shfl): see
 /// [`exclusive`](rwlock::exclusive) for what readers may not do with it.
 pub type BravoMutexRwLock<T> = RwLockOver<

@@ -282,7 +282,7 @@ unsafe impl<M: Machine> RawRwLock for RawGlibcRw<M> {
     type Write = ();
     type Counted = Self;
     const INFO: Info = Info {
-        name: "glibc-rw",
+        name: "glibc-rw-model",
         summary: "the rwlock of the C library: phases, reader preference, no spinning",
         atomics: 2,
         waiter_bytes: 0,

@@ -220,6 +220,7 @@ pub fn bravo() {
 pub fn waiting() {
     // The pieces of a wait in the wrong order, and with another condition variable.
     let (one, other) = (RawCondvar::<Native>::new_in(), RawCondvar::<Native>::new_in());
+    RawCondvar::<Native>::offer_processor(|| true);
     let ticket = one.prepare();
     other.notify_all();
     assert!(!one.is_notified(ticket) && one.has_waiters() && ticket.value() == 0);

@@ -31,6 +31,8 @@ pub fn native() {
     Native::pause(0);
     Native::yield_now();
     Native::doze(0);
+    Native::doze_at(&word, 0, u64::MAX); // the word does not hold 0
+    assert!(Native::hints(0) > 0 && Native::hints(u32::MAX) > 0);
     assert_eq!(Native::patience(u32::MAX), u32::MAX);
     Native::light_fence();
     Native::lightest_fence();
@@ -38,6 +40,8 @@ pub fn native() {
     assert!(Native::prepare_fences() || !Native::heavy_fence());
     assert_eq!(Native::acquire_swap(&word, 0), 7);
     assert!(Native::release_dec(&word) && word.load(Relaxed) == u32::MAX);
+    assert!(!Native::acquire_zero(&word, 1) && Native::release_if(&word, u32::MAX));
+    assert!(!Native::release_if(&word, 1) && Native::acquire_zero(&word, 0));
     assert!(Native::now(Clock::Realtime) > 0 && Native::thread_id() != 0);
     assert_eq!(Native::identity(usize::MAX), usize::MAX);
     assert!(Native::numa_node() < Native::numa_nodes() && Native::cpu() < Native::cpus());
@@ -46,6 +50,7 @@ pub fn native() {
     }
     Native::note_node();
     assert!(Native::safety_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
+    assert!(Native::torn_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
     let nodes: Vec<_> = (0..100).map(|_| Native::acquire_node()).collect();
     // The nodes belong to the caller, which may write anything there. They are leaked.
     nodes.iter().for_each(|node| node.links[0].store(without_provenance_mut(NOWHERE), Relaxed));

@@ -74,7 +74,7 @@ fn deadlines() -> [Deadline; 3] {
 const LISTED: &[(&str, &str)] = &[
     (
         "locks/condvar.rs",
-        "value new_in wait prepare word is_notified block finish abandon notify_one notify_all \
+        "value new_in wait prepare word is_notified block finish abandon offer_processor notify_one notify_all \
          has_waiters wait_until_quiet",
     ),
     (
@@ -86,7 +86,7 @@ const LISTED: &[(&str, &str)] = &[
         "spin_until spin_for pause patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
-         doze",
+         doze doze_at hints acquire_zero release_if torn_timeout",
     ),
     ("machine/native/mod.rs", "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences"),
     ("machine/native/tls.rs", "reader_row_offset"),
