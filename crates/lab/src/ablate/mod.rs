@@ -31,7 +31,7 @@ Examples:
   latchwork-lab ablate shfl                            every variant, on ten simulated machines
   latchwork-lab ablate shfl --native                   on this machine, in interleaved rounds
   latchwork-lab ablate bravo --machine emerald-rapids-2 --runs 5
-  latchwork-lab ablate shfl --only batches,queue       variants of mechanisms with these words in their names
+  latchwork-lab ablate shfl --only batches,looks       mechanisms with these words in their names
   latchwork-lab ablate shfl-rw --markdown shfl-rw.md --json shfl-rw.json";
 
 /// Options of `latchwork-lab ablate`.
