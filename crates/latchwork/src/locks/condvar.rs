@@ -6,28 +6,13 @@
 //!
 //! A waiter, still holding the mutex, counts itself in and notes the sequence number (its [`Ticket`]). It unlocks the mutex,
 //! sleeps while the number is unchanged, counts itself out, and locks the mutex again. A notification with no waiter counted
-//! in is one load. Otherwise it claims one waiter or all, advances the number, and wakes as many sleepers.
+//! in is one load. Otherwise it advances the number and wakes one sleeper or all.
 //!
 //! | word | changed by | pairs with |
 //! |---|---|---|
-//! | `sequence`, the futex | a notification that has claimed a waiter adds one | the mutex; the futex compares it with the ticket |
-//! | `waiters`, COUNT: the waiters between `prepare` and `finish` | each waiter | (A) release, in `finish` |
-//! | `waiters`, CLAIMED: how many of them notifications have claimed | a notification, before it advances the number; a waiter in `finish` | |
-//! | `waiters`, QUIET: a thread waits until there are no waiters | [`wait_until_quiet`](RawCondvar::wait_until_quiet) | (A) acquire |
-//!
-//! *No wakeups in vain.* A notified thread needs microseconds until it runs and counts itself out. Where all waiters are
-//! claimed already, a further notification is one load too: a producer that puts ten items wakes a lone consumer once.
-//!
-//! *No claimed waiter sleeps on.* Claims have no names. Call a waiter *due* if it will return without a further
-//! notification. COUNT - CLAIMED is never less than the number of waiters that are not due, so a notification that finds the
-//! two equal may leave:
-//! - `prepare` adds one to both sides.
-//! - A claim takes one from the left side. The system call that follows wakes a sleeper, which was not due. If no waiter
-//!   sleeps, all waiters are due: those that have not gone to sleep find the number changed.
-//! - A waiter that leaves is due. It takes its claim along, or any other, or leaves when there is none: the left side stays
-//!   the same, or it was COUNT and still is.
-//!
-//! After a timeout CLAIMED is therefore too small rather than too large, which costs a system call. So does its saturation.
+//! | `sequence`, the futex | a notification that finds a waiter adds one | the mutex; the futex compares it with the ticket |
+//! | `waiters`, bits 0 to 30: the waiters between `prepare` and `finish` | each waiter | (A) release, in `finish` |
+//! | `waiters`, bit 31 (QUIET): a thread waits until there are no waiters | [`wait_until_quiet`](RawCondvar::wait_until_quiet) | (A) acquire |
 //!
 //! *The notifier goes first.* A woken thread may preempt the very thread that woke it, which may hold the mutex. Before it
 //! waits for a mutex that is held, it offers its processor to other threads
@@ -47,11 +32,10 @@
 //! is a thread that did not run for seven minutes, to the notification.
 //!
 //! Size: 8 bytes, none per waiter.
-//! Atomics: wait 2 (beside the mutex), notification 0 or 2.
+//! Atomics: wait 2 (beside the mutex), notification 0 or 1.
 //! Fairness: the kernel wakes the thread that has slept longest (of the highest priority); the mutex decides which thread
 //! goes on.
-//! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it. A
-//! notifier that is suspended between its claim and its system call delays the claimed waiter until it runs again.
+//! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it.
 
 use crate::locks::mutex::{self, ConstNew, Held};
 use crate::machine::{Arith, Deadline, Machine, Native, Wait, Word};
@@ -62,45 +46,8 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 /// where notifiers hold the mutex, the second up to two, and sixteen are worth no more.
 const OFFERS: u32 = 2;
 
-/// A value of the word `waiters`.
-#[derive(Copy, Clone, PartialEq, Eq)]
-struct Waiters(u32);
-
-impl Waiters {
-    const NONE: Self = Waiters(0);
-    /// One more waiter. COUNT has 22 bits: Linux has at most 2^22 threads.
-    const ONE: u32 = 1;
-    const COUNT: u32 = (1 << 22) - 1;
-    /// One more claim. CLAIMED has 9 bits, and stays at its largest value.
-    const CLAIM: u32 = 1 << 22;
-    const MOST_CLAIMS: u32 = (1 << 9) - 1;
-    /// A thread sleeps until COUNT is zero.
-    const QUIET: u32 = 1 << 31;
-
-    fn load<M: Machine>(word: &M::U32) -> Self {
-        Waiters(word.load(Relaxed))
-    }
-
-    fn count(self) -> u32 {
-        self.0 & Self::COUNT
-    }
-
-    fn claimed(self) -> u32 {
-        (self.0 >> 22) & Self::MOST_CLAIMS
-    }
-
-    /// With claims of `more` waiters, or of all if there are fewer.
-    fn claim(self, more: u32) -> Self {
-        let claimed = self.claimed().saturating_add(more).min(self.count()).min(Self::MOST_CLAIMS);
-        Waiters((self.0 & !(Self::MOST_CLAIMS * Self::CLAIM)) | (claimed * Self::CLAIM))
-    }
-
-    /// With one waiter less, and one claim less if there is any. A caller that never came changes nothing.
-    fn leave(self) -> Self {
-        let waiter = Self::ONE.min(self.count());
-        Waiters(self.0 - waiter - if self.claimed() > 0 { Self::CLAIM } else { 0 })
-    }
-}
+/// In `waiters`: a thread sleeps until the count is zero.
+const QUIET: u32 = 1 << 31;
 
 /// Condition variable. All-zero bytes are one without waiters. See the [module documentation](self).
 #[repr(C)]
@@ -159,7 +106,7 @@ impl<M: Machine> RawCondvar<M> {
     pub fn prepare(&self) -> Ticket {
         // Relaxed: a notifier that matters locks the mutex after the caller has released it. So it finds the caller
         // counted in, and cannot have advanced the number before the caller read it.
-        self.waiters.fetch_add(Waiters::ONE, Relaxed);
+        self.waiters.fetch_add(1, Relaxed);
         Ticket(self.sequence.load(Relaxed))
     }
 
@@ -189,15 +136,10 @@ impl<M: Machine> RawCondvar<M> {
     /// there has been a notification since `ticket` after all.
     pub fn finish(&self, ticket: Ticket, reason: Wait) -> Wait {
         let reason = if self.is_notified(ticket) { Wait::Woken } else { reason };
-        let address = &raw const self.waiters;
-        let mut waiters = Waiters::load::<M>(&self.waiters);
         // (A) pairs with `wait_until_quiet`: the caller's accesses are over.
-        while let Err(now) = self.waiters.compare_exchange(waiters.0, waiters.leave().0, Release, Relaxed) {
-            waiters = Waiters(now);
-        }
-        if waiters.leave() == Waiters(Waiters::QUIET) {
+        if self.waiters.fetch_sub(1, Release) == QUIET + 1 {
             // By now the memory may be gone: only the address is used.
-            M::wake(address, u32::MAX);
+            M::wake(&raw const self.waiters, u32::MAX);
         }
         reason
     }
@@ -238,7 +180,7 @@ impl<M: Machine> RawCondvar<M> {
     #[inline]
     fn notify(&self, count: u32) {
         // Relaxed: see `prepare`.
-        if self.has_waiters() {
+        if self.waiters.load(Relaxed) & !QUIET != 0 {
             self.wake(count);
         }
     }
@@ -247,18 +189,6 @@ impl<M: Machine> RawCondvar<M> {
     #[inline(never)]
     fn wake(&self, count: u32) {
         let sequence = &raw const self.sequence;
-        let mut waiters = Waiters::load::<M>(&self.waiters);
-        loop {
-            if waiters.claimed() == waiters.count() {
-                return; // all waiters are due, or there are none any more
-            }
-            // Relaxed: a notifier that finds this claim leaves, because the caller goes on to wake a waiter. What the waiter
-            // has to see, it sees through the mutex.
-            match self.waiters.compare_exchange(waiters.0, waiters.claim(count).0, Relaxed, Relaxed) {
-                Ok(_) => break,
-                Err(now) => waiters = Waiters(now),
-            }
-        }
         // Relaxed: what the waiter has to see, it sees through the mutex. The futex orders this
         // before the wake, and compares the word with the ticket under the same lock.
         self.sequence.fetch_add(1, Relaxed);
@@ -269,7 +199,7 @@ impl<M: Machine> RawCondvar<M> {
 
     /// Whether there were waiters, a moment ago.
     pub fn has_waiters(&self) -> bool {
-        self.waiters.load(Relaxed) & !Waiters::QUIET != 0
+        self.waiters.load(Relaxed) & !QUIET != 0
     }
 
     /// Waits until no waiter will touch the memory any more, so that it can be freed. POSIX lets a program destroy a
@@ -281,13 +211,13 @@ impl<M: Machine> RawCondvar<M> {
         if self.waiters.load(Acquire) == 0 {
             return; // (A) pairs with `finish`
         }
-        let mut waiters = self.waiters.fetch_or(Waiters::QUIET, Acquire) | Waiters::QUIET;
-        while waiters != Waiters::QUIET {
+        let mut waiters = self.waiters.fetch_or(QUIET, Acquire) | QUIET;
+        while waiters != QUIET {
             M::wait(&self.waiters, waiters, None);
             // (A) pairs with `finish`. Every departure is a read-modify-write, so the last one stands for all.
             waiters = self.waiters.load(Acquire);
         }
-        self.waiters.store(Waiters::NONE.0, Relaxed);
+        self.waiters.store(0, Relaxed);
     }
 }
 
