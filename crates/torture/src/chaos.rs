@@ -120,6 +120,28 @@ extern "C" fn on_signal(_: i32) {
     }
 }
 
+/// Runs `other` in a thread of its own beside `own`, and returns what `own` does. For a forked child: a thread of the standard
+/// library locks a mutex of that library when it begins, which a thread of the parent may have held at the fork.
+pub(crate) fn beside<T>(other: impl Fn() + Sync, own: impl FnOnce() -> T) -> T {
+    extern "C" fn start<F: Fn()>(body: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: `beside` joins this thread before its function goes. A panic ends the child.
+        unsafe { (*body.cast::<F>())() };
+        std::ptr::null_mut()
+    }
+    fn start_of<F: Fn()>(_: &F) -> extern "C" fn(*mut libc::c_void) -> *mut libc::c_void {
+        start::<F>
+    }
+    let mut thread = 0;
+    let body = (&raw const other).cast_mut().cast();
+    // SAFETY: the thread shares a `Sync` function, which outlives it.
+    let error = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), start_of(&other), body) };
+    assert_eq!(error, 0, "a thread in the child");
+    let result = own();
+    // SAFETY: created above, and joined once.
+    unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
+    result
+}
+
 /// `check` in a child of this process, which has `patience` to return true.
 pub(crate) fn in_child(check: impl Fn() -> bool, patience: Duration) -> impl Fn() -> Result<(), String> {
     move || {

@@ -3,6 +3,7 @@
 //! Every copy is of one moment. The copies of a thread, and of the threads that replace it, never go back in time. A
 //! thread's own write is in its next copy. In the end no write is missing.
 
+use crate::chaos::beside;
 use crate::lock::words;
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
@@ -168,10 +169,7 @@ impl Subject for Copies {
         let copied = (self.make)();
         copied.write(&mut |copy| fill(copy, 1));
         let add = || (0..50).for_each(|_| copied.write(&mut |copy| fill(copy, copy[0] + 1)));
-        std::thread::scope(|scope| {
-            scope.spawn(add);
-            add();
-        });
+        beside(add, add);
         version(&copied.read()) == Ok(101)
     }
 }

@@ -1,5 +1,6 @@
 //! Exclusion, lost updates, torn reads: books that stay right only if the lock excludes.
 
+use crate::chaos::beside;
 use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
@@ -26,6 +27,8 @@ pub(crate) struct Book {
     /// Write sections by place.
     by_place: Vec<UnsafeCell<u64>>,
     readers: AtomicU32,
+    /// The place plus one of the upgradable reader in its section; 0 outside of such sections.
+    upgradable: UnsafeCell<u64>,
 }
 
 // SAFETY: the page is only used by the lock's holders, through volatile accesses; whether the lock
@@ -69,6 +72,7 @@ impl Ledger {
             }),
             by_place: (0..places).map(|_| UnsafeCell::new(0)).collect(),
             readers: AtomicU32::new(0),
+            upgradable: UnsafeCell::new(0),
         };
         Ledger {
             class,
@@ -88,7 +92,10 @@ impl Ledger {
         // The count of readers is atomic, and its fences could hide what the lock fails to order.
         let counted = self.class.readers && worker.random.once_in(2);
         match access {
-            Access::Read => {
+            Access::Read | Access::Upgradable => {
+                if access == Access::Upgradable {
+                    book.mark_upgradable(0, worker.place() as u64 + 1)?;
+                }
                 if counted {
                     let readers = book.readers.fetch_add(1, Relaxed) + 1;
                     if u64::from(readers) > self.company.load(Relaxed) {
@@ -98,6 +105,9 @@ impl Ledger {
                 let result = book.read(worker);
                 if counted {
                     book.readers.fetch_sub(1, Relaxed);
+                }
+                if access == Access::Upgradable {
+                    book.mark_upgradable(worker.place() as u64 + 1, 0)?;
                 }
                 result
             }
@@ -129,6 +139,21 @@ impl Book {
     fn set(&self, index: usize, value: u64) {
         // SAFETY: `index` is inside the page; other threads access it volatilely too.
         unsafe { self.word(index).write_volatile(value) };
+    }
+
+    /// The upgradable reader begins or ends its section.
+    fn mark_upgradable(&self, expected: u64, now: u64) -> Result<(), String> {
+        // SAFETY: plain data that only an upgradable reader writes; volatile, because whether the lock keeps such readers
+        // apart is the question.
+        let found = unsafe {
+            let found = self.upgradable.get().read_volatile();
+            self.upgradable.get().write_volatile(now);
+            found
+        };
+        if found == expected {
+            return Ok(());
+        }
+        Err(format!("two upgradable readers were inside at a time (marks {found} and {expected})"))
     }
 
     /// What a place has written.
@@ -202,14 +227,14 @@ impl Ledger {
     /// A whole acquisition of book `index`; with the lock held, `also` happens.
     fn visit(self: &Arc<Self>, worker: &mut Worker, index: usize, also: Option<usize>) -> Result<(), String> {
         let book = &self.books[index];
-        let access = if self.class.readers && !worker.random.once_in(self.habits.writes) {
-            Access::Read
-        } else {
-            Access::Write
-        };
+        let access = self.access(worker);
         let way = if self.habits.impatient { worker.impatient_way() } else { worker.way() };
-        let Some(token) = worker.acquire(&*book.lock, access, way) else { return Ok(()) };
+        let Some(mut token) = worker.acquire(&*book.lock, access, way) else { return Ok(()) };
         let mut result = self.section(book, access, worker);
+        if result.is_ok() {
+            (token, result) = self.change(book, token, worker);
+        }
+        let access = token.access;
         if self.habits.impatient && worker.random.once_in(8) {
             Native::pause(2000);
         }
@@ -219,15 +244,48 @@ impl Ledger {
         if let Some(next) = also {
             // In order of index, so this cannot deadlock.
             result = result.and(self.visit(worker, next, None));
-            worker.doing(if access == Access::Read { Doing::Reads } else { Doing::Writes });
+            worker.doing(if access == Access::Write { Doing::Writes } else { Doing::Reads });
         }
         if access == Access::Write && worker.random.once_in(512) {
             self.hand_over(worker, index, token);
+        } else if self.class.modes.fair && worker.random.once_in(4) {
+            // SAFETY: acquired above.
+            unsafe { worker.release_fairly(&*book.lock, token) };
         } else {
             // SAFETY: acquired above.
             unsafe { worker.release(&*book.lock, token) };
         }
         result
+    }
+
+    fn access(&self, worker: &mut Worker) -> Access {
+        match () {
+            () if !self.class.readers || worker.random.once_in(self.habits.writes) => Access::Write,
+            () if self.class.modes.upgrades && worker.random.once_in(4) => Access::Upgradable,
+            () => Access::Read,
+        }
+    }
+
+    /// Now and then, turns the acquisition into one of another kind, with a section of that kind.
+    fn change(&self, book: &Book, token: Token, worker: &mut Worker) -> (Token, Result<(), String>) {
+        let modes = self.class.modes;
+        let random = &mut worker.random;
+        let to = match token.access {
+            Access::Write if modes.upgrades && random.once_in(16) => Access::Upgradable,
+            Access::Write if modes.downgrades && random.once_in(8) => Access::Read,
+            Access::Upgradable if random.once_in(2) => Access::Write,
+            Access::Upgradable if random.once_in(4) => Access::Read,
+            _ => return (token, Ok(())),
+        };
+        let (version, way) = (book.get(1), worker.way());
+        // SAFETY: the token is from the caller's acquisition, and the class can do this.
+        let changed = unsafe { worker.change(&*book.lock, token, to, way) };
+        let result = if book.get(1) == version {
+            self.section(book, changed.map_or(token.access, |_| to), worker)
+        } else {
+            Err(format!("a writer came in between while a holder changed from {:?} to {to:?}", token.access))
+        };
+        (changed.unwrap_or_else(|token| token), result)
     }
 
     /// Lets another thread release the lock. Only for writers, because a reader's token may belong to its thread.
@@ -319,10 +377,7 @@ impl Subject for Ledger {
                 unsafe { book.lock.release(token) };
             }
         };
-        std::thread::scope(|scope| {
-            scope.spawn(mark);
-            mark();
-        });
+        beside(mark, mark);
         book.get(1) == 100 && !book.lock.is_locked()
     }
 }

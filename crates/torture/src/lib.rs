@@ -9,6 +9,7 @@
 //! | manners | what a lock promises a single thread |
 //! | exclusion | plain data that only the lock keeps right: [`ledger`] |
 //! | abandonment | the same, where almost every thread gives up waiting |
+//! | both | writers become readers, and readers writers; holders leave the lock to a waiter: [`mod@modes`] |
 //! | condition | the condition variable over a mutex: [`market`] |
 //! | priorities | exclusion and condition, by threads of three real-time priorities on one processor: [`mod@priorities`] |
 //! | reuse | a lock that is freed as soon as the last one has released it: [`reuse`] |
@@ -24,6 +25,7 @@
 //! The torture is a crate of its own, because it shares nothing with the workloads: a test of a lock builds without what
 //! measuring needs.
 
+pub mod access;
 pub mod arena;
 pub mod chaos;
 pub mod copies;
@@ -32,6 +34,8 @@ pub mod ledger;
 pub mod lock;
 pub mod manners;
 pub mod market;
+pub mod modes;
+mod naps;
 pub mod priorities;
 pub mod random;
 pub mod reclaim;
@@ -45,4 +49,4 @@ pub mod worker;
 
 pub use report::{Failed, Progress, Report, Totals};
 pub use run::{Bounds, Failure};
-pub use scenario::{Scenario, Settings, of_mutex, of_rwlock, of_seqlock, registered, torture};
+pub use scenario::{Scenario, Settings, of_mutex, of_rwlock, of_seqlock, of_upgradable, registered, torture};

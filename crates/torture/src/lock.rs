@@ -3,38 +3,12 @@
 //! Tokens cross the trait as words, as they do in adapters that have no room for a typed token. Words also let one
 //! thread release a lock that another thread acquired.
 
+pub use crate::access::{Access, Token, Way};
+use crate::modes::{self, Modes, OfMutex, OfRwLock, Plain};
 use latchwork::locks::mutex::{RawMutex, Token as _};
 use latchwork::locks::rwlock::RawRwLock;
-use latchwork::machine::{Deadline, Machine};
-
-/// What an acquisition allows.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Shared with other readers.
-    Read,
-    /// Alone.
-    Write,
-}
-
-/// How to ask for it.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// As long as it takes.
-    Wait,
-    /// The same in two steps, as the preloaded library does it.
-    WeakTryThenWait,
-    /// Without waiting.
-    Try,
-    /// Until a deadline.
-    Until(Deadline),
-}
-
-/// What is needed to release.
-#[derive(Copy, Clone, Debug)]
-pub struct Token {
-    access: Access,
-    word: usize,
-}
+use latchwork::machine::Machine;
+use std::marker::PhantomData;
 
 /// A lock under torture, whatever its type.
 ///
@@ -51,6 +25,18 @@ pub trait Lock: Send + Sync {
     ///
     /// The token is from the acquisition that this call ends.
     unsafe fn release(&self, token: Token);
+    /// Releases the lock, and leaves it to a waiter if it can do that ([`Modes::fair`]).
+    ///
+    /// # Safety
+    ///
+    /// The token is from the acquisition that this call ends.
+    unsafe fn release_fairly(&self, token: Token);
+    /// Turns an acquisition into one of another kind. If that fails, the caller has its acquisition back.
+    ///
+    /// # Safety
+    ///
+    /// The token is from an acquisition of the caller, of which the lock can make `to` ([`Modes`]).
+    unsafe fn change(&self, token: Token, to: Access, way: Way) -> Result<Token, Token>;
     /// Whether the lock says that it is held.
     fn is_locked(&self) -> bool;
     /// Whether the lock says that a writer holds it.
@@ -67,6 +53,8 @@ pub trait Made: Lock + Sized + 'static {
     const READERS: bool;
     /// Whether two readers can always hold the lock together.
     const SHARES: bool;
+    /// What the lock can do beyond that.
+    const MODES: Modes;
 
     /// An unlocked lock.
     fn new() -> Self;
@@ -78,6 +66,8 @@ pub struct Class {
     pub readers: bool,
     /// [`Made::SHARES`]
     pub shares: bool,
+    /// [`Made::MODES`]
+    pub modes: Modes,
     /// Size of a lock.
     pub bytes: usize,
     new: fn() -> Box<dyn Lock>,
@@ -92,6 +82,7 @@ impl Class {
             &Class {
                 readers: L::READERS,
                 shares: L::SHARES,
+                modes: L::MODES,
                 bytes: size_of::<L>(),
                 new: || Box::new(L::new()),
                 // SAFETY: the caller of `Class::write` passes memory that is large enough, aligned and its own.
@@ -124,19 +115,20 @@ impl Class {
 
 /// A mutex.
 #[repr(transparent)]
-pub struct Exclusive<L>(L);
+pub struct Exclusive<L, F = Plain>(L, PhantomData<F>);
 
-impl<L: RawMutex> Made for Exclusive<L> {
+impl<L: RawMutex, F: OfMutex<L>> Made for Exclusive<L, F> {
     type Machine = L::Machine;
     const READERS: bool = false;
     const SHARES: bool = false;
+    const MODES: Modes = Modes { downgrades: false, upgrades: false, fair: F::UNLOCK_FAIR.is_some() };
 
     fn new() -> Self {
-        Exclusive(L::new_in())
+        Exclusive(L::new_in(), PhantomData)
     }
 }
 
-impl<L: RawMutex> Lock for Exclusive<L> {
+impl<L: RawMutex, F: OfMutex<L>> Lock for Exclusive<L, F> {
     fn acquire(&self, access: Access, way: Way) -> Option<Token> {
         let token = match way {
             Way::Wait => Some(self.0.lock()),
@@ -150,6 +142,16 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     unsafe fn release(&self, token: Token) {
         // SAFETY: the word is this acquisition's token, forwarded from the caller.
         unsafe { self.0.unlock(L::Token::from_word(token.word)) };
+    }
+
+    unsafe fn release_fairly(&self, token: Token) {
+        let unlock = F::UNLOCK_FAIR.unwrap_or(L::unlock);
+        // SAFETY: the word is this acquisition's token, forwarded from the caller.
+        unsafe { unlock(&self.0, L::Token::from_word(token.word)) };
+    }
+
+    unsafe fn change(&self, token: Token, _to: Access, _: Way) -> Result<Token, Token> {
+        Err(token)
     }
 
     fn is_locked(&self) -> bool {
@@ -167,19 +169,20 @@ impl<L: RawMutex> Lock for Exclusive<L> {
 
 /// A reader-writer lock.
 #[repr(transparent)]
-pub struct Shared<R>(R);
+pub struct Shared<R, F = Plain>(R, PhantomData<F>);
 
-impl<R: RawRwLock> Made for Shared<R> {
+impl<R: RawRwLock, F: OfRwLock<R>> Made for Shared<R, F> {
     type Machine = R::Machine;
     const READERS: bool = true;
     const SHARES: bool = R::SHARES;
+    const MODES: Modes = F::MODES;
 
     fn new() -> Self {
-        Shared(R::new_in())
+        Shared(R::new_in(), PhantomData)
     }
 }
 
-impl<R: RawRwLock> Lock for Shared<R> {
+impl<R: RawRwLock, F: OfRwLock<R>> Lock for Shared<R, F> {
     fn acquire(&self, access: Access, way: Way) -> Option<Token> {
         let word = match access {
             Access::Read => match way {
@@ -188,6 +191,7 @@ impl<R: RawRwLock> Lock for Shared<R> {
                 Way::Until(deadline) => self.0.read_until(deadline),
             }
             .map(|token| token.into_word()),
+            Access::Upgradable => F::upgradable(&self.0, way),
             Access::Write => match way {
                 Way::Wait | Way::WeakTryThenWait => Some(self.0.write()),
                 Way::Try => self.0.try_write(),
@@ -199,13 +203,28 @@ impl<R: RawRwLock> Lock for Shared<R> {
     }
 
     unsafe fn release(&self, token: Token) {
-        // SAFETY: the word is this acquisition's token, of the kind that its access says.
+        // SAFETY: forwarded from the caller; the word is that of a token of this access.
         unsafe {
             match token.access {
-                Access::Read => self.0.unlock_read(R::Read::from_word(token.word)),
-                Access::Write => self.0.unlock_write(R::Write::from_word(token.word)),
+                Access::Upgradable => F::unlock_upgradable(&self.0, token.word),
+                _ => modes::unlock(&self.0, token),
             }
         }
+    }
+
+    unsafe fn release_fairly(&self, token: Token) {
+        // SAFETY: as in `release`.
+        unsafe {
+            match token.access {
+                Access::Upgradable => F::unlock_upgradable(&self.0, token.word),
+                _ => F::unlock_fair(&self.0, token),
+            }
+        }
+    }
+
+    unsafe fn change(&self, token: Token, to: Access, way: Way) -> Result<Token, Token> {
+        // SAFETY: forwarded from the caller.
+        unsafe { F::change(&self.0, token, to, way) }
     }
 
     fn is_locked(&self) -> bool {

@@ -26,6 +26,36 @@ fn refuse(worker: &mut Worker, lock: &dyn Lock, access: Access) -> Result<(), St
     Ok(())
 }
 
+/// From an upgradable reader to a writer and back, with a reader in the way at first.
+fn changes(worker: &mut Worker, lock: &dyn Lock) -> Result<(), String> {
+    let reader = take(worker, lock, Access::Read, Way::Wait)?;
+    let held = take(worker, lock, Access::Upgradable, Way::Wait)?;
+    refuse(worker, lock, Access::Upgradable)?;
+    refuse(worker, lock, Access::Write)?;
+    let change = |token, to, way| {
+        // SAFETY: each token is from the acquisition or the change before it.
+        unsafe { worker.change(lock, token, to, way) }
+    };
+    let Err(held) = change(held, Access::Write, Way::Try) else {
+        return Err("a reader became a writer beside another reader".to_owned());
+    };
+    // SAFETY: acquired above.
+    unsafe { lock.release(reader) };
+    let fails = |_| "a change that nothing speaks against fails".to_owned();
+    let token = change(held, Access::Write, Way::Wait).map_err(fails)?;
+    expect(lock, "an upgraded reader does not count as a writer", lock.is_write_locked())?;
+    let held = change(token, Access::Upgradable, Way::Wait).map_err(fails)?;
+    let token = change(held, Access::Read, Way::Wait).map_err(fails)?;
+    refuse(worker, lock, Access::Write)?;
+    // SAFETY: each is from the acquisition or the change just before.
+    unsafe {
+        worker.release_fairly(lock, token);
+        let token = take(worker, lock, Access::Write, Way::Wait)?;
+        worker.release_fairly(lock, token);
+    }
+    expect(lock, "a released lock says that it is held", !lock.is_locked())
+}
+
 impl Subject for Manners {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
         let lock = &*self.0.make();
@@ -68,6 +98,9 @@ impl Subject for Manners {
             // SAFETY: acquired just now.
             unsafe { worker.release(lock, second) };
             expect(lock, "a released lock says that it is held", !lock.is_locked())?;
+            if self.0.modes.upgrades {
+                changes(worker, lock)?;
+            }
         }
         Ok(())
     }

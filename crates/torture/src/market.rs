@@ -5,6 +5,7 @@
 //! for goods while there are goods, or for room while there is room. If the shelf never comes to rest, a notification was
 //! lost. A final broadcast would hide that.
 
+use crate::chaos::beside;
 use crate::lock::{Access, Class, Lock, Token, Way};
 use crate::run::Subject;
 use crate::worker::{Count, Crew, Doing, Worker};
@@ -285,14 +286,14 @@ impl<M: Machine> Subject for Market<M> {
         let Some(token) = market.lock.acquire(Access::Write, Way::Try) else { return false };
         // SAFETY: acquired above.
         let timed_out = market.arrived.wait(|| unsafe { market.lock.release(token) }, Some(soon));
-        let woken = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let Some(token) = market.lock.acquire(Access::Write, Way::Wait) else { return };
-                market.shelf().closed = true;
-                // SAFETY: acquired above.
-                unsafe { market.lock.release(token) };
-                market.arrived.notify_one();
-            });
+        let close = || {
+            let Some(token) = market.lock.acquire(Access::Write, Way::Wait) else { return };
+            market.shelf().closed = true;
+            // SAFETY: acquired above.
+            unsafe { market.lock.release(token) };
+            market.arrived.notify_one();
+        };
+        let woken = beside(close, || {
             while let Some(token) = market.lock.acquire(Access::Write, Way::Wait) {
                 if market.shelf().closed {
                     // SAFETY: acquired above.

@@ -19,30 +19,16 @@
 //!
 //! A process that may not use `SCHED_FIFO` says so once, and skips the scenario.
 
-use crate::jitter;
-use crate::random::Random;
+use crate::naps;
 use crate::run::{Bounds, Outcome, Subject, run};
 use crate::worker::{Crew, Worker};
-use latchwork::machine::{Deadline, Machine, Native};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-/// Threads: one for each priority.
-pub const PRIORITIES: usize = 3;
+pub use crate::naps::PRIORITIES;
+
 /// The priority of the thread that watches.
 const WATCHER: i32 = 10;
-/// Nanoseconds of the longest nap: some ten times what a thread needs for an operation.
-const NAP: u64 = 50_000;
-
-/// What a thread naps on, by its place. The value stays 0.
-static BEDS: [AtomicU32; PRIORITIES] = [const { AtomicU32::new(0) }; PRIORITIES];
-
-thread_local! {
-    /// The place of a thread that has a real-time priority: a higher place has a higher priority.
-    static PLACE: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
 /// A subject whose operations are done by threads of three priorities on one processor.
 struct Urgent<S> {
     subject: Arc<S>,
@@ -51,10 +37,9 @@ struct Urgent<S> {
 
 impl<S: Subject> Subject for Urgent<S> {
     fn operate(self: &Arc<Self>, worker: &mut Worker) -> Result<(), String> {
-        if PLACE.get().is_none() {
+        if !naps::is_a_napper() {
             become_urgent(1 + worker.place() as i32, Some(self.processor))?;
-            PLACE.set(Some(worker.place()));
-            jitter::preempt_with(end_a_nap);
+            naps::become_a_napper(worker.place());
         }
         self.subject.operate(worker)
     }
@@ -94,25 +79,6 @@ pub(crate) fn under_priorities<S: Subject>(subject: S, bounds: Bounds, cancelled
 /// Whether this process may use `SCHED_FIFO`.
 pub fn are_permitted() -> bool {
     std::thread::spawn(|| become_urgent(WATCHER, None).is_ok()).join().expect("it does not panic")
-}
-
-/// For a thread of an urgent run: naps, with a chance of one in `n` (the lowest priority more rarely: it fills the time
-/// in which the others sleep). Returns whether the thread belongs to such a run.
-pub(crate) fn nap(random: &mut Random, n: u64) -> bool {
-    let Some(place) = PLACE.get() else { return false };
-    if random.once_in(if place == 0 { 4 * n } else { n }) {
-        Native::wait(&BEDS[place], 0, Some(Deadline::after::<Native>(random.below(NAP))));
-    }
-    true
-}
-
-/// Ends the nap of a thread with a higher priority, which then preempts the caller.
-fn end_a_nap(chance: u64) {
-    let Some(place) = PLACE.get() else { return };
-    let above = PRIORITIES - 1 - place;
-    if above > 0 {
-        Native::wake(&BEDS[place + 1 + chance as usize % above], 1);
-    }
 }
 
 /// Gives the calling thread a priority of `SCHED_FIFO`, and pins it to a processor if there is one.

@@ -15,6 +15,7 @@ use latchwork::machine::{Machine, Native, Word};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
 use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Reader, Reclaim, Retire, SLOTS};
@@ -60,7 +61,7 @@ struct Pool {
 
 impl Pool {
     /// An object that is alive.
-    fn make(&self) -> *mut Object {
+    fn make<D: Reclaim>(&self) -> *mut Object {
         self.made.fetch_add(1, Relaxed);
         let free = self.free.lock().unwrap().pop();
         let object: *mut Object = free.map(std::ptr::with_exposed_provenance_mut).unwrap_or_else(|| {
@@ -72,6 +73,7 @@ impl Pool {
         // SAFETY: nobody uses the header of an object that is in no list; a late reader looks at its life.
         unsafe {
             (&raw mut (*object).header).write(Header::new());
+            D::note_new(&mut *object);
             (*object).life.fetch_add(1, AcqRel);
         }
         object
@@ -110,7 +112,7 @@ impl<D: Reclaim> Readers<D> {
     fn new(synchronize: Option<Synchronize<D>>) -> Self {
         let (domain, pool) = (D::new_in(), Arc::<Pool>::default());
         domain.set_limit(Limit { objects: 2000, bytes: u64::MAX });
-        let roots = std::array::from_fn(|_| Word::new(pool.make()));
+        let roots = std::array::from_fn(|_| Word::new(pool.make::<D>()));
         Readers { domain, roots, pool, synchronize }
     }
 
@@ -144,7 +146,7 @@ impl<D: Reclaim> Readers<D> {
         let guard = reader.enter();
         let slot = SLOTS - 1; // the last store of a section is the one that nothing follows
         let seen = look(&guard, slot, &self.roots[slot]);
-        let new = self.pool.make();
+        let new = self.pool.make::<D>();
         if self.roots[slot].compare_exchange(seen.0, new, AcqRel, Relaxed).is_ok() {
             // SAFETY: removed here, by nobody else; protected.
             unsafe { self.domain.retire(seen.0) };
@@ -173,7 +175,7 @@ impl<D: Reclaim> Readers<D> {
     /// Removes what is at one of the roots.
     fn remove(&self, worker: &mut Worker) -> *mut Object {
         worker.count(Count::Writes);
-        self.roots[worker.random.below(SLOTS as u64) as usize].swap(self.pool.make(), AcqRel)
+        self.roots[worker.random.below(SLOTS as u64) as usize].swap(self.pool.make::<D>(), AcqRel)
     }
 }
 
@@ -215,7 +217,7 @@ impl<D: Reclaim> Subject for Readers<D> {
             92..94 => {
                 for _ in 0..FLOOD {
                     // SAFETY: no other thread has ever seen it.
-                    unsafe { self.domain.retire(self.pool.make()) };
+                    unsafe { self.domain.retire(self.pool.make::<D>()) };
                 }
             }
             94..97 => self.domain.collect(),
@@ -255,7 +257,7 @@ impl<D: Reclaim> Subject for Readers<D> {
     fn works_in_child(&self) -> bool {
         let (domain, pool) = (D::new_in(), Pool::default());
         // SAFETY: nobody else has it.
-        unsafe { domain.retire(pool.make()) };
+        unsafe { domain.retire(pool.make::<D>()) };
         domain.barrier();
         pool.reclaimed.load(Relaxed) == 1
     }
@@ -305,6 +307,8 @@ pub fn strategies() -> Vec<(&'static str, Vec<Scenario>)> {
         ("epoch", periods::<EpochDomain<Native>, EpochDomain<Jitter>>()),
         ("counted", without::<CountedDomain<Native>, CountedDomain<Jitter>>()),
         ("hazard", without::<HazardDomain<Native>, HazardDomain<Jitter>>()),
+        // With one era for each number of birth, so that sections raise their intervals all the time.
+        ("interval", without::<IntervalDomain<Native>, IntervalDomain<Jitter, 0>>()),
     ]
 }
 

@@ -6,13 +6,14 @@ use crate::ledger::{Habits, Ledger};
 use crate::lock::{Class, Exclusive, Made, Shared};
 use crate::manners::Manners;
 use crate::market::Market;
+use crate::modes::{Downgrades, Leaves, Upgrades};
 use crate::priorities::{PRIORITIES, under_priorities};
 use crate::random::Random;
 use crate::report::{Failed, Progress, Report};
 use crate::reuse::Reuse;
 use crate::run::{Bounds, Failure, Outcome, run};
-use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::mutex::{Fair, RawMutex};
+use latchwork::locks::rwlock::{RawDowngrade, RawFair, RawRwLock, RawUpgrade};
 use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::{Machine, Native};
 use latchwork::registry::{self, Kind, Visitor};
@@ -149,26 +150,49 @@ fn machine<M: Machine>() -> &'static str {
 
 /// What is done to a mutex, on its machine.
 pub fn of_mutex<L: RawMutex>() -> Vec<Scenario> {
+    all_of_mutex::<Exclusive<L>>()
+}
+
+/// What is done to a mutex that a holder can leave to a waiter.
+fn of_fair_mutex<L: Fair>() -> Vec<Scenario> {
+    all_of_mutex::<Exclusive<L, Leaves>>()
+}
+
+fn all_of_mutex<L: Made>() -> Vec<Scenario> {
     let machine = machine::<L::Machine>();
     vec![
-        Scenario::new("manners", machine, manners::<Exclusive<L>>),
-        Scenario::new("exclusion", machine, exclusion::<Exclusive<L>>),
-        Scenario::new("abandonment", machine, abandonment::<Exclusive<L>>),
-        Scenario::new("condition", machine, condition::<Exclusive<L>>),
-        Scenario::new("priorities", machine, priorities_of_mutex::<Exclusive<L>>),
-        Scenario::new("reuse", machine, reuse::<Exclusive<L>>),
+        Scenario::new("manners", machine, manners::<L>),
+        Scenario::new("exclusion", machine, exclusion::<L>),
+        Scenario::new("abandonment", machine, abandonment::<L>),
+        Scenario::new("condition", machine, condition::<L>),
+        Scenario::new("priorities", machine, priorities_of_mutex::<L>),
+        Scenario::new("reuse", machine, reuse::<L>),
     ]
 }
 
 /// What is done to a reader-writer lock, on its machine.
 pub fn of_rwlock<R: RawRwLock>() -> Vec<Scenario> {
-    let machine = machine::<R::Machine>();
+    all_of_rwlock::<Shared<R>>()
+}
+
+/// What is done to a reader-writer lock with downgrades.
+fn of_downgradable<R: RawDowngrade>() -> Vec<Scenario> {
+    all_of_rwlock::<Shared<R, Downgrades>>()
+}
+
+/// What is done to a reader-writer lock with downgrades, upgradable reads and fair unlocks.
+pub fn of_upgradable<R: RawUpgrade + RawFair>() -> Vec<Scenario> {
+    all_of_rwlock::<Shared<R, Upgrades>>()
+}
+
+fn all_of_rwlock<L: Made>() -> Vec<Scenario> {
+    let machine = machine::<L::Machine>();
     vec![
-        Scenario::new("manners", machine, manners::<Shared<R>>),
-        Scenario::new("exclusion", machine, exclusion::<Shared<R>>),
-        Scenario::new("abandonment", machine, abandonment::<Shared<R>>),
-        Scenario::new("priorities", machine, priorities::<Shared<R>>),
-        Scenario::new("reuse", machine, reuse::<Shared<R>>),
+        Scenario::new("manners", machine, manners::<L>),
+        Scenario::new("exclusion", machine, exclusion::<L>),
+        Scenario::new("abandonment", machine, abandonment::<L>),
+        Scenario::new("priorities", machine, priorities::<L>),
+        Scenario::new("reuse", machine, reuse::<L>),
     ]
 }
 
@@ -184,21 +208,31 @@ pub fn registered(kind: Kind, name: &str) -> Vec<Scenario> {
         name: &'a str,
         found: Vec<Scenario>,
     }
+    impl Find<'_> {
+        fn add(&mut self, kind: Kind, name: &str, scenarios: fn() -> Vec<Scenario>) {
+            if (self.kind, self.name) == (kind, name) {
+                self.found.extend(scenarios());
+            }
+        }
+    }
     impl<M: Machine> Visitor<M> for Find<'_> {
         fn mutex<L: RawMutex<Machine = M>>(&mut self) {
-            if self.kind == Kind::Mutex && L::INFO.name == self.name {
-                self.found.extend(of_mutex::<L>());
-            }
+            self.add(Kind::Mutex, L::INFO.name, of_mutex::<L>);
+        }
+        fn fair_mutex<L: Fair<Machine = M>>(&mut self) {
+            self.add(Kind::Mutex, L::INFO.name, of_fair_mutex::<L>);
         }
         fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {
-            if self.kind == Kind::RwLock && R::INFO.name == self.name {
-                self.found.extend(of_rwlock::<R>());
-            }
+            self.add(Kind::RwLock, R::INFO.name, of_rwlock::<R>);
+        }
+        fn downgradable<R: RawDowngrade<Machine = M>>(&mut self) {
+            self.add(Kind::RwLock, R::INFO.name, of_downgradable::<R>);
+        }
+        fn upgradable<R: RawUpgrade<Machine = M> + RawFair>(&mut self) {
+            self.add(Kind::RwLock, R::INFO.name, of_upgradable::<R>);
         }
         fn seqlock<L: RawMutex<Machine = M>>(&mut self) {
-            if self.kind == Kind::SeqLock && RawSeqLock::<L>::INFO.name == self.name {
-                self.found.extend(of_seqlock::<L>());
-            }
+            self.add(Kind::SeqLock, RawSeqLock::<L>::INFO.name, of_seqlock::<L>);
         }
     }
     let mut find = Find { kind, name, found: Vec::new() };

@@ -2,7 +2,7 @@
 
 use crate::arena;
 use crate::lock::{Access, Lock, Token, Way};
-use crate::priorities;
+use crate::naps;
 use crate::random::Random;
 use latchwork::machine::{Clock, Machine, Native};
 use std::sync::Arc;
@@ -304,7 +304,7 @@ impl Worker {
 
     /// Acquires the lock, and reports what the thread does.
     pub fn acquire(&self, lock: &dyn Lock, access: Access, way: Way) -> Option<Token> {
-        let read = access == Access::Read;
+        let read = access != Access::Write;
         let start = self.doing(match way {
             Way::Wait | Way::WeakTryThenWait if read => Doing::WaitsToRead,
             Way::Wait | Way::WeakTryThenWait => Doing::WaitsToWrite,
@@ -344,6 +344,41 @@ impl Worker {
         self.look_for_trespass("a release");
     }
 
+    /// Releases the lock as [`release`](Worker::release) does, and leaves it to a waiter.
+    ///
+    /// # Safety
+    ///
+    /// The token is from the acquisition of this lock that this ends.
+    pub unsafe fn release_fairly(&self, lock: &dyn Lock, token: Token) {
+        self.doing(Doing::Releases);
+        // SAFETY: forwarded from the caller.
+        unsafe { lock.release_fairly(token) };
+        self.doing(Doing::Elsewhere);
+        self.look_for_trespass("a release");
+    }
+
+    /// Turns an acquisition into one of another kind, and reports what the thread does.
+    ///
+    /// # Safety
+    ///
+    /// The token is from an acquisition of this lock, of which the lock can make `to`.
+    pub unsafe fn change(&self, lock: &dyn Lock, token: Token, to: Access, way: Way) -> Result<Token, Token> {
+        self.doing(match (to, way) {
+            (Access::Write, Way::Until(_)) => Doing::WaitsToWriteUntil,
+            (Access::Write, Way::Try) => Doing::Tries,
+            (Access::Write, _) => Doing::WaitsToWrite,
+            _ => Doing::Releases,
+        });
+        // SAFETY: forwarded from the caller.
+        let changed = unsafe { lock.change(token, to, way) };
+        let writes = changed.is_ok() && to == Access::Write;
+        if writes {
+            self.count(Count::Writes);
+        }
+        self.doing(if writes { Doing::Writes } else { Doing::Reads });
+        changed
+    }
+
     fn look_for_trespass(&self, what: &str) {
         if let Some(offset) = arena::take_trespass() {
             self.crew.fail(format!(
@@ -371,7 +406,7 @@ impl Worker {
     /// What a section does in its middle: mostly next to nothing, sometimes it lets others run, now
     /// and then it is long, and once in a while it sleeps.
     pub fn dwell(&mut self) {
-        if priorities::nap(&mut self.random, 4) {
+        if naps::nap(&mut self.random, 4) {
             return;
         }
         let chance = self.random.below(1024);
@@ -387,7 +422,7 @@ impl Worker {
 
     /// What comes between two operations.
     pub fn rest(&mut self) {
-        if priorities::nap(&mut self.random, 2) {
+        if naps::nap(&mut self.random, 2) {
             return;
         }
         match self.random.below(256) {

@@ -2,7 +2,7 @@
 //! short and sleeping sections, attempts and deadlines mixed in. What loom cannot do: the machine's
 //! real memory, the kernel's futex and `membarrier`, and time.
 //!
-//! Each lock runs for about a second, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
+//! Each lock runs for 0.4 seconds, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
 //! lock only (or several, separated by commas). A lock that stands still is named on stderr, and the
 //! process ends. `latchwork-lab torture` does the same at length.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 fn settings() -> Settings {
     let seconds = match std::env::var("LATCHWORK_STRESS_SECONDS") {
         Ok(text) => text.parse().expect("LATCHWORK_STRESS_SECONDS is a number of seconds"),
-        Err(_) => 0.8,
+        Err(_) => 0.4,
     };
     Settings {
         time: Duration::from_secs_f64(seconds),
@@ -169,7 +169,7 @@ mod policies {
 
 #[test]
 fn shuffling_policies() {
-    use latchwork::locks::mutex::policies::{Locally, Priority, RawOpportunity};
+    use latchwork::locks::mutex::policies::{Priority, RawLocally, RawOpportunity};
     use latchwork::locks::mutex::{shfl::RawShfl, shfl_spin::RawShflSpin};
     use policies::{ByAddress, Moody, Used};
     fn both<N: RawMutex, J: RawMutex>(name: &str) {
@@ -179,7 +179,7 @@ fn shuffling_policies() {
     }
     both::<RawShfl<Native, Moody>, RawShfl<Jitter, Moody>>("shfl-moody");
     both::<RawShflSpin<Native, Moody>, RawShflSpin<Jitter, Moody>>("shfl-spin-moody");
-    both::<RawShfl<Native, Locally<Moody>>, RawShfl<Jitter, Locally<Moody>>>("shfl-locally");
+    both::<RawLocally<Native, Moody>, RawLocally<Jitter, Moody>>("shfl-locally");
     both::<RawShfl<Native, Priority<ByAddress>>, RawShfl<Jitter, Priority<ByAddress>>>("shfl-priority");
     both::<RawShflSpin<Native, Priority<ByAddress>>, RawShflSpin<Jitter, Priority<ByAddress>>>(
         "shfl-spin-priority",

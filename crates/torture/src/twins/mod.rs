@@ -4,6 +4,7 @@
 //! Some are real locks on a machine that breaks a promise ([`Flaw`]), the others are small locks with
 //! one mistake in them.
 
+mod intervals;
 mod mutexes;
 mod rwlocks;
 mod seqlocks;
@@ -43,6 +44,8 @@ const NOT_ALONE: &[&str] = &[
     "updates were lost",
     "a holder says that it is free",
 ];
+/// A writer came in while a holder changed from one kind of acquisition to another.
+const BETWEEN: &[&str] = &["a writer came in between"];
 /// A copy with parts of two writes.
 const TORN: &[&str] = &["a copy is of two moments"];
 /// A reader was not waited for.
@@ -76,6 +79,12 @@ pub fn all() -> Vec<Twin> {
             "hazard pointers whose scan comes before the readers' stores are visible",
             RECLAIMED,
             Scenario::new("reclaim", "jitter", pointers::<HazardDomain<Buffers>>),
+        ),
+        twin(
+            "blind-interval",
+            "intervals that a reader does not raise when it reads what is newer",
+            RECLAIMED,
+            Scenario::new("reclaim", "jitter", pointers::<intervals::Blind<Jitter>>),
         ),
         twin(
             "check-then-act",
@@ -175,6 +184,32 @@ pub fn all() -> Vec<Twin> {
             "lets readers in while its writer is still writing",
             NOT_ALONE,
             Scenario::new("exclusion", "jitter", exclusion::<Shared<rwlocks::LetsReadersInEarly>>),
+        ),
+        twin(
+            "left-to-downgrade",
+            "pf-t with a downgrade that lets go of the lock and reads again",
+            BETWEEN,
+            Scenario::new(
+                "exclusion",
+                "jitter",
+                exclusion::<Shared<RawPfT<Jitter>, rwlocks::LeavesToDowngrade>>,
+            ),
+        ),
+        twin(
+            "left-to-upgrade",
+            "pf-t with an upgrade that lets go of the lock and writes",
+            BETWEEN,
+            Scenario::new(
+                "exclusion",
+                "jitter",
+                exclusion::<Shared<RawPfT<Jitter>, rwlocks::LeavesToUpgrade>>,
+            ),
+        ),
+        twin(
+            "stays-inside",
+            "pf-t with a fair unlock that leaves the reader counted",
+            &["stands still", "the lock is held when"],
+            Scenario::new("exclusion", "jitter", exclusion::<Shared<RawPfT<Jitter>, rwlocks::StaysInside>>),
         ),
         twin(
             "even-early",

@@ -2,8 +2,10 @@
 
 use super::INFO;
 use crate::jitter::Jitter;
-use latchwork::locks::mutex::Info;
-use latchwork::locks::rwlock::RawRwLock;
+use crate::lock::{Access, Token, Way};
+use crate::modes::{self, Modes, OfRwLock, Upgrades};
+use latchwork::locks::mutex::{Info, Token as _};
+use latchwork::locks::rwlock::{RawFair, RawRwLock, RawUpgrade};
 use latchwork::machine::{Arith, Machine, Word};
 use std::sync::atomic::Ordering::*;
 
@@ -150,5 +152,58 @@ unsafe impl RawRwLock for LetsReadersInEarly {
     }
     fn is_write_locked(&self) -> bool {
         self.busy.load(Relaxed) != 0
+    }
+}
+
+/// Any lock, with a downgrade that releases the lock and reads again.
+pub struct LeavesToDowngrade;
+
+impl<R: RawRwLock> OfRwLock<R> for LeavesToDowngrade {
+    const MODES: Modes = Modes { downgrades: true, upgrades: false, fair: false };
+
+    unsafe fn change(lock: &R, token: Token, to: Access, _: Way) -> Result<Token, Token> {
+        // SAFETY: the token is from the caller's write acquisition.
+        unsafe { modes::unlock(lock, token) };
+        Ok(Token { access: to, word: lock.read().into_word() })
+    }
+}
+
+/// Any lock, with an upgrade that releases the lock and writes.
+pub struct LeavesToUpgrade;
+
+impl<R: RawUpgrade + RawFair> OfRwLock<R> for LeavesToUpgrade {
+    const MODES: Modes = Modes { downgrades: false, upgrades: true, fair: false };
+
+    fn upgradable(lock: &R, way: Way) -> Option<usize> {
+        Upgrades::upgradable(lock, way)
+    }
+
+    unsafe fn change(lock: &R, token: Token, to: Access, way: Way) -> Result<Token, Token> {
+        if to != Access::Write || token.access != Access::Upgradable {
+            // SAFETY: forwarded from the caller.
+            return unsafe { Upgrades::change(lock, token, to, way) };
+        }
+        // SAFETY: the word is the token of the caller's upgradable acquisition.
+        unsafe { <Self as OfRwLock<R>>::unlock_upgradable(lock, token.word) };
+        Ok(Token { access: to, word: lock.write().into_word() })
+    }
+
+    unsafe fn unlock_upgradable(lock: &R, word: usize) {
+        // SAFETY: forwarded from the caller.
+        unsafe { <Upgrades as OfRwLock<R>>::unlock_upgradable(lock, word) };
+    }
+}
+
+/// Any lock, with a fair unlock that leaves a reader inside.
+pub struct StaysInside;
+
+impl<R: RawRwLock> OfRwLock<R> for StaysInside {
+    const MODES: Modes = Modes { downgrades: false, upgrades: false, fair: true };
+
+    unsafe fn unlock_fair(lock: &R, token: Token) {
+        if token.access == Access::Write {
+            // SAFETY: the token is from the caller's write acquisition.
+            unsafe { modes::unlock(lock, token) };
+        }
     }
 }
