@@ -8,7 +8,7 @@
 use latchwork::locks::MutexOver;
 use latchwork::locks::mutex::ConstNew;
 use latchwork::locks::mutex::shfl::RawShfl;
-use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy, Stealing};
+use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy};
 use latchwork::machine::{Machine, Native};
 use std::cell::Cell;
 use std::thread;
@@ -25,7 +25,7 @@ struct InteractiveFirst;
 impl Policy for InteractiveFirst {
     // The head of the queue looks at every waiter before it takes the lock, and no newcomer passes the queue.
     const THOROUGH: bool = true;
-    const STEALING: Stealing = Stealing::Nobody;
+    const STEALING: bool = false;
 
     /// The key of the calling thread, which is about to queue.
     fn key<M: Machine>() -> u32 {

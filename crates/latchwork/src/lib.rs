@@ -23,6 +23,7 @@
 //! | a function that locks what its caller has locked | [`ReentrantMutex`] | sleep |
 //! | a value that is read all the time and replaced as a whole | [`reclaim::Rcu`] | readers do not wait |
 //! | a hash table that is mostly read | [`map::RcuMap`] | readers do not wait |
+//! | a set that is mostly read | [`map::RcuSet`] | readers do not wait |
 //! | an operation to do once, a barrier | [`std::sync`](https://doc.rust-lang.org/std/sync/) | |
 //!
 //! The page of each type says what it costs, which thread gets the lock next, and what happens on a panic, on `fork` and
@@ -48,13 +49,15 @@
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `std` | yes | times as `Duration` and `Instant`: `try_lock_for`, `try_lock_until`, `wait_for`, ... |
+//! | `std` | yes | [`map`]; times as `Duration` and `Instant`: `try_lock_for`, `try_lock_until`, `wait_for`, ... |
 //! | `all-locks` | no | every algorithm of the registry; without it, `shfl`, `mcs`, `ticket`, `pf-q`, `shfl-rw`, `bravo` over the last two, and `seqlock` |
+//! | `section-origins` | no | a stall says where the reader's section began ([`reclaim::Stall::origin`]); a section costs a store more |
 //! | `arc_lock` | no | guards that own the `Arc` of their lock: `lock_arc`, `ArcMutexGuard`, ... |
-//! | `serde` | no | locks are serialized as their value |
+//! | `serde` | no | locks are serialized as their value, maps and sets as maps and sequences |
+//! | `rayon` | no | maps and sets are read and made by the threads of the crate `rayon` |
 //! | `owning_ref` | no | guards work with the crate `owning_ref` |
 //!
-//! The last three are `lock_api`'s. Without `std` the crate needs `alloc` and glibc, and no standard library.
+//! `arc_lock`, `serde` for locks, and `owning_ref` are `lock_api`'s. Without `std` the crate needs `alloc` and glibc, and no standard library.
 #![no_std]
 // The header of an algorithm names private constants of its file. `cargo doc --document-private-items` shows them.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -71,6 +74,7 @@ extern crate std;
 
 pub mod locks;
 pub mod machine;
+#[cfg(feature = "std")]
 pub mod map;
 pub mod reclaim;
 pub mod registry;

@@ -2,7 +2,8 @@
 //!
 //! One line in [`visit`] makes a lock appear everywhere: in `latchwork list`, the preloaded library, the model checking,
 //! the simulator and the stress tests. Code that handles all locks implements [`Visitor`], and [`visit`] calls
-//! it once with each type. So there is no table of function pointers that has to be kept up to date.
+//! it once with each type. It calls the function for what the lock can do; a visitor that does not care implements only
+//! [`mutex`](Visitor::mutex) and [`rwlock`](Visitor::rwlock). So there is no table of function pointers that has to be kept up to date.
 //!
 //! Readers copy what a sequence lock protects, and cannot hold it. So sequence locks are missing where readers must hold
 //! a lock: in the preloaded library, and in workloads with readers that do more than copy.
@@ -10,8 +11,8 @@
 //! Without the feature `all-locks`, the registry has the locks that an application takes.
 
 use crate::locks::Suspension;
-use crate::locks::mutex::{Info, RawMutex};
-use crate::locks::rwlock::RawRwLock;
+use crate::locks::mutex::{Fair, Info, RawMutex};
+use crate::locks::rwlock::{RawDowngrade, RawFair, RawRwLock, RawUpgrade};
 use crate::locks::seqlock::RawSeqLock;
 use crate::locks::{mutex, rwlock};
 use crate::machine::{Machine, Native};
@@ -24,6 +25,19 @@ pub trait Visitor<M: Machine> {
     fn rwlock<R: RawRwLock<Machine = M>>(&mut self) {}
     /// A sequence lock, [`RawSeqLock<L>`]: `L` is its writers' mutex.
     fn seqlock<L: RawMutex<Machine = M>>(&mut self) {}
+
+    /// A mutual-exclusion lock that a holder can leave to a waiter.
+    fn fair_mutex<L: Fair<Machine = M>>(&mut self) {
+        self.mutex::<L>();
+    }
+    /// A reader-writer lock whose writer can become a reader.
+    fn downgradable<R: RawDowngrade<Machine = M>>(&mut self) {
+        self.rwlock::<R>();
+    }
+    /// A reader-writer lock whose reader can become a writer, and that a holder can leave to a waiter.
+    fn upgradable<R: RawUpgrade<Machine = M> + RawFair>(&mut self) {
+        self.rwlock::<R>();
+    }
 }
 
 /// Shows every algorithm to `visitor`, in the order of `latchwork list`.
@@ -33,13 +47,13 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
         visitor.mutex::<mutex::tas::RawTas<M>>();
         visitor.mutex::<mutex::ttas::RawTtas<M>>();
     }
-    visitor.mutex::<mutex::ticket::RawTicket<M>>();
+    visitor.fair_mutex::<mutex::ticket::RawTicket<M>>();
     #[cfg(feature = "all-locks")]
     {
-        visitor.mutex::<mutex::ticket::RawTicketBackoff<M>>();
+        visitor.fair_mutex::<mutex::ticket::RawTicketBackoff<M>>();
         visitor.mutex::<mutex::twa::RawTwa<M>>();
     }
-    visitor.mutex::<mutex::mcs::RawMcs<M>>();
+    visitor.fair_mutex::<mutex::mcs::RawMcs<M>>();
     #[cfg(feature = "all-locks")]
     {
         visitor.mutex::<mutex::clh::RawClh<M>>();
@@ -62,28 +76,28 @@ pub fn visit<M: Machine>(visitor: &mut impl Visitor<M>) {
         visitor.mutex::<mutex::cst::RawCst<M>>();
         visitor.mutex::<mutex::shfl_spin::RawShflSpin<M>>();
     }
-    visitor.mutex::<mutex::shfl::RawShfl<M>>();
+    visitor.fair_mutex::<mutex::shfl::RawShfl<M>>();
     #[cfg(feature = "all-locks")]
     {
-        visitor.rwlock::<rwlock::pf_t::RawPfT<M>>();
+        visitor.upgradable::<rwlock::pf_t::RawPfT<M>>();
     }
-    visitor.rwlock::<rwlock::pf_q::RawPfQ<M>>();
-    visitor.rwlock::<rwlock::shfl_rw::RawShflRw<M>>();
+    visitor.upgradable::<rwlock::pf_q::RawPfQ<M>>();
+    visitor.upgradable::<rwlock::shfl_rw::RawShflRw<M>>();
     #[cfg(feature = "all-locks")]
     {
         visitor.rwlock::<rwlock::mcs_rw::RawMcsRw<M>>();
-        visitor.rwlock::<rwlock::percpu::RawPerCpu<M>>();
-        visitor.rwlock::<rwlock::cohort_rw::RawCohortRw<M>>();
-        visitor.rwlock::<rwlock::rwsem::RawRwSem<M>>();
+        visitor.downgradable::<rwlock::percpu::RawPerCpu<M>>();
+        visitor.downgradable::<rwlock::cohort_rw::RawCohortRw<M>>();
+        visitor.downgradable::<rwlock::rwsem::RawRwSem<M>>();
         visitor.rwlock::<rwlock::glibc_rw::RawGlibcRw<M>>();
         visitor.rwlock::<rwlock::bravo::Passes<M, rwlock::glibc_rw::RawGlibcRw<M>>>();
         visitor.rwlock::<rwlock::bravo::Rows<M, rwlock::glibc_rw::RawGlibcRw<M>>>();
-        visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
+        visitor.upgradable::<rwlock::bravo::RawBravo<M, rwlock::pf_t::RawPfT<M>>>();
     }
-    visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
-    visitor.rwlock::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
-    visitor.rwlock::<rwlock::bravo::Columns<M, rwlock::pf_q::RawPfQ<M>>>();
-    visitor.rwlock::<rwlock::bravo::Rows<M, rwlock::shfl_rw::RawShflRw<M>>>();
+    visitor.upgradable::<rwlock::bravo::RawBravo<M, rwlock::pf_q::RawPfQ<M>>>();
+    visitor.upgradable::<rwlock::bravo::RawBravo<M, rwlock::shfl_rw::RawShflRw<M>>>();
+    visitor.upgradable::<rwlock::bravo::Columns<M, rwlock::pf_q::RawPfQ<M>>>();
+    visitor.upgradable::<rwlock::bravo::Rows<M, rwlock::shfl_rw::RawShflRw<M>>>();
     visitor.seqlock::<mutex::shfl::RawShfl<M>>();
 }
 

@@ -4,6 +4,7 @@
 use latchwork::machine::record::STEP;
 use latchwork::machine::{Machine, Native, Records};
 use latchwork::reclaim::rcu::RcuDomain;
+use latchwork::reclaim::stall;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -61,6 +62,7 @@ fn waiters_share(domain: &RcuDomain<Native>) {
 
 /// The line on stderr names the thread.
 fn stalls_are_reported(domain: &RcuDomain<Native>) {
+    domain.on_stall(stall::to_stderr);
     domain.set_stall_nanos(1_000_000);
     let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
     let thread = &AtomicUsize::new(0);

@@ -6,6 +6,7 @@ use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::{RcuDomain, global};
 use latchwork::reclaim::{Guard, Header, Rcu, Reader, Reclaim, Retire};
@@ -88,11 +89,12 @@ fn left(body: fn()) -> isize {
 /// One test, because the allocator counts for the whole process.
 #[test]
 fn nothing_leaks() {
-    let strategies: [(&str, fn()); 5] = [
+    let strategies: [(&str, fn()); 6] = [
         ("rcu", churn::<RcuDomain<Native>>),
         ("qsbr", churn::<QsbrDomain<Native>>),
         ("epoch", churn::<EpochDomain<Native>>),
         ("hazard", churn::<HazardDomain<Native>>),
+        ("interval", churn::<IntervalDomain<Native>>),
         ("counted", churn::<CountedDomain<Native>>),
     ];
     for (name, churn) in strategies {

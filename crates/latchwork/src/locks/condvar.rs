@@ -4,38 +4,62 @@
 //! waiters compete for the mutex in user space: a sequence number that every notification advances, and that waiters sleep
 //! on.
 //!
-//! A waiter, still holding the mutex, counts itself in and notes the sequence number (its [`Ticket`]). It unlocks the mutex,
-//! sleeps while the number is unchanged, counts itself out, and locks the mutex again. A notification with no waiter counted
-//! in is one load. Otherwise it advances the number and wakes one sleeper or all.
+//! A waiter, still holding the mutex, notes the sequence number (its [`Ticket`]) and counts itself in. It unlocks the mutex,
+//! sleeps while the number is unchanged, counts itself out, and locks the mutex again. A notification *claims* one of the
+//! counted waiters, or all of them. Then it advances the number and wakes as many sleepers. A notification that finds no
+//! waiter that is not claimed is one load.
 //!
 //! | word | changed by | pairs with |
 //! |---|---|---|
-//! | `sequence`, the futex | a notification that finds a waiter adds one | the mutex; the futex compares it with the ticket |
-//! | `waiters`, bits 0 to 30: the waiters between `prepare` and `finish` | each waiter | (A) release, in `finish` |
-//! | `waiters`, bit 31 (QUIET): a thread waits until there are no waiters | [`wait_until_quiet`](RawCondvar::wait_until_quiet) | (A) acquire |
+//! | `sequence`, the futex | a notification that has claimed a waiter adds one | the futex compares it with the ticket |
+//! | `waiters`, COUNT: the waiters between `prepare` and `finish` | `prepare`, after it has read the ticket | (T) release |
+//! | | `finish` | (A) release |
+//! | `waiters`, CLAIMED: how many of them notifications have claimed | a notification, before it advances the number | (T) acquire |
+//! | | `finish`, which takes one claim away with the waiter | |
+//! | `waiters`, QUIET: a thread waits until there are no waiters | [`wait_until_quiet`](RawCondvar::wait_until_quiet) | (A) acquire |
+//!
+//! *Why claims.* A notified thread needs microseconds until it runs and counts itself out. A notification that finds all waiters
+//! claimed makes no system call meanwhile: a producer that puts ten items wakes a lone consumer once. On the queues of
+//! `docs/condvars.md` this is worth a sixth.
+//!
+//! *No claimed waiter sleeps on.* Claims do not name waiters. Call a waiter *due* if it will return without a further
+//! notification: the number has moved past its ticket and it does not sleep, or it was woken, or its deadline has passed. Call
+//! a claim *pending* until its notification has made its system call. The invariant is: CLAIMED is at most the number of due
+//! waiters plus the number of pending claims. If CLAIMED equals COUNT, as many waiters as are not due will be woken by pending
+//! claims, and a further notification has nothing to do. Every step keeps the invariant:
+//! - A claim adds one to CLAIMED and one to the pending claims.
+//! - A wake that finds a sleeper makes it due: a woken waiter returns, even if the number has not moved.
+//! - A waiter that leaves is due. It takes a claim away with it if there is one.
+//! - A wake that finds no sleeper ends a pending claim. By (T), all waiters that its notification has counted had tickets from
+//!   before the number moved. None of them sleeps, so all are due, or have left with a claim. When the claim was made, there
+//!   were at least as many of them as claims, including this one. So one of them is due without a claim.
+//!
+//! A waiter that leaves after its deadline may take the claim of another waiter away. Then CLAIMED is too small, which costs
+//! a system call. So does CLAIMED when it has reached its largest value.
 //!
 //! *The notifier goes first.* A woken thread may preempt the very thread that woke it, which may hold the mutex. Before it
 //! waits for a mutex that is held, it offers its processor to other threads
 //! ([`offer_processor`](RawCondvar::offer_processor)). Without that it would spin while the holder waits for the processor.
 //!
-//! *No lost wakeups.* A notifier that has locked the mutex after a waiter released it finds the waiter counted in, and
-//! advances the number past the waiter's ticket. A waiter that sleeps is woken; one that does not sleep yet finds the number
-//! changed and does not go to sleep. So it is enough that the condition is changed with the mutex held; the notification
+//! *No lost wakeups.* A notifier that has locked the mutex after a waiter released it finds the waiter counted in. It advances
+//! the number past the waiter's ticket, or finds the waiter due. A waiter that sleeps is woken; one that does not sleep yet
+//! finds the number changed and does not go to sleep. So it is enough that the condition is changed with the mutex held; the notification
 //! itself may come after the unlock. If the kernel reports a timeout, the waiter was not the one that a notification woke. It
 //! reports [`Wait::Woken`] nevertheless if the number has moved, so that no notification is answered by timeouts alone.
 //!
-//! *Spurious wakeups* happen: a waiter that has not gone to sleep when another waiter is notified returns too. Callers check
-//! their condition in a loop, as always.
+//! *Spurious wakeups* happen: a waiter that has not gone to sleep when another waiter is notified returns too, and so does a
+//! waiter whose thread has run a signal handler. Callers check their condition in a loop, as always.
 //!
 //! *Wraparound*: a waiter that is stopped between `prepare` and falling asleep for exactly 2^32 notifications (or a multiple)
 //! would take the number for unchanged, and sleep until the next notification. At ten million notifications a second, that
 //! is a thread that did not run for seven minutes, to the notification.
 //!
 //! Size: 8 bytes, none per waiter.
-//! Atomics: wait 2 (beside the mutex), notification 0 or 1.
+//! Atomics: wait 2 (beside the mutex), notification 0 or 2.
 //! Fairness: the kernel wakes the thread that has slept longest (of the highest priority); the mutex decides which thread
 //! goes on.
-//! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it.
+//! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it. A
+//! notifier that is suspended between its claim and its system call delays the claimed waiter until it runs again.
 
 use crate::locks::mutex::{self, ConstNew, Held};
 use crate::machine::{Arith, Deadline, Machine, Native, Wait, Word};
@@ -46,8 +70,41 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 /// where notifiers hold the mutex, the second up to two, and sixteen are worth no more.
 const OFFERS: u32 = 2;
 
-/// In `waiters`: a thread sleeps until the count is zero.
-const QUIET: u32 = 1 << 31;
+/// A value of the word `waiters`.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Waiters(u32);
+
+impl Waiters {
+    /// One more waiter. COUNT has 22 bits: Linux has at most 2^22 threads.
+    const ONE: u32 = 1;
+    const COUNT: u32 = (1 << 22) - 1;
+    /// One more claim. CLAIMED has 9 bits, and stays at its largest value.
+    const CLAIM: u32 = 1 << 22;
+    const MOST_CLAIMS: u32 = (1 << 9) - 1;
+    /// A thread sleeps until COUNT is zero.
+    const QUIET: u32 = 1 << 31;
+
+    fn count(self) -> u32 {
+        self.0 & Self::COUNT
+    }
+
+    fn claimed(self) -> u32 {
+        (self.0 / Self::CLAIM) & Self::MOST_CLAIMS
+    }
+
+    /// With claims of `more` waiters, or of all if there are fewer.
+    fn claim(self, more: u32) -> Self {
+        let claimed = self.claimed().saturating_add(more).min(self.count()).min(Self::MOST_CLAIMS);
+        Waiters((self.0 & !(Self::MOST_CLAIMS * Self::CLAIM)) | (claimed * Self::CLAIM))
+    }
+
+    /// With one waiter less, and one claim less if there is any. A caller that never came takes nothing away.
+    fn leave(self) -> Self {
+        let waiter = Self::ONE.min(self.count());
+        let claim = Self::CLAIM * self.claimed().min(1);
+        Waiters(self.0 - waiter - claim)
+    }
+}
 
 /// Condition variable. All-zero bytes are one without waiters. See the [module documentation](self).
 #[repr(C)]
@@ -104,10 +161,11 @@ impl<M: Machine> RawCondvar<M> {
     /// The first piece of [`wait`](RawCondvar::wait), for callers that must block in code of their own: counts the caller
     /// in. The caller must hold the mutex.
     pub fn prepare(&self) -> Ticket {
-        // Relaxed: a notifier that matters locks the mutex after the caller has released it. So it finds the caller
-        // counted in, and cannot have advanced the number before the caller read it.
-        self.waiters.fetch_add(1, Relaxed);
-        Ticket(self.sequence.load(Relaxed))
+        // (T) pairs with `wake`: a notification that counts the caller advances the number after the caller has read it. In
+        // the other order, a notification could claim the caller, and the caller could take the number that it left.
+        let ticket = Ticket(self.sequence.load(Relaxed));
+        self.waiters.fetch_add(Waiters::ONE, Release);
+        ticket
     }
 
     /// The futex on which to sleep while it holds [`Ticket::value`].
@@ -122,13 +180,8 @@ impl<M: Machine> RawCondvar<M> {
 
     /// The middle piece: sleeps until a notification or the deadline. The caller must have released the mutex.
     pub fn block(&self, ticket: Ticket, deadline: Option<Deadline>) -> Wait {
-        // A signal handler may have interrupted the sleep.
-        while !self.is_notified(ticket) {
-            if M::wait(&self.sequence, ticket.0, deadline) == Wait::TimedOut {
-                return Wait::TimedOut;
-            }
-        }
-        Wait::Woken
+        // A caller that was woken must return: the wake was meant for a waiter, and no other one gets it.
+        if self.is_notified(ticket) { Wait::Woken } else { M::wait(&self.sequence, ticket.0, deadline) }
     }
 
     /// The last piece: counts the caller out. It is the caller's last access to the condition
@@ -136,10 +189,15 @@ impl<M: Machine> RawCondvar<M> {
     /// there has been a notification since `ticket` after all.
     pub fn finish(&self, ticket: Ticket, reason: Wait) -> Wait {
         let reason = if self.is_notified(ticket) { Wait::Woken } else { reason };
+        let address = &raw const self.waiters;
+        let mut waiters = Waiters(self.waiters.load(Relaxed));
         // (A) pairs with `wait_until_quiet`: the caller's accesses are over.
-        if self.waiters.fetch_sub(1, Release) == QUIET + 1 {
+        while let Err(now) = self.waiters.compare_exchange(waiters.0, waiters.leave().0, Release, Relaxed) {
+            waiters = Waiters(now);
+        }
+        if waiters.leave() == Waiters(Waiters::QUIET) {
             // By now the memory may be gone: only the address is used.
-            M::wake(&raw const self.waiters, u32::MAX);
+            M::wake(address, u32::MAX);
         }
         reason
     }
@@ -179,8 +237,8 @@ impl<M: Machine> RawCondvar<M> {
 
     #[inline]
     fn notify(&self, count: u32) {
-        // Relaxed: see `prepare`.
-        if self.waiters.load(Relaxed) & !QUIET != 0 {
+        // Relaxed: a waiter that the caller's change concerns released the mutex before the caller locked it.
+        if self.has_waiters() {
             self.wake(count);
         }
     }
@@ -189,6 +247,17 @@ impl<M: Machine> RawCondvar<M> {
     #[inline(never)]
     fn wake(&self, count: u32) {
         let sequence = &raw const self.sequence;
+        let mut waiters = Waiters(self.waiters.load(Relaxed));
+        loop {
+            if waiters.claimed() == waiters.count() {
+                return; // all are due or will be woken by pending claims, or there are none any more
+            }
+            // (T) pairs with `prepare`: all tickets of the counted waiters were read before the number moves.
+            match self.waiters.compare_exchange(waiters.0, waiters.claim(count).0, Acquire, Relaxed) {
+                Ok(_) => break,
+                Err(now) => waiters = Waiters(now),
+            }
+        }
         // Relaxed: what the waiter has to see, it sees through the mutex. The futex orders this
         // before the wake, and compares the word with the ticket under the same lock.
         self.sequence.fetch_add(1, Relaxed);
@@ -198,8 +267,9 @@ impl<M: Machine> RawCondvar<M> {
     }
 
     /// Whether there were waiters, a moment ago.
+    #[inline]
     pub fn has_waiters(&self) -> bool {
-        self.waiters.load(Relaxed) & !QUIET != 0
+        self.waiters.load(Relaxed) & !Waiters::QUIET != 0
     }
 
     /// Waits until no waiter will touch the memory any more, so that it can be freed. POSIX lets a program destroy a
@@ -211,8 +281,8 @@ impl<M: Machine> RawCondvar<M> {
         if self.waiters.load(Acquire) == 0 {
             return; // (A) pairs with `finish`
         }
-        let mut waiters = self.waiters.fetch_or(QUIET, Acquire) | QUIET;
-        while waiters != QUIET {
+        let mut waiters = self.waiters.fetch_or(Waiters::QUIET, Acquire) | Waiters::QUIET;
+        while waiters != Waiters::QUIET {
             M::wait(&self.waiters, waiters, None);
             // (A) pairs with `finish`. Every departure is a read-modify-write, so the last one stands for all.
             waiters = self.waiters.load(Acquire);

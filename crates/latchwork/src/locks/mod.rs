@@ -21,7 +21,6 @@ pub mod seqlock;
 pub(crate) mod aliases;
 pub(crate) mod backoff;
 pub(crate) mod bits;
-pub(crate) mod parked_bit;
 #[cfg(feature = "std")]
 pub(crate) mod timed;
 

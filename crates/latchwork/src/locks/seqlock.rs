@@ -133,6 +133,7 @@ impl<L: RawMutex, const WORDS: usize> SeqLock<L, WORDS> {
 }
 
 /// A sequence lock that does not contain the words. Its user passes the same words to every call.
+#[repr(C)]
 pub struct RawSeqLock<L: RawMutex> {
     sequence: <L::Machine as Machine>::U32,
     mutex: L,

@@ -6,6 +6,7 @@
 
 use super::{Group, Machine, Word};
 use core::marker::PhantomData;
+use core::panic::Location;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -35,8 +36,17 @@ pub const TIME: u64 = !(STEP - 1);
 pub struct Stall {
     /// The thread that is in the way, by the number that the operating system knows it by.
     pub thread: u32,
-    /// For how many nanoseconds the grace period has been open.
+    /// For how many nanoseconds the grace period has been open. The section began before that.
     pub nanos: u64,
+    /// Where the section began, with the feature `section-origins`.
+    pub origin: Option<&'static Location<'static>>,
+}
+
+impl Stall {
+    /// A stall by the owner of this record.
+    pub(crate) fn by<M: Machine>(record: &Record<M>, nanos: u64) -> Self {
+        Stall { thread: record.thread.load(Relaxed), nanos, origin: record.origin() }
+    }
 }
 
 /// A machine on which memory can be reclaimed: every thread has a [`Record`].
@@ -85,7 +95,7 @@ pub unsafe trait Records: Machine {
         0
     }
 
-    /// Tells the user about a grace period that does not end.
+    /// Writes to stderr that a grace period does not end. Nothing in the library calls this unasked.
     fn report_stall(stall: Stall) {
         let _ = stall;
     }
@@ -134,6 +144,9 @@ pub struct Record<M: Machine> {
     pub number: M::U32,
     /// How many readers keep the record, and may begin a section at any time ([`Reclaim::Reader`](crate::reclaim::Reclaim::Reader)).
     pub keepers: M::U32,
+    /// Where the outermost section began, or null.
+    #[cfg(feature = "section-origins")]
+    pub(crate) origin: M::Ptr<Location<'static>>,
 }
 
 /// Keeps the calling thread's record from being given to another thread, even if the owner exits meanwhile.
@@ -181,12 +194,19 @@ pub struct Hazards<M: Machine> {
     pub(crate) more: M::Ptr<Hazards<M>>,
 }
 
-/// The hazard pointers of a guard.
+/// The value of [`Slots::used`] while the slots are hazard pointers.
+pub const POINTERS: usize = 1;
+
+/// The value of [`Slots::used`] while the first two slots are the interval of a section of
+/// [`interval`](crate::reclaim::interval).
+pub const INTERVAL: usize = 2;
+
+/// The hazard pointers of a guard; or the two ends of an interval.
 #[repr(C)]
 pub struct Slots<M: Machine> {
     /// Each is 0 or an address inside of the object that is protected.
     pub hazards: [M::Usize; SLOTS],
-    /// 1 while a guard has the slots. While it is 0, the slots mean nothing.
+    /// [`POINTERS`] or [`INTERVAL`] while a guard has the slots. While it is 0, the slots mean nothing.
     pub used: M::Usize,
 }
 
@@ -235,7 +255,30 @@ impl<M: Machine> Record<M> {
             hazards: Hazards::new(),
             number: M::U32::new(0),
             keepers: M::U32::new(0),
+            #[cfg(feature = "section-origins")]
+            origin: M::Ptr::new(null_mut()),
         }
+    }
+
+    /// Where the owner's section began, with the feature `section-origins`.
+    pub(crate) fn origin(&self) -> Option<&'static Location<'static>> {
+        #[cfg(feature = "section-origins")]
+        // SAFETY: null, or what `note_origin` stored.
+        return unsafe { self.origin.load(Relaxed).as_ref() };
+        #[cfg(not(feature = "section-origins"))]
+        None
+    }
+
+    /// Before the owner begins a section, whose stamp is in `word`: notes where, with the feature `section-origins`, unless
+    /// the section is nested.
+    #[inline(always)]
+    #[cfg_attr(feature = "section-origins", track_caller)]
+    pub(crate) fn note_origin(&self, word: &M::U64) {
+        #[cfg(feature = "section-origins")]
+        if word.load(Relaxed) & NESTING == 0 {
+            self.origin.store(core::ptr::from_ref(Location::caller()).cast_mut(), Relaxed);
+        }
+        let _ = word;
     }
 
     /// The record's address, as it is stored.
@@ -273,7 +316,22 @@ impl<M: Machine> Default for Record<M> {
     }
 }
 
-/// What time it is for readers. Clocks only grow.
+/// A hazard pointer that belongs to no thread ([`HazardPointer`](crate::reclaim::hazard::HazardPointer)).
+#[repr(C, align(64))]
+pub struct Hazard<M: Machine> {
+    /// 0 or an address inside of the object that is protected.
+    pub(crate) address: M::Usize,
+    /// The page that this is in.
+    pub(crate) page: M::Ptr<Group<M, Hazard<M>>>,
+}
+
+impl<M: Machine> Hazard<M> {
+    pub(crate) fn new() -> Self {
+        Hazard { address: M::Usize::new(0), page: M::Ptr::new(null_mut()) }
+    }
+}
+
+/// What time it is for readers, and what else the process has once. Clocks only grow.
 #[repr(C, align(128))]
 pub struct Clocks<M: Machine> {
     /// For RCU: begins at [`STEP`], and grows by that with every grace period. The lowest bit is set, so that the clock
@@ -287,6 +345,11 @@ pub struct Clocks<M: Machine> {
     /// The time that all threads are known to have reached: one for the sections of general-purpose RCU, one for the
     /// readers of QSBR. With it, the leader of a grace period tells those of other domains what it has found.
     pub reached: [M::U64; 2],
+    /// The newest page of hazard pointers that belong to no thread, or null.
+    pub(crate) hazards: M::Ptr<Group<M, Hazard<M>>>,
+    last: [M::U64; 13],
+    /// For intervals: the current era, which a thread lets grow when it has looked at a batch.
+    pub(crate) era: M::U64,
 }
 
 impl<M: Machine> Clocks<M> {
@@ -298,6 +361,9 @@ impl<M: Machine> Clocks<M> {
             epoch: M::U64::new(STEP | 1),
             further: core::array::from_fn(|_| M::U64::new(0)),
             reached: core::array::from_fn(|_| M::U64::new(0)),
+            hazards: M::Ptr::new(null_mut()),
+            last: core::array::from_fn(|_| M::U64::new(0)),
+            era: M::U64::new(STEP),
         }
     }
 }
@@ -305,13 +371,16 @@ impl<M: Machine> Clocks<M> {
 impl Clocks<super::Native> {
     /// The beginning of time, in a constant.
     pub(crate) const fn native() -> Self {
-        use core::sync::atomic::AtomicU64;
+        use core::sync::atomic::{AtomicPtr, AtomicU64};
         Clocks {
             grace: AtomicU64::new(STEP | 1),
             apart: [const { AtomicU64::new(0) }; 15],
             epoch: AtomicU64::new(STEP | 1),
             further: [const { AtomicU64::new(0) }; 15],
             reached: [const { AtomicU64::new(0) }; 2],
+            hazards: AtomicPtr::new(null_mut()),
+            last: [const { AtomicU64::new(0) }; 13],
+            era: AtomicU64::new(STEP),
         }
     }
 }

@@ -1,143 +1,272 @@
-//! Memory for the elements of a shard, as dense as it can be: reading an element is a lookup's second cache miss.
+//! Memory for the elements of a map, as dense as it can be: reading an element is a lookup's second cache miss.
 //!
 //! Elements have numbers. They lie in chunks, of which each is twice as large as the one before, with nothing beside
-//! them. What an element needs to wait for its readers is a [`Removed`], which is made when the element is removed. When
-//! the element has been reclaimed, its `Removed` goes back to the shard with the element's number, and serves the next
-//! element. So a table whose size stays the same allocates nothing.
+//! them. A shard takes fresh numbers in [`RUN`]s, so that shards seldom meet at the counter.
 //!
-//! State of a number: fresh -> in use (`put`) -> removed (`remove`) -> returned (the thread that reclaims) -> in use
-//! (`put`).
+//! What removed elements need to wait for their readers is a [`Batch`]: a retired object that names several elements. The
+//! shard fills it under its lock, and the thread that fills it up retires it. When the elements have been reclaimed, their
+//! batch goes back to the map with their numbers in it, and serves the next shard that needs numbers. So a map whose size
+//! stays the same allocates nothing, and an update pays a fraction of what retiring an object costs.
 //!
-//! At the end, `close` counts the numbers that were returned. The thread that reclaims the last of the others frees the
+//! Elements with a destructor are retired one by one, because programs may wait for the destructor
+//! ([`barrier`](crate::reclaim::Reclaim::barrier)). Elements without one cannot tell when they are reclaimed.
+//!
+//! State of a number: fresh -> in a shard's run -> in use (`put`) -> in a shard's open batch (`remove`) -> retired with it
+//! -> returned (the thread that reclaims) -> in a shard's free batch (`refill`) -> in use (`put`).
+//!
+//! State of a batch: open -> full, and retired -> returned -> free -> blank, when its last number is in use again -> open.
+//!
+//! At the end, `close` counts the batches that were returned. The thread that reclaims the last of the others frees the
 //! memory.
 //!
-//! What pairs with what: (A) a reclaiming thread pushes a `Removed` onto `returned` (release), and `put` or `close` takes
+//! What pairs with what: (A) a reclaiming thread pushes a batch onto `returned` (release), and `refill` or `close` takes
 //! the list (acquire). (B) `close` adds the number of missing ones to `owed`, and each reclaiming thread after that
-//! subtracts one, with read-modify-writes: the thread that makes it 0 comes after all others.
+//! subtracts one, with read-modify-writes: the thread that makes it 0 comes after all others. (C) a thread publishes a
+//! chunk (release), and threads that put elements into it load it (acquire).
+//!
+//! Size: 320 bytes, and the chunks; a batch has 64 bytes, or 128 if elements have no destructor.
 
 use super::array::Array;
 use crate::locks::mutex::RawMutex;
 use crate::machine::{Arith, Machine, Word};
 use crate::reclaim::{Header, Retire};
+use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::marker::PhantomData;
+use core::mem::{MaybeUninit, needs_drop, offset_of};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Elements in the first chunk, a power of two.
-const FIRST: u32 = 8;
+/// Fresh numbers that a shard takes at a time, and elements in the first chunk; a power of two.
+pub const RUN: u32 = 8;
 /// Chunks: enough for all numbers of 32 bits.
-const CHUNKS: usize = (32 - FIRST.ilog2()) as usize;
+const CHUNKS: usize = (32 - RUN.ilog2()) as usize;
 
-/// Stands for an element that has been removed. It is a cache line, because it goes from thread to thread.
+/// Removed elements, which are retired together. Its memory is longer than this type: see [`layout`](Batch::layout).
 #[repr(C, align(64))]
-pub struct Removed<L: RawMutex, T: Send + Sync + 'static> {
+pub struct Batch<L: RawMutex, T: Send + Sync + 'static> {
     header: Header,
-    /// Where the element is.
+    /// Where the elements are.
     home: *const Elements<L, T>,
     /// The next of its list.
-    next: *mut Removed<L, T>,
-    /// In the first of a list of `Own::free`: the list below it.
-    below: *mut Removed<L, T>,
-    /// The element's number.
-    number: u32,
+    next: *mut Batch<L, T>,
+    /// How many numbers are here.
+    count: u32,
+    /// The first of the numbers.
+    numbers: [MaybeUninit<u32>; 5],
 }
 
-// SAFETY: its home is freed after it has come back. A thread that has it has the element with it, which is `Send`.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Removed<L, T> {}
-// SAFETY: one thread at a time uses it: the holder of the lock, or the thread that retires and reclaims.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Removed<L, T> {}
-
-/// The memory, and the lock of the threads that add and remove. What updates write to lies in one cache line, in which
-/// readers read nothing.
-#[repr(C, align(64))]
-pub struct Elements<L: RawMutex, T: Send + Sync + 'static> {
-    /// The lock of the shard's updates.
-    pub lock: L,
-    /// How many elements there are. Changed under the lock.
-    pub count: Usize<L>,
-    /// The list of those `Removed` whose elements have been reclaimed; or [`closed`].
-    returned: Ptr<L, Removed<L, T>>,
-    /// Under the lock.
-    own: UnsafeCell<Own<L, T>>,
-    /// After `close`: how many `Removed` have not come back.
-    owed: Usize<L>,
-    chunks: [Ptr<L, T>; CHUNKS],
-}
+// SAFETY: its home is freed after it has come back. A thread that has it has the elements with it, which are `Send`.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Batch<L, T> {}
+// SAFETY: one thread at a time uses it: the holder of a lock, or the thread that retires and reclaims.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Batch<L, T> {}
 
 type Usize<L> = <<L as RawMutex>::Machine as Machine>::Usize;
 type Ptr<L, T> = <<L as RawMutex>::Machine as Machine>::Ptr<T>;
 
-/// What the lock guards.
-struct Own<L: RawMutex, T: Send + Sync + 'static> {
-    /// The first number that was never used.
-    fresh: u32,
-    /// `Removed`s with a free number: lists, as they came back, the last one first. So a number is used again that has
-    /// just been in a cache.
-    free: *mut Removed<L, T>,
-    /// `Removed`s without a number: a list.
-    blank: *mut Removed<L, T>,
-    /// How many numbers have been removed, and not used again.
-    away: usize,
+/// The memory.
+#[repr(align(64))]
+pub struct Elements<L: RawMutex, T: Send + Sync + 'static> {
+    /// The first number that was never given out.
+    fresh: Usize<L>,
+    /// The list of those batches whose elements have been reclaimed; or [`closed`].
+    returned: Ptr<L, Batch<L, T>>,
+    /// The lock of `pool`.
+    lock: L,
+    pool: UnsafeCell<Pool<L, T>>,
+    /// After `close`: how many batches have not come back.
+    owed: Usize<L>,
+    chunks: [Ptr<L, T>; CHUNKS],
 }
 
-// SAFETY: elements are `Send` and `Sync`; `own` is used under the lock alone.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Elements<L, T> {}
-// SAFETY: elements and `Removed`s are `Send`.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Elements<L, T> {}
+/// What the lock of [`Elements`] guards.
+struct Pool<L: RawMutex, T: Send + Sync + 'static> {
+    /// Batches that have come back, the last one first. So a number is used again that has just been in a cache.
+    list: *mut Batch<L, T>,
+    /// How many batches have left `returned`.
+    taken: usize,
+}
 
-/// Stands in `returned` once the table has ended.
+/// The numbers that a shard has in hand, guarded by the shard's lock.
+pub struct Numbers<L: RawMutex, T: Send + Sync + 'static> {
+    /// Fresh ones: the next, and the end of the run.
+    run: [u32; 2],
+    /// A batch of reclaimed ones, or null.
+    free: *mut Batch<L, T>,
+    /// The batch of those that have been removed last, or null.
+    open: *mut Batch<L, T>,
+    /// Batches without a number: a list.
+    blank: *mut Batch<L, T>,
+    /// How many batches have been handed over to be retired.
+    sent: usize,
+    owned: PhantomData<T>,
+}
+
+// SAFETY: elements are `Send` and `Sync`; `pool` is used under the lock alone.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Elements<L, T> {}
+// SAFETY: elements and batches are `Send`.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Elements<L, T> {}
+// SAFETY: batches are `Send`.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Numbers<L, T> {}
+
+/// Stands in `returned` once the map has ended.
 fn closed<T>() -> *mut T {
     core::ptr::without_provenance_mut(1)
-}
-
-/// Takes the first of a list.
-///
-/// # Safety
-///
-/// No other thread uses the list, whose entries are boxes that have not been freed.
-unsafe fn pop<L: RawMutex, T: Send + Sync + 'static>(list: &mut *mut Removed<L, T>) -> *mut Removed<L, T> {
-    let first = *list;
-    // SAFETY: an entry of the list has not been freed, says the caller.
-    if let Some(removed) = unsafe { first.as_ref() } {
-        *list = removed.next;
-    }
-    first
-}
-
-/// Frees a list; returns how long it was.
-///
-/// # Safety
-///
-/// No other thread uses the list, whose entries are boxes that have not been freed.
-unsafe fn free<L: RawMutex, T: Send + Sync + 'static>(mut list: *mut Removed<L, T>) -> usize {
-    let mut count = 0;
-    while !list.is_null() {
-        // SAFETY: the entries are boxes, says the caller; each is freed once, because it leaves the list.
-        drop(unsafe { Box::from_raw(pop(&mut list)) });
-        count += 1;
-    }
-    count
 }
 
 /// The chunk of a number, and the index there.
 #[inline(always)]
 fn locate(number: u32) -> (usize, usize) {
-    let at = number + FIRST;
+    let at = number + RUN;
     let chunk = at.ilog2();
-    ((chunk - FIRST.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
+    ((chunk - RUN.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
+}
+
+/// Elements in a chunk.
+fn length(chunk: usize) -> usize {
+    (RUN as usize) << chunk
+}
+
+impl<L: RawMutex, T: Send + Sync + 'static> Batch<L, T> {
+    /// Whether each removed element is retired at once.
+    const EAGER: bool = needs_drop::<T>();
+    /// Bytes of a batch. If elements are retired one by one, a smaller one serves.
+    const SIZE: usize = if Self::EAGER { 64 } else { 128 };
+    /// Numbers that a batch has room for.
+    const ROOM: u32 = ((Self::SIZE - offset_of!(Self, numbers)) / size_of::<u32>()) as u32;
+
+    const LAYOUT: Layout = match Layout::from_size_align(Self::SIZE, 64) {
+        Ok(layout) => layout,
+        Err(_) => panic!("64 is a power of two"),
+    };
+
+    /// An empty batch. To be given to [`free`](Batch::free) in the end.
+    fn make(home: *const Elements<L, T>) -> *mut Self {
+        // SAFETY: the layout's size is not 0.
+        let this = unsafe { alloc(Self::LAYOUT) }.cast::<Self>();
+        if this.is_null() {
+            handle_alloc_error(Self::LAYOUT);
+        }
+        let numbers = [MaybeUninit::uninit(); 5];
+        // SAFETY: just allocated, with at least as many bytes as the type has.
+        unsafe { this.write(Batch { header: Header::new(), home, next: null_mut(), count: 0, numbers }) };
+        this
+    }
+
+    /// Puts a full batch before others that are to be retired.
+    ///
+    /// # Safety
+    ///
+    /// The batch is the caller's alone.
+    pub unsafe fn chain(this: *mut Self, others: *mut Self) -> *mut Self {
+        // SAFETY: the batch is the caller's alone.
+        unsafe { (*this).next = others };
+        this
+    }
+
+    /// Takes the first batch off its chain, which is not empty; returns the others.
+    ///
+    /// # Safety
+    ///
+    /// The batch is the caller's alone.
+    pub unsafe fn unchain(this: *mut Self) -> *mut Self {
+        // SAFETY: the batch is the caller's alone.
+        unsafe { core::mem::replace(&mut (*this).next, null_mut()) }
+    }
+
+    /// Frees a batch.
+    ///
+    /// # Safety
+    ///
+    /// `this` is from `make`, and no thread uses it.
+    unsafe fn free(this: *mut Self) {
+        // SAFETY: `make` allocated it with this layout.
+        unsafe { dealloc(this.cast(), Self::LAYOUT) };
+    }
+
+    /// Where the number at an index is.
+    ///
+    /// # Safety
+    ///
+    /// `this` is from `make`, and has not been freed; `at` is below `ROOM`.
+    #[inline(always)]
+    unsafe fn number(this: *mut Self, at: u32) -> *mut u32 {
+        // SAFETY: the batch has memory for `ROOM` numbers.
+        unsafe { (&raw mut (*this).numbers).cast::<u32>().add(at as usize) }
+    }
+
+    /// Adds a number. Returns whether the batch is full with it.
+    ///
+    /// # Safety
+    ///
+    /// The batch is the caller's alone, and not full.
+    #[inline(always)]
+    unsafe fn push(this: *mut Self, number: u32) -> bool {
+        // SAFETY: the batch is the caller's alone, and not full.
+        unsafe {
+            let count = (*this).count;
+            Self::number(this, count).write(number);
+            (*this).count = count + 1;
+            count + 1 == Self::ROOM
+        }
+    }
+
+    /// Frees a list; returns how long it was.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the list, whose entries are from `make`.
+    unsafe fn free_all(mut list: *mut Self) -> usize {
+        let mut count = 0;
+        while !list.is_null() {
+            // SAFETY: the entry is the caller's alone, and leaves the list.
+            let next = unsafe { (*list).next };
+            // SAFETY: the entry has left the list, so it is freed once.
+            unsafe { Self::free(list) };
+            list = next;
+            count += 1;
+        }
+        count
+    }
+}
+
+impl<L: RawMutex, T: Send + Sync + 'static> Numbers<L, T> {
+    /// Of a new shard.
+    pub fn new() -> Self {
+        let (free, open, blank) = (null_mut(), null_mut(), null_mut());
+        Numbers { run: [0, 0], free, open, blank, sent: 0, owned: PhantomData }
+    }
+
+    /// An empty batch.
+    fn batch(&mut self, home: &Elements<L, T>) -> *mut Batch<L, T> {
+        let blank = self.blank;
+        if blank.is_null() {
+            return Batch::make(home);
+        }
+        // SAFETY: a batch of the list is the lock holder's, and not freed before `close`.
+        unsafe {
+            self.blank = (*blank).next;
+            blank.write(Batch {
+                header: Header::new(),
+                home,
+                next: null_mut(),
+                count: 0,
+                numbers: [MaybeUninit::uninit(); 5],
+            });
+        }
+        blank
+    }
 }
 
 impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     /// No elements. To be given to [`close`](Elements::close) in the end.
     pub fn new() -> Box<Self> {
-        let own = Own { fresh: 0, free: null_mut(), blank: null_mut(), away: 0 };
         Box::new(Elements {
-            lock: L::new_in(),
-            count: Word::new(0),
+            fresh: Word::new(0),
             returned: Word::new(null_mut()),
-            own: UnsafeCell::new(own),
+            lock: L::new_in(),
+            pool: UnsafeCell::new(Pool { list: null_mut(), taken: 0 }),
             owed: Word::new(0),
             chunks: core::array::from_fn(|_| Word::new(null_mut())),
         })
@@ -151,126 +280,203 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     #[inline(always)]
     pub unsafe fn at(&self, number: u32) -> *mut T {
         let (chunk, at) = locate(number);
-        // SAFETY: `put` gives out numbers below the end of the last chunk. Relaxed: the chunk was there before the
-        // number was used.
+        // SAFETY: `put` gives out numbers below the end of the last chunk. Relaxed: the thread that put the element has
+        // seen the chunk, and published the number after that.
         let first = unsafe { self.chunks.get_unchecked(chunk) }.load(Relaxed);
         first.wrapping_add(at)
     }
 
-    /// Adds an element.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock.
-    pub unsafe fn put(&self, element: T) -> u32 {
-        // SAFETY: the caller holds the lock.
-        let own = unsafe { &mut *self.own.get() };
-        // SAFETY: the caller holds the lock.
-        let number = match unsafe { self.pop_free(own).as_mut() } {
-            Some(removed) => {
-                removed.next = own.blank;
-                own.blank = removed;
-                own.away -= 1;
-                removed.number
-            }
-            None => self.fresh(own),
-        };
+    /// Adds an element. The numbers are those of a shard whose lock the caller holds.
+    #[inline]
+    pub fn put(&self, numbers: &mut Numbers<L, T>, element: T) -> u32 {
+        let number = self.number(numbers);
         // SAFETY: the number is fresh, or its element has been reclaimed: no other thread uses it.
         unsafe { self.at(number).write(element) };
         number
     }
 
-    /// Takes a `Removed` that has come back, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock.
-    unsafe fn pop_free(&self, own: &mut Own<L, T>) -> *mut Removed<L, T> {
-        if !self.returned.load(Relaxed).is_null() {
-            // (A) pairs with the exchange in `Return`.
-            let returned = self.returned.swap(null_mut(), Acquire);
-            // SAFETY: the list is this thread's since the exchange, and not empty.
-            unsafe { (*returned).below = own.free };
-            own.free = returned;
-        }
-        let first = own.free;
-        // SAFETY: null, or an entry of a list that is the lock holder's; entries are freed in `close`.
-        if let Some(removed) = unsafe { first.as_ref() } {
-            own.free = removed.below;
-            if !removed.next.is_null() {
-                own.free = removed.next;
-                // SAFETY: the next entry of the same list.
-                unsafe { (*removed.next).below = removed.below };
+    /// A number for a new element.
+    #[inline]
+    fn number(&self, numbers: &mut Numbers<L, T>) -> u32 {
+        loop {
+            // SAFETY: null, or a batch of the shard's, which is not freed before `close`.
+            if let Some(free) = unsafe { numbers.free.as_mut() } {
+                free.count -= 1;
+                // SAFETY: there were more than `count` numbers in the batch, which are initialised.
+                let number = unsafe { *Batch::number(numbers.free, free.count) };
+                if free.count == 0 {
+                    free.next = numbers.blank;
+                    numbers.blank = core::mem::replace(&mut numbers.free, null_mut());
+                }
+                return number;
+            }
+            if !self.refill(numbers) {
+                let number = numbers.run[0];
+                numbers.run[0] += 1;
+                return number;
             }
         }
-        first
     }
 
-    /// A number that was never used; makes a chunk for it if it is the first of one.
-    fn fresh(&self, own: &mut Own<L, T>) -> u32 {
-        let number = own.fresh;
-        assert!(number < u32::MAX - FIRST, "more than 4 billion elements in a shard");
-        if let (chunk, 0) = locate(number) {
-            let memory = Array::<MaybeUninit<T>>::new((FIRST as usize) << chunk, |_| MaybeUninit::uninit());
-            self.chunks[chunk].store(memory.into_first().cast(), Relaxed);
+    /// Gives a shard a batch of numbers that have come back. If there are none, gives it fresh ones and returns `false`.
+    #[cold]
+    fn refill(&self, numbers: &mut Numbers<L, T>) -> bool {
+        numbers.free = self.pop();
+        if !numbers.free.is_null() {
+            return true;
         }
-        own.fresh += 1;
-        number
+        if numbers.run[0] == numbers.run[1] {
+            let first = self.fresh.fetch_add(RUN as usize, Relaxed);
+            assert!(first < (u32::MAX - 2 * RUN) as usize, "more than 4 billion elements in a map");
+            let (chunk, _) = locate(first as u32);
+            // (C) pairs with the exchange in `grow`: what this thread publishes comes after the chunk.
+            if self.chunks[chunk].load(Acquire).is_null() {
+                self.grow(chunk);
+            }
+            numbers.run = [first as u32, first as u32 + RUN];
+        }
+        false
     }
 
-    /// Removes an element. The caller retires what this returns.
+    /// Takes a batch that has come back, or null.
+    fn pop(&self) -> *mut Batch<L, T> {
+        if self.returned.load(Relaxed).is_null() && self.fresh.load(Relaxed) == 0 {
+            return null_mut();
+        }
+        super::under(&self.lock, || {
+            // SAFETY: this thread holds the lock.
+            let pool = unsafe { &mut *self.pool.get() };
+            if pool.list.is_null() && !self.returned.load(Relaxed).is_null() {
+                // (A) pairs with the exchange in `give_back`.
+                pool.list = self.returned.swap(null_mut(), Acquire);
+            }
+            let first = pool.list;
+            // SAFETY: null, or a batch of the pool's, which is not freed before `close`.
+            if let Some(batch) = unsafe { first.as_mut() } {
+                pool.list = batch.next;
+                pool.taken += 1;
+            }
+            first
+        })
+    }
+
+    /// Makes a chunk.
+    #[cold]
+    fn grow(&self, chunk: usize) {
+        let memory = Array::<MaybeUninit<T>>::new(length(chunk), |_| MaybeUninit::uninit()).into_first();
+        // (C) pairs with the load in `refill`.
+        if self.chunks[chunk].compare_exchange(null_mut(), memory.cast(), AcqRel, Acquire).is_err() {
+            // SAFETY: made above with this length, and no other thread has it.
+            drop(unsafe { Array::from_first(memory, length(chunk)) });
+        }
+    }
+
+    /// Removes an element. Returns the batch to be retired, if one is full. The numbers are those of a shard whose lock the
+    /// caller holds.
     ///
     /// # Safety
     ///
-    /// The caller holds the lock, the number is in use, and no thread finds the element any more.
-    pub unsafe fn remove(&self, number: u32) -> *mut Removed<L, T> {
-        // SAFETY: the caller holds the lock.
-        let own = unsafe { &mut *self.own.get() };
-        own.away += 1;
-        let new = Removed { header: Header::new(), home: self, next: null_mut(), below: null_mut(), number };
-        // SAFETY: the caller holds the lock, and `blank` is a list of boxes.
-        let blank = unsafe { pop(&mut own.blank) };
-        if blank.is_null() {
-            return Box::into_raw(Box::new(new));
+    /// The number is in use, and no thread finds the element any more.
+    #[inline]
+    pub unsafe fn remove(&self, numbers: &mut Numbers<L, T>, number: u32) -> *mut Batch<L, T> {
+        if numbers.open.is_null() {
+            numbers.open = numbers.batch(self);
         }
-        // SAFETY: it was just taken out of the list, so no other thread uses it.
-        unsafe { blank.write(new) };
-        blank
+        // SAFETY: the open batch is the lock holder's, and not full.
+        if unsafe { Batch::push(numbers.open, number) } || Batch::<L, T>::EAGER {
+            Self::seal(numbers)
+        } else {
+            null_mut()
+        }
     }
 
-    /// Drops the elements that `left` names. Frees the memory, or has the thread do so that returns the last number.
+    /// The open batch, which is to be retired, or null.
+    #[inline]
+    fn seal(numbers: &mut Numbers<L, T>) -> *mut Batch<L, T> {
+        let open = core::mem::replace(&mut numbers.open, null_mut());
+        numbers.sent += usize::from(!open.is_null());
+        open
+    }
+
+    /// Removes many elements. Calls `retire` with batches to be retired.
+    ///
+    /// # Safety
+    ///
+    /// The numbers are in use, and no thread finds the elements any more. The caller holds the lock of the shard whose
+    /// `numbers` these are, or has them alone.
+    pub unsafe fn remove_all(
+        &self,
+        numbers: &mut Numbers<L, T>,
+        removed: impl Iterator<Item = u32>,
+        mut retire: impl FnMut(*mut Batch<L, T>),
+    ) {
+        let mut open: *mut Batch<L, T> = null_mut();
+        for number in removed {
+            if open.is_null() {
+                open = Batch::make(self);
+            }
+            // SAFETY: the open batch is this thread's, and not full.
+            if unsafe { Batch::push(open, number) } {
+                numbers.sent += 1;
+                retire(core::mem::replace(&mut open, null_mut()));
+            }
+        }
+        if !open.is_null() {
+            numbers.sent += 1;
+            retire(open);
+        }
+    }
+
+    /// Bytes of the memory for elements, with that for batches left out.
+    pub fn bytes(&self) -> usize {
+        let chunks = self.chunks.iter().enumerate().filter(|(_, first)| !first.load(Relaxed).is_null());
+        size_of::<Self>() + chunks.map(|(chunk, _)| length(chunk) * size_of::<T>()).sum::<usize>()
+    }
+
+    /// Drops the elements that `left` names. Frees the memory, or has the thread do so that returns the last batch.
     ///
     /// # Safety
     ///
     /// `this` is from `new`, and no thread uses it but those that reclaim. `left` names the elements that have not been
-    /// removed.
-    pub unsafe fn close(this: *mut Self, left: impl Iterator<Item = u32>) {
+    /// removed. `shards` are the numbers of all shards.
+    pub unsafe fn close(
+        this: *mut Self,
+        left: impl Iterator<Item = u32>,
+        shards: impl Iterator<Item = Numbers<L, T>>,
+    ) {
         let (elements, owed) = {
             // SAFETY: it is freed below, or by a reclaiming thread after the addition (B) below.
             let elements = unsafe { &*this };
-            // SAFETY: these elements are in use, and no thread finds them any more, says the caller.
-            left.for_each(|number| unsafe { elements.at(number).drop_in_place() });
-            // SAFETY: no thread uses it but those that reclaim, which do not use `own`.
-            let own = unsafe { &mut *elements.own.get() };
-            // (A) pairs with the exchange in `Return`.
+            if needs_drop::<T>() {
+                // SAFETY: these elements are in use, and no thread finds them any more, says the caller.
+                left.for_each(|number| unsafe { elements.at(number).drop_in_place() });
+            }
+            // SAFETY: no thread uses it but those that reclaim, which do not use `pool`.
+            let pool = unsafe { &mut *elements.pool.get() };
+            // (A) pairs with the exchange in `give_back`.
             let returned = elements.returned.swap(closed(), AcqRel);
-            // SAFETY: lists of boxes; no other thread uses `own`, nor `returned` since the exchange.
-            let back = unsafe {
-                free(own.blank);
-                let mut back = free(returned);
-                while let Some(first) = own.free.as_ref() {
-                    let below = first.below;
-                    back += free(own.free);
-                    own.free = below;
+            // SAFETY: no other thread uses `pool`, nor `returned` since the exchange.
+            let back = pool.taken + unsafe { Batch::free_all(returned) };
+            // SAFETY: as above. These have been counted when they were taken out of `returned`, or are counted now.
+            let back = back + unsafe { Batch::free_all(pool.list) };
+            let mut sent = 0;
+            for numbers in shards {
+                sent += numbers.sent;
+                // SAFETY: no other thread uses what a shard has in hand. The elements of an open batch have no destructor.
+                unsafe {
+                    [numbers.free, numbers.open]
+                        .into_iter()
+                        .filter(|batch| !batch.is_null())
+                        .for_each(|batch| Batch::free(batch));
+                    Batch::free_all(numbers.blank);
                 }
-                back
-            };
-            (elements, own.away - back)
+            }
+            (elements, sent - back)
         };
-        // (B) pairs with the subtraction in `Return`: the thread that makes the sum 0 comes last. (The word may have been
+        // (B) pairs with the subtraction in `give_back`: the thread that makes the sum 0 comes last. (The word may have been
         // below 0, if some have come back since the exchange.)
         if elements.owed.fetch_add(owed, AcqRel).wrapping_add(owed) == 0 {
-            // SAFETY: it is a box, and every `Removed` has come back, so no other thread uses it.
+            // SAFETY: it is a box, and every batch has come back, so no other thread uses it.
             drop(unsafe { Box::from_raw(this) });
         }
     }
@@ -281,82 +487,76 @@ impl<L: RawMutex, T: Send + Sync + 'static> Drop for Elements<L, T> {
         for (chunk, first) in self.chunks.iter().enumerate() {
             let first = first.load(Relaxed).cast::<MaybeUninit<T>>();
             if !first.is_null() {
-                // SAFETY: `fresh` made the array with this length.
-                drop(unsafe { Array::from_first(first, (FIRST as usize) << chunk) });
+                // SAFETY: `grow` made the array with this length.
+                drop(unsafe { Array::from_first(first, length(chunk)) });
             }
         }
     }
 }
 
 // SAFETY: `repr(C)`, and the header comes first.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Removed<L, T> {
-    const BYTES: usize = size_of::<Self>() + size_of::<T>();
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Batch<L, T> {
+    const BYTES: usize = {
+        let elements = if Self::EAGER { 1 } else { Self::ROOM as usize };
+        let bytes = Self::SIZE + elements * size_of::<T>();
+        if bytes < u32::MAX as usize { bytes } else { u32::MAX as usize }
+    };
 
     unsafe fn reclaim(this: *mut Self) {
-        // Gives the number back even if the element's destructor panics.
-        let _return = Return(this);
-        // SAFETY: no other thread uses it, says the caller. Its home is freed after it has come back.
-        let (number, home) = unsafe { ((*this).number, &*(*this).home) };
-        // SAFETY: no thread uses the element any more, says the caller.
-        unsafe { home.at(number).drop_in_place() };
+        /// The elements of a batch that have not been dropped. Gives the batch back when they have.
+        struct Rest<L: RawMutex, T: Send + Sync + 'static>(*mut Batch<L, T>, u32);
+        impl<L: RawMutex, T: Send + Sync + 'static> Rest<L, T> {
+            fn drop_elements(&mut self) {
+                // SAFETY: the batch is this thread's until it is given back. Its home is freed after that.
+                let home = unsafe { &*(*self.0).home };
+                while self.1 > 0 {
+                    self.1 -= 1;
+                    // SAFETY: the number is one of the batch's. No thread uses the element any more.
+                    unsafe { home.at(*Batch::number(self.0, self.1)).drop_in_place() };
+                }
+            }
+        }
+        impl<L: RawMutex, T: Send + Sync + 'static> Drop for Rest<L, T> {
+            fn drop(&mut self) {
+                // After a panic of a destructor, the elements that are left. (A second panic ends the process.)
+                self.drop_elements();
+                // SAFETY: the elements have been dropped.
+                unsafe { Elements::give_back(self.0) };
+            }
+        }
+        // SAFETY: no other thread uses the batch, says the caller.
+        let count = unsafe { (*this).count };
+        let mut rest = Rest(this, if needs_drop::<T>() { count } else { 0 });
+        rest.drop_elements();
     }
 }
 
-/// A `Removed` whose element has been dropped. It goes back to its home when this is dropped.
-struct Return<L: RawMutex, T: Send + Sync + 'static>(*mut Removed<L, T>);
-
-impl<L: RawMutex, T: Send + Sync + 'static> Drop for Return<L, T> {
-    fn drop(&mut self) {
-        let this = self.0;
+impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
+    /// Gives a batch back to its home.
+    ///
+    /// # Safety
+    ///
+    /// The batch was retired, its elements have been dropped, and this is called once after that.
+    unsafe fn give_back(this: *mut Batch<L, T>) {
         // SAFETY: no other thread uses it until it is pushed. Its home is freed after it has come back.
-        let (removed, home) = unsafe { (&mut *this, &*(*this).home) };
+        let (batch, home) = unsafe { (&mut *this, &*(*this).home) };
         let mut first = home.returned.load(Acquire);
         while first != closed() {
-            removed.next = first;
-            // (A) pairs with the exchanges in `pop_free` and `close`: the element's readers come before its number is used
+            batch.next = first;
+            // (A) pairs with the exchanges in `pop` and `close`: the elements' readers come before their numbers are used
             // again.
             match home.returned.compare_exchange(first, this, Release, Acquire) {
                 Ok(_) => return,
                 Err(now) => first = now,
             }
         }
-        // SAFETY: it is a box, and no other thread uses it.
-        let home = unsafe { Box::from_raw(this) }.home.cast_mut();
+        let home = batch.home.cast_mut();
+        // SAFETY: it is from `make`, and no other thread uses it.
+        unsafe { Batch::free(this) };
         // (B) pairs with the addition in `close`. SAFETY: this one has not come back, so its home has not been freed.
         if unsafe { &*home }.owed.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: it is a box; every `Removed` has come back, and `close` is over, so no other thread uses it.
+            // SAFETY: it is a box; every batch has come back, and `close` is over, so no other thread uses it.
             drop(unsafe { Box::from_raw(home) });
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::locks::mutex::shfl::RawShfl;
-    use crate::machine::Native;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    struct Bomb;
-
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("a destructor panics");
-        }
-    }
-
-    #[test]
-    fn an_element_whose_destructor_panics_gives_its_number_back() {
-        let elements = Elements::<RawShfl<Native>, Bomb>::new();
-        // SAFETY: no other thread has the elements; each is removed once, and reclaimed once after that.
-        unsafe {
-            let first = elements.put(Bomb);
-            let removed = elements.remove(first);
-            catch_unwind(AssertUnwindSafe(|| Removed::reclaim(removed))).expect_err("it panics");
-            assert_eq!(elements.put(Bomb), first, "its number is not used again");
-            let removed = elements.remove(first);
-            catch_unwind(AssertUnwindSafe(|| Removed::reclaim(removed))).expect_err("it panics");
-            Elements::close(Box::into_raw(elements), [].into_iter());
         }
     }
 }

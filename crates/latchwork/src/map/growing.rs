@@ -1,42 +1,42 @@
 //! A hash table that grows while it is read.
 //!
-//! The hash divides the table into *shards*. Each shard has a lock for its updates, elements (`elements`), and buckets
-//! (`lines`). Each shard grows by itself, so growing keeps few updates out, and not for long. Readers are in an RCU section
-//! and lock nothing. To grow a shard, a thread holds the shard's lock, makes larger buckets that name the same elements,
-//! and publishes them. Readers of the old buckets go on undisturbed: no thread changes the old buckets any more, and they
-//! name what was there when the readers began.
+//! The hash divides the table into *shards* (`shards`). Each shard has a lock for its updates, and buckets (`lines`), and
+//! grows by itself, so growing keeps few updates out, and not for long. A shard that has many elements, or at whose lock
+//! threads meet, is split in two. Readers are in an RCU section and lock nothing. To grow a shard, a thread holds the
+//! shard's lock, makes larger buckets that name the same elements, and publishes them. Readers of the old buckets go on
+//! undisturbed: no thread changes the old buckets any more, and they name what was there when the readers began.
 //!
-//! Elements have no links. Where elements are in chains, a larger table needs a second link in each element, as in Xu's
-//! resizing of 2010 (McKenney, "Is Parallel Programming Hard", section 10.4). Or it needs a grace period for each step in
-//! which it unzips a chain: Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via Relativistic
-//! Programming", USENIX ATC 2011. Both put off growing while a reader stays in the previous table.
+//! Elements (`elements`) have no links. Where elements are in chains, a larger table needs a second link in each element, as
+//! in Xu's resizing of 2010 (McKenney, "Is Parallel Programming Hard", section 10.4). Or it needs a grace period for each
+//! step in which it unzips a chain: Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via
+//! Relativistic Programming", USENIX ATC 2011. Both put off growing while a reader stays in the previous table.
 //!
 //! State of an element: put -> in a slot (of `lines`), and in those of larger buckets -> removed -> retired.
 //!
-//! State of buckets: made -> published (D) -> replaced (larger ones are published) -> retired.
+//! State of buckets: made -> published (D) -> replaced (larger ones, or two halves, are published) -> retired.
 //!
-//! What pairs with what: (D) a thread publishes buckets (release), and readers and updates load them (acquire). (A), (B)
-//! and (C) are in `lines` and `elements`.
+//! What pairs with what: (A), (B) and (C) are in `lines` and `elements`, (D) in `shards`.
 //!
-//! Size: an element is as large as key and value; 9 to 18 bytes for its share of the buckets; 400 bytes per shard.
-//! An update writes to the lines of the shard's lock, the bucket, the element, and what the element was or will be retired
-//! with. A lookup reads the bucket and the element alone.
-//! Atomics: none for a lookup; those of the shard's lock for an update; for a removal one more when the element's number
-//! comes back, and one when it is used again.
+//! Size: an element is as large as key and value; 6 to 18 bytes for its share of the buckets; 144 bytes for each shard, and
+//! 500 for the table. An update writes to the lines of the shard's lock, the bucket and the element. A lookup reads an entry
+//! of the directory, the bucket, and the element if it is there.
+//! Atomics: none for a lookup; those of the shard's lock for an update, and two to six for each 21 removals (for each
+//! removal, if elements have a destructor).
 //! Progress: lookups are wait-free. Updates wait for other updates of their shard, one of which may be growing it.
 
-use super::array::Array;
-use super::elements::Elements;
-use super::lines::{Lines, Place, SLOTS};
+use super::elements::{Batch, Elements};
+use super::lines::{Line, Lines, Place, SLOTS};
+use super::shards::{Held, Shards, after};
 use crate::locks::mutex::RawMutex;
-use crate::machine::{Machine, Records, Word};
+use crate::machine::{Machine, Records};
 use crate::reclaim::rcu::{RcuDomain, RcuGuard};
 use crate::reclaim::{Header, Retire};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::borrow::Borrow;
-use core::hash::{BuildHasher, Hash};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::hash::{BuildHasher, Hash, Hasher};
+use core::mem::{ManuallyDrop, needs_drop};
+use core::ptr::NonNull;
+use equivalent::Equivalent;
 
 /// An element.
 pub struct Node<K, V> {
@@ -50,36 +50,41 @@ pub struct Node<K, V> {
 /// line.
 const FILL: usize = SLOTS * 2 / 3;
 
-/// The buckets of a shard.
+/// Buckets at which a shard is split instead of growing: moving its 32,768 elements takes about a millisecond, in which its
+/// updaters wait.
+const LARGE: usize = 4096;
+
+/// Batches that a thread retires before it reclaims: as many elements (1344) as are worth a heavy fence, and no more than
+/// stay in the cache until they are used again.
+const BATCHES: u32 = 64;
+
+/// The buckets of a shard that have been replaced.
 #[repr(C)]
-struct Buckets<M: Machine> {
+struct Outgrown<M: Machine> {
     header: Header,
-    lines: Lines<M>,
+    word: *mut Line<M>,
 }
+
+// SAFETY: they are freed by one thread, and no other thread uses them then.
+unsafe impl<M: Machine> Send for Outgrown<M> {}
 
 // SAFETY: `repr(C)`, and the header comes first.
-unsafe impl<M: Machine> Retire for Buckets<M> {}
+unsafe impl<M: Machine> Retire for Outgrown<M> {}
 
-/// A part of the table: what readers need, which changes only when the shard grows.
-struct Shard<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    buckets: <L::Machine as Machine>::Ptr<Buckets<L::Machine>>,
-    elements: *mut Elements<L, Node<K, V>>,
+impl<M: Machine> Drop for Outgrown<M> {
+    fn drop(&mut self) {
+        // SAFETY: the buckets have been replaced, and no reader is left.
+        unsafe { Lines::from_word(self.word).free() };
+    }
 }
 
-// SAFETY: the shard owns its buckets and elements, which are `Send` and `Sync`.
-unsafe impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Send for Shard<L, K, V> {}
-// SAFETY: the shard owns its buckets and elements, which are `Send` and `Sync`.
-unsafe impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Sync for Shard<L, K, V> {}
-
-/// An element, and its slot.
-type Found<'g, M, K, V> = Option<(Place<'g, M>, &'g Node<K, V>)>;
-
-/// An element before and after a change.
-pub struct Changed<'g, K, V> {
-    /// The element before; none if the key was not there.
-    pub before: Option<&'g Node<K, V>>,
-    /// The element after; none if the key is not there now.
-    pub after: Option<&'g Node<K, V>>,
+/// How many shards a table has: in the beginning, and at most; powers of two.
+#[derive(Copy, Clone, Debug)]
+pub struct Count {
+    /// In the beginning.
+    pub first: usize,
+    /// At most.
+    pub most: usize,
 }
 
 /// What becomes of an element.
@@ -92,67 +97,80 @@ pub enum Change<V> {
     Remove,
 }
 
+/// What a table consists of, for statistics.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Shards, each of which has a lock for its updates.
+    pub shards: usize,
+    /// Buckets of all shards.
+    pub buckets: usize,
+    /// Spare lines that are in use, because a bucket had more than 12 elements.
+    pub spare: usize,
+    /// Elements that the fullest shard has.
+    pub fullest: usize,
+    /// Bytes of the table and its elements, without what keys and values own, and without removed elements.
+    pub bytes: usize,
+}
+
+type Memory<L, K, V> = Elements<L, Node<K, V>>;
+
 /// The table. See the [module documentation](self).
 pub struct Growing<L: RawMutex<Machine: Records>, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    shards: Array<Shard<L, K, V>>,
+    shards: Shards<L, Node<K, V>>,
+    elements: NonNull<Memory<L, K, V>>,
     hasher: S,
     domain: &'static RcuDomain<L::Machine>,
 }
 
-impl<L, K, V> Shard<L, K, V>
+// SAFETY: keys and values are `Send` and `Sync`, and the table owns its elements.
+unsafe impl<L: RawMutex<Machine: Records>, K: Send + Sync, V: Send + Sync, S: Send> Send
+    for Growing<L, K, V, S>
+{
+}
+// SAFETY: shared use gives out shared references to keys and values, which are `Sync`; updates are under locks.
+unsafe impl<L: RawMutex<Machine: Records>, K: Send + Sync, V: Send + Sync, S: Sync> Sync
+    for Growing<L, K, V, S>
+{
+}
+
+/// Where an element is, and the element.
+type Found<'m, M, K, V> = Option<(Place<'m, M>, NonNull<Node<K, V>>)>;
+
+/// A key, whose shard is locked until this is dropped: no other thread changes its element meanwhile.
+pub struct Slot<'m, L, K, V, S>
 where
     L: RawMutex<Machine: Records>,
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    fn new(buckets: usize, shift: u32) -> Self {
-        Shard {
-            buckets: Word::new(Buckets::new(Lines::new(buckets, shift))),
-            elements: Box::into_raw(Elements::new()),
-        }
-    }
-
-    #[inline(always)]
-    fn elements(&self) -> &Elements<L, Node<K, V>> {
-        // SAFETY: the elements are freed after the shard (`Elements::close`).
-        unsafe { &*self.elements }
-    }
-
-    /// The buckets, as sections find them.
-    #[inline(always)]
-    fn lines<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> &'g Lines<L::Machine> {
-        // (D) pairs with the exchange in `resize`. SAFETY: buckets are retired after others have been published, so the
-        // section protects those that it finds.
-        unsafe { &(*self.buckets.load(Acquire)).lines }
-    }
-
-    /// An element that was found in a slot.
-    #[inline(always)]
-    fn node<'g>(&'g self, _: &'g RcuGuard<'_, L::Machine>, number: u32) -> &'g Node<K, V> {
-        // SAFETY: an element is retired after it has left its slot, so the section protects it.
-        unsafe { &*self.elements().at(number) }
-    }
-
-    #[inline(always)]
-    fn find<'g>(
-        &'g self,
-        guard: &'g RcuGuard<'_, L::Machine>,
-        hash: u64,
-        mut wanted: impl FnMut(&Node<K, V>) -> bool,
-    ) -> Found<'g, L::Machine, K, V> {
-        let mut found = None;
-        let place = self.lines(guard).find(hash, |number| {
-            let node = self.node(guard, number);
-            found = Some(node);
-            wanted(node)
-        })?;
-        Some((place, found?))
-    }
+    table: &'m Growing<L, K, V, S>,
+    held: ManuallyDrop<Held<'m, L, Node<K, V>>>,
+    hash: u64,
+    /// The element, and where it is.
+    found: Found<'m, L::Machine, K, V>,
+    garbage: Garbage<L, Node<K, V>>,
 }
 
-impl<M: Machine> Buckets<M> {
-    fn new(lines: Lines<M>) -> *mut Self {
-        Box::into_raw(Box::new(Buckets { header: Header::new(), lines }))
+/// What is to be retired after the lock has been released, because that may drop other keys and values.
+struct Garbage<L: RawMutex, T: Send + Sync + 'static> {
+    /// A chain of full batches.
+    batches: *mut Batch<L, T>,
+    /// Buckets that have been replaced.
+    lines: Vec<Lines<'static, L::Machine>>,
+}
+
+impl<L: RawMutex, T: Send + Sync + 'static> Garbage<L, T> {
+    fn new() -> Self {
+        Garbage { batches: core::ptr::null_mut(), lines: Vec::new() }
+    }
+
+    /// Adds a batch, unless it is null.
+    #[inline(always)]
+    fn add(&mut self, batch: *mut Batch<L, T>) {
+        if !batch.is_null() {
+            // SAFETY: a full batch is this thread's alone until it is retired.
+            self.batches = unsafe { Batch::chain(batch, self.batches) };
+        }
     }
 }
 
@@ -162,11 +180,20 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// A table with `shards` shards, a power of two, and room for `capacity` elements, if they spread evenly.
-    pub fn new(domain: &'static RcuDomain<L::Machine>, shards: usize, capacity: usize, hasher: S) -> Self {
-        assert!(shards.is_power_of_two());
-        let buckets = capacity.div_ceil(shards * FILL).next_power_of_two();
-        Growing { shards: Array::new(shards, |_| Shard::new(buckets, shards.ilog2())), hasher, domain }
+    /// A table with room for `capacity` elements, if they spread evenly.
+    ///
+    /// # Panics
+    ///
+    /// If the numbers of shards are no powers of two, and if `capacity` elements are more than memory has room for.
+    pub fn new(domain: &'static RcuDomain<L::Machine>, shards: Count, capacity: usize, hasher: S) -> Self {
+        let Count { first, most } = shards;
+        assert!(first.is_power_of_two() && most.is_power_of_two() && first <= most, "{shards:?}");
+        assert!(capacity <= isize::MAX as usize, "capacity overflow");
+        let wanted = capacity.div_ceil(LARGE * FILL).next_power_of_two().clamp(first, most);
+        let buckets = capacity.div_ceil(wanted * FILL).next_power_of_two();
+        let shards = Shards::new(wanted.ilog2(), most.ilog2(), buckets);
+        let elements = NonNull::from(Box::leak(Elements::new()));
+        Growing { shards, elements, hasher, domain }
     }
 
     /// Begins a section of the calling thread.
@@ -176,37 +203,179 @@ where
     }
 
     #[inline(always)]
-    fn shard(&self, hash: u64) -> &Shard<L, K, V> {
-        // SAFETY: there are one or more shards, a power of two (`new`).
-        unsafe { self.shards.masked(hash) }
+    fn elements(&self) -> &Memory<L, K, V> {
+        // SAFETY: the elements are freed after the table (`Elements::close`).
+        unsafe { self.elements.as_ref() }
     }
 
-    /// All elements that are there during the whole section, and perhaps some that come or go meanwhile.
+    /// An element that was found in a slot.
+    #[inline(always)]
+    fn node<'g>(&'g self, _: &'g RcuGuard<'_, L::Machine>, number: u32) -> &'g Node<K, V> {
+        // SAFETY: an element is retired after it has left its slot, so the section protects it.
+        unsafe { &*self.elements().at(number) }
+    }
+
+    /// All buckets. All elements that are there during the whole section are in one of them, once; and perhaps some that
+    /// come or go meanwhile.
+    fn lines<'g>(
+        &'g self,
+        _: &'g RcuGuard<'_, L::Machine>,
+    ) -> impl Iterator<Item = Lines<'g, L::Machine>> + use<'g, L, K, V, S> {
+        // SAFETY: the section lasts for `'g`.
+        unsafe { self.shards.all_lines() }
+    }
+
+    /// All elements that are there during the whole section, each once, and perhaps some that come or go meanwhile.
     pub fn iter<'g>(
         &'g self,
         guard: &'g RcuGuard<'_, L::Machine>,
     ) -> impl Iterator<Item = &'g Node<K, V>> + use<'g, L, K, V, S> {
-        self.shards
-            .iter()
-            .flat_map(move |shard| shard.lines(guard).elements().map(move |number| shard.node(guard, number)))
+        self.lines(guard).flat_map(|lines| lines.elements()).map(move |number| self.node(guard, number))
+    }
+
+    /// [`iter`](Growing::iter) in parts of at most `lines` lines, for several threads. All of them end before the section.
+    #[cfg(feature = "rayon")]
+    pub(super) fn parts<'g>(
+        &'g self,
+        guard: &'g RcuGuard<'_, L::Machine>,
+        lines: usize,
+    ) -> Vec<(Lines<'g, L::Machine>, core::ops::Range<usize>)> {
+        let parts = |all: Lines<'g, _>| {
+            (0..all.lines()).step_by(lines).map(move |at| (all, at..all.lines().min(at + lines)))
+        };
+        self.lines(guard).flat_map(parts).collect()
+    }
+
+    /// The elements of one of the [`parts`](Growing::parts).
+    #[cfg(feature = "rayon")]
+    pub(super) fn part<'g>(
+        &'g self,
+        lines: Lines<'g, L::Machine>,
+        range: core::ops::Range<usize>,
+    ) -> impl Iterator<Item = &'g Node<K, V>> + use<'g, L, K, V, S> {
+        // SAFETY: an element is retired after it has left its slot, so the section in which the parts were made protects
+        // it. That section lasts for `'g`, in whichever thread.
+        lines.elements_of(range).map(move |number| unsafe { &*self.elements().at(number) })
     }
 
     /// How many elements there were, a moment ago.
     pub fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.elements().count.load(Relaxed)).sum()
+        self.shards.count()
     }
 
     /// How many elements there is room for, if they spread evenly.
     pub fn capacity(&self) -> usize {
-        let guard = self.enter();
-        self.shards.iter().map(|shard| shard.lines(&guard).buckets() * FILL).sum()
+        self.lines(&self.enter()).map(|lines| lines.buckets() * FILL).sum()
     }
 
-    /// To be called before an update, which retires inside of a section. If the calling thread is in no section, this
+    /// What the table consists of. Locks each shard for a moment.
+    pub fn parts_list(&self) -> Parts {
+        let mut parts = Parts { bytes: self.shards.bytes() + self.elements().bytes(), ..Parts::default() };
+        self.shards.each(|mut held| {
+            parts.shards += 1;
+            parts.buckets += held.lines().buckets();
+            parts.spare += held.own().spare;
+            parts.fullest = parts.fullest.max(held.count());
+        });
+        parts
+    }
+
+    /// The hasher.
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// To be called before an update that retires inside of a section. If the calling thread is in no section, this
     /// waits while there is too much garbage.
     #[inline]
     pub fn throttle(&self) {
         self.domain.throttle_if_pressed();
+    }
+
+    /// Retires what has been removed. The caller holds no lock.
+    #[inline(always)]
+    fn retire(&self, garbage: &mut Garbage<L, Node<K, V>>) {
+        while !garbage.batches.is_null() {
+            let batch = garbage.batches;
+            // SAFETY: a full batch is this thread's alone until it is retired.
+            garbage.batches = unsafe { Batch::unchain(batch) };
+            self.retire_batch(batch);
+        }
+        if !garbage.lines.is_empty() {
+            for lines in core::mem::take(&mut garbage.lines) {
+                // SAFETY: the buckets have been replaced, so sections that begin now find others.
+                unsafe { self.domain.retire(Box::into_raw(Outgrown::new(lines))) };
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn retire_batch(&self, batch: *mut Batch<L, Node<K, V>>) {
+        let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
+        // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
+        unsafe { self.domain.retire_in_batches(batch, every) };
+    }
+
+    /// Removes all elements of all shards, one shard after the other. Each element that was there before the call is
+    /// removed, and perhaps some that come meanwhile. Memory for removed elements is used again meanwhile.
+    pub fn clear(&self) {
+        self.shards.each(|mut held| {
+            if held.count() == 0 {
+                return;
+            }
+            let new = Lines::make(held.lines().buckets(), held.lines().depth());
+            let old = self.shards.replace(&mut held, new, 0);
+            held.set_count(0);
+            let mut garbage = Garbage::new();
+            garbage.lines.push(old);
+            let removed = old.elements();
+            // SAFETY: the elements were in slots, and no thread finds them in the new buckets. This thread holds the lock.
+            unsafe {
+                self.elements().remove_all(&mut held.own().numbers, removed, |batch| garbage.add(batch))
+            };
+            drop(held);
+            self.retire(&mut garbage);
+        });
+    }
+
+    /// Takes all elements out of their slots. Each is to be taken, or is leaked.
+    pub(super) fn detach(&mut self) -> Vec<u32> {
+        let guard = self.domain.enter();
+        let places = self.lines(&guard).flat_map(|lines| lines.places_of(0..lines.lines()));
+        places.inspect(Place::clear).map(|place| place.element).collect()
+    }
+
+    /// Takes an element that [`detach`](Growing::detach) has taken out of its slot.
+    ///
+    /// # Safety
+    ///
+    /// `detach` of this table returned the number, which is taken once.
+    pub(super) unsafe fn take(&mut self, number: u32) -> Node<K, V> {
+        // SAFETY: the element was in a slot, and no thread finds it any more. The caller has the table alone, so no reader
+        // has the element.
+        unsafe { self.elements().at(number).read() }
+    }
+}
+
+impl<M: Machine> Outgrown<M> {
+    fn new(lines: Lines<'_, M>) -> Box<Self> {
+        Box::new(Outgrown { header: Header::new(), word: lines.into_word() })
+    }
+}
+
+/// Buckets that are not published yet, and freed if a hasher panics.
+struct New<'a, M: Machine>(Lines<'a, M>);
+
+impl<M: Machine> Drop for New<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: no other thread has them.
+        unsafe { self.0.free() };
+    }
+}
+
+impl<'a, M: Machine> New<'a, M> {
+    fn publish(self) -> Lines<'a, M> {
+        core::mem::ManuallyDrop::new(self).0
     }
 }
 
@@ -217,168 +386,320 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
+    /// The hash of a key. Always inlined: the standard library's hasher takes two thirds of the time if the compiler knows
+    /// how long the key is. (`hash_one` is the same, and is not inlined.)
+    #[inline(always)]
+    #[allow(clippy::manual_hash_one)]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        key.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// The element with this key.
     #[inline]
-    pub fn find<'g, Q: Hash + Eq + ?Sized>(
+    pub fn find<'g, Q: Hash + Equivalent<K> + ?Sized>(
         &'g self,
         guard: &'g RcuGuard<'_, L::Machine>,
         key: &Q,
-    ) -> Option<&'g Node<K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        Some(self.shard(hash).find(guard, hash, |node| node.key.borrow() == key)?.1)
-    }
-
-    /// Sets, keeps or removes the value of a key, as `change` says. `change` runs under the shard's lock. Returns the
-    /// element before and the one after.
-    pub fn set<'g>(
-        &'g self,
-        guard: &'g RcuGuard<'_, L::Machine>,
-        key: K,
-        change: impl FnOnce(Option<&V>) -> Change<V>,
-    ) -> Changed<'g, K, V> {
-        let hash = self.hasher.hash_one(&key);
-        let (shard, mut outgrown) = (self.shard(hash), Vec::new());
-        let (changed, removed) = under(&shard.elements().lock, || {
-            let (place, before) = shard.find(guard, hash, |node| node.key == key).unzip();
-            // SAFETY: called under the lock, once the element has left its slot.
-            let remove = |place: Place<'_, _>| unsafe { shard.elements().remove(place.element) };
-            match change(before.map(|node| &node.value)) {
-                Change::Keep => (Changed { before, after: before }, None),
-                Change::Remove => {
-                    let cleared = place.inspect(|place| Self::clear(shard, place));
-                    (Changed { before, after: None }, cleared.map(remove))
-                }
-                Change::Set(value) => {
-                    // SAFETY: this thread holds the lock.
-                    let number = unsafe { shard.elements().put(Node { key, value }) };
-                    match &place {
-                        Some(place) => place.replace(number),
-                        None => self.insert(guard, shard, hash, number, &mut outgrown),
-                    }
-                    (Changed { before, after: Some(shard.node(guard, number)) }, place.map(remove))
-                }
-            }
-        });
-        // After the lock was released, because this may drop other keys and values.
-        // SAFETY: the element has just left its slot; readers protect elements with sections of RCU.
-        removed.inspect(|removed| unsafe { self.domain.retire(*removed) });
-        // SAFETY: the buckets have been replaced, so sections that begin now find others.
-        outgrown.into_iter().for_each(|buckets| unsafe { self.domain.retire(buckets) });
-        changed
-    }
-
-    /// Removes the element with this key of which `wanted` returns `true`.
-    pub fn remove<'g, Q: Hash + Eq + ?Sized>(
-        &'g self,
-        guard: &'g RcuGuard<'_, L::Machine>,
-        key: &Q,
-        wanted: impl FnMut(&Node<K, V>) -> bool,
-    ) -> Option<&'g Node<K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash);
-        let (node, removed) = under(&shard.elements().lock, || {
-            let (place, node) = shard.find(guard, hash, wanted)?;
-            Self::clear(shard, &place);
-            // SAFETY: this thread holds the lock, and the element has left its slot.
-            Some((node, unsafe { shard.elements().remove(place.element) }))
+    ) -> Option<&'g Node<K, V>> {
+        let hash = self.hash(key);
+        let mut found = None;
+        // SAFETY: the section lasts for `'g`.
+        unsafe { self.shards.lines(hash) }.find(hash, |number| {
+            let node = self.node(guard, number);
+            found = Some(node);
+            key.equivalent(&node.key)
         })?;
-        // SAFETY: the element has left its slot; readers protect elements with sections of RCU.
-        unsafe { self.domain.retire(removed) };
-        Some(node)
+        found
     }
 
-    /// Empties a slot. The caller holds the shard's lock.
-    fn clear(shard: &Shard<L, K, V>, place: &Place<'_, L::Machine>) {
-        place.clear();
-        shard.elements().count.store(shard.elements().count.load(Relaxed) - 1, Relaxed);
-    }
-
-    /// Puts an element into a slot, and grows the shard if that is full. The caller holds the shard's lock.
+    /// Locks the shard of a key, and looks the key up. Waits for the other updates of the shard. Until the slot is dropped,
+    /// the calling thread must not update the table.
     #[inline]
-    fn insert(
-        &self,
-        guard: &RcuGuard<'_, L::Machine>,
-        shard: &Shard<L, K, V>,
-        hash: u64,
-        number: u32,
-        outgrown: &mut Vec<*mut Buckets<L::Machine>>,
-    ) {
-        let (mut lines, count) = (shard.lines(guard), shard.elements().count.load(Relaxed));
-        while count >= lines.buckets() * FILL || !lines.insert(hash, number) {
-            outgrown.push(self.resize(guard, shard, lines.buckets() * 2));
-            lines = shard.lines(guard);
+    pub fn lock<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Slot<'_, L, K, V, S> {
+        let hash = self.hash(key);
+        let mut held = self.shards.lock(hash);
+        let mut garbage = Garbage::new();
+        if held.is_hot() {
+            self.split_hot(&mut held, hash, &mut garbage);
         }
-        shard.elements().count.store(count + 1, Relaxed);
+        let mut slot = Slot { table: self, held: ManuallyDrop::new(held), hash, found: None, garbage };
+        let mut found = None;
+        let place = slot.lines().find(hash, |number| {
+            // SAFETY: the number was found in a slot under the lock.
+            let node = unsafe { self.elements().at(number) };
+            found = NonNull::new(node);
+            // SAFETY: the element is retired by a thread that holds the lock.
+            key.equivalent(unsafe { &(*node).key })
+        });
+        slot.found = place.zip(found);
+        slot
     }
 
-    /// Gives a shard other buckets, at least `buckets` of them, with the same elements. Returns the previous ones. The
-    /// caller holds the shard's lock.
     #[cold]
+    #[inline(never)]
+    fn split_hot(&self, held: &mut Held<'_, L, Node<K, V>>, hash: u64, garbage: &mut Garbage<L, Node<K, V>>) {
+        held.cool();
+        let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
+        if depth < self.shards.deepest() {
+            self.split(held, hash, (buckets / 2).max(1), garbage);
+        }
+    }
+
+    /// Makes room for more elements in a shard.
+    #[cold]
+    #[inline(never)]
+    fn grow(&self, held: &mut Held<'_, L, Node<K, V>>, hash: u64, garbage: &mut Garbage<L, Node<K, V>>) {
+        let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
+        if buckets >= LARGE && depth < self.shards.deepest() {
+            self.split(held, hash, buckets, garbage);
+        } else {
+            self.resize(held, buckets * 2, garbage);
+        }
+    }
+
+    fn hash_of(&self, number: u32) -> u64 {
+        // SAFETY: the caller holds the lock of the shard in whose buckets it has found the number.
+        self.hasher.hash_one(unsafe { &(*self.elements().at(number)).key })
+    }
+
+    /// Gives a shard other buckets, at least `buckets` of them, with the same elements.
     fn resize(
         &self,
-        guard: &RcuGuard<'_, L::Machine>,
-        shard: &Shard<L, K, V>,
+        held: &mut Held<'_, L, Node<K, V>>,
         mut buckets: usize,
-    ) -> *mut Buckets<L::Machine> {
-        let old = shard.lines(guard);
-        let new = loop {
-            let new = Lines::new(buckets, self.shards.len().ilog2());
-            let fits = old
-                .elements()
-                .all(|number| new.insert(self.hasher.hash_one(&shard.node(guard, number).key), number));
-            if fits {
-                break Buckets::new(new);
+        garbage: &mut Garbage<L, Node<K, V>>,
+    ) {
+        let old = held.lines();
+        let (new, spare) = loop {
+            let (new, mut spare) = (New(Lines::make(buckets, old.depth())), 0);
+            if old.elements().all(|number| new.0.insert(self.hash_of(number), number, &mut spare)) {
+                // SAFETY: not freed before they are replaced; the lock is held until they are published.
+                break (unsafe { Lines::from_word(new.publish().into_word()) }, spare);
             }
             buckets *= 2;
         };
-        // (D) A thread that sees the new buckets sees what is in them.
-        shard.buckets.swap(new, Release)
+        garbage.lines.push(self.shards.replace(held, new, spare));
+    }
+
+    /// Splits a shard in two, with at least `buckets` buckets each. The shard that is held keeps the half with `hash`.
+    fn split(
+        &self,
+        held: &mut Held<'_, L, Node<K, V>>,
+        hash: u64,
+        buckets: usize,
+        garbage: &mut Garbage<L, Node<K, V>>,
+    ) {
+        let old = held.lines();
+        let mut sizes = [buckets; 2];
+        let halves = loop {
+            let mut halves = sizes.map(|buckets| (New(Lines::make(buckets, old.depth() + 1)), 0, 0));
+            let fits = old.elements().all(|number| {
+                let hash = self.hash_of(number);
+                let half = (hash >> old.depth() & 1) as usize;
+                let (lines, count, spare) = &mut halves[half];
+                *count += 1;
+                let fits = lines.0.insert(hash, number, spare);
+                sizes[half] <<= usize::from(!fits);
+                fits
+            });
+            if fits {
+                break halves.map(|(new, count, spare)| {
+                    // SAFETY: not freed before they are replaced; the lock is held until they are published.
+                    (unsafe { Lines::from_word(new.publish().into_word()) }, count, spare)
+                });
+            }
+        };
+        garbage.lines.push(self.shards.split(held, hash, halves));
     }
 
     /// Makes room for `capacity` elements, if they spread evenly. With `shrink`, for no more than that.
+    ///
+    /// # Panics
+    ///
+    /// If `capacity` elements are more than memory has room for.
     pub fn fit(&self, capacity: usize, shrink: bool) {
-        let (guard, capacity) = (self.enter(), capacity.div_ceil(self.shards.len()));
-        for shard in self.shards.iter() {
-            let outgrown = under(&shard.elements().lock, || {
-                let wanted =
-                    capacity.max(shard.elements().count.load(Relaxed)).div_ceil(FILL).next_power_of_two();
-                let buckets = shard.lines(&guard).buckets();
-                let resize = wanted > buckets || (shrink && wanted < buckets);
-                resize.then(|| self.resize(&guard, shard, wanted))
-            });
-            // SAFETY: the buckets have been replaced, so sections that begin now find others.
-            outgrown.inspect(|buckets| unsafe { self.domain.retire(*buckets) });
+        assert!(capacity <= isize::MAX as usize, "capacity overflow");
+        self.shards.each(|mut held| {
+            let mut garbage = Garbage::new();
+            let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
+            let share = capacity.div_ceil(1 << depth).max(held.count());
+            let wanted = share.div_ceil(FILL).next_power_of_two();
+            if wanted > buckets || (shrink && wanted < buckets) {
+                self.resize(&mut held, wanted, &mut garbage);
+            }
+            drop(held);
+            self.retire(&mut garbage);
+        });
+    }
+
+    /// Splits every shard in two that may be split.
+    pub fn split_all(&self) {
+        self.shards.each(|mut held| {
+            let mut garbage = Garbage::new();
+            let hash = held.prefix();
+            self.split_hot(&mut held, hash, &mut garbage);
+            drop(held);
+            self.retire(&mut garbage);
+        });
+    }
+
+    /// The elements of one bucket, in a section of their own; and where the next bucket begins. The first one begins at 0.
+    /// A walk that goes on there meets all elements that are there the whole time, each once, also if the table grows or
+    /// shrinks between its sections.
+    pub fn bucket<'g>(
+        &'g self,
+        guard: &'g RcuGuard<'_, L::Machine>,
+        begin: u64,
+    ) -> (impl Iterator<Item = &'g Node<K, V>> + use<'g, L, K, V, S>, Option<u64>) {
+        // SAFETY: the section lasts for `'g`.
+        let lines = unsafe { self.shards.lines(begin) };
+        let bits = lines.depth() + lines.buckets().ilog2();
+        let bucket = (begin >> lines.depth()) as usize & (lines.buckets() - 1);
+        // If the table has shrunk, the bucket begins before `begin`, with elements that the walk has met.
+        let met = begin >> bits != 0;
+        let new = move |node: &&Node<K, V>| {
+            !met || self.hasher.hash_one(&node.key).reverse_bits() >= begin.reverse_bits()
+        };
+        let elements = lines.elements_in(bucket).map(|number| self.node(guard, number));
+        (elements.filter(new), after(begin, bits))
+    }
+
+    /// Removes an element that was found in a section, unless it has been removed or replaced since.
+    pub fn remove_found(&self, guard: &RcuGuard<'_, L::Machine>, node: &Node<K, V>) -> bool {
+        let _ = guard;
+        let mut slot = self.lock(&node.key);
+        let same = slot.node().is_some_and(|found| core::ptr::eq(found, node));
+        if same {
+            slot.remove();
         }
+        same
     }
 }
 
-impl<L: RawMutex, K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for Shard<L, K, V> {
+impl<'m, L, K, V, S> Slot<'m, L, K, V, S>
+where
+    L: RawMutex<Machine: Records>,
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// The buckets of the key's shard.
+    #[inline(always)]
+    fn lines(&self) -> Lines<'m, L::Machine> {
+        // SAFETY: the slot holds the lock, and forgets the place when it replaces the buckets.
+        unsafe { self.held.lines_now() }
+    }
+
+    /// The element with the key.
+    #[inline(always)]
+    pub fn node(&self) -> Option<&Node<K, V>> {
+        // SAFETY: this thread holds the lock, so no thread has removed the element that was found.
+        self.found.as_ref().map(|(_, node)| unsafe { node.as_ref() })
+    }
+
+    /// Where the element with the key is.
+    pub fn as_ptr(&self) -> Option<NonNull<Node<K, V>>> {
+        self.found.as_ref().map(|(_, node)| *node)
+    }
+
+    /// The element with the key, to be used after the slot has been dropped.
+    #[inline(always)]
+    pub fn protected<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> Option<&'g Node<K, V>> {
+        // SAFETY: the element has not been removed yet, so the section protects it.
+        self.found.as_ref().map(|(_, node)| unsafe { node.as_ref() })
+    }
+
+    /// Removes the element with the key, if there is one.
+    #[inline]
+    pub fn remove(&mut self) {
+        let Some((place, _)) = self.found.take() else { return };
+        place.clear();
+        self.held.set_count(self.held.count() - 1);
+        // SAFETY: the element has just left its slot.
+        let batch = unsafe { self.table.elements().remove(&mut self.held.own().numbers, place.element) };
+        self.garbage.add(batch);
+    }
+}
+
+impl<'m, L, K, V, S> Slot<'m, L, K, V, S>
+where
+    L: RawMutex<Machine: Records>,
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Sets the value of the key that the slot is of. Replaces the previous element, if any.
+    #[inline]
+    pub fn set(&mut self, key: K, value: V) {
+        let (elements, node) = (self.table.elements(), Node { key, value });
+        let place = match self.found.take() {
+            Some((mut place, _)) => {
+                let numbers = &mut self.held.own().numbers;
+                let number = elements.put(numbers, node);
+                place.replace(number);
+                // SAFETY: the element has just left its slot.
+                let batch =
+                    unsafe { elements.remove(numbers, core::mem::replace(&mut place.element, number)) };
+                self.garbage.add(batch);
+                place
+            }
+            None => {
+                let (vacancy, count) = loop {
+                    let (lines, count) = (self.lines(), self.held.count());
+                    if count < lines.buckets() * FILL
+                        && let Some(vacancy) = lines.vacancy(self.hash, &mut self.held.own().spare)
+                    {
+                        break (vacancy, count);
+                    }
+                    self.table.grow(&mut self.held, self.hash, &mut self.garbage);
+                };
+                let number = elements.put(&mut self.held.own().numbers, node);
+                self.held.set_count(count + 1);
+                vacancy.fill(number)
+            }
+        };
+        // SAFETY: the number is in use.
+        let node = unsafe { NonNull::new_unchecked(elements.at(place.element)) };
+        self.found = Some((place, node));
+    }
+}
+
+impl<L, K, V, S> Drop for Slot<'_, L, K, V, S>
+where
+    L: RawMutex<Machine: Records>,
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the table is dropped, so no thread uses the shard. `Buckets::new` made a box.
-        let buckets = unsafe { Box::from_raw(self.buckets.load(Acquire)) };
-        // SAFETY: no thread uses the shard. The elements are from `Elements::new`, and the buckets name those that have not
-        // been removed.
-        unsafe { Elements::close(self.elements, buckets.lines.elements()) };
+        // SAFETY: it is not used after this.
+        unsafe { ManuallyDrop::drop(&mut self.held) };
+        self.table.retire(&mut self.garbage);
     }
 }
 
-/// Runs `section` while the calling thread holds `lock`; releases it also if `section` panics.
-#[inline(always)]
-fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
-    struct Held<'a, L: RawMutex>(&'a L, L::Token);
-    impl<L: RawMutex> Drop for Held<'_, L> {
-        #[inline(always)]
-        fn drop(&mut self) {
-            // SAFETY: the token is that of the acquisition below, and this is dropped once.
-            unsafe { self.0.unlock(self.1) }
+impl<L: RawMutex<Machine: Records>, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop
+    for Growing<L, K, V, S>
+{
+    fn drop(&mut self) {
+        let (mut lines, mut numbers) = (Vec::new(), Vec::new());
+        self.shards.take_apart(|buckets, in_hand| {
+            lines.push(buckets);
+            numbers.push(in_hand);
+        });
+        /// Frees the buckets, also if a destructor of an element panics.
+        struct Freed<M: Machine>(Vec<Lines<'static, M>>);
+        impl<M: Machine> Drop for Freed<M> {
+            fn drop(&mut self) {
+                // SAFETY: the table ends, so no thread uses its buckets.
+                self.0.drain(..).for_each(|lines| unsafe { lines.free() });
+            }
         }
+        let lines = Freed(lines);
+        let left = lines.0.iter().flat_map(|lines| lines.elements());
+        // SAFETY: the elements are from `Elements::new`, and the buckets name those that have not been removed. No thread
+        // uses the table.
+        unsafe { Elements::close(self.elements.as_ptr(), left, numbers.into_iter()) };
     }
-    let _held = Held(lock, lock.lock());
-    section()
 }

@@ -1,21 +1,62 @@
-//! [`RcuMap`]: a concurrent hash map whose readers lock nothing and wait for no other thread, also while it grows.
+//! [`RcuMap`]: a concurrent hash map whose readers lock nothing and wait for no other thread, also while it grows; and
+//! [`RcuSet`].
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `rcu_map` | the type that programs use: [`RcuMap`], with its guards and iterators |
-//! | [`growing`] | the algorithm, over any machine: shards, each with a lock for its updaters and a table that is replaced when it grows |
-//! | `lines` | a table: buckets that are cache lines of element numbers and tags |
+//! | `rcu_map` | the type that programs use, [`RcuMap`]: making it, and looking keys up |
+//! | `update` | what changes it |
+//! | `entry` | a key that is locked for several steps |
+//! | `iter` | walks over it |
+//! | `convert`, `with_serde`, `with_rayon` | the traits of the standard library and of the crates `serde` and `rayon` |
+//! | [`set`] | [`RcuSet`] |
+//! | [`growing`] | the algorithm, over any machine: lookups and updates of a table that grows |
+//! | `shards` | the shards, each with a lock for its updaters, and the directory that names them |
+//! | `lines` | buckets that are cache lines of element numbers and tags |
 //! | `elements` | the memory of keys and values, by number |
 //! | `array` | an array whose first element is at the beginning of a cache line |
 
+use crate::locks::mutex::RawMutex;
+
 #[doc(hidden)]
 pub mod array;
+mod convert;
 mod elements;
+mod entry;
 pub mod growing;
+mod iter;
 mod lines;
 mod rcu_map;
+pub mod set;
+mod shards;
+mod update;
+#[cfg(feature = "rayon")]
+mod with_rayon;
+#[cfg(feature = "serde")]
+mod with_serde;
 
-pub use rcu_map::{Iter, RcuMap, Reading, Ref};
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use equivalent::Equivalent;
+pub use iter::{Cloned, IntoIter, Iter, Keys, Refs, Values};
+pub use rcu_map::{RcuMap, Reading, Ref, Statistics};
+pub use set::RcuSet;
+pub use update::{Compute, OccupiedError, Operation};
 
+/// Runs `section` while the calling thread holds `lock`; releases it also if `section` panics.
+#[inline(always)]
+fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
+    struct Held<'a, L: RawMutex>(&'a L, L::Token);
+    impl<L: RawMutex> Drop for Held<'_, L> {
+        #[inline(always)]
+        fn drop(&mut self) {
+            // SAFETY: the token is that of the acquisition below, and this is dropped once.
+            unsafe { self.0.unlock(self.1) }
+        }
+    }
+    let _held = Held(lock, lock.lock());
+    section()
+}
+
+#[cfg(test)]
+mod model_tests;
 #[cfg(test)]
 mod tests;

@@ -1,44 +1,82 @@
-//! [`RcuMap`]: the map that programs use.
+//! [`RcuMap`]: the map that programs use. Its updates are in `update`, and its iterators in `iter`.
 
 extern crate std;
 
-use super::growing::{Change, Growing, Node};
+use super::growing::{Count, Growing, Node};
+use super::iter::{Iter, Keys, Values};
 use crate::locks::mutex::shfl::RawShfl;
 use crate::machine::Native;
 use crate::reclaim::rcu::{self, RcuGuard};
-use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::ops::Deref;
+use equivalent::Equivalent;
 use std::hash::RandomState;
 use std::sync::OnceLock;
 
-type Table<K, V, S> = Growing<RawShfl<Native>, K, V, S>;
+pub(super) type Table<K, V, S> = Growing<RawShfl<Native>, K, V, S>;
 
-/// How many shards a map has: four for each processor, rounded up to a power of two. Updates of different shards do not
+/// How many shards a map has: one, and up to 16 for each processor if its updaters meet. Updates of different shards do not
 /// wait for each other.
-fn shards() -> usize {
-    static SHARDS: OnceLock<usize> = OnceLock::new();
-    let count = || 4 * std::thread::available_parallelism().map_or(16, usize::from);
-    *SHARDS.get_or_init(|| count().next_power_of_two())
+fn shards() -> Count {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    let most = || 16 * std::thread::available_parallelism().map_or(16, usize::from);
+    Count { first: 1, most: *MOST.get_or_init(|| most().next_power_of_two()) }
 }
 
 /// A concurrent hash map. Its readers lock nothing, and wait for no other thread, also while the map grows.
 ///
 /// It is for tables that are read much more often than changed. A lookup is a handful of plain instructions more than that
-/// of a map without synchronization. An update locks one part of the map, of which there are four for each processor. It
-/// retires the previous element ([`reclaim`](crate::reclaim)), whose memory then serves another one. Parts grow one by
-/// one: growing a part makes updates of that part wait, and neither waits for readers nor disturbs them. Memory is given
-/// back when the map is dropped.
+/// of a map without synchronization. An update locks a part of the map, a *shard*, and waits for other updates of that
+/// shard. An empty map has one shard and less than 1 KiB. A shard is split in two when its updaters have to wait, and when
+/// it has many elements; there are at most 16 for each processor.
 ///
-/// Values are not changed in place, because readers may have references to them. [`update`](RcuMap::update) makes a new
-/// value from the old one. What a reader has ([`Ref`], [`Reading`]) stays valid until it is dropped, whatever becomes of
-/// the map's elements meanwhile. A thread that keeps it for long holds up reclamation in the whole process: updates go
-/// on, and memory grows ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
+/// Values are not changed in place, because readers may have references to them: an update puts a new element in place of
+/// the old one. The old element is dropped, by any thread, when no reader has it any more ([`reclaim`](crate::reclaim)).
+/// Its memory then serves another element. The memory for elements is given back when the map is dropped.
+///
+/// # Which method?
+///
+/// | you want | method | a section stays open |
+/// |---|---|---|
+/// | a value | [`get`](Self::get), [`contains_key`](Self::contains_key) | while the [`Ref`] lives |
+/// | many values | [`read`](Self::read) | while the [`Reading`] lives |
+/// | to set, to remove | [`insert`](Self::insert), [`remove`](Self::remove) | no |
+/// | the same, and the old value | [`replace`](Self::replace), [`remove_entry`](Self::remove_entry), [`remove_if`](Self::remove_if) | while the [`Ref`] lives |
+/// | to set if it is not there | [`try_insert`](Self::try_insert), [`get_or_insert_with`](Self::get_or_insert_with) | while the [`Ref`] lives |
+/// | a new value from the old one | [`update`](Self::update), [`alter`](Self::alter), [`insert_or_update`](Self::insert_or_update), [`compute`](Self::compute) | while the [`Ref`] lives |
+/// | several steps on one key | [`entry`](Self::entry), which locks | no |
+/// | every element | [`Reading::iter`], [`iter`](Self::iter) | for the walk |
+/// | copies of every element | [`iter_cloned`](Self::iter_cloned) | no |
+///
+/// # What other threads see
+///
+/// - Each operation on one key is atomic, closures included: the closures of `update`, `alter`, `insert_or_update`, `compute`,
+///   `get_or_insert_with` and `remove_if` run while the key's shard is locked, once, and the value that they got is the one
+///   that they replace. **They must not update the map**, which would wait for the caller itself, for ever. They may read it.
+/// - A lookup finds the value that the key had at some moment during the lookup. What one thread has updated, it finds.
+/// - An operation on many keys is not atomic. An iterator, and [`retain`](Self::retain), [`clear`](Self::clear),
+///   [`len`](Self::len), `clone` and `==`, meet each element once that is there during the whole operation. They may meet an
+///   element that comes or goes meanwhile, or miss it.
+///
+/// # A section that stays open
+///
+/// What a reader has ([`Ref`], [`Reading`]) stays valid until it is dropped, whatever becomes of the map's elements
+/// meanwhile. A thread that keeps it for long holds up reclamation in the whole process: updates go on, and memory grows
+/// ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
+///
+/// # Destructors and locks
 ///
 /// An update may drop keys and values that any thread has removed before, from this map or another
 /// ([destructors and locks](crate::reclaim#destructors-and-locks)). So a caller must not hold a lock that their
-/// destructors take.
+/// destructors take. Elements with a destructor are retired one by one, and
+/// [`barrier`](crate::reclaim::domain::Domain::barrier) waits for them. Elements without one are retired 21 at a time.
+///
+/// # Lookups
+///
+/// A key is looked up as any `Q: Hash + Equivalent<K>`, as in `papaya`, `scc` and `indexmap`. Everything that `K` can be
+/// borrowed as is `Equivalent<K>` ([`Borrow`](core::borrow::Borrow)), as in `std` and `dashmap`. So is what implements
+/// [`Equivalent`] and hashes as the key does: a pair of `&str` for a pair of `String`s, which cannot be borrowed so.
 ///
 /// The algorithm: [`growing`](super::growing).
 ///
@@ -47,14 +85,14 @@ fn shards() -> usize {
 ///
 /// let routes = RcuMap::new();
 /// std::thread::scope(|scope| {
-///     scope.spawn(|| drop(routes.insert("10.0.0.0/8", 1)));
-///     scope.spawn(|| drop(routes.insert("192.168.0.0/16", 2)));
+///     scope.spawn(|| routes.insert("10.0.0.0/8", 1));
+///     scope.spawn(|| routes.insert("192.168.0.0/16", 2));
 /// });
 /// assert_eq!(routes.get("10.0.0.0/8").as_deref(), Some(&1));
 /// assert_eq!(routes.len(), 2);
 /// ```
 pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    table: Table<K, V, S>,
+    pub(super) table: Table<K, V, S>,
 }
 
 /// A value of a map. It stays valid until this is dropped.
@@ -72,6 +110,14 @@ pub struct Ref<'m, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     _section: RcuGuard<'m, Native>,
 }
 
+impl<'m, K: Send + Sync + 'static, V: Send + Sync + 'static> Ref<'m, K, V> {
+    /// An element that was found in this section.
+    #[inline(always)]
+    pub(super) fn new(node: *const Node<K, V>, section: RcuGuard<'m, Native>) -> Self {
+        Ref { node, _section: section }
+    }
+}
+
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Ref<'_, K, V> {
     fn node(&self) -> &Node<K, V> {
         // SAFETY: found in the section that this holds, which protects it.
@@ -86,6 +132,26 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Ref<'_, K, V> {
     /// ```
     pub fn key(&self) -> &K {
         &self.node().key
+    }
+
+    /// Its value, as by dereferencing.
+    ///
+    /// ```
+    /// let map = latchwork::map::RcuMap::from([(1, "one")]);
+    /// assert_eq!(map.get(&1).unwrap().value(), &"one");
+    /// ```
+    pub fn value(&self) -> &V {
+        &self.node().value
+    }
+
+    /// Its key and value.
+    ///
+    /// ```
+    /// let map = latchwork::map::RcuMap::from([(1, "one")]);
+    /// assert_eq!(map.get(&1).unwrap().pair(), (&1, &"one"));
+    /// ```
+    pub fn pair(&self) -> (&K, &V) {
+        (&self.node().key, &self.node().value)
     }
 }
 
@@ -111,8 +177,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + fmt::Debug + 'static> fmt::Debug
 /// assert_eq!((one, two), (Some(&"one"), Some(&"two")));
 /// ```
 pub struct Reading<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    map: &'m RcuMap<K, V, S>,
-    section: RcuGuard<'m, Native>,
+    pub(super) map: &'m RcuMap<K, V, S>,
+    pub(super) section: RcuGuard<'m, Native>,
 }
 
 impl<K, V, S> Reading<'_, K, V, S>
@@ -128,11 +194,19 @@ where
     /// assert_eq!(map.read().get(&1), Some(&"one"));
     /// ```
     #[inline]
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         self.map.table.find(&self.section, key).map(|node| &node.value)
+    }
+
+    /// The key that is in the map, and its value.
+    ///
+    /// ```
+    /// let map = latchwork::map::RcuMap::from([(String::from("one"), 1)]);
+    /// assert_eq!(map.read().get_key_value("one"), Some((&String::from("one"), &1)));
+    /// ```
+    #[inline]
+    pub fn get_key_value<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(&K, &V)> {
+        self.map.table.find(&self.section, key).map(|node| (&node.key, &node.value))
     }
 
     /// Whether `key` is there.
@@ -141,10 +215,7 @@ where
     /// let map = latchwork::map::RcuMap::from([(1, "one")]);
     /// assert!(map.read().contains_key(&1));
     /// ```
-    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.get(key).is_some()
     }
 }
@@ -159,34 +230,27 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Reading<'_, K, V, S>
     /// assert_eq!(reading.iter().map(|(number, _)| number).sum::<i32>(), 3);
     /// ```
     pub fn iter(&self) -> Iter<'_, K, V> {
-        Iter(alloc::boxed::Box::new(self.map.table.iter(&self.section)))
+        Iter::new(self.map.table.iter(&self.section))
     }
-}
 
-/// Iterates over a map. See [`Reading::iter`].
-///
-/// ```
-/// let map = latchwork::map::RcuMap::from([(1, "one")]);
-/// for (number, name) in &map.read() {
-///     println!("{number}: {name}");
-/// }
-/// ```
-pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static>(
-    alloc::boxed::Box<dyn Iterator<Item = &'g Node<K, V>> + 'g>,
-);
-
-impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Iter<'g, K, V> {
-    type Item = (&'g K, &'g V);
-    fn next(&mut self) -> Option<(&'g K, &'g V)> {
-        self.0.next().map(|node| (&node.key, &node.value))
+    /// Every key, as [`iter`](Reading::iter).
+    ///
+    /// ```
+    /// let map = latchwork::map::RcuMap::from([(1, "one"), (2, "two")]);
+    /// assert_eq!(map.read().keys().sum::<i32>(), 3);
+    /// ```
+    pub fn keys(&self) -> Keys<'_, K, V> {
+        Keys::new(self.iter())
     }
-}
 
-impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for &'g Reading<'_, K, V, S> {
-    type Item = (&'g K, &'g V);
-    type IntoIter = Iter<'g, K, V>;
-    fn into_iter(self) -> Iter<'g, K, V> {
-        self.iter()
+    /// Every value, as [`iter`](Reading::iter).
+    ///
+    /// ```
+    /// let map = latchwork::map::RcuMap::from([("one", 1), ("two", 2)]);
+    /// assert_eq!(map.read().values().sum::<i32>(), 3);
+    /// ```
+    pub fn values(&self) -> Values<'_, K, V> {
+        Values::new(self.iter())
     }
 }
 
@@ -217,11 +281,59 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     ///
     /// ```
     /// use std::hash::RandomState;
+    /// let map = latchwork::map::RcuMap::<u32, u32>::with_hasher(RandomState::new());
+    /// assert!(map.is_empty());
+    /// ```
+    pub fn with_hasher(hasher: S) -> Self {
+        Self::with_capacity_and_hasher(0, hasher)
+    }
+
+    /// An empty map with a hasher of one's own that holds `capacity` elements without growing, if they spread evenly.
+    ///
+    /// # Panics
+    ///
+    /// If `capacity` elements are more than memory has room for.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
     /// let map = latchwork::map::RcuMap::<u32, u32>::with_capacity_and_hasher(10, RandomState::new());
     /// assert!(map.is_empty());
     /// ```
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
         RcuMap { table: Growing::new(rcu::global(), shards(), capacity, hasher) }
+    }
+
+    /// Its hasher.
+    ///
+    /// ```
+    /// use std::hash::BuildHasher;
+    /// let map = latchwork::map::RcuMap::from([(1, "one")]);
+    /// assert_eq!(map.hasher().hash_one(7), map.hasher().hash_one(7));
+    /// ```
+    pub fn hasher(&self) -> &S {
+        self.table.hasher()
+    }
+
+    /// What the map consists of now. Locks each shard for a moment.
+    ///
+    /// ```
+    /// let map: latchwork::map::RcuMap<u64, u64> = (0..1000).map(|i| (i, i)).collect();
+    /// let statistics = map.statistics();
+    /// assert!(statistics.elements == 1000 && statistics.shards >= 1);
+    /// assert!(statistics.bytes > 16_000 && statistics.bytes < 100_000);
+    /// assert!(latchwork::map::RcuMap::<u64, u64>::new().statistics().bytes < 1024);
+    /// ```
+    pub fn statistics(&self) -> Statistics {
+        let parts = self.table.parts_list();
+        Statistics {
+            elements: self.len(),
+            capacity: self.capacity(),
+            shards: parts.shards,
+            buckets: parts.buckets,
+            overflowed: parts.spare,
+            fullest_shard: parts.fullest,
+            bytes: size_of::<Self>() + parts.bytes,
+        }
     }
 
     /// How many elements there are. While other threads change the map, it is how many there were a moment ago.
@@ -278,13 +390,23 @@ where
     /// assert!(map.get(&2).is_none());
     /// ```
     #[inline]
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>> {
         let section = self.table.enter();
         let node: *const _ = self.table.find(&section, key)?;
         Some(Ref { node, _section: section })
+    }
+
+    /// The value of `key`, which the caller alone has: it may be changed in place.
+    ///
+    /// ```
+    /// let mut map = latchwork::map::RcuMap::from([(1, 10)]);
+    /// *map.get_mut(&1).unwrap() += 1;
+    /// assert_eq!(map.get(&1).as_deref(), Some(&11));
+    /// ```
+    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
+        let node = self.table.lock(key).as_ptr()?;
+        // SAFETY: the caller has the map alone, so no thread has a reference into it, or removes the element.
+        Some(unsafe { &mut (*node.as_ptr()).value })
     }
 
     /// Whether `key` is there.
@@ -293,189 +415,27 @@ where
     /// assert!(latchwork::map::RcuMap::from([(1, "one")]).contains_key(&1));
     /// ```
     #[inline]
-    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.table.find(&self.table.enter(), key).is_some()
     }
-
-    /// Changes the element of one key, under the lock of its shard. Returns the elements before and after.
-    fn change(&self, key: K, change: impl FnOnce(Option<&V>) -> Change<V>) -> [Option<Ref<'_, K, V>>; 2] {
-        self.table.throttle();
-        let sections = [self.table.enter(), self.table.enter()];
-        let changed = self.table.set(&sections[0], key, change);
-        let [old, new] = [changed.before, changed.after].map(|node| node.map(core::ptr::from_ref));
-        let [before, after] = sections;
-        [old.map(|node| Ref { node, _section: before }), new.map(|node| Ref { node, _section: after })]
-    }
-
-    /// Sets the value of `key`. Returns the previous value.
-    ///
-    /// ```
-    /// let map = latchwork::map::RcuMap::new();
-    /// assert!(map.insert(1, "one").is_none());
-    /// assert_eq!(map.insert(1, "uno").as_deref(), Some(&"one"));
-    /// ```
-    pub fn insert(&self, key: K, value: V) -> Option<Ref<'_, K, V>> {
-        let [before, _] = self.change(key, |_| Change::Set(value));
-        before
-    }
-
-    /// The value of `key`. If there is none, sets it to what `make` returns. `make` runs at most once, and must not use the
-    /// map.
-    ///
-    /// ```
-    /// let map = latchwork::map::RcuMap::new();
-    /// assert_eq!(*map.get_or_insert_with(1, || "one"), "one");
-    /// assert_eq!(*map.get_or_insert_with(1, || "uno"), "one");
-    /// ```
-    pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Ref<'_, K, V> {
-        if let Some(found) = self.get(&key) {
-            return found;
-        }
-        let change = |found: Option<&V>| match found {
-            Some(_) => Change::Keep,
-            None => Change::Set(make()),
-        };
-        let [_, after] = self.change(key, change);
-        after.expect("it was there, or was set")
-    }
-
-    /// Sets the value of `key` to what `make` makes of the previous one, if any. If `make` returns `None`, removes the key.
-    /// No other thread changes the key meanwhile. `make` must not use the map. Returns the new value.
-    ///
-    /// ```
-    /// let words = latchwork::map::RcuMap::new();
-    /// for word in ["a", "rose", "is", "a", "rose"] {
-    ///     words.update(word, |count| Some(count.unwrap_or(&0) + 1));
-    /// }
-    /// assert_eq!(words.get("rose").as_deref(), Some(&2));
-    /// words.update("is", |_| None);
-    /// assert!(!words.contains_key("is"));
-    /// ```
-    pub fn update(&self, key: K, make: impl FnOnce(Option<&V>) -> Option<V>) -> Option<Ref<'_, K, V>> {
-        let [_, after] = self.change(key, |found| match make(found) {
-            Some(value) => Change::Set(value),
-            None => Change::Remove,
-        });
-        after
-    }
-
-    /// Removes `key`. Returns the value that it had.
-    ///
-    /// ```
-    /// let map = latchwork::map::RcuMap::from([(1, "one")]);
-    /// assert_eq!(map.remove(&1).as_deref(), Some(&"one"));
-    /// assert!(map.remove(&1).is_none());
-    /// ```
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        self.table.throttle();
-        let section = self.table.enter();
-        let node: *const _ = self.table.remove(&section, key, |node| node.key.borrow() == key)?;
-        Some(Ref { node, _section: section })
-    }
-
-    /// Removes the elements of which `keep` returns `false`. Other threads may change the map meanwhile. `keep` must not
-    /// use the map.
-    ///
-    /// ```
-    /// let map: latchwork::map::RcuMap<u32, u32> = (0..10).map(|i| (i, i)).collect();
-    /// map.retain(|key, _| key % 2 == 0);
-    /// assert_eq!(map.len(), 5);
-    /// ```
-    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
-        let section = self.table.enter();
-        for node in self.table.iter(&section) {
-            if !keep(&node.key, &node.value) {
-                self.table.remove(&section, &node.key, |found| core::ptr::eq(found, node));
-            }
-        }
-    }
-
-    /// Removes all elements that are there now.
-    ///
-    /// ```
-    /// let map = latchwork::map::RcuMap::from([(1, "one")]);
-    /// map.clear();
-    /// assert!(map.is_empty());
-    /// ```
-    pub fn clear(&self) {
-        self.retain(|_, _| false);
-    }
-
-    /// Makes room for `more` more elements, if they spread evenly.
-    ///
-    /// ```
-    /// let map = latchwork::map::RcuMap::<u32, u32>::new();
-    /// map.reserve(1000);
-    /// assert!(map.capacity() >= 1000);
-    /// ```
-    pub fn reserve(&self, more: usize) {
-        self.table.fit(self.len() + more, false);
-    }
-
-    /// Gives back the room that the elements do not need.
-    ///
-    /// ```
-    /// let map = latchwork::map::RcuMap::<u32, u32>::with_capacity(10_000);
-    /// map.shrink_to_fit();
-    /// assert!(map.capacity() < 10_000);
-    /// ```
-    pub fn shrink_to_fit(&self) {
-        self.table.fit(self.len(), true);
-    }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Default> Default for RcuMap<K, V, S> {
-    fn default() -> Self {
-        Self::with_capacity_and_hasher(0, S::default())
-    }
-}
-
-impl<K, V, S> fmt::Debug for RcuMap<K, V, S>
-where
-    K: Send + Sync + fmt::Debug + 'static,
-    V: Send + Sync + fmt::Debug + 'static,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.read().iter()).finish()
-    }
-}
-
-impl<K, V, S> Extend<(K, V)> for RcuMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, elements: I) {
-        elements.into_iter().for_each(|(key, value)| drop(self.insert(key, value)));
-    }
-}
-
-impl<K, V, S> FromIterator<(K, V)> for RcuMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Default,
-{
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(elements: I) -> Self {
-        let mut map = Self::default();
-        map.extend(elements);
-        map
-    }
-}
-
-impl<K, V, const N: usize> From<[(K, V); N]> for RcuMap<K, V>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    fn from(elements: [(K, V); N]) -> Self {
-        elements.into_iter().collect()
-    }
+/// What a map consists of. See [`RcuMap::statistics`].
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Elements.
+    pub elements: usize,
+    /// Elements that there is room for, if they spread evenly.
+    pub capacity: usize,
+    /// Shards, each of which has a lock for its updates.
+    pub shards: usize,
+    /// Buckets of 12 elements, 64 bytes each.
+    pub buckets: usize,
+    /// Spare buckets that are in use, because a bucket had more than 12 elements. Many of them mean a bad hasher.
+    pub overflowed: usize,
+    /// Elements of the fullest shard.
+    pub fullest_shard: usize,
+    /// Bytes of the map: without what keys and values own, and without elements that were removed and wait for readers.
+    pub bytes: usize,
 }

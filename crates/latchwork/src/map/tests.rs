@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::vec::Vec;
 
 /// A generator of numbers (Vigna's splitmix64).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -22,8 +22,10 @@ fn rcu_map_is_a_hash_map() {
     for step in 0..20_000u64 {
         let key = random.below(1500);
         match random.below(6) {
-            0 | 1 => assert_eq!(map.insert(key, step).as_deref(), model.insert(key, step).as_ref()),
-            2 => assert_eq!(map.remove(&key).as_deref(), model.remove(&key).as_ref()),
+            0 => assert_eq!(map.insert(key, step), model.insert(key, step).is_none()),
+            1 => assert_eq!(map.replace(key, step).as_deref(), model.insert(key, step).as_ref()),
+            2 if step % 2 == 0 => assert_eq!(map.remove(&key), model.remove(&key).is_some()),
+            2 => assert_eq!(map.remove_entry(&key).as_deref(), model.remove(&key).as_ref()),
             3 => {
                 let after =
                     map.update(key, |value| value.filter(|value| *value % 3 != 0).map(|value| value + 1));
@@ -77,7 +79,7 @@ fn an_rcu_map_that_grows_and_shrinks_loses_nothing_that_readers_look_for() {
                 for round in 0..20 {
                     let keys: Vec<u64> = (0..300).map(|key| owner * 10_000 + key).collect();
                     for key in &keys {
-                        assert!(map.insert(*key, round).is_none());
+                        assert!(map.insert(*key, round));
                     }
                     let before = map.capacity();
                     for key in &keys {
@@ -88,7 +90,7 @@ fn an_rcu_map_that_grows_and_shrinks_loses_nothing_that_readers_look_for() {
                         if random.below(2) == 0 {
                             assert_eq!(map.get(key).as_deref(), Some(&(round + 1)));
                         }
-                        assert_eq!(map.remove(key).as_deref(), Some(&(round + 1)));
+                        assert_eq!(map.remove_entry(key).as_deref(), Some(&(round + 1)));
                         assert!(!map.contains_key(key));
                     }
                     map.shrink_to_fit();
@@ -120,4 +122,89 @@ fn an_rcu_map_drops_every_key_and_value_once() {
     drop(map);
     crate::reclaim::rcu::global().barrier();
     assert_eq!(Arc::strong_count(&counted), 1);
+}
+
+#[test]
+fn a_small_map_is_small_and_gets_shards_as_it_grows_or_its_updaters_wait() {
+    let map = RcuMap::<u64, u64>::new();
+    let empty = map.statistics();
+    assert!(empty.shards == 1 && empty.bytes <= 1024, "{empty:?}");
+    (0..20_000).for_each(|key| _ = map.insert(key, key));
+    assert_eq!(map.statistics().shards, 1, "nobody waited");
+    (20_000..200_000).for_each(|key| _ = map.insert(key, key));
+    let large = map.statistics();
+    assert!(large.shards > 1 && large.elements == 200_000, "{large:?}");
+    assert!(large.fullest_shard < 100_000, "{large:?}");
+    // Two threads meet at the lock, because the one waits for the other while it has the lock.
+    let map = RcuMap::<u64, u64>::new();
+    for key in 0..64 {
+        map.insert(key, 0);
+    }
+    while map.statistics().shards == 1 {
+        std::thread::scope(|scope| {
+            let entry = map.entry(0);
+            let waits = scope.spawn(|| map.insert(1, 1));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            drop(entry);
+            waits.join().unwrap();
+        });
+    }
+    assert_eq!(map.len(), 64);
+    assert!((0..64).all(|key| map.contains_key(&key)));
+}
+
+#[test]
+fn a_walk_in_several_sections_meets_each_element_once_while_the_map_grows_and_shrinks() {
+    let map: RcuMap<u64, u64> = (0..500).map(|key| (key, key)).collect();
+    let mut keys = Vec::new();
+    for (met, (key, _)) in map.iter_cloned().enumerate() {
+        keys.push(key);
+        match met {
+            20 => map.reserve(5000),
+            100 => map.shrink_to_fit(),
+            150 => map.table.split_all(),
+            200 => map.reserve(50_000),
+            300 => map.shrink_to_fit(),
+            400 => map.table.split_all(),
+            _ => (),
+        }
+    }
+    keys.sort_unstable();
+    assert_eq!(keys, (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn keys_are_looked_up_by_what_is_equivalent() {
+    #[derive(Hash)]
+    struct Pair<'a>(&'a str, &'a str);
+    impl Equivalent<(std::string::String, std::string::String)> for Pair<'_> {
+        fn equivalent(&self, key: &(std::string::String, std::string::String)) -> bool {
+            self.0 == key.0 && self.1 == key.1
+        }
+    }
+    let map = RcuMap::new();
+    map.insert(("a".into(), "b".into()), 1);
+    assert_eq!(map.get(&Pair("a", "b")).as_deref(), Some(&1));
+    assert!(map.remove(&Pair("a", "b")) && !map.contains_key(&Pair("a", "b")));
+}
+
+#[test]
+fn updates_hold_no_section_open_and_clearing_gives_memory_back_as_it_goes() {
+    use crate::reclaim::rcu::RcuDomain;
+    let map = RcuMap::<u64, std::string::String>::new();
+    for key in 0..50_000 {
+        map.insert(key, std::string::String::from("a value"));
+        map.insert(key, std::string::String::from("another"));
+        assert!(!RcuDomain::<crate::machine::Native>::is_inside());
+    }
+    map.retain(|key, _| key % 2 == 0);
+    map.clear();
+    assert!(map.is_empty() && !RcuDomain::<crate::machine::Native>::is_inside());
+    // An iterator that was not finished drops the rest.
+    let counted = std::sync::Arc::new(());
+    let map: RcuMap<u64, _> = (0..100).map(|key| (key, counted.clone())).collect();
+    let mut elements = map.into_iter();
+    assert!(elements.len() == 100 && elements.next().is_some());
+    drop(elements);
+    assert_eq!(std::sync::Arc::strong_count(&counted), 1);
 }

@@ -39,11 +39,11 @@ use super::gate::{Gate, Held};
 use super::header::Header;
 use super::list::{Amount, List, Mine, is_busy};
 use crate::machine::record::{self, Records};
-use crate::machine::{Arith, Clock, Deadline, Machine, Word};
+use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{null_mut, slice_from_raw_parts_mut};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// Nanoseconds after which a collector that must not wait may steal what has come in.
 const LEFT_ALONE: u64 = 1 << 20;
@@ -115,9 +115,25 @@ fn length(chunk: usize) -> usize {
 
 /// Objects in a batch, with such a limit: few enough that some tens of threads with almost a batch each stay below it.
 /// Else they would wait for each other's garbage all the time.
-fn batch(limit: &Limit) -> u32 {
-    let share = (limit.objects / 32).clamp(16, u64::from(LARGEST_BATCH)) as u32;
-    1 << share.ilog2()
+const fn batch(limit: &Limit) -> u32 {
+    match limit.objects / 32 {
+        0..16 => 16,
+        share if share < LARGEST_BATCH as u64 => 1 << share.ilog2(),
+        _ => LARGEST_BATCH,
+    }
+}
+
+impl Backlog<Native> {
+    pub(super) const fn native() -> Self {
+        let limit = Limit::DEFAULT;
+        Backlog {
+            chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
+            limit: [AtomicU64::new(limit.objects), AtomicU64::new(limit.bytes)],
+            batch: AtomicU32::new(batch(&limit)),
+            stack: Stack { newest: AtomicPtr::new(null_mut()), amount: AtomicU64::new(0) },
+            central: Central { gate: Gate::native(), list: List::native() },
+        }
+    }
 }
 
 impl<M: Records> Backlog<M> {
@@ -263,6 +279,14 @@ impl<M: Records> Backlog<M> {
         objects > self.limit[0].load(Relaxed) || bytes > self.limit[1].load(Relaxed)
     }
 
+    /// Whether there is no garbage. What was done with all that was retired before happens before the return.
+    pub(super) fn is_clean(&self) -> bool {
+        // (F), and for the stack the subtraction in `steal`, after which the objects are in the central list.
+        self.stack.amount.load(Acquire) == 0
+            && self.lists().all(List::is_empty)
+            && self.central.list.is_empty()
+    }
+
     pub(super) fn set_limit(&self, limit: Limit) {
         self.limit[0].store(limit.objects, Relaxed);
         self.limit[1].store(limit.bytes, Relaxed);
@@ -313,7 +337,8 @@ impl<M: Records> Collecting<'_, M> {
             // (E) pairs with the exchange in `push_shared`.
             let first = self.backlog.stack.newest.swap(null_mut(), Acquire);
             let amount = self.list().put(first, M::now(Clock::Monotonic));
-            self.backlog.stack.amount.fetch_sub(amount.0, Relaxed);
+            // (F) as where a list's amount becomes 0: a thread that sees this sees the objects in the central list.
+            self.backlog.stack.amount.fetch_sub(amount.0, Release);
         }
         fenced
     }

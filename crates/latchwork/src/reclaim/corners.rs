@@ -99,6 +99,80 @@ fn kept_readers_keep_their_record() {
     a_kept_reader_keeps_its_record::<HazardDomain<Native, true>>();
 }
 
+/// Destructors that run after their thread has given its record back read, retire, and defer: what they retire is reclaimed
+/// by the other threads, and what they read is protected.
+fn late_destructors_retire<D: Reclaim<Machine = Native>>() {
+    const OBJECTS: usize = 20;
+    let domain: &'static D = Box::leak(Box::new(D::new_in()));
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let make = move || Box::into_raw(Box::new(Bomb { header: Header::new(), armed: false, dropped }));
+    let root: &'static AtomicPtr<Bomb> = Box::leak(Box::new(AtomicPtr::new(make())));
+    for _ in 0..3 {
+        let thread = std::thread::spawn(move || {
+            at_exit(move || {
+                for _ in 0..OBJECTS {
+                    let reader = domain.reader();
+                    let guard = reader.enter();
+                    let before = dropped.load(Relaxed);
+                    let seen = guard.protect(0, root);
+                    // SAFETY: this exchange has removed the object.
+                    unsafe { domain.retire(root.swap(make(), AcqRel)) };
+                    // SAFETY: the guard protects it.
+                    assert!(!unsafe { (*seen).armed } && dropped.load(Relaxed) == before);
+                }
+            });
+            // The thread has a record before it exits.
+            drop(domain.reader().enter());
+        });
+        thread.join().unwrap();
+    }
+    domain.barrier();
+    assert_eq!(dropped.load(Relaxed), 3 * OBJECTS, "{}", D::INFO.name);
+    assert_eq!(domain.garbage(), Garbage::default(), "{}", D::INFO.name);
+}
+
+#[test]
+fn destructors_of_exiting_threads_retire() {
+    late_destructors_retire::<RcuDomain<Native>>();
+    late_destructors_retire::<EpochDomain<Native>>();
+    late_destructors_retire::<QsbrDomain<Native>>();
+    late_destructors_retire::<HazardDomain<Native>>();
+    late_destructors_retire::<CountedDomain<Native>>();
+}
+
+/// A destructor that takes long holds up the thread that reclaims, and those that wait for all garbage. Other threads read,
+/// retire beyond the limit, and wait for grace periods meanwhile.
+#[test]
+fn a_long_destructor_holds_up_no_other_thread() {
+    static DOMAIN: RcuDomain<Native> = RcuDomain::new();
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let [inside, leave]: [&'static Barrier; 2] = [(); 2].map(|()| &*Box::leak(Box::new(Barrier::new(2))));
+    DOMAIN.set_limit(Limit { objects: 100, bytes: u64::MAX });
+    DOMAIN.set_at_limit(AtLimit::Wait { nanos: 1_000_000 });
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            DOMAIN.defer(|| {
+                inside.wait();
+                leave.wait();
+            });
+            DOMAIN.barrier();
+        });
+        inside.wait();
+        for _ in 0..2000 {
+            let _guard = DOMAIN.enter();
+            let bomb = Bomb { header: Header::new(), armed: false, dropped };
+            // SAFETY: no other thread has it.
+            unsafe { DOMAIN.retire(Box::into_raw(Box::new(bomb))) };
+        }
+        (0..3).for_each(|_| DOMAIN.synchronize());
+        DOMAIN.throttle();
+        DOMAIN.collect();
+        leave.wait();
+    });
+    DOMAIN.barrier();
+    assert_eq!(dropped.load(Relaxed), 2000);
+}
+
 /// An object whose destructor panics if it is told to.
 #[repr(C)]
 struct Bomb {
@@ -151,7 +225,7 @@ fn retiring_goes_on_beyond_a_stuck_reader<F: domain::Flavour>() {
     const LIMIT: u64 = 100;
     let domain = &domain::Domain::<Native, F>::new_in();
     domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });
-    domain.set_throttle_nanos(1_000_000);
+    domain.set_at_limit(AtLimit::Wait { nanos: 1_000_000 });
     let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
     let retire = |count| {
         for _ in 0..count {
@@ -178,7 +252,7 @@ fn retiring_goes_on_beyond_a_stuck_reader<F: domain::Flavour>() {
         assert_eq!(dropped.load(Relaxed), 0, "{}", F::INFO.name);
         leave.wait();
     });
-    domain.set_throttle_nanos(u64::MAX);
+    domain.set_at_limit(AtLimit::Wait { nanos: u64::MAX });
     let before = domain.garbage().overruns;
     retire(20 * LIMIT);
     assert!(domain.garbage().objects <= LIMIT + 16, "{}: {:?}", F::INFO.name, domain.garbage());

@@ -22,7 +22,7 @@
 //! protect it.
 
 use super::garbage::Garbage;
-use super::header::{Header, Retire};
+use super::header::{Header, Retire, prepare};
 use super::list::List;
 use super::sieve::Sieve;
 use super::strategy::{Guard, Info, Reader, Reclaim};
@@ -175,8 +175,8 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
 
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: the caller promises what `Reclaim::retire` asks.
-        unsafe { self.sieve.retire(object, |list| self.scan(list)) };
+        // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
+        self.sieve.retire(unsafe { prepare(object) }, |list| self.scan(list));
     }
 
     fn collect(&self) {

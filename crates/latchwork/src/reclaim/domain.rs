@@ -6,13 +6,15 @@
 use super::backlog::{Backlog, Collecting, Steal};
 use super::garbage::{Garbage, Limit};
 use super::grace::{Periods, Stamps};
-use super::header::{Retire, prepare};
+use super::header::{Header, ReclaimFn, Retire, note, prepare};
 use super::list::{List, Mine};
 use super::pace::{Pace, Rest};
+use super::stall::Hooks;
 use super::strategy::{GracePeriod, GuardOf, Info, Reader, Reclaim};
 use crate::machine::record::{self, NESTING, Records, Stall};
-use crate::machine::{Arith, Deadline, Machine, Word};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::machine::{Arith, Deadline, Machine, Native, Word};
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A kind of RCU, or epochs: how its readers say that they read, and how one waits for them.
 ///
@@ -39,19 +41,22 @@ pub unsafe trait Flavour: Stamps {
 /// waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
-    backlog: Backlog<M>,
+    pub(super) backlog: Backlog<M>,
     /// Whether a thread has retired too much inside of a section, where it could not wait.
     pressed: M::U32,
     throttle: Throttle<M>,
+    hooks: Hooks<M>,
 }
 
 /// How long a thread that retires waits while there is too much garbage.
 struct Throttle<M: Machine> {
-    /// For how long a thread that retires waits, in nanoseconds.
+    /// For how long a thread that retires waits, in nanoseconds; 0: not at all ([`AtLimit::Grow`]).
     nanos: M::U64,
     /// The ticket of a grace period that has not ended within the bound, or 0. Until it is due, no thread that retires
     /// waits.
     stuck: M::U64,
+    /// The last value of `stuck` that the hook was told of.
+    told: M::U64,
     /// See [`Garbage::overruns`].
     overruns: M::U64,
 }
@@ -60,17 +65,56 @@ struct Throttle<M: Machine> {
 /// machine, and short enough for a program that has lost a guard to go on.
 const THROTTLE: u64 = 1_000_000_000;
 
+/// What a thread that retires does while there is more garbage than the [`Limit`]: see [`Domain::set_at_limit`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// Outside of sections, it waits for a grace period, for so many nanoseconds at most. If the grace period has not ended
+    /// by then, the thread goes on, and so does every other thread until that grace period has ended: the garbage grows.
+    Wait {
+        /// The bound.
+        nanos: u64,
+    },
+    /// It never waits, and takes no part in a grace period beyond what it does without waiting: the garbage grows as long
+    /// as readers stay in their sections.
+    Grow,
+}
+
+impl Default for AtLimit {
+    /// To wait for a second at most.
+    fn default() -> Self {
+        AtLimit::Wait { nanos: THROTTLE }
+    }
+}
+
 /// A point in time. [`Domain::poll`] says whether a grace period has passed since.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use]
 pub struct Cookie(u64);
 
+impl<F: Flavour> Domain<Native, F> {
+    pub(super) const fn with(grace: F::Periods<Native>) -> Self {
+        let throttle = Throttle {
+            nanos: AtomicU64::new(THROTTLE),
+            stuck: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            overruns: AtomicU64::new(0),
+        };
+        let pressed = AtomicU32::new(0);
+        Domain { grace, backlog: Backlog::native(), pressed, throttle, hooks: Hooks::native() }
+    }
+}
+
 impl<M: Records, F: Flavour> Domain<M, F> {
     /// A domain without garbage.
     pub fn new_in() -> Self {
-        let throttle =
-            Throttle { nanos: M::U64::new(THROTTLE), stuck: M::U64::new(0), overruns: M::U64::new(0) };
-        Domain { grace: F::Periods::new(), backlog: Backlog::new(), pressed: M::U32::new(0), throttle }
+        let throttle = Throttle {
+            nanos: M::U64::new(THROTTLE),
+            stuck: M::U64::new(0),
+            told: M::U64::new(0),
+            overruns: M::U64::new(0),
+        };
+        let (grace, pressed) = (F::Periods::new(), M::U32::new(0));
+        Domain { grace, backlog: Backlog::new(), pressed, throttle, hooks: Hooks::new() }
     }
 
     /// Whether the calling thread is in a section.
@@ -81,10 +125,28 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     fn assert_outside(&self, what: &str) {
         assert!(!Self::is_inside(), "{what} inside of the caller's own section would wait for ever");
+    }
+
+    #[track_caller]
+    pub(super) fn assert_not_reclaiming(&self, what: &str) {
         assert!(!self.backlog.is_reclaiming(), "{what} by an object that is being reclaimed");
     }
 
+    /// Whether the grace period of a ticket is over; takes it as far as it gets without waiting.
+    pub(super) fn is_due(&self, ticket: u64) -> bool {
+        self.grace.poll(ticket, &|stall| self.hooks.call(stall))
+    }
+
+    /// Waits for the grace period of a ticket, or until the deadline has passed. Returns whether the grace period is over.
+    pub(super) fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
+        self.grace.wait(ticket, pace, deadline, &|stall| self.hooks.call(stall))
+    }
+
     /// Waits until every section that runs now is over. Callers share grace periods.
+    ///
+    /// The destructor of a retired object may call this: it waits for readers only. But threads that wait for the garbage
+    /// ([`barrier`](Domain::barrier)) wait meanwhile, and so does nothing else. A destructor may run inside of a section,
+    /// when its thread retires there; then this panics, as it does in every section.
     ///
     /// # Panics
     ///
@@ -92,7 +154,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn synchronize(&self) {
         self.assert_outside("synchronize");
-        self.grace.wait(self.grace.start(), Pace::Normal, None);
+        self.wait(self.grace.start(), Pace::Normal, None);
     }
 
     /// [`synchronize`](Domain::synchronize) in a hurry: the thread that leads the grace period burns a processor for it.
@@ -103,7 +165,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn synchronize_expedited(&self) {
         self.assert_outside("synchronize");
-        self.grace.wait(self.grace.start(), Pace::Expedited, None);
+        self.wait(self.grace.start(), Pace::Expedited, None);
     }
 
     /// Begins a grace period, for [`poll`](Domain::poll).
@@ -114,7 +176,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Whether every section that ran when the cookie was made is over. Does not wait. Inside of a section that ran then,
     /// the answer is `false`.
     pub fn poll(&self, cookie: Cookie) -> bool {
-        self.grace.poll(cookie.0)
+        self.is_due(cookie.0)
     }
 
     /// The thread that holds up a grace period right now, and for how long.
@@ -122,15 +184,41 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.grace.stall()
     }
 
-    /// Sets after how many nanoseconds a grace period that does not end is reported (10 seconds if this is not called).
+    /// Sets a function that is called when a thread stays in its section for so long that a grace period does not end:
+    ///
+    /// - when a thread that retires has waited for as long as [`AtLimit::Wait`] says;
+    /// - when a grace period has been open for [`set_stall_nanos`](Domain::set_stall_nanos), and each time that it has been
+    ///   open for as long again.
+    ///
+    /// Without a function, nobody is told; [`stall`](Domain::stall) answers at any time. The function is called in the
+    /// thread that noticed it: one that retires, or waits, or polls. It may use the domain, but must not wait for garbage
+    /// ([`barrier`](Domain::barrier)), and is not called by two threads at a time. It replaces the one that was set before,
+    /// which is dropped with the domain.
+    ///
+    /// ```
+    /// use latchwork::reclaim::rcu;
+    ///
+    /// rcu::global().on_stall(|stall| {
+    ///     println!("thread {} has been reading for {} ms", stall.thread, stall.nanos / 1_000_000);
+    /// });
+    /// ```
+    pub fn on_stall(&self, hook: impl Fn(&Stall) + Send + Sync + 'static) {
+        self.hooks.set(Box::new(hook));
+    }
+
+    /// Sets after how many nanoseconds [`on_stall`](Domain::on_stall) is called of a grace period that does not end (10
+    /// seconds if this is not called).
     pub fn set_stall_nanos(&self, nanos: u64) {
         self.grace.set_patience(nanos);
     }
 
-    /// Sets for how many nanoseconds a thread that retires waits while there is more garbage than the [`Limit`] (1 second
-    /// if this is not called). If the grace period has not ended by then, the thread goes on, and so does every other
-    /// thread until that grace period has ended: the garbage grows, and [`Garbage::overruns`] counts.
-    pub fn set_throttle_nanos(&self, nanos: u64) {
+    /// Sets what a thread that retires does while there is more garbage than the [`Limit`]. By default it waits for a second
+    /// at most. [`Garbage::overruns`] counts how often a thread has gone on beyond the limit.
+    pub fn set_at_limit(&self, at_limit: AtLimit) {
+        let nanos = match at_limit {
+            AtLimit::Wait { nanos } => nanos,
+            AtLimit::Grow => 0,
+        };
         self.throttle.nanos.store(nanos, Relaxed);
     }
 
@@ -148,7 +236,43 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[inline]
     pub unsafe fn retire<T: Retire>(&self, object: *mut T) {
         // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
-        if self.backlog.push(unsafe { prepare(object) }, self.backlog.batch()) {
+        self.retire_prepared(unsafe { prepare(object) });
+    }
+
+    /// [`retire`](Reclaim::retire) for an object of which the caller knows only the header: one of C or C++, say. `bytes`
+    /// count as [`Garbage::bytes`]. `reclaim` is called once, by any thread.
+    ///
+    /// # Safety
+    ///
+    /// - The header is valid, and nothing else uses it, until `reclaim` is called.
+    /// - The object was removed as [`retire`](Reclaim::retire) says, and is retired once.
+    /// - `reclaim` may be called for the header, in any thread.
+    #[inline]
+    pub unsafe fn retire_raw(&self, header: *mut Header, bytes: u32, reclaim: ReclaimFn) {
+        // SAFETY: the header is valid and the caller's alone, says the caller.
+        unsafe { note(header, bytes, reclaim) };
+        self.retire_prepared(header);
+    }
+
+    /// Adds an object whose header is filled in.
+    #[inline(always)]
+    pub(super) fn retire_prepared(&self, header: *mut Header) {
+        if self.backlog.push(header, self.backlog.batch()) {
+            self.batch_is_full();
+        }
+    }
+
+    /// [`retire`](Domain::retire) for objects that each stand for many: the thread reclaims with each `every`-th object, a
+    /// power of two, if not sooner.
+    ///
+    /// # Safety
+    ///
+    /// As [`Reclaim::retire`].
+    #[cfg(feature = "std")] // the maps are its only callers
+    #[inline]
+    pub(crate) unsafe fn retire_in_batches<T: Retire>(&self, object: *mut T, every: u32) {
+        // SAFETY: as in `retire`.
+        if self.backlog.push(unsafe { prepare(object) }, self.backlog.batch().min(every)) {
             self.batch_is_full();
         }
     }
@@ -197,15 +321,16 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     }
 
     /// Waits while there is more garbage than the [`Limit`], for as long as
-    /// [`set_throttle_nanos`](Domain::set_throttle_nanos) says. [`retire`](Domain::retire) does this by itself, but not
+    /// [`set_at_limit`](Domain::set_at_limit) says. [`retire`](Domain::retire) does this by itself, but not
     /// inside of a section: a thread that retires only there calls this outside, or [`Reader::quiescent`].
     pub fn throttle(&self) {
         if !self.backlog.is_over_limit() || self.backlog.is_reclaiming() {
             return;
         }
         self.assert_outside("throttle");
-        if !self.is_stuck() {
-            let deadline = Deadline::after::<M>(self.throttle.nanos.load(Relaxed));
+        let nanos = self.throttle.nanos.load(Relaxed);
+        if nanos > 0 && !self.is_stuck() {
+            let deadline = Deadline::after::<M>(nanos);
             // First what the caller has retired itself, and then what all threads have.
             if self.reclaim_own(deadline) && self.reclaim_all_until(deadline) {
                 return;
@@ -213,12 +338,20 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             self.throttle.stuck.store(self.grace.start(), Relaxed);
         }
         self.throttle.overruns.fetch_add(1, Relaxed);
+        // Once for each grace period that does not end: as soon as the thread in the way is known.
+        let (stuck, told) = (self.throttle.stuck.load(Relaxed), &self.throttle.told);
+        if stuck != told.load(Relaxed)
+            && let Some(stall) = self.stall()
+            && told.swap(stuck, Relaxed) != stuck
+        {
+            self.hooks.call(&stall);
+        }
     }
 
     /// Whether a grace period that has not ended within the bound is still open.
     fn is_stuck(&self) -> bool {
         let ticket = self.throttle.stuck.load(Relaxed);
-        if ticket != 0 && self.grace.poll(ticket) {
+        if ticket != 0 && self.is_due(ticket) {
             // This may overwrite a later ticket of another thread: then one more thread waits, for the bounded time.
             self.throttle.stuck.store(0, Relaxed);
             return false;
@@ -234,7 +367,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         while self.backlog.is_over_limit()
             && let Some(ticket) = self.backlog.mine().and_then(begin)
         {
-            if !self.grace.wait(ticket, Pace::Normal, Some(deadline)) {
+            if !self.wait(ticket, Pace::Normal, Some(deadline)) {
                 return false;
             }
             self.backlog.mine().inspect(|mine| _ = self.work(mine));
@@ -292,6 +425,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[track_caller]
     pub fn barrier(&self) {
         self.assert_outside("barrier");
+        self.assert_not_reclaiming("barrier");
         self.reclaim_all(&self.backlog.lock(), Steal::All, None);
     }
 
@@ -309,9 +443,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         Garbage { overruns: self.throttle.overruns.load(Relaxed), ..self.backlog.garbage() }
     }
 
+    /// Whether everything that was retired before is reclaimed. What its destructors did happens before the return.
+    pub fn is_clean(&self) -> bool {
+        self.backlog.is_clean()
+    }
+
     /// Gives what has come in on a list a ticket, for which it waits. Returns whether anything has come in. The caller has
     /// the list.
-    fn take(&self, list: &List<M>) -> bool {
+    pub(super) fn take(&self, list: &List<M>) -> bool {
         let any = list.take();
         if any {
             list.ticket.store(self.grace.start(), Relaxed);
@@ -323,7 +462,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// ticket is not due, or nothing has come in. The caller has the list.
     fn work(&self, list: &List<M>) -> bool {
         if list.is_waiting() {
-            if !self.grace.poll(list.ticket.load(Relaxed)) {
+            if !self.is_due(list.ticket.load(Relaxed)) {
                 return false;
             }
             // SAFETY: the ticket was given out after the objects were removed and retired, and it is due: every section
@@ -350,7 +489,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
         let (list, mut any) = (collecting.list(), false);
         while list.is_waiting() || self.take(list) {
-            if !self.grace.wait(list.ticket.load(Relaxed), Pace::Normal, deadline) {
+            if !self.wait(list.ticket.load(Relaxed), Pace::Normal, deadline) {
                 return None;
             }
             // SAFETY: as in `work`: the ticket of the objects is due.
@@ -358,6 +497,13 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             any = true;
         }
         Some(any)
+    }
+}
+
+impl<M: Records, F: Flavour> Default for Domain<M, F> {
+    /// A domain without garbage.
+    fn default() -> Self {
+        Self::new_in()
     }
 }
 

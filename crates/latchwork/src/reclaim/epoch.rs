@@ -32,7 +32,7 @@ use super::section::{SectionGuard, SectionReader};
 use super::strategy::Info;
 use super::watch::Watch;
 use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall, TIME};
-use crate::machine::{Arith, Deadline, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Native, Word};
 use core::sync::atomic::Ordering::*;
 
 /// Epochs as a flavour of [`Domain`]. See the [module documentation](self).
@@ -80,6 +80,7 @@ pub type EpochGuard<'r, M> = SectionGuard<'r, M, Epoch>;
 impl<M: Records> EpochDomain<M> {
     /// Begins a section of the calling thread, which ends when the guard is dropped.
     #[inline(always)]
+    #[cfg_attr(feature = "section-origins", track_caller)]
     pub fn enter(&self) -> EpochGuard<'_, M> {
         SectionGuard::new(record::own::<M>())
     }
@@ -100,18 +101,30 @@ fn straggler<M: Records>(epoch: u64) -> Option<&'static Record<M>> {
     })
 }
 
+impl Epochs<Native> {
+    const fn native() -> Self {
+        Epochs { stuck: Watch::native() }
+    }
+}
+
+impl EpochDomain<Native> {
+    /// A domain without garbage, in a constant.
+    pub const fn new() -> Self {
+        Self::with(Epochs::native())
+    }
+}
+
 impl<M: Records> Epochs<M> {
-    /// Advances the epoch, if every section is in the current one.
-    fn advance(&self) -> Result<(), ()> {
+    /// Advances the epoch, if every section is in the current one. An error may carry a stall that is to be told of.
+    fn advance(&self) -> Result<(), Option<Stall>> {
         // (B) pairs with the exchange below: the thread that advanced the epoch has seen the earlier sections end.
         let epoch = record::clocks::<M>().epoch.load(Acquire);
         // (C) pairs with the light fence in `enter`: a section that this thread does not see begins after this fence.
         if !M::heavy_fence() {
-            return Err(());
+            return Err(None);
         }
         if let Some(record) = straggler::<M>(epoch) {
-            self.report(record);
-            return Err(());
+            return Err(self.due(record));
         }
         self.stuck.end();
         // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch.
@@ -119,12 +132,13 @@ impl<M: Records> Epochs<M> {
         Ok(())
     }
 
-    fn report(&self, record: &Record<M>) {
+    /// The stall, if it is to be told of now.
+    fn due(&self, record: &Record<M>) -> Option<Stall> {
         if !self.stuck.is_running() {
             self.stuck.begin();
-        } else if self.stuck.is_due() {
-            M::report_stall(Stall { thread: record.thread.load(Relaxed), nanos: self.stuck.nanos() });
+            return None;
         }
+        self.stuck.is_due().then(|| Stall::by(record, self.stuck.nanos()))
     }
 }
 
@@ -146,14 +160,19 @@ unsafe impl<M: Records> Periods for Epochs<M> {
         record::clocks::<M>().epoch.load(Acquire) >= ticket
     }
 
-    fn poll(&self, ticket: u64) -> bool {
-        while !self.is_over(ticket) && self.advance().is_ok() {}
-        self.is_over(ticket)
+    fn poll(&self, ticket: u64, tell: &dyn Fn(&Stall)) -> bool {
+        while !self.is_over(ticket) {
+            if let Err(stall) = self.advance() {
+                stall.iter().for_each(tell);
+                return self.is_over(ticket);
+            }
+        }
+        true
     }
 
-    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>, tell: &dyn Fn(&Stall)) -> bool {
         let mut rest = Rest::new();
-        while !self.poll(ticket) {
+        while !self.poll(ticket, tell) {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                 return false;
             }
@@ -164,7 +183,7 @@ unsafe impl<M: Records> Periods for Epochs<M> {
 
     fn stall(&self) -> Option<Stall> {
         let record = straggler::<M>(record::clocks::<M>().epoch.load(Relaxed))?;
-        Some(Stall { thread: record.thread.load(Relaxed), nanos: self.stuck.nanos() })
+        Some(Stall::by(record, self.stuck.nanos()))
     }
 
     fn set_patience(&self, nanos: u64) {

@@ -10,13 +10,13 @@ pub struct Garbage {
     /// For how many nanoseconds the oldest has been waiting, at least; of objects that came in together, the first counts.
     pub oldest_nanos: u64,
     /// How often a thread that retires has gone on although there was more than the [`Limit`], since the domain was made.
-    /// Each time a reader has stayed in its section for longer than such a thread waits
-    /// ([`Domain::set_throttle_nanos`](super::domain::Domain::set_throttle_nanos)).
+    /// Each time a reader has stayed in its section for longer than such a thread waits, or the thread does not wait at all
+    /// ([`AtLimit`](super::AtLimit)).
     pub overruns: u64,
 }
 
-/// How much garbage there may be before a thread that retires has to wait. The wait is bounded: while a reader stays in
-/// its section, the garbage grows beyond the limit ([`Garbage::overruns`]).
+/// How much garbage there may be before a thread that retires waits, unless it never does ([`AtLimit`](super::AtLimit)). The
+/// wait is bounded: while a reader stays in its section, the garbage grows beyond the limit ([`Garbage::overruns`]).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Objects.
@@ -25,9 +25,14 @@ pub struct Limit {
     pub bytes: u64,
 }
 
-impl Default for Limit {
+impl Limit {
     /// 100 000 objects, 64 MiB.
+    pub const DEFAULT: Self = Limit { objects: 100_000, bytes: 64 << 20 };
+}
+
+impl Default for Limit {
+    /// [`Limit::DEFAULT`].
     fn default() -> Self {
-        Limit { objects: 100_000, bytes: 64 << 20 }
+        Self::DEFAULT
     }
 }

@@ -11,8 +11,8 @@
 //! Size: 16 bytes. Atomics: 2 per pair.
 
 use crate::machine::record::Records;
-use crate::machine::{Deadline, Machine, Word};
-use core::sync::atomic::Ordering::*;
+use crate::machine::{Deadline, Machine, Native, Word};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -32,6 +32,12 @@ pub(super) struct Gate<M: Machine> {
 
 /// The calling thread holds the gate, until this is dropped.
 pub(super) struct Held<'a, M: Records>(&'a Gate<M>);
+
+impl Gate<Native> {
+    pub(super) const fn native() -> Self {
+        Gate { word: AtomicU32::new(FREE), owner: AtomicUsize::new(0) }
+    }
+}
 
 impl<M: Records> Gate<M> {
     pub(super) fn new() -> Self {

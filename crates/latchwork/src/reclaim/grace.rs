@@ -51,10 +51,10 @@ use super::pace::{Pace, Rest};
 use super::tree;
 use super::watch::Watch;
 use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall, TIME};
-use crate::machine::{Arith, Deadline, Group, Machine, Word};
+use crate::machine::{Arith, Deadline, Group, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// How the readers of a kind of RCU, or of epochs, say that they read: which word of a thread's record they stamp, and
 /// with which time.
@@ -94,14 +94,15 @@ pub unsafe trait Periods: Send + Sync + Sized + 'static {
     fn start(&self) -> u64;
     /// Whether the ticket is due.
     fn is_over(&self, ticket: u64) -> bool;
-    /// Whether the ticket is due. Takes the grace period as far as it gets without waiting.
-    fn poll(&self, ticket: u64) -> bool;
+    /// Whether the ticket is due. Takes the grace period as far as it gets without waiting. Calls `tell` when a grace
+    /// period has been open for too long, without holding anything.
+    fn poll(&self, ticket: u64, tell: &dyn Fn(&Stall)) -> bool;
     /// Waits until the ticket is due, or the deadline has passed. Whether the ticket is due. The caller is in no
-    /// section.
-    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool;
+    /// section. Calls `tell` as [`poll`](Self::poll) does.
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>, tell: &dyn Fn(&Stall)) -> bool;
     /// Which thread holds up the grace period now.
     fn stall(&self) -> Option<Stall>;
-    /// Sets after how many nanoseconds a grace period that does not end is reported.
+    /// Sets after how many nanoseconds `tell` is called of a grace period that does not end, and again and again.
     fn set_patience(&self, nanos: u64);
 }
 
@@ -132,8 +133,8 @@ pub struct Grace<M: Machine, F> {
 
 /// What keeps a grace period from ending.
 enum Obstacle<M: Machine> {
-    /// The owner of this record is in a section that began too early.
-    Reader(&'static Record<M>),
+    /// The owner of this record is in a section that began too early. A stall is to be told of now, or not.
+    Reader(&'static Record<M>, Option<Stall>),
     /// The operating system refuses the heavy fence.
     Fence,
 }
@@ -141,6 +142,24 @@ enum Obstacle<M: Machine> {
 /// Whether the owner of this word is outside of any section, or in one that began at `target` or later.
 fn reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || word & TIME >= target & TIME
+}
+
+impl<F> Grace<Native, F> {
+    /// For a new domain, in a constant.
+    pub(super) const fn native() -> Self {
+        Grace {
+            tickets: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            gate: Gate::native(),
+            covers: AtomicU64::new(0),
+            target: AtomicU64::new(0),
+            at: AtomicPtr::new(null_mut()),
+            obstacle: AtomicPtr::new(null_mut()),
+            open: Watch::native(),
+            hurry: AtomicU32::new(0),
+            flavour: PhantomData,
+        }
+    }
 }
 
 // SAFETY: a ticket is due when a grace period has ended that was opened after the ticket was given out. Its leader has
@@ -171,17 +190,21 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
         self.completed.load(Acquire) >= ticket
     }
 
-    fn poll(&self, ticket: u64) -> bool {
+    fn poll(&self, ticket: u64, tell: &dyn Fn(&Stall)) -> bool {
         if !self.is_over(ticket)
-            && let Some(_leading) = self.gate.try_lock()
+            && let Some(leading) = self.gate.try_lock()
         {
             // Twice: the grace period that is open may have been opened before the ticket was given out.
-            let _ = self.advance().and_then(|()| self.advance());
+            let result = self.advance().and_then(|()| self.advance());
+            drop(leading);
+            if let Err(Obstacle::Reader(_, Some(stall))) = result {
+                tell(&stall);
+            }
         }
         self.is_over(ticket)
     }
 
-    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>, tell: &dyn Fn(&Stall)) -> bool {
         while !self.is_over(ticket) {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                 return false;
@@ -189,11 +212,16 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
             if pace == Pace::Expedited {
                 self.hurry.store(1, Relaxed);
             }
-            match self.gate.try_lock() {
+            let stall = match self.gate.try_lock() {
                 Some(_leading) if self.is_over(ticket) => return true,
                 Some(_leading) => self.lead(deadline),
-                None => self.gate.wait(deadline),
-            }
+                None => {
+                    self.gate.wait(deadline);
+                    None
+                }
+            };
+            // The gate is free here: the hook may use the domain, and other threads lead meanwhile.
+            stall.inspect(tell);
         }
         true
     }
@@ -205,7 +233,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
         if target == 0 || reached(F::word(record).load(Relaxed), target) {
             return None;
         }
-        Some(Stall { thread: record.thread.load(Relaxed), nanos: self.open.nanos() })
+        Some(Stall::by(record, self.open.nanos()))
     }
 
     fn set_patience(&self, nanos: u64) {
@@ -214,16 +242,21 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 }
 
 impl<M: Records, F: Stamps> Grace<M, F> {
-    /// Takes one grace period to its end, or leaves it to the next leader when the deadline has passed.
-    fn lead(&self, deadline: Option<Deadline>) {
-        let mut rest = Rest::new();
+    /// Takes one grace period to its end, or leaves it to the next leader when the deadline has passed, or when a stall is
+    /// to be told of: then it returns that.
+    fn lead(&self, deadline: Option<Deadline>) -> Option<Stall> {
+        let (mut rest, mut due) = (Rest::new(), None);
         while let Err(obstacle) = self.advance() {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                 break;
             }
             let target = self.target.load(Relaxed);
             let left = match obstacle {
-                Obstacle::Reader(record) => {
+                Obstacle::Reader(_, stall @ Some(_)) => {
+                    due = stall;
+                    break;
+                }
+                Obstacle::Reader(record, None) => {
                     M::spin_for(F::word(record), Relaxed, LOOKS, |word| reached(word, target)).is_some()
                 }
                 Obstacle::Fence => false,
@@ -233,6 +266,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             }
         }
         self.hurry.store(0, Relaxed);
+        due
     }
 
     /// Opens a grace period if none is open, and takes it as far as it gets. `Ok`: it has ended, or no ticket is left to
@@ -294,10 +328,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             if let Some(record) = group.taken().find(|record| !left(record)) {
                 self.at.store(group.as_ptr(), Relaxed);
                 self.obstacle.store(record.as_ptr(), Relaxed);
-                if let Some(stall) = self.stall().filter(|_| self.open.is_due()) {
-                    M::report_stall(stall);
-                }
-                return Err(Obstacle::Reader(record));
+                return Err(Obstacle::Reader(record, self.stall().filter(|_| self.open.is_due())));
             }
         }
         if let Some(known) = known {

@@ -32,12 +32,13 @@
 //! whatever readers do. A thread that retires may wait for a scan, which waits for no reader.
 
 use super::garbage::Garbage;
-use super::header::{Header, Retire};
+use super::header::{Header, ReclaimFn, Retire, note, prepare};
 use super::list::List;
+use super::pointer;
 use super::sieve::{BATCH, Sieve};
 use super::strategy::{Guard, Info, Reader, Reclaim};
-use crate::machine::record::{self, Hazards, Kept, NEEDS_FULL_FENCE, Records, SLOTS, Slots};
-use crate::machine::{Group, Word};
+use crate::machine::record::{self, Hazards, Kept, NEEDS_FULL_FENCE, POINTERS, Records, SLOTS, Slots};
+use crate::machine::{Group, Native, Word};
 use alloc::boxed::Box;
 use core::hint::cold_path;
 use core::marker::PhantomData;
@@ -45,6 +46,8 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Hazard pointers that a scan looks for at a time; more of them take another pass over the objects.
 const PASS: usize = 128;
+
+pub use super::pointer::HazardPointer;
 
 /// A domain: objects that are retired together. Slots are the process's: one protects an object of any domain.
 pub struct HazardDomain<M: Records, const FULL_FENCE: bool = false> {
@@ -76,6 +79,22 @@ pub struct HazardGuard<'r, M: Records, const FULL_FENCE: bool = false> {
     thread: PhantomData<*mut ()>,
 }
 
+/// The first slots of the calling thread that no guard has, from this block on; makes more slots if none are free.
+#[cold]
+pub(super) fn free_slots<M: Records>(mut block: &'static Hazards<M>) -> &'static Slots<M> {
+    loop {
+        if let Some(slots) = block.groups.iter().find(|slots| slots.used.load(Relaxed) == 0) {
+            return slots;
+        }
+        if block.more.load(Relaxed).is_null() {
+            // Release: pairs with the load in `Hazards::blocks`.
+            block.more.store(Box::leak(Box::new(Hazards::new())), Release);
+        }
+        // SAFETY: blocks live as long as records, for ever.
+        block = unsafe { &*block.more.load(Relaxed) };
+    }
+}
+
 impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
     /// A guard with the reader's own slots, unless another guard has them.
     #[inline(always)]
@@ -92,24 +111,14 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
             return None;
         }
         // What the slots still hold counts from here on: at worst, an object is kept for longer.
-        slots.used.store(1, Relaxed);
+        slots.used.store(POINTERS, Relaxed);
         Some(HazardGuard { slots, flag, thread: PhantomData })
     }
 
     /// A guard with the first free slots of the thread; makes more slots if none are free.
     #[cold]
-    fn take_any(mut block: &'static Hazards<M>, flag: Option<&'r AtomicBool>) -> Self {
-        loop {
-            if let Some(guard) = block.groups.iter().find_map(|slots| Self::take(slots, flag)) {
-                return guard;
-            }
-            if block.more.load(Relaxed).is_null() {
-                // Release: pairs with the load in `Hazards::blocks`.
-                block.more.store(Box::leak(Box::new(Hazards::new())), Release);
-            }
-            // SAFETY: blocks live as long as records, for ever.
-            block = unsafe { &*block.more.load(Relaxed) };
-        }
+    fn take_any(block: &'static Hazards<M>, flag: Option<&'r AtomicBool>) -> Self {
+        Self::take(free_slots(block), flag).expect("the slots are free")
     }
 
     /// Ends the protection of `slot`.
@@ -218,6 +227,13 @@ impl<M: Records, const FULL_FENCE: bool> Drop for HazardReader<'_, M, FULL_FENCE
     }
 }
 
+impl HazardDomain<Native> {
+    /// A domain without garbage, in a constant.
+    pub const fn new() -> Self {
+        HazardDomain { sieve: Sieve::native() }
+    }
+}
+
 impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     /// The largest number of objects that are garbage, if `threads` threads retire at the same time and all threads
     /// together have `slots` hazard pointers: what has come in, what is being scanned, and what is protected.
@@ -225,6 +241,27 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         // A thread scans its list when a batch has come in. While another thread scans what it has taken from that list,
         // a further batch may come in; and one more on the shared stack, before the thread waits.
         3 * BATCH as u64 * threads + slots
+    }
+
+    /// [`retire`](Reclaim::retire) for an object of which the caller knows only the header: one of C or C++, say.
+    /// A hazard pointer protects the object if it points to one of the `bytes` from the header on; `bytes` also counts as
+    /// [`Garbage::bytes`]. `reclaim` is called once, by any thread.
+    ///
+    /// # Safety
+    ///
+    /// - The header is valid, and nothing else uses it, until `reclaim` is called.
+    /// - The object was removed as [`retire`](Reclaim::retire) says, and is retired once.
+    /// - `reclaim` may be called for the header, in any thread.
+    #[inline]
+    pub unsafe fn retire_raw(&self, header: *mut Header, bytes: u32, reclaim: ReclaimFn) {
+        // SAFETY: the header is valid and the caller's alone, says the caller.
+        unsafe { note(header, bytes, reclaim) };
+        self.sieve.retire(header, |list| self.scan(list));
+    }
+
+    /// Whether everything that was retired before is reclaimed. What its destructors did happens before the return.
+    pub fn is_clean(&self) -> bool {
+        self.sieve.backlog.is_clean()
     }
 
     /// Reclaims each object that waits in a list and that no slot points into. The caller has the list.
@@ -238,23 +275,20 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         let mut objects = list.detach();
         let mut hazards = [0; PASS];
         let mut found = 0;
-        for record in record::groups::<M>().into_iter().flat_map(Group::owned) {
-            for group in record.hazards.all() {
-                // (E) pairs with the readers' stores.
-                if group.used.load(Acquire) == 0 {
-                    continue;
-                }
-                for slot in &group.hazards {
-                    match slot.load(Acquire) {
-                        0 => continue,
-                        hazard => hazards[found] = hazard,
-                    }
-                    found += 1;
-                    if found == PASS {
-                        objects = Self::sift(list, objects, &mut hazards);
-                        found = 0;
-                    }
-                }
+        let records = record::groups::<M>().into_iter().flat_map(Group::owned);
+        // (E) pairs with the readers' stores.
+        let used = |group: &&Slots<M>| group.used.load(Acquire) == POINTERS;
+        let of_guards = records.flat_map(|record| record.hazards.all()).filter(used).flat_map(|g| &g.hazards);
+        for hazard in of_guards.chain(pointer::addresses::<M>()) {
+            let hazard = hazard.load(Acquire); // (E)
+            if hazard == 0 {
+                continue;
+            }
+            hazards[found] = hazard;
+            found += 1;
+            if found == PASS {
+                objects = Self::sift(list, objects, &mut hazards);
+                found = 0;
             }
         }
         objects = Self::sift(list, objects, &mut hazards[..found]);
@@ -324,8 +358,8 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
 
     #[inline]
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        // SAFETY: the caller promises what `Reclaim::retire` asks.
-        unsafe { self.sieve.retire(object, |list| self.scan(list)) };
+        // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
+        self.sieve.retire(unsafe { prepare(object) }, |list| self.scan(list));
     }
 
     fn collect(&self) {
@@ -339,6 +373,13 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
 
     fn garbage(&self) -> Garbage {
         self.sieve.backlog.garbage()
+    }
+}
+
+impl<M: Records, const FULL_FENCE: bool> Default for HazardDomain<M, FULL_FENCE> {
+    /// A domain without garbage.
+    fn default() -> Self {
+        Self::new_in()
     }
 }
 

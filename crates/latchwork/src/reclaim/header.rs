@@ -1,9 +1,16 @@
 //! What an object carries so that retiring it allocates nothing.
+//!
+//! The header has the same layout in C (`lw_header`): a pointer, a function, and two words of 32 bits.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr::null_mut;
+
+/// Ends the life of a retired object, which begins with this header. A function of C or C++ fits as well. It may unwind:
+/// the panic is then that of the thread that reclaims.
+pub type ReclaimFn = unsafe extern "C-unwind" fn(*mut Header);
 
 /// Room inside of an object for what the library notes about it once it is retired: 24 bytes, unused before. Readers may
 /// have the object when it is retired, so the header answers no questions:
@@ -11,16 +18,26 @@ use core::ptr::null_mut;
 /// ```compile_fail,E0624
 /// assert!(!latchwork::reclaim::Header::new().is_retired());
 /// ```
+#[repr(C)]
 pub struct Header {
     /// The object that was retired before this one.
     next: Cell<*mut Header>,
     /// How to reclaim the object; `None` until it is retired.
-    reclaim: Cell<Option<unsafe fn(*mut Header)>>,
-    /// [`Retire::BYTES`].
+    reclaim: Cell<Option<ReclaimFn>>,
+    /// [`Retire::BYTES`], or what [`Reclaim::retire_raw`](super::Reclaim::retire_raw) was given.
     bytes: Cell<u32>,
-    /// The number of the first scan that found the object (`sieve`).
+    /// Where hazard pointers protect: the number of the first scan that found the object (`sieve`). With intervals: when the
+    /// object was made, 0 if that is not known (`interval`). In a domain of RCU: the time at which the object was retired, if it
+    /// was retired in order (`ordered`); else 0.
     stamp: Cell<u32>,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Header>() == 24 && align_of::<Header>() == 8);
+    assert!(offset_of!(Header, next) == 0 && offset_of!(Header, reclaim) == 8);
+    assert!(offset_of!(Header, bytes) == 16 && offset_of!(Header, stamp) == 20);
+};
 
 // SAFETY: the cells are private to this part of the library. Only the thread uses them that retires the object, and then
 // the thread that has the list which the object is in; taking the list orders the two.
@@ -134,9 +151,23 @@ pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
     // SAFETY: the header is the first field of the object (`Retire`), which is alive until it is reclaimed.
     let this = unsafe { &*header };
     debug_assert!(!this.is_retired(), "an object was retired twice");
-    this.reclaim.set(Some(reclaim::<T>));
-    this.bytes.set(const { bytes_of::<T>() });
+    // SAFETY: as above.
+    unsafe { note(header, const { bytes_of::<T>() }, reclaim::<T>) };
     header
+}
+
+/// Notes in a header how to reclaim the object, and how large it is. Clears the stamp: a header of C may begin as anything.
+///
+/// # Safety
+///
+/// As [`Reclaim::retire_raw`](super::Reclaim::retire_raw).
+#[inline(always)]
+pub(super) unsafe fn note(header: *mut Header, bytes: u32, reclaim: ReclaimFn) {
+    // SAFETY: the header is valid, says the caller, until the object is reclaimed.
+    let this = unsafe { &*header };
+    this.reclaim.set(Some(reclaim));
+    this.bytes.set(bytes);
+    this.stamp.set(0);
 }
 
 const fn bytes_of<T: Retire>() -> u32 {
@@ -145,7 +176,7 @@ const fn bytes_of<T: Retire>() -> u32 {
     T::BYTES as u32
 }
 
-unsafe fn reclaim<T: Retire>(header: *mut Header) {
+unsafe extern "C-unwind" fn reclaim<T: Retire>(header: *mut Header) {
     // SAFETY: `prepare` put this function into the header of a `T`. No thread uses the object, and this is called once: so
     // promises the caller of `finish`.
     unsafe { T::reclaim(header.cast()) };

@@ -4,10 +4,10 @@
 
 use super::header::{Header, finish};
 use crate::machine::record::Records;
-use crate::machine::{Clock, Machine, Word};
+use crate::machine::{Clock, Machine, Native, Word};
 use core::ops::Deref;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// How many objects, and how many bytes, in one word: 32 bits each, the objects in the upper half. The unit of the bytes is
 /// 16.
@@ -41,6 +41,8 @@ pub(super) struct List<M: Machine> {
     stopped: M::U32,
     /// Objects that have come in.
     count: M::U32,
+    /// How often all waiting objects have been reclaimed.
+    finished: M::U32,
     incoming: M::Ptr<Header>,
     /// The amount of all objects that are here, or are being reclaimed. Other threads read it.
     amount: M::U64,
@@ -51,7 +53,7 @@ pub(super) struct List<M: Machine> {
     oldest: M::U64,
     /// The ticket that the waiting objects wait for.
     pub(super) ticket: M::U64,
-    /// Objects that a scan has found in use.
+    /// Objects that a scan has found in use. (Where each scan has a ticket, they wait for that of the last one.)
     kept: M::Ptr<Header>,
 }
 
@@ -103,6 +105,24 @@ impl<M: Records> Drop for Mine<'_, M> {
     }
 }
 
+impl List<Native> {
+    pub(super) const fn native() -> Self {
+        List {
+            busy: AtomicU32::new(0),
+            stopped: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            finished: AtomicU32::new(0),
+            incoming: AtomicPtr::new(null_mut()),
+            amount: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            waiting: AtomicPtr::new(null_mut()),
+            oldest: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+            kept: AtomicPtr::new(null_mut()),
+        }
+    }
+}
+
 /// What threads do that do not have the list.
 impl<M: Records> List<M> {
     pub(super) fn new() -> Self {
@@ -110,6 +130,7 @@ impl<M: Records> List<M> {
             busy: M::U32::new(0),
             stopped: M::U32::new(0),
             count: M::U32::new(0),
+            finished: M::U32::new(0),
             incoming: M::Ptr::new(null_mut()),
             amount: M::U64::new(0),
             since: M::U64::new(0),
@@ -256,18 +277,67 @@ impl<M: Records> List<M> {
         !first.is_null()
     }
 
+    /// How often all waiting objects have been reclaimed. It wraps around.
+    pub(super) fn finished(&self) -> u32 {
+        self.finished.load(Relaxed)
+    }
+
+    /// What [`finished`](Self::finished) is when everything is reclaimed that is here now. It may be reclaimed sooner.
+    pub(super) fn goal(&self) -> u32 {
+        self.finished().wrapping_add(u32::from(self.is_waiting()) + u32::from(!self.is_fresh()))
+    }
+
+    /// Whether nothing has come in or waits.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.is_fresh() && !self.is_waiting()
+    }
+
     /// Reclaims all waiting objects.
     ///
     /// # Safety
     ///
     /// No thread uses the waiting objects, and none will.
     pub(super) unsafe fn reclaim(&self) {
+        // SAFETY: no thread uses the objects, says the caller.
+        unsafe { self.reclaim_chain(&self.waiting) };
+        self.finished.store(self.finished().wrapping_add(1), Relaxed);
+    }
+
+    /// Reclaims those objects for which `unused` is true.
+    ///
+    /// # Safety
+    ///
+    /// No thread uses them, and none will.
+    pub(super) unsafe fn reclaim_if(&self, unused: impl Fn(&Header) -> bool) {
+        for chain in [&self.waiting, &self.incoming] {
+            let mut objects = chain.load(Relaxed);
+            chain.store(null_mut(), Release); // as in `take`
+            // SAFETY: objects in a list are alive until they are reclaimed.
+            while let Some(header) = unsafe { objects.as_ref() } {
+                let object = objects;
+                objects = header.next();
+                let to = if unused(header) { &self.kept } else { chain };
+                header.set_next(to.load(Relaxed));
+                to.store(object, Relaxed);
+            }
+        }
+        self.count.store(self.chain(&self.incoming).count() as u32, Relaxed);
+        // SAFETY: no thread uses the objects, says the caller. Nothing else keeps objects in a list where this is called.
+        unsafe { self.reclaim_chain(&self.kept) };
+    }
+
+    /// Reclaims the objects of a chain.
+    ///
+    /// # Safety
+    ///
+    /// No thread uses them, and none will.
+    unsafe fn reclaim_chain(&self, chain: &M::Ptr<Header>) {
         loop {
-            let first = self.waiting.load(Relaxed);
+            let first = chain.load(Relaxed);
             // SAFETY: objects in a list are alive until they are reclaimed.
             let Some(header) = (unsafe { first.as_ref() }) else { return };
-            self.waiting.store(header.next(), Relaxed);
-            // Subtracts the object even if its destructor panics; the rest stays waiting then.
+            chain.store(header.next(), Relaxed);
+            // Subtracts the object even if its destructor panics; the rest stays in the chain then.
             let _gone = Gone(self, Amount::of(header));
             // SAFETY: no thread uses the object, says the caller. It is out of the list, so it is reclaimed once.
             unsafe { finish(first) };
@@ -322,6 +392,26 @@ impl<M: Records> List<M> {
         let any = self.take();
         self.oldest.store(oldest.unwrap_or(0), Relaxed);
         any
+    }
+
+    /// Makes the kept objects waiting ones.
+    pub(super) fn recall(&self) {
+        let objects = self.kept.load(Relaxed);
+        self.kept.store(null_mut(), Relaxed);
+        self.move_to(&self.waiting, objects);
+    }
+
+    /// Objects that have come in, and objects that were there before.
+    pub(super) fn counts(&self) -> (u32, u32) {
+        let new = self.count.load(Relaxed);
+        (new, self.amount().objects().saturating_sub(new))
+    }
+
+    /// Sets when the oldest object came in, after [`take`](List::take) has noted that of the youngest; and that the list has
+    /// not been left alone.
+    pub(super) fn set_looked(&self, oldest: Option<u64>) {
+        self.oldest.store(oldest.unwrap_or(0), Relaxed);
+        self.begin();
     }
 
     /// Moves objects into a chain, one by one.

@@ -7,10 +7,24 @@
 //! |---|---|---|
 //! | [`qsbr`] | nothing per section; a quiescent state every now and then | back-pressure, in quiescent states |
 //! | [`rcu`], [`epoch`] | a few plain instructions per section | back-pressure, outside of sections |
+//! | [`interval`] | the same, and a load and a comparison per pointer | what there was when a reader stopped |
 //! | [`hazard`] | a store and a second look per pointer | a number of objects, whatever readers do |
 //! | [`counted`] | two atomic instructions on a shared line per pointer | what readers hold |
 //!
-//! A structure is written over [`Reclaim`], and then works with every strategy:
+//! A structure is written with [typed pointers](typed), which are safe:
+//!
+//! ```
+//! use latchwork::reclaim::rcu::global;
+//! use latchwork::reclaim::typed::{Atomic, Owned};
+//!
+//! let gateway = Atomic::<u32>::new(7);
+//! let guard = global().enter();
+//! let seen = gateway.load(&guard);
+//! gateway.store(Some(Owned::new(8)), global()); // retires the old one
+//! assert_eq!(seen.as_ref(), Some(&7)); // which is not reclaimed before the section is over
+//! ```
+//!
+//! Or it is written over [`Reclaim`], with pointers and headers of its own, and then works with every strategy:
 //!
 //! ```
 //! use latchwork::machine::{Machine, Native, Word};
@@ -98,7 +112,8 @@
 //! - or have one thread reclaim for all ([`Domain::serve`](domain::Domain::serve)). Other threads then reclaim rarely,
 //!   but may still do so.
 //!
-//! Destructors may retire. They must not wait for reclamation: [`barrier`](Reclaim::barrier) panics there. A destructor
+//! Destructors may retire, and wait for grace periods ([`synchronize`](domain::Domain::synchronize)). They must not wait for
+//! reclamation: [`barrier`](Reclaim::barrier) panics there. A destructor
 //! that panics does so in the thread that reclaims. Its object counts as reclaimed, and the others stay retired.
 //!
 //! [`Rcu`] is a safe layer over all this: a value that many threads read and few replace.
@@ -116,11 +131,14 @@
 //! | files | |
 //! |---|---|
 //! | `cell` | [`Rcu`], the safe cell |
-//! | [`rcu`], [`qsbr`], [`epoch`], [`hazard`], [`counted`] | the strategies |
+//! | [`typed`], `node` | pointers with types: safe structures over any strategy with sections |
+//! | [`rcu`], [`qsbr`], [`epoch`], [`interval`], [`hazard`], [`counted`] | the strategies |
 //! | [`section`] | the reading side of RCU and epochs |
 //! | [`domain`]; `sieve` | the writing side of RCU and epochs; of hazard pointers and counts |
 //! | [`grace`], `tree` | grace periods of RCU, and how readers of QSBR vouch for each other |
+//! | `ordered` | objects that remember when they were retired, for C++'s `rcu_barrier` in a section |
 //! | `backlog`, `list`, `gate` | the garbage: a list for each thread, and the lock of the thread that collects |
+//! | [`stall`], `pointer` | the function that is told of stalls; hazard pointers that belong to no thread |
 //! | `strategy`, `header`, `garbage`, `pace`, `watch` | what a strategy is, what an object carries, and what waiting takes |
 
 mod backlog;
@@ -133,27 +151,39 @@ mod gate;
 pub mod grace;
 pub mod hazard;
 mod header;
+pub mod interval;
 mod list;
+mod node;
+mod ordered;
 mod pace;
+mod pointer;
 pub mod qsbr;
 pub mod rcu;
 pub mod section;
 mod sieve;
+pub mod stall;
 mod strategies;
 mod strategy;
 mod tree;
+pub mod typed;
 mod watch;
 
 #[cfg(test)]
 mod corners;
 #[cfg(test)]
+mod intervals;
+#[cfg(test)]
+mod policies;
+#[cfg(test)]
+mod structures;
+#[cfg(test)]
 mod tests;
 
 pub use crate::machine::record::{Records, SLOTS, Stall};
-pub use cell::{Rcu, Ref};
-pub use domain::Cookie;
+pub use cell::{Rcu, RcuArc, RcuOption, Ref};
+pub use domain::{AtLimit, Cookie};
 pub use garbage::{Garbage, Limit};
-pub use header::{Header, Retire};
+pub use header::{Header, ReclaimFn, Retire};
 pub use pace::Pace;
 pub use strategies::STRATEGIES;
-pub use strategy::{GracePeriod, Guard, GuardOf, Info, Reader, Reclaim};
+pub use strategy::{GracePeriod, Guard, GuardOf, Info, Reader, Reclaim, Sections};

@@ -45,7 +45,7 @@ use super::section::{exit, nest};
 use super::strategy::{Guard, Info, Reader};
 use super::tree::{self, ALL};
 use crate::machine::record::{self, Clocks, Kept, NESTING, Record, Records};
-use crate::machine::{Group, Machine, Word};
+use crate::machine::{Group, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -95,6 +95,13 @@ unsafe impl Flavour for Qsbr {
 /// A domain of quiescent-state-based RCU. In an online thread, waiting of any kind goes through
 /// [`Reader::offline`].
 pub type QsbrDomain<M> = Domain<M, Qsbr>;
+
+impl QsbrDomain<Native> {
+    /// A domain without garbage, in a constant.
+    pub const fn new() -> Self {
+        Self::with(Grace::native())
+    }
+}
 
 /// A thread that is online. See [`Reclaim::reader`](super::Reclaim::reader).
 pub struct QsbrReader<'d, M: Records> {

@@ -68,9 +68,10 @@
 //!   that comes to such a point outside.
 //! - A reader that stays in its section holds up all reclamation in all domains, and *the garbage then grows without a
 //!   bound*. The first thread that waits goes on after a second
-//!   ([`set_throttle_nanos`](super::domain::Domain::set_throttle_nanos)), and until that grace period has ended no thread
+//!   ([`set_at_limit`](super::domain::Domain::set_at_limit)), and until that grace period has ended no thread
 //!   waits. So a program that has leaked a guard runs on, and needs more and more memory.
-//!   [`Garbage::overruns`](super::Garbage::overruns) counts, and a stalled reader is reported after 10 seconds.
+//!   [`Garbage::overruns`](super::Garbage::overruns) counts, and the function of
+//!   [`on_stall`](super::domain::Domain::on_stall) is called.
 //! - In the child of a `fork`, its one thread is in the sections in which it was before, and no other thread is in one. The
 //!   handler is `after_fork` in `machine/native/records.rs`, registered with `pthread_atfork` when the first thread gets its
 //!   record. It makes the records of all other threads idle, so that no leader waits for them, and increases
@@ -83,9 +84,6 @@ use super::section::{SectionGuard, SectionReader};
 use super::strategy::Info;
 use crate::machine::record::{self, Clocks, Record, Records};
 use crate::machine::{Machine, Native};
-use alloc::boxed::Box;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 /// General-purpose RCU as a flavour of [`Domain`]. See the [module documentation](self).
 #[derive(Copy, Clone, Debug)]
@@ -135,28 +133,31 @@ pub type RcuDomain<M> = Domain<M, General>;
 pub type RcuGuard<'r, M> = SectionGuard<'r, M, General>;
 
 /// The domain of the process: that of [`Rcu::new`](super::Rcu::new).
+#[inline]
 pub fn global() -> &'static RcuDomain<Native> {
-    static GLOBAL: AtomicPtr<RcuDomain<Native>> = AtomicPtr::new(null_mut());
-    // Acquire: pairs with the exchange below. SAFETY: the domain that is stored there is leaked, so it is never freed.
-    if let Some(domain) = unsafe { GLOBAL.load(Acquire).as_ref() } {
-        return domain;
-    }
-    let new = Box::into_raw(Box::new(RcuDomain::new_in()));
-    match GLOBAL.compare_exchange(null_mut(), new, AcqRel, Acquire) {
-        // SAFETY: leaked above.
-        Ok(_) => unsafe { &*new },
-        Err(first) => {
-            // SAFETY: `new` was made above by a box, and no other thread has it.
-            drop(unsafe { Box::from_raw(new) });
-            // SAFETY: another thread has stored and leaked it.
-            unsafe { &*first }
-        }
+    static GLOBAL: RcuDomain<Native> = RcuDomain::new();
+    &GLOBAL
+}
+
+impl RcuDomain<Native> {
+    /// A domain without garbage, in a constant.
+    ///
+    /// ```
+    /// use latchwork::machine::Native;
+    /// use latchwork::reclaim::rcu::RcuDomain;
+    ///
+    /// static ROUTES: RcuDomain<Native> = RcuDomain::new();
+    /// ROUTES.synchronize();
+    /// ```
+    pub const fn new() -> Self {
+        Self::with(Grace::native())
     }
 }
 
 impl<M: Records> RcuDomain<M> {
     /// Begins a section of the calling thread, which ends when the guard is dropped.
     #[inline(always)]
+    #[cfg_attr(feature = "section-origins", track_caller)]
     pub fn enter(&self) -> RcuGuard<'_, M> {
         SectionGuard::new(record::own::<M>())
     }

@@ -85,7 +85,9 @@ impl<'d, M: Records, F: Flavour> SectionReader<'d, M, F> {
 
 impl<M: Records, F: Flavour> SectionGuard<'_, M, F> {
     #[inline(always)]
+    #[cfg_attr(feature = "section-origins", track_caller)]
     pub(super) fn new(record: &'static Record<M>) -> Self {
+        record.note_origin(F::word(record));
         enter::<M>(F::word(record), F::clock(record::clocks::<M>()));
         SectionGuard { record, reader: PhantomData }
     }
@@ -117,13 +119,16 @@ impl<M: Records, F: Flavour> Reader for SectionReader<'_, M, F> {
         Self: 'r;
 
     #[inline(always)]
+    #[cfg_attr(feature = "section-origins", track_caller)]
     fn enter(&self) -> SectionGuard<'_, M, F> {
         SectionGuard::new(self.record.get())
     }
 
     #[inline(always)]
+    #[cfg_attr(feature = "section-origins", track_caller)]
     fn try_enter(&self) -> Option<SectionGuard<'_, M, F>> {
         let record = self.record.get();
+        record.note_origin(F::word(record));
         let entered = try_enter::<M>(F::word(record), F::clock(record::clocks::<M>()));
         entered.then(|| SectionGuard { record, reader: PhantomData })
     }

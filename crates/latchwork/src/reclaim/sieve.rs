@@ -9,12 +9,12 @@
 //! is reclaimed that was there when it began to wait, while more comes in.
 
 use super::backlog::{Backlog, Collecting, Steal};
-use super::header::{Retire, prepare};
+use super::header::Header;
 use super::list::List;
 use super::pace::Rest;
 use crate::machine::record::Records;
-use crate::machine::{Arith, Machine, Word};
-use core::sync::atomic::Ordering::*;
+use crate::machine::{Arith, Machine, Native, Word};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Objects that a thread retires before it scans: enough to be worth the heavy fence of a scan.
 pub(super) const BATCH: u32 = 256;
@@ -31,6 +31,12 @@ pub(super) struct Sieve<M: Machine> {
 /// Whether one scan came before another. The numbers wrap around.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
+}
+
+impl Sieve<Native> {
+    pub(super) const fn native() -> Self {
+        Sieve { backlog: Backlog::native(), scans: AtomicU32::new(0), oldest: AtomicU32::new(0) }
+    }
 }
 
 impl<M: Records> Sieve<M> {
@@ -69,15 +75,10 @@ impl<M: Records> Sieve<M> {
         }
     }
 
-    /// Adds a retired object, and scans if that fills a batch.
-    ///
-    /// # Safety
-    ///
-    /// As [`Reclaim::retire`](super::Reclaim::retire).
+    /// Adds a retired object, whose header has been filled in, and scans if that fills a batch.
     #[inline]
-    pub(super) unsafe fn retire<T: Retire>(&self, object: *mut T, scan: impl Fn(&List<M>)) {
-        // SAFETY: the object is alive and begins with its header (`Retire`), and is retired once, says the caller.
-        if self.backlog.push(unsafe { prepare(object) }, BATCH) {
+    pub(super) fn retire(&self, object: *mut Header, scan: impl Fn(&List<M>)) {
+        if self.backlog.push(object, BATCH) {
             self.batch_is_full(scan);
         }
     }

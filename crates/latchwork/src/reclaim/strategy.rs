@@ -1,9 +1,10 @@
 //! What a strategy of reclamation is ([`Reclaim`]), and what its readers have ([`Reader`], [`Guard`]).
 
 use super::garbage::{Garbage, Limit};
-use super::header::Retire;
+use super::header::{Header, Retire};
 use crate::machine::Machine;
 use crate::machine::record::Records;
+use alloc::boxed::Box;
 
 /// The guard of a domain of type `D`.
 pub type GuardOf<'r, 'd, D> = <<D as Reclaim>::Reader<'d> as Reader>::Guard<'r>;
@@ -41,6 +42,13 @@ pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     fn covers<'r, 'd>(&self, guard: &GuardOf<'r, 'd, Self>) -> bool
     where
         Self::Reader<'d>: 'r;
+
+    /// Notes that an object is new. To be called when it is made, before other threads can find it. It serves strategies
+    /// that compare when an object was made with when readers read ([`interval`](super::interval)); an object that was not
+    /// noted counts as older than all readers. The other strategies do nothing here.
+    fn note_new<T: Retire>(object: &mut T) {
+        let _ = object;
+    }
 
     /// Has an object reclaimed when no thread uses it any more; any thread may be the one that reclaims it. Now and then
     /// this takes the reclamation a step on, which runs destructors of [other objects](super#destructors-and-locks).
@@ -80,6 +88,29 @@ pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     fn garbage(&self) -> Garbage;
 }
 
+/// A strategy whose guards protect however many objects until they end; a guard of hazard pointers has [`SLOTS`](super::SLOTS).
+///
+/// # Safety
+///
+/// What [`protect`](Guard::protect) and [`protect_seen`](Sections::protect_seen) return is protected until the guard ends, in
+/// whichever slot.
+pub unsafe trait Sections: Reclaim {
+    /// [`protect`](Guard::protect) for a caller that has just found `seen` in `from`, with an exchange that acquired. Returns
+    /// a pointer that stood there then or later.
+    #[inline(always)]
+    fn protect_seen<T: Send + Sync + 'static>(
+        guard: &GuardOf<'_, '_, Self>,
+        seen: *mut T,
+        from: &<Self::Machine as Machine>::Ptr<T>,
+    ) -> *mut T {
+        let _ = (guard, from);
+        seen
+    }
+}
+
+// SAFETY: whatever is read in a section is protected until its end (`GracePeriod`).
+unsafe impl<D: GracePeriod> Sections for D {}
+
 /// A strategy that can say when all sections are over; hazard pointers cannot.
 ///
 /// # Safety
@@ -94,6 +125,83 @@ pub unsafe trait GracePeriod: Reclaim {
     /// Inside of a section of the caller's own, where it would wait for ever. A thread that has a quiescent-state-based
     /// reader is in a section, unless the reader is [`offline`](Reader::offline).
     fn synchronize(&self);
+
+    /// Has `work` done when every section that runs now is over, by any thread. As [`retire`](Reclaim::retire) does, this
+    /// may do other work that was deferred before, and may wait while there is too much of it. Allocates.
+    ///
+    /// ```
+    /// use latchwork::reclaim::{GracePeriod, rcu::global};
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let guard = global().enter();
+    /// global().defer(|| DONE.store(true, Relaxed));
+    /// assert!(!DONE.load(Relaxed)); // not while this section lasts
+    /// drop(guard);
+    /// global().barrier();
+    /// assert!(DONE.load(Relaxed));
+    /// ```
+    fn defer(&self, work: impl FnOnce() + Send + 'static) {
+        // SAFETY: no other thread has the object, which is made by a box.
+        unsafe { self.retire(Deferred::make(work)) };
+    }
+
+    /// Has `finish` called with the object when no thread uses it any more. The object needs no [`Header`](super::Header)
+    /// and may be of any type: the header is allocated beside it, together with `finish`.
+    ///
+    /// ```
+    /// use latchwork::reclaim::{GracePeriod, rcu::global};
+    ///
+    /// let route = Box::into_raw(Box::new([7, 8]));
+    /// // SAFETY: no other thread has it, and it was made by a box.
+    /// unsafe { global().retire_with(route, |route| drop(Box::from_raw(route))) };
+    /// global().barrier();
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// - The object has been removed, as [`retire`](Reclaim::retire) says.
+    /// - `finish` may be called with the object, in any thread.
+    unsafe fn retire_with<T: 'static>(&self, object: *mut T, finish: impl FnOnce(*mut T) + Send + 'static) {
+        let object = Sent(object);
+        self.defer(move || finish(object.pointer()));
+    }
+}
+
+/// Work that is done when the object is reclaimed.
+#[repr(C)]
+struct Deferred<F> {
+    header: Header,
+    work: F,
+}
+
+// SAFETY: `repr(C)`, and the header comes first. `make` makes it as a box, which `reclaim` takes apart.
+unsafe impl<F: FnOnce() + Send + 'static> Retire for Deferred<F> {
+    unsafe fn reclaim(this: *mut Self) {
+        // SAFETY: made by a box, and no other thread uses it, says the caller.
+        let Deferred { work, .. } = *unsafe { Box::from_raw(this) };
+        work();
+    }
+}
+
+impl<F: FnOnce() + Send + 'static> Deferred<F> {
+    fn make(work: F) -> *mut Self {
+        Box::into_raw(Box::new(Deferred { header: Header::new(), work }))
+    }
+}
+
+/// A pointer that its caller has promised may be used by any thread ([`GracePeriod::retire_with`]).
+struct Sent<T>(*mut T);
+
+// SAFETY: promised by the caller of `retire_with`.
+unsafe impl<T> Send for Sent<T> {}
+
+impl<T> Sent<T> {
+    /// (A closure that named the field would capture the field alone.)
+    fn pointer(self) -> *mut T {
+        self.0
+    }
 }
 
 /// A thread that reads. It stays in its thread.

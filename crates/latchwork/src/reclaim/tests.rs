@@ -202,7 +202,7 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
     let domain = &RcuDomain::<Native>::new_in();
     const LIMIT: usize = 1000;
     domain.set_limit(Limit { objects: LIMIT as u64, bytes: u64::MAX });
-    domain.set_throttle_nanos(u64::MAX); // the reader stays for as long as the test does
+    domain.set_at_limit(AtLimit::Wait { nanos: u64::MAX }); // the reader stays for as long as the test does
     let most = &AtomicUsize::new(0);
     let done = &AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! For how long a grace period has been held up, and when to report that.
 
-use crate::machine::{Clock, Machine, Word};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::machine::{Clock, Machine, Native, Word};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds after which a grace period that does not end is reported.
 const PATIENCE: u64 = 10_000_000_000;
@@ -14,6 +14,12 @@ pub(super) struct Watch<M: Machine> {
     report_at: M::U64,
     /// Nanoseconds until the first report, and between two reports.
     patience: M::U64,
+}
+
+impl Watch<Native> {
+    pub(super) const fn native() -> Self {
+        Watch { since: AtomicU64::new(0), report_at: AtomicU64::new(0), patience: AtomicU64::new(PATIENCE) }
+    }
 }
 
 impl<M: Machine> Watch<M> {

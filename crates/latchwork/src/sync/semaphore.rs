@@ -32,7 +32,7 @@ use {
 ///
 /// | `semaphore` | |
 /// |---|---|
-/// | bytes | 4 |
+/// | bytes | 8 |
 /// | bytes for each waiter | 0 |
 /// | bytes for each holder | 0 |
 /// | atomic read-modify-writes, uncontended | 2 |

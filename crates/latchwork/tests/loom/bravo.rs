@@ -199,7 +199,7 @@ struct Twin<const FLAW: u8> {
 const SOUND: u8 = 0;
 /// An attempt to read that fills its slot, finds the bias gone and fails, without emptying the slot.
 const LEAKS: u8 = 1;
-/// Who unlocks looks whether its slot is in use to know how it got in. It may be another's.
+/// A reader that unlocks looks at its slot, and takes one that is in use for its own. It may be another reader's.
 const GUESSES: u8 = 2;
 
 type Slot = <Loom as Machine>::Usize;
@@ -297,7 +297,7 @@ unsafe impl<const FLAW: u8> RawRwLock for Twin<FLAW> {
     }
 
     unsafe fn unlock_write(&self, (): ()) {
-        // SAFETY: from the caller.
+        // SAFETY: the caller has acquired the underlying lock for writing.
         unsafe { self.lock.unlock_write(()) };
     }
 

@@ -4,12 +4,13 @@ use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
 use crate::mutex::{bounded, for_each_mutex};
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
-use latchwork::machine::{Deadline, Wait};
+use latchwork::machine::{Deadline, Machine, Wait, Word};
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::Relaxed;
 
-/// Items, and a condition variable for those who wait for one.
+/// Items, and a condition variable for threads that wait for one.
 struct Market<L> {
     mutex: L,
     arrived: ManuallyDrop<RawCondvar<Loom>>,
@@ -56,7 +57,7 @@ impl<L: RawMutex> Market<L> {
         if self.items() > 0 {
             // SAFETY: the caller holds the mutex.
             self.items.with_mut(|items| unsafe { *items -= 1 });
-            // SAFETY: as above.
+            // SAFETY: the caller holds the mutex.
             self.taken.with_mut(|taken| unsafe { *taken += 1 });
         }
         self.unlock(token);
@@ -91,8 +92,8 @@ fn consumes_until<L: RawMutex>(market: &Market<L>) {
     market.take(token);
 }
 
-/// Waits once, until the deadline, and looks at nothing: if it was notified, it notifies somebody
-/// else instead.
+/// Waits once, until the deadline, and takes no item. If the thread was notified, it notifies another
+/// thread instead.
 fn passes_on<L: RawMutex>(market: &Market<L>) {
     let token = market.mutex.lock();
     let (token, reason) = market.wait(token, Some(DEADLINE));
@@ -139,9 +140,32 @@ fn produces_and_destroys<L: RawMutex>(market: &Market<L>) {
     market.unlock(token);
     market.arrived.wait_until_quiet();
     let condvar = std::ptr::from_ref(&*market.arrived).cast_mut();
-    // SAFETY: all waiters have been notified, and nobody waits any more. If somebody still touches
-    // it, the words report that. Nobody uses or drops it afterwards.
+    // SAFETY: all waiters have been notified, and no thread waits any more. If a thread still touches the condition
+    // variable, the words report that. No thread uses or drops it afterwards.
     unsafe { condvar.drop_in_place() };
+}
+
+/// Consumes like [`consumes`], but takes its ticket after it has counted itself in.
+fn consumes_with_a_late_ticket<L: RawMutex<Machine = Loom>>(market: &Market<L>) {
+    let mut token = market.mutex.lock();
+    while market.items() == 0 {
+        let condvar = &market.arrived;
+        let ticket = condvar.prepare();
+        let late = condvar.word().load(Relaxed);
+        market.unlock(token);
+        while condvar.word().load(Relaxed) == late {
+            Loom::wait(condvar.word(), late, None);
+        }
+        condvar.finish(ticket, Wait::Woken);
+        token = market.mutex.lock();
+    }
+    market.take(token);
+}
+
+/// Notifies a waiter for which there is nothing, and then one for which there is an item.
+fn notifies_and_produces<L: RawMutex>(market: &Market<L>) {
+    market.arrived.notify_one();
+    produces_then_notifies(market);
 }
 
 /// What was taken when everybody has gone home.
@@ -177,6 +201,26 @@ fn two_waiters_two_notifications() {
     ));
 }
 
+/// A notification may claim the waiter while it counts itself in; up to 3 preemptions.
+#[test]
+fn a_claimed_waiter_wakes_up() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(3).check(
+        Market::<L>::new,
+        &[consumes, notifies_and_produces],
+        sold::<L, 1>
+    ));
+}
+
+/// Seeded: a waiter takes its ticket after it has counted itself in. A notification in between claims it, and it sleeps on.
+#[test]
+fn finds_a_late_ticket() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).check_fails(
+        Market::<L>::new,
+        &[consumes_with_a_late_ticket, notifies_and_produces],
+        sold::<L, 1>
+    ));
+}
+
 /// Two wait, one notification for both; up to 2 preemptions.
 #[test]
 fn two_waiters_one_notification_for_all() {
@@ -187,7 +231,7 @@ fn two_waiters_one_notification_for_all() {
     ));
 }
 
-/// A notification against a deadline: whoever comes first, the books are right; up to 2 preemptions.
+/// A notification against a deadline. The items are counted right, whichever comes first; up to 2 preemptions.
 #[test]
 fn notification_against_deadline() {
     for_each_mutex!(L => Model::new(2).with_clock().check(
@@ -238,7 +282,7 @@ fn finds_dropped_wake() {
         .check_fails(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
 }
 
-/// Seeded: who goes to sleep does not look whether it still should.
+/// Seeded: a thread goes to sleep without a second look at the word.
 #[test]
 fn finds_sleep_without_a_look() {
     for_each_mutex!(L => Model::new(2)

@@ -908,7 +908,7 @@ unsafe impl Machine for Loom {
         state(|s| unsafe { &*s.readers })
     }
 
-    /// Made by who comes first; for the others that happens before, through the mutex.
+    /// The first caller makes the array. The mutex orders that before the calls of the others.
     unsafe fn waiting_array() -> &'static [QNode<Self>] {
         let state = shared_state();
         let mut array = state.waiting.lock().unwrap();

@@ -14,6 +14,7 @@ mod report;
 mod stacks;
 mod words;
 
+mod anonymous;
 mod bravo;
 mod condvar;
 mod map;

@@ -4,7 +4,7 @@
 
 use crate::machine::{Loom, Mistake, Model};
 use latchwork::locks::mutex::tas::RawTas;
-use latchwork::map::growing::{Change, Growing};
+use latchwork::map::growing::{Count, Growing};
 use latchwork::reclaim::rcu::RcuDomain;
 use loom::cell::UnsafeCell;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -55,17 +55,19 @@ struct Grown {
 }
 
 fn set(table: &Map, key: u64) {
-    table.set(&table.enter(), key, |_| Change::Set(Value::new()));
+    table.lock(&key).set(key, Value::new());
 }
 
 fn remove(table: &Map, key: u64) {
-    assert!(table.remove(&table.enter(), &key, |node| node.key == key).is_some());
+    let mut slot = table.lock(&key);
+    assert!(slot.node().is_some());
+    slot.remove();
 }
 
 fn growing() -> Grown {
     // Leaked: tables live as long as their domain, which is for ever.
     let domain: &'static _ = Box::leak(Box::new(RcuDomain::new_in()));
-    let table = Growing::new(domain, 1, 1, Default::default());
+    let table = Growing::new(domain, Count { first: 1, most: 2 }, 1, Default::default());
     [1, 2].iter().for_each(|key| set(&table, *key));
     Grown { domain, table }
 }
@@ -113,6 +115,14 @@ fn grows(grown: &Grown) {
     grown.table.fit(1, true);
 }
 
+/// Splits the only shard, and then removes an element of one half.
+fn splits(grown: &Grown) {
+    grown.table.split_all();
+    assert_eq!(grown.table.parts_list().shards, 2);
+    remove(&grown.table, 1);
+    grown.domain.collect();
+}
+
 fn replaces(grown: &Grown) {
     set(&grown.table, 2);
     grown.domain.barrier();
@@ -139,6 +149,8 @@ fn a_table_that_grows() {
     crate::report("rcu-map", || bounded(2).check(growing, &[grows, reads], |_| ()));
     crate::report("rcu-map", || bounded(2).check(growing, &[replaces, reads], |_| ()));
     crate::report("rcu-map", || bounded(1).check(growing, &[grows, replaces], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(growing, &[splits, reads], |_| ()));
+    crate::report("rcu-map", || bounded(1).check(growing, &[splits, replaces], |_| ()));
     crate::report("rcu-map", || bounded(2).check(recycling, &[inserts_again, looks_around], |_| ()));
     crate::report("rcu-map", || bounded(2).check(full, &[overflows, looks_around], |_| ()));
 }

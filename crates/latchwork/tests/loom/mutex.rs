@@ -4,7 +4,7 @@ use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, thread_number};
 use latchwork::locks::mutex::mcs::RawMcs;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
-use latchwork::locks::mutex::shuffle::{Policy, Stealing};
+use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::locks::mutex::stacked::{Local, Stacked};
 use latchwork::locks::mutex::ticket::RawTicket;
 use latchwork::locks::mutex::{Fair, Info, RawMutex};
@@ -86,7 +86,7 @@ fn attempt_until<L: RawMutex>(shared: &Shared<L>) {
     }
 }
 
-/// A section; whoever finds that it was the second of two destroys the lock, as soon as it has
+/// A section. The thread whose section is the second of two destroys the lock as soon as it has
 /// released it.
 fn last_destroys<L: RawMutex>(shared: &Shared<ManuallyDrop<L>>) {
     let token = shared.lock.lock();
@@ -199,7 +199,7 @@ impl Policy for Sorts {
     const RANKS: usize = 3;
     const PATIENCE: Option<u32> = Some(2);
     const THOROUGH: bool = true;
-    const STEALING: Stealing = Stealing::Nobody;
+    const STEALING: bool = false;
     fn key<M: Machine>() -> u32 {
         3 - thread_number() as u32
     }
@@ -245,8 +245,8 @@ fn passed_within_a_node() {
 }
 
 /// Waiters of one node that are asleep when the lock is handed over: `cst` sets those aside that stand in front
-/// of somebody who is awake, and wakes them later. Threads take turns where they spin or sleep; at most 1
-/// preemption. (To wake one in the middle of a turn takes somebody awake with somebody behind it, and a turn that
+/// of a waiter that is awake, and wakes them later. Threads take turns where they spin or sleep; at most 1
+/// preemption. (To wake one in the middle of a turn takes a waiter that is awake, another one behind it, and a turn that
 /// was passed on before: 256,560 executions of four threads, one of which came twice, had none. That is the
 /// simulator's.)
 #[test]
@@ -308,7 +308,7 @@ fn deadline_against_holder() {
     ));
 }
 
-/// A waiter gives up between others, who must all get the lock; at most 1 preemption.
+/// A waiter gives up between others, which must all get the lock; at most 1 preemption.
 #[test]
 fn deadline_among_waiters() {
     for_each_mutex!(L => Model::new(1).with_clock().check(
@@ -409,7 +409,7 @@ fn finds_node_released_too_early() {
         .check_fails(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
 }
 
-/// Seeded: who waits in the waiting array and who wakes it there do not mean the same place.
+/// Seeded: a waiter in the waiting array and the thread that wakes it do not mean the same place.
 #[test]
 fn finds_private_waiting_arrays() {
     for_each_mutex!(L if ["twa", "qspinlock"].contains(&L::INFO.name) => Model::new(0)
@@ -469,7 +469,7 @@ fn finds_dropped_wake() {
         .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
 }
 
-/// Seeded: who goes to sleep does not look whether it still should.
+/// Seeded: a thread goes to sleep without a second look at the word.
 #[test]
 fn finds_sleep_without_a_look() {
     for_each_mutex!(L if L::INFO.blocking => Model::new(2)
@@ -518,7 +518,7 @@ impl<L: RawMutex> Nested<L> {
 const NODE_PER_HOLDER: [&str; 5] = ["mcs", "hemlock", "reciprocating", "mcs-tp", "cna"];
 
 /// Two threads hold a lock while they queue for another, behind a third: each has two nodes. Time jumps, so
-/// that who waits may count as preempted (`mcs-tp`); at most 1 preemption.
+/// that a waiter may count as preempted (`mcs-tp`); at most 1 preemption.
 #[test]
 fn nested() {
     for_each_mutex!(L if NODE_PER_HOLDER.contains(&L::INFO.name) => Model::new(1).check(

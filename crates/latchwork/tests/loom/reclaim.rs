@@ -7,9 +7,11 @@ use crate::machine::{Loom, Mistake, Model, exit_thread};
 use latchwork::machine::{Machine, Records, Word};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
-use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::hazard::{HazardDomain, HazardPointer};
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
+use latchwork::reclaim::typed::{Atomic, Owned};
 use latchwork::reclaim::{GracePeriod, Guard, Header, Reader, Reclaim, Retire};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
@@ -43,8 +45,10 @@ std::thread_local! {
     static GRAVES: RefCell<Vec<*mut Object>> = const { RefCell::new(Vec::new()) };
 }
 
-fn object() -> *mut Object {
-    Box::into_raw(Box::new(Object { header: Header::new(), alive: UnsafeCell::new(true) }))
+fn object<D: Reclaim>() -> *mut Object {
+    let mut object = Box::new(Object { header: Header::new(), alive: UnsafeCell::new(true) });
+    D::note_new(&mut *object);
+    Box::into_raw(object)
 }
 
 struct Shared<D> {
@@ -57,7 +61,7 @@ fn start<D: Reclaim<Machine = Loom>>() -> Shared<D> {
         // SAFETY: made by `object`, and of an execution that is over.
         drop(unsafe { Box::from_raw(object) });
     }
-    Shared { domain: D::new_in(), root: Word::new(object()) }
+    Shared { domain: D::new_in(), root: Word::new(object::<D>()) }
 }
 
 fn look(object: *mut Object) {
@@ -106,10 +110,60 @@ fn reads_nested<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     look(object);
 }
 
+/// Two pointers in one section.
+fn reads_on<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    let first = guard.protect(0, &shared.root);
+    look(guard.protect(1, &shared.root));
+    look(first);
+}
+
 fn reads_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     reads(shared);
     exit_thread();
     reads(shared);
+}
+
+/// A hazard pointer of its own.
+fn reads_with_a_pointer(shared: &Shared<HazardDomain<Loom>>) {
+    let mut hazard = HazardPointer::<Loom>::new_in();
+    look(hazard.protect_raw(&shared.root));
+}
+
+/// What a hazard pointer protects stays when its thread exits and another thread has it.
+struct Parcel {
+    shared: Shared<HazardDomain<Loom>>,
+    parcel: <Loom as Machine>::Ptr<HazardPointer<Loom>>,
+}
+
+fn start_parcel() -> Parcel {
+    Parcel { shared: start(), parcel: Word::new(null_mut()) }
+}
+
+fn sends_a_pointer(this: &Parcel) {
+    let mut hazard = HazardPointer::<Loom>::new_in();
+    look(hazard.protect_raw(&this.shared.root));
+    exit_thread();
+    this.parcel.store(Box::into_raw(Box::new(hazard)), Release);
+}
+
+fn receives_a_pointer(this: &Parcel) {
+    let hazard = this.parcel.swap(null_mut(), Acquire);
+    if !hazard.is_null() {
+        // SAFETY: the other thread has made it by a box, and left it.
+        let hazard = unsafe { Box::from_raw(hazard) };
+        look(hazard.protected().cast());
+    }
+}
+
+fn retires_parcel(this: &Parcel) {
+    retires(&this.shared);
+}
+
+fn clean_parcel(this: &Parcel) {
+    receives_a_pointer(this);
+    clean(&this.shared);
 }
 
 /// A thread that exits with a reader, which a late destructor uses.
@@ -136,14 +190,23 @@ fn retires<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
 
 fn replaces<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     // SAFETY: this thread's exchange removes it.
-    unsafe { shared.domain.retire(remove(shared, object())) };
+    unsafe { shared.domain.retire(remove(shared, object::<D>())) };
     shared.domain.barrier();
+}
+
+/// Replaces twice, and has reclaimed what can be in between.
+fn replaces_on<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    for _ in 0..2 {
+        // SAFETY: this thread's exchange removes it.
+        unsafe { shared.domain.retire(remove(shared, object::<D>())) };
+        shared.domain.collect();
+    }
 }
 
 /// Retires one, then says so (by removing the root), and retires that.
 fn retires_two<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     // SAFETY: no other thread has it.
-    unsafe { shared.domain.retire(object()) };
+    unsafe { shared.domain.retire(object::<D>()) };
     let root = remove(shared, null_mut());
     // SAFETY: this thread's exchange has removed it.
     unsafe { shared.domain.retire(root) };
@@ -170,8 +233,28 @@ fn clean_of_two<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     assert_eq!(GRAVES.with_borrow(Vec::len), 2, "objects were lost");
 }
 
+/// As the default, for [`RcuDomain::retire_ordered`].
+unsafe extern "C-unwind" fn reclaim_by_header(header: *mut Header) {
+    // SAFETY: the header is an object's, which is reclaimed once: so the domain promises.
+    unsafe { Object::reclaim(header.cast()) };
+}
+
+/// Retires an object, and waits for its reclamation in a section that begins later. Then it reclaims nothing that the
+/// section has found.
+fn waits_inside(shared: &Shared<RcuDomain<Loom>>) {
+    let removed = remove(shared, object::<RcuDomain<Loom>>());
+    // SAFETY: this thread's exchange has removed it. It begins with its header.
+    unsafe { shared.domain.retire_ordered(removed.cast(), 32, reclaim_by_header) };
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    let found = guard.protect(0, &shared.root);
+    shared.domain.barrier_anywhere();
+    assert_eq!(GRAVES.with_borrow(Vec::len), 1, "what was retired before the section is not reclaimed");
+    look(found);
+}
+
 fn synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
-    let object = remove(shared, object());
+    let object = remove(shared, object::<D>());
     shared.domain.synchronize();
     // SAFETY: no reader has it any more.
     unsafe { Object::reclaim(object) };
@@ -188,7 +271,7 @@ fn synchronizes_later<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
 /// Waits in a domain of its own: grace periods of all domains share what they find.
 fn synchronizes_apart<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
     let domain = D::new_in();
-    let object = remove(shared, object());
+    let object = remove(shared, object::<D>());
     domain.synchronize();
     // SAFETY: no reader has it any more.
     unsafe { Object::reclaim(object) };
@@ -204,14 +287,14 @@ fn exits_inside<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
 }
 
 fn expedites(shared: &Shared<RcuDomain<Loom>>) {
-    let object = remove(shared, object());
+    let object = remove(shared, object::<RcuDomain<Loom>>());
     shared.domain.synchronize_expedited();
     // SAFETY: no reader has it any more.
     unsafe { Object::reclaim(object) };
 }
 
 fn polls(shared: &Shared<RcuDomain<Loom>>) {
-    let object = remove(shared, object());
+    let object = remove(shared, object::<RcuDomain<Loom>>());
     let cookie = shared.domain.start_poll();
     if !shared.domain.poll(cookie) {
         shared.domain.synchronize();
@@ -238,6 +321,8 @@ type Epoch = Shared<EpochDomain<Loom>>;
 type Hazard = Shared<HazardDomain<Loom>>;
 type HazardFence = Shared<HazardDomain<Loom, true>>;
 type Qsbr = Shared<QsbrDomain<Loom>>;
+/// Each era has a number of birth of its own.
+type Interval = Shared<IntervalDomain<Loom, 0>>;
 
 /// A model with records, up to so many preemptions.
 fn bounded(preemptions: usize) -> Model {
@@ -264,6 +349,20 @@ fn rcu() {
     check("rcu", bounded(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
+}
+
+/// A barrier in a section, beside a reader.
+#[test]
+fn rcu_ordered() {
+    check("rcu ordered", bounded(2), start, &[waits_inside, reads as fn(&Rcu)], clean);
+    use Mistake::*;
+    for mistake in [NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
+        crate::report("rcu ordered", || {
+            let model = bounded(2).with_mistake(mistake);
+            let failure = model.check_fails(start, &[waits_inside, reads as fn(&Rcu)], |_| ());
+            format!("{mistake:?}: {failure}")
+        });
+    }
 }
 
 #[test]
@@ -299,12 +398,40 @@ fn epoch() {
 }
 
 #[test]
+fn interval() {
+    check("interval", bounded(2), start, &[retires, reads as fn(&Interval)], clean);
+    check("interval", bounded(2), start, &[replaces_on, reads_on as fn(&Interval)], clean);
+    check("interval", bounded(2), start, &[replaces, reads_nested as fn(&Interval)], clean);
+    check("interval", bounded(2), start, &[replaces, reads_and_exits as fn(&Interval)], clean);
+    check("interval", bounded(1), start, &[replaces, keeps_its_reader as fn(&Interval)], clean);
+    check("interval", bounded(1), start, &[replaces_on, reads, reads_on as fn(&Interval)], clean);
+}
+
+#[test]
 fn hazard() {
     check("hazard", bounded(2), start, &[retires, reads as fn(&Hazard)], clean);
     check("hazard", bounded(2), start, &[replaces, reads_nested as fn(&Hazard)], clean);
     check("hazard", bounded(2), start, &[replaces, reads_and_exits as fn(&Hazard)], clean);
     check("hazard", bounded(2), start, &[replaces, keeps_its_reader as fn(&Hazard)], clean);
     check("hazard", bounded(1), start, &[retires, retires, reads as fn(&Hazard)], clean);
+}
+
+/// Hazard pointers that belong to no thread.
+#[test]
+fn hazard_pointers() {
+    check("hazard pointer", bounded(2), start, &[retires, reads_with_a_pointer as fn(&Hazard)], clean);
+    let both = &[reads_with_a_pointer, reads_with_a_pointer as fn(&Hazard)];
+    check("hazard pointer", bounded(1), start, &[replaces, both[0], both[1]], clean);
+    let parcel = &[retires_parcel, sends_a_pointer, receives_a_pointer];
+    check("hazard pointer", bounded(1), start_parcel, parcel, clean_parcel);
+    use Mistake::*;
+    for mistake in [NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
+        crate::report("hazard pointer", || {
+            let model = bounded(2).with_mistake(mistake);
+            let failure = model.check_fails(start, &[retires, reads_with_a_pointer as fn(&Hazard)], |_| ());
+            format!("{mistake:?}: {failure}")
+        });
+    }
 }
 
 /// With full fences, which make up for an asymmetric pair that does nothing, and are needed.
@@ -453,6 +580,60 @@ fn counted() {
     }
 }
 
+/// A typed pointer: the value is that of the cell's tests.
+struct Typed {
+    domain: RcuDomain<Loom>,
+    place: Atomic<Value, RcuDomain<Loom>>,
+    dropped: Arc<std::sync::atomic::AtomicU32>,
+}
+
+fn start_typed() -> Typed {
+    let dropped = Arc::default();
+    let place = Atomic::new_in(Some(Owned::new(value(0, &dropped))));
+    Typed { domain: RcuDomain::new_in(), place, dropped }
+}
+
+fn typed_reads(this: &Typed) {
+    let guard = this.domain.enter();
+    this.place.load(&guard).as_ref().map(number);
+}
+
+fn typed_swaps(this: &Typed) {
+    drop(this.place.swap(Some(Owned::new(value(1, &this.dropped))), &this.domain));
+    this.domain.barrier();
+}
+
+fn typed_exchanges(this: &Typed) {
+    let guard = this.domain.enter();
+    let (mut seen, mut new) = (this.place.load(&guard), Some(Owned::new(value(2, &this.dropped))));
+    let removed = loop {
+        match this.place.compare_exchange(seen, new, &this.domain, &guard) {
+            Ok(removed) => break removed,
+            Err(unchanged) => (seen, new) = (unchanged.current, unchanged.new),
+        }
+    };
+    removed.as_deref().map(number);
+}
+
+fn end_typed(this: &Typed) {
+    this.place.store(None, &this.domain);
+    this.domain.barrier();
+}
+
+#[test]
+fn typed() {
+    check("typed", bounded(2), start_typed, &[typed_swaps, typed_reads], end_typed);
+    check("typed", bounded(1), start_typed, &[typed_swaps, typed_exchanges, typed_reads], end_typed);
+    use Mistake::*;
+    for mistake in [SkipsReader, NoHeavyFence, NoLightFence, RelaxedRelease, RelaxedAcquire] {
+        crate::report("typed", || {
+            let model = bounded(2).with_mistake(mistake);
+            let failure = model.check_fails(start_typed, &[typed_swaps, typed_reads], |_| ());
+            format!("{mistake:?}: {failure}")
+        });
+    }
+}
+
 /// Every strategy relies on each promise of its machine.
 #[test]
 fn mistakes() {
@@ -471,10 +652,12 @@ fn mistakes() {
         fails("rcu", mistake, start, &[synchronizes, reads as fn(&Rcu)]);
         fails("epoch", mistake, start, &[synchronizes, reads as fn(&Epoch)]);
         fails("hazard", mistake, start, &[retires, reads as fn(&Hazard)]);
+        fails("interval", mistake, start, &[replaces_on, reads_on as fn(&Interval)]);
         fails("cell", mistake, start_cell, &[cell_replaces, cell_reads]);
     }
     fails("rcu", EarlyReturn, start, &[synchronizes, exits_inside as fn(&Rcu)]);
     fails("hazard", EarlyReturn, start, &[retires, exits_inside as fn(&Hazard)]);
+    fails("interval", EarlyReturn, start, &[retires, exits_inside as fn(&Interval)]);
     fails("rcu", EarlyReturn, start, &[synchronizes, keeps_its_reader as fn(&Rcu)]);
     fails("qsbr", EarlyReturn, start, &[synchronizes, keeps_its_reader as fn(&Qsbr)]);
     fails("hazard", EarlyReturn, start, &[retires, keeps_its_reader as fn(&Hazard)]);

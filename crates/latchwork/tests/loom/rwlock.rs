@@ -20,7 +20,7 @@ pub struct Shared<R> {
     readers: AtomicUsize,
 }
 
-// SAFETY: the cell is only used by holders of the lock; if the lock fails at that, loom tells.
+// SAFETY: only holders of the lock use the cell; if the lock fails to exclude, loom reports that.
 unsafe impl<R: Sync> Sync for Shared<R> {}
 
 impl<R: RawRwLock> Shared<R> {
@@ -204,10 +204,24 @@ fn reader_and_writer() {
     for_each_rwlock!(R if has_rows::<R>() => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
 }
 
-/// Twice each; up to 3 preemptions, or 2 where waiters also go to sleep and with rows of slots.
+/// BRAVO over a lock whose waiters sleep. Its clients have one preemption fewer than those of that lock alone, and of BRAVO
+/// over a lock whose waiters spin. With as many, these took a third of the time of all clients.
+fn is_bravo_over_blocking<R: RawRwLock>() -> bool {
+    is_bravo::<R>() && R::INFO.blocking
+}
+
+/// Twice each; up to 3 preemptions, or 2 where waiters also go to sleep and with rows of slots, or 1 where both BRAVO and
+/// sleeping waiters are.
 #[test]
 fn reader_and_writer_twice() {
-    for_each_rwlock!(R => Model::new(if has_rows::<R>() || R::INFO.blocking { 2 } else { 3 }).check(
+    fn model<R: RawRwLock>() -> Model {
+        Model::new(match () {
+            () if is_bravo_over_blocking::<R>() => 1,
+            () if has_rows::<R>() || R::INFO.blocking => 2,
+            () => 3,
+        })
+    }
+    for_each_rwlock!(R => model::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[reads_twice, writes_twice],
         free_after::<R, 2>
@@ -259,26 +273,41 @@ fn two_readers_and_writer() {
 }
 
 /// Two readers in the table, or one in it and one that found its slot taken, and a writer that
-/// revokes; up to 2 preemptions.
+/// revokes; up to 2 preemptions, or 1 where waiters also go to sleep.
 #[test]
 fn revocation_from_two_readers() {
-    for_each_rwlock!(R if is_bravo::<R>() => Model::new(2).with_reader_slots(1).check(
+    fn model<R: RawRwLock>() -> Model {
+        Model::new(if R::INFO.blocking { 1 } else { 2 })
+    }
+    for_each_rwlock!(R if is_bravo::<R>() => model::<R>().with_reader_slots(1).check(
         (Shared::<R>::new, warm::<R>),
         &[reads, reads, writes],
         free_after::<R, 1>
     ));
-    for_each_rwlock!(R if has_table::<R>() => Model::new(2).with_reader_slots(2).check(
+    for_each_rwlock!(R if has_table::<R>() => model::<R>().with_reader_slots(2).check(
         (Shared::<R>::new, warm::<R>),
         &[reads, reads, writes],
         free_after::<R, 1>
     ));
 }
 
+/// Whether three threads at this lock are millions of executions, too many for every day (`LATCHWORK_LOOM_DEEP`).
+pub fn is_large<R: RawRwLock>() -> bool {
+    !deep() && R::INFO.name == "shfl-rw"
+}
+
 /// A reader and two writers; up to 2 preemptions, or 1 where waiters also go to sleep and with an array of
-/// locks.
+/// locks, or none with shfl-rw and with BRAVO over it.
 #[test]
 fn reader_and_two_writers() {
-    for_each_rwlock!(R => Model::new(if R::INFO.blocking || is_array::<R>() { 1 } else { 2 }).check(
+    fn model<R: RawRwLock>() -> Model {
+        Model::new(match () {
+            () if is_bravo_over_blocking::<R>() || is_large::<R>() => 0,
+            () if R::INFO.blocking || is_array::<R>() => 1,
+            () => 2,
+        })
+    }
+    for_each_rwlock!(R => model::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[reads, writes, writes],
         free_after::<R, 2>
@@ -343,9 +372,9 @@ fn writer_after_failed_attempt() {
     ));
 }
 
-/// Deadlines against holders; up to 2 preemptions, or 1 where waiters also go to sleep. Those who wait behind one that gives up get in
-/// (at most 1 preemption; not every day with BRAVO over a lock that has been tried itself, where
-/// waiters sleep).
+/// Deadlines against holders; up to 2 preemptions, or 1 where waiters also go to sleep. A thread that waits behind one that
+/// gives up gets in (at most 1 preemption, or none where waiters also go to sleep; not every day with BRAVO over a lock that
+/// has been tried itself, where waiters sleep).
 #[test]
 fn deadlines() {
     for_each_rwlock!(R => Model::new(if R::INFO.blocking { 1 } else { 2 }).with_clock().check(
@@ -358,7 +387,7 @@ fn deadlines() {
         &[reads, writes_until],
         works_after
     ));
-    for_each_rwlock!(R if deep() || !(is_bravo::<R>() && R::INFO.blocking) => Model::new(1).with_clock().check(
+    for_each_rwlock!(R if deep() || !is_bravo_over_blocking::<R>() => Model::new(usize::from(!R::INFO.blocking)).with_clock().check(
         (Shared::<R>::new, warm::<R>),
         &[reads, writes_until, reads],
         works_after
@@ -489,7 +518,7 @@ fn finds_relaxed_acquire() {
     ));
 }
 
-/// Seeded: the revoking writer does not see who is in the table.
+/// Seeded: the revoking writer sees no reader in the table.
 #[test]
 fn finds_blind_revocation() {
     for_each_rwlock!(R if is_bravo::<R>() => Model::new(2)
@@ -528,7 +557,7 @@ fn finds_dropped_wake() {
         .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
 }
 
-/// Seeded: who goes to sleep does not look whether it still should.
+/// Seeded: a thread goes to sleep without a second look at the word.
 #[test]
 fn finds_sleep_without_a_look() {
     for_each_rwlock!(R if R::INFO.blocking => Model::new(3)
@@ -536,22 +565,10 @@ fn finds_sleep_without_a_look() {
         .check_fails(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
 }
 
-/// Seeded: a thread goes to sleep behind a writer without the heavy fence, so the writer's decrement
-/// may come before it in memory and yet not see that somebody sleeps.
+/// Seeded: the head announces that it sleeps between the two halves of the writer's release.
 #[test]
-fn finds_missing_heavy_fence() {
+fn finds_torn_release() {
     for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
-        .with_mistake(Mistake::NoHeavyFence)
-        .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
-    for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
-        .with_mistake(Mistake::NoHeavyFence)
-        .check_fails(Shared::<R>::new, &[writes, reads], free_after::<R, 1>));
-}
-
-/// Seeded: the heavy fence comes between the two halves of the writer's decrement.
-#[test]
-fn finds_torn_decrement() {
-    for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
-        .with_mistake(Mistake::TornDecrement)
+        .with_mistake(Mistake::TornRelease)
         .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
 }

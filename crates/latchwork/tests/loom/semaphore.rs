@@ -11,7 +11,7 @@ struct Shared {
     made: UnsafeCell<usize>,
 }
 
-// SAFETY: the cell is used by who has the only unit; if the semaphore fails at that, loom tells.
+// SAFETY: only the thread with the only unit uses the cell; if the semaphore gives two, loom reports that.
 unsafe impl Sync for Shared {}
 
 fn with<const UNITS: u32>() -> Shared {
@@ -83,14 +83,14 @@ fn every_unit_wakes() {
     check(Model::new(2), with::<1>, &[takes, takes, gives], left::<0>);
 }
 
-/// Who gives up takes nobody's wake with it; at most 1 preemption, or 2.
+/// A waiter that gives up takes no other waiter's wakeup with it; at most 1 preemption, or 2.
 #[test]
 fn timeouts_swallow_no_wake() {
     check(Model::new(1).with_clock(), with::<0>, &[takes_in_time, takes, gives], left::<0>);
     check(Model::new(2).with_clock(), with::<0>, &[takes_in_time, gives], left::<1>);
 }
 
-/// Whoever acquires what a release gives may destroy the semaphore; every interleaving.
+/// A thread that acquires the unit of a release may destroy the semaphore; every interleaving.
 #[test]
 fn destroyed_by_who_acquires() {
     struct Once(ManuallyDrop<RawSemaphore<Loom>>);

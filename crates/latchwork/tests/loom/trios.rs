@@ -2,8 +2,8 @@
 
 use crate::machine::{Loom, Model, deep};
 use crate::rwlock::{
-    Shared, for_each_rwlock, is_bravo, reads, reads_until, tries_read, tries_write, warm, works_after,
-    writes, writes_until,
+    Shared, for_each_rwlock, is_bravo, is_large, reads, reads_until, tries_read, tries_write, warm,
+    works_after, writes, writes_until,
 };
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::registry::{self, Visitor};
@@ -74,8 +74,8 @@ fn attempt_among_three() {
 
 /// A deadline that may pass at any moment, for a thread that waits between a holder and another waiter, which must
 /// get the lock: a writer's between a writer and a reader, and between a reader and a writer; a reader's between
-/// writers. As [`fewer`], and with BRAVO without preemptions; the clock counts as a thread. (The last two not every
-/// day with BRAVO over a lock that has been tried itself, where waiters sleep.)
+/// writers. As [`fewer`], and with BRAVO without preemptions; the clock counts as a thread. (Not every day with BRAVO
+/// over a lock that has been tried itself, where waiters sleep; with shfl-rw only the first.)
 #[test]
 fn deadline_between_holder_and_waiter() {
     fn is_tried<R: RawRwLock>() -> bool {
@@ -84,17 +84,17 @@ fn deadline_between_holder_and_waiter() {
     fn model<R: RawRwLock>() -> Model {
         if is_bravo::<R>() { Model::new(0) } else { fewer::<R>() }.with_clock()
     }
-    for_each_rwlock!(R => model::<R>().check(
+    for_each_rwlock!(R if !is_tried::<R>() => model::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[writes, writes_until, reads],
         works_after
     ));
-    for_each_rwlock!(R if !is_tried::<R>() => model::<R>().check(
+    for_each_rwlock!(R if !is_tried::<R>() && !is_large::<R>() => model::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[reads, writes_until, writes],
         works_after
     ));
-    for_each_rwlock!(R if !is_tried::<R>() => model::<R>().check(
+    for_each_rwlock!(R if !is_tried::<R>() && !is_large::<R>() => model::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[writes, reads_until, writes],
         works_after

@@ -8,6 +8,7 @@ use latchwork::machine::{Machine, Native};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::{RcuDomain, RcuGuard, global};
 use latchwork::reclaim::{Garbage, Guard, Header, Info, Rcu, Reader, Reclaim, Retire};
@@ -128,6 +129,7 @@ fn subject() {
             churn::<QsbrDomain<Native>>();
             churn::<EpochDomain<Native>>();
             churn::<HazardDomain<Native>>();
+            churn::<IntervalDomain<Native>>();
             churn::<CountedDomain<Native>>();
             safely();
         }

@@ -100,14 +100,16 @@ impl<M: Machine> RawHybrid<M> {
     fn spin(&self) -> bool {
         let node = Spinner(M::acquire_node());
         let mut taken = false;
-        if self.spinners.enter(node, M::patience(QUEUE_LOOKS)) {
+        // SAFETY: the node was taken above.
+        if unsafe { self.spinners.enter(node, M::patience(QUEUE_LOOKS)) } {
             taken = (0..M::patience(LOOKS)).any(|_| {
                 self.try_lock().is_some() || {
                     M::pause(PAUSE);
                     false
                 }
             });
-            self.spinners.leave(node);
+            // SAFETY: the node is at the head: `enter` has said so.
+            unsafe { self.spinners.leave(node) };
         }
         // SAFETY: taken above, and unlinked.
         unsafe { M::release_node(node.0) };
@@ -254,11 +256,7 @@ unsafe impl<M: Machine> RawMutex for RawHybrid<M> {
     };
 
     fn new_in() -> Self {
-        RawHybrid {
-            word: M::U32::new(0),
-            spinners: Osq { tail: M::Ptr::new(null_mut()) },
-            last: M::Ptr::new(null_mut()),
-        }
+        RawHybrid { word: M::U32::new(0), spinners: Osq::new_in(), last: M::Ptr::new(null_mut()) }
     }
 
     #[inline]

@@ -1,18 +1,16 @@
 //! Invitations: the head of a queue of sleepers lets others enter beside it.
 //!
-//! For [`shfl_rw`](crate::locks::rwlock::shfl_rw), whose head, once it is inside as a reader, invites the readers behind
+//! For [`shfl_rw`](crate::locks::rwlock::shfl_rw): a head that is inside as a reader invites the readers behind
 //! it. The states of a node are in [`sleepers`](super::sleepers).
 
-use super::shuffle::{Policy, Waiter, is_shuffler};
+use super::shuffle::Waiter;
 use super::sleepers::{INVITED, NODE_PARKED};
 use crate::machine::{Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// Unparks up to `most` of the waiters that are parked behind the head, `node`, and for which `may_enter` holds, up to
 /// the first one for which it does not. They take the lock by themselves.
-///
-/// It does not look behind a shuffler, which takes nodes out there.
-pub(crate) fn invite<M: Machine, P: Policy>(
+pub(crate) fn invite<M: Machine>(
     node: Waiter<'_, M>,
     mut most: u32,
     may_enter: impl Fn(Waiter<'_, M>) -> bool,
@@ -23,7 +21,7 @@ pub(crate) fn invite<M: Machine, P: Policy>(
         if next.is_null() {
             return;
         }
-        // SAFETY: nodes in front of the shuffler stay in the queue until the head, the caller, has left.
+        // SAFETY: nodes stay in the queue until the head, the caller, has left or takes them out.
         let waiter = unsafe { Waiter::at(next) };
         if !may_enter(waiter) {
             return;
@@ -34,9 +32,6 @@ pub(crate) fn invite<M: Machine, P: Policy>(
         {
             M::wake(waiter.status(), 1);
             most -= 1;
-        }
-        if is_shuffler::<M, P>(waiter) {
-            return;
         }
         current = waiter;
     }

@@ -35,8 +35,8 @@
 //! # Properties
 //!
 //! - Size: 8 bytes for the lock, and a node of 64 for each waiter and for the holder. The node comes from the calling
-//!   thread's pool, whose memory is never unmapped, so a node lives for `'static`. [`Machine::release_node`] orders a node's
-//!   next use after this one.
+//!   thread's pool, whose memory is never unmapped, so a node lives for `'static`. It is the token: the thread that unlocks,
+//!   which may be another one, gives it back. [`Machine::release_node`] orders a node's next use after this one.
 //! - Atomic read-modify-writes per uncontended acquire and release: 2 (swap, compare-and-exchange).
 //! - Fairness: FIFO, in the order of the swaps. A failed attempt (`try_lock`) never queues.
 //! - Suspension: blocks, as `INFO.suspension` says. A waiter that does not run (preempted, stopped) keeps the lock from the

@@ -31,11 +31,10 @@ pub mod ticket;
 
 // What that is made of.
 mod api;
-mod invite;
+pub(crate) mod invite;
 mod local;
 pub mod policy;
 mod queue;
-mod ranks;
 pub(crate) mod sleepers;
 
 // What it is compared with.
@@ -64,7 +63,7 @@ pub mod mcs_tp;
 #[cfg(feature = "all-locks")]
 pub mod mutexee;
 #[cfg(feature = "all-locks")]
-mod osq;
+pub mod osq;
 #[cfg(feature = "all-locks")]
 pub mod qspinlock;
 #[cfg(feature = "all-locks")]

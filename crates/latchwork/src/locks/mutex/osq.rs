@@ -1,7 +1,8 @@
 //! The optimistic spin queue: an MCS queue that a waiter can leave.
 //!
 //! Source: Linux, `kernel/locking/osq_lock.c` (P. Zijlstra, from an idea of W. Long), 2014 on. A part of
-//! [`hybrid`](super::hybrid), not a lock of its own: it decides which of the spinners looks at the mutex.
+//! [`hybrid`](super::hybrid) and of the laboratory's older rwsem, not a lock of its own: it decides which of the spinners
+//! looks at the lock.
 //!
 //! Nodes are linked in both directions. A spinner leaves in three steps. (Step A) It takes itself out of its predecessor's
 //! `next`. From then on the predecessor has no successor that it could grant, and cannot leave itself. (Step B) It finds its
@@ -26,7 +27,7 @@ const GRANTED: u32 = 1;
 
 node_view! {
     /// A spinner's node.
-    pub(super) struct Spinner {
+    pub struct Spinner {
         /// The spinner behind this one; null: not linked yet, or taken out by one of the two.
         next: links[0],
         /// WAITING or GRANTED; the owner spins here.
@@ -37,13 +38,22 @@ node_view! {
 }
 
 /// The queue: the last spinner in it, or null.
-pub(super) struct Osq<M: Machine> {
+pub struct Osq<M: Machine> {
     pub(super) tail: M::Ptr<QNode<M>>,
 }
 
 impl<M: Machine> Osq<M> {
+    /// An empty queue, on any machine.
+    pub fn new_in() -> Self {
+        Osq { tail: M::Ptr::new(null_mut()) }
+    }
+
     /// Queues until `node`'s owner is at the head, for at most `looks` looks. `false`: the owner has left the queue.
-    pub(super) fn enter(&self, node: Spinner<'_, M>, looks: u32) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// The node came from [`acquire_node`](Machine::acquire_node), is the caller's alone, and is in no queue.
+    pub unsafe fn enter(&self, node: Spinner<'_, M>, looks: u32) -> bool {
         node.next().store(null_mut(), Relaxed);
         node.status().store(WAITING, Relaxed);
         // (C) a node is initialised for the spinner that finds it in `tail`.
@@ -110,7 +120,11 @@ impl<M: Machine> Osq<M> {
     }
 
     /// Leaves the queue from its head, and does not touch the queue after another spinner may be at the head.
-    pub(super) fn leave(&self, node: Spinner<'_, M>) {
+    ///
+    /// # Safety
+    ///
+    /// [`enter`](Self::enter) has returned `true` for the node, and the caller has not left since.
+    pub unsafe fn leave(&self, node: Spinner<'_, M>) {
         let next = self.successor(node, null_mut());
         if !next.is_null() {
             // SAFETY: the successor waits, and cannot leave without this node's `next`.

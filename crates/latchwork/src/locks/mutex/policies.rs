@@ -6,19 +6,20 @@
 //! | policy | which waiters are moved up |
 //! |---|---|
 //! | [`Hops`] | waiters of the shuffler's NUMA node, then those of the nodes nearest to it |
-//! | [`Locally`] | as any other policy; stealing only within the group |
 //! | [`Priority`] | the most urgent ones; no thread steals |
 //! | [`Opportunity`] | those that have held the lock for the shortest time lately |
+//!
+//! [`RawLocally`] is not a policy but a lock over any of them, in which newcomers steal only within their group.
 //!
 //! No policy adds anything to the lock or to a waiter, but for 8 bytes per lock that `Opportunity` measures with. What each
 //! is worth is in `docs/policies.md`, with an example of a policy of one's own.
 
 use super::shfl::RawShfl;
-use super::shuffle::{MAX_RANKS, NumaPolicy, Policy, Stealing};
+use super::shuffle::{MAX_RANKS, NumaPolicy, Policy};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Several levels of NUMA: first the shuffler's own node, then its neighbours, and so on.
 #[derive(Debug)]
@@ -35,28 +36,6 @@ impl Policy for Hops {
     }
     fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
         M::numa_hops(shuffler, waiter) as usize
-    }
-}
-
-/// `P`, where a newcomer that does not find the lock free at once may steal it only if its key is that of the last thread
-/// that got the lock from the queue: with [`NumaPolicy`], on the same NUMA node. (Section 6.3, "ShflLock (NUMA)".)
-#[derive(Debug)]
-pub struct Locally<P = NumaPolicy>(PhantomData<P>);
-
-impl<P: Policy> Policy for Locally<P> {
-    const RANKS: usize = P::RANKS;
-    const PATIENCE: Option<u32> = P::PATIENCE;
-    const THOROUGH: bool = P::THOROUGH;
-    const STEALING: Stealing = Stealing::Local;
-
-    fn applies<M: Machine>() -> bool {
-        P::applies::<M>()
-    }
-    fn key<M: Machine>() -> u32 {
-        P::key::<M>()
-    }
-    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
-        P::rank::<M>(shuffler, waiter)
     }
 }
 
@@ -80,7 +59,7 @@ impl<U: Urgency> Policy for Priority<U> {
     const RANKS: usize = MAX_RANKS;
     const PATIENCE: Option<u32> = Some(64);
     const THOROUGH: bool = true;
-    const STEALING: Stealing = Stealing::Nobody;
+    const STEALING: bool = false;
 
     fn key<M: Machine>() -> u32 {
         U::of_caller::<M>()
@@ -195,6 +174,73 @@ unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
     unsafe fn unlock(&self, (): ()) {
         let now = M::now(Clock::Monotonic);
         Opportunity::<A>::charge::<M>(now, now.saturating_sub(self.entered.load(Relaxed)));
+        // SAFETY: the caller's token is from an acquisition of this lock, and so of the one inside.
+        unsafe { self.lock.unlock(()) }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+}
+
+/// ShflLock, blocking, with stealing within a group only: with [`NumaPolicy`], on the same NUMA node. A newcomer that does not
+/// find the lock free at once may steal it if its key is that of the last thread that waited for the lock. (Section 6.3,
+/// "ShflLock (NUMA)".)
+pub struct RawLocally<M: Machine, P = NumaPolicy> {
+    lock: RawShfl<M, P>,
+    /// The key of the last thread that waited for the lock and got it.
+    group: M::U32,
+}
+
+impl<P> RawLocally<Native, P> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        RawLocally { lock: RawShfl::new(), group: AtomicU32::new(0) }
+    }
+}
+
+const_new!(RawLocally<Native, P>, P: Policy);
+
+impl<M: Machine, P: Policy> RawLocally<M, P> {
+    fn wait(&self, deadline: Option<Deadline>) -> bool {
+        let key = P::key::<M>();
+        let locked = self.lock.wait_for_lock(deadline, self.group.load(Relaxed) == key);
+        if locked {
+            self.group.store(key, Relaxed);
+        }
+        locked
+    }
+}
+
+// SAFETY: exclusion and orderings are those of the lock inside. `group` is a hint.
+unsafe impl<M: Machine, P: Policy> RawMutex for RawLocally<M, P> {
+    type Machine = M;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "shfl-local",
+        summary: "ShflLock that is stolen within a NUMA node only",
+        ..RawShfl::<M, P>::INFO
+    };
+
+    fn new_in() -> Self {
+        RawLocally { lock: RawShfl::new_in(), group: M::U32::new(0) }
+    }
+
+    fn lock(&self) {
+        if self.lock.try_lock_weak().is_none() {
+            self.wait(None);
+        }
+    }
+
+    fn try_lock(&self) -> Option<()> {
+        self.lock.try_lock()
+    }
+
+    fn lock_until(&self, deadline: Deadline) -> Option<()> {
+        (self.lock.try_lock_weak().is_some() || self.wait(Some(deadline))).then_some(())
+    }
+
+    unsafe fn unlock(&self, (): ()) {
         // SAFETY: the caller's token is from an acquisition of this lock, and so of the one inside.
         unsafe { self.lock.unlock(()) }
     }

@@ -4,25 +4,13 @@
 //!
 //! A policy only compares two numbers that waiters have brought along. It touches no queue, so it cannot break the
 //! queue's invariants, and it cannot lose or starve a waiter: at most [`PATIENCE`](Policy::PATIENCE) waiters pass any
-//! one waiter. The walks that move the waiters are in [`shuffle`](super::shuffle) and `ranks`; more policies are in
+//! one waiter. The walk that moves the waiters is in [`shuffle`](super::shuffle); more policies are in
 //! [`policies`](super::policies).
 
 use crate::machine::Machine;
 
 /// The most ranks that a policy can have.
 pub const MAX_RANKS: usize = 8;
-
-/// Which threads may steal: take the lock without joining its queue while other threads queue.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stealing {
-    /// Every thread that finds the lock free, for a bounded time.
-    Anyone,
-    /// A thread that finds the lock free at once, and of the others those of the group that the lock is in. For a
-    /// bounded time.
-    Local,
-    /// No thread: newcomers pass a waiter only if the policy moves them up.
-    Nobody,
-}
 
 /// The order in which waiters get a lock, as seen from the waiter that shuffles.
 ///
@@ -37,24 +25,28 @@ pub trait Policy: Send + Sync + 'static {
     /// lock that has become free during a walk, and leave a waiter where it is. (In the non-blocking ShflLock the head
     /// is then the only waiter that shuffles.)
     const THOROUGH: bool = false;
-    /// Which newcomers may pass the whole queue. (Of the non-blocking ShflLock: `try_lock` may, or no thread.)
-    const STEALING: Stealing = Stealing::Anyone;
-    /// Whether a shuffler makes another waiter the next shuffler.
+    /// Whether newcomers may *steal* for a bounded time: take the lock past the whole queue. (In the non-blocking ShflLock only
+    /// attempts, `try_lock`, steal.)
+    const STEALING: bool = true;
+    /// Of the non-blocking ShflLock: whether a shuffler makes another waiter the next shuffler.
     const HANDS_ON: bool = true;
-    /// Whether the next shuffler starts where the last walk stopped (the paper's `qlast` optimisation).
-    const RESUMES: bool = !Self::THOROUGH;
+    /// Of the non-blocking ShflLock: whether the next shuffler starts where the last walk stopped (the paper's `qlast`
+    /// optimisation).
+    const RESUMES: bool = true;
 
-    // How the blocking ShflLock waits. `latchwork-lab ablate shfl` shows what each is worth; a policy has no reason to
-    // change them.
+    // How the blocking ShflLocks wait. `latchwork-lab ablate shfl` shows what each item is worth. A policy of one's own leaves
+    // them as they are.
 
     /// Nanoseconds between the first looks of a waiter, and between those at a lock that looks free: about one transfer of
     /// a cache line.
     #[doc(hidden)]
     const LOOK: u32 = 50;
-    /// A waiter looks again after its wait so far, divided by this.
+    /// A waiter looks again after its wait so far, divided by this: it loses at most an eighth of its wait, and the holder few
+    /// cache misses. Twice as often and half as often are as fast on average (`docs/ablation.md`).
     #[doc(hidden)]
     const PROMPTNESS: u32 = 8;
-    /// Further looks that find a lock free before a waiter takes it.
+    /// Further looks that find a lock free before a waiter takes it: two threads that do nothing but lock and unlock are twice
+    /// as fast with them on an AMD EPYC (Zen 5, `docs/mutexes.md`).
     #[doc(hidden)]
     const SECOND_LOOKS: u32 = 3;
     /// Nanoseconds for which a waiter spins before it sleeps: about what it costs to park and unpark it.
@@ -73,9 +65,6 @@ pub trait Policy: Send + Sync + 'static {
     /// Whether a parked waiter that becomes the head sleeps on until the unlock.
     #[doc(hidden)]
     const REQUEUES: bool = true;
-    /// Whether a shuffler unparks the waiter that it puts next in line.
-    #[doc(hidden)]
-    const UNPARKS_EARLY: bool = true;
 
     /// Whether there is anything to move on this machine.
     #[inline(always)]

@@ -36,9 +36,9 @@
 //! acquisition polls outside the queue, and may be passed over.
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it.
 
-use super::shuffle::{Cut, NumaPolicy, Policy, SHUFFLER, Stealing, Waiter, is_shuffler, shuffle};
+use super::shuffle::{NumaPolicy, Policy, Waiter, Walk, same, shuffle};
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Clock, Machine, Native, Offers, QNode, Word};
+use crate::machine::{Clock, Machine, Native, Offers, QNode, Word, node_view};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
@@ -61,6 +61,16 @@ const SPINNERS_IN_A_ROW: u32 = 1024;
 const LOOKS: u32 = 64;
 /// Looks at the word, in units of `LOOKS`, before a head bars attempts.
 pub const PATIENCE: u32 = 64;
+
+node_view! {
+    /// The fields of a [`Waiter`]'s node that only this lock uses.
+    struct Role {
+        /// 1: the waiter is the shuffler.
+        shuffler: words[4],
+        /// Of the shuffler: the waiter at which its walk starts (the paper's `qlast`); null: at the shuffler.
+        resume: links[1],
+    }
+}
 
 /// ShflLock, non-blocking. See the [module documentation](self).
 pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
@@ -89,7 +99,7 @@ const_new!(RawShflSpin<Native, P>, P: Policy);
 
 impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     /// What keeps attempts out.
-    const BAR: u8 = if matches!(P::STEALING, Stealing::Anyone) { BARRED } else { QUEUED };
+    const BAR: u8 = if P::STEALING { BARRED } else { QUEUED };
 
     fn try_word(&self) -> bool {
         // (A) pairs with the store in `unlock`.
@@ -116,9 +126,9 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         // The head does not walk: that would be on the way from one holder to the next. A thorough policy must not overlook
         // a waiter: then the head alone walks, before it takes the lock.
         if P::THOROUGH && P::applies::<M>() {
-            shuffle::<M, P>(node, &self.tail, SPINNERS_IN_A_ROW, Cut::Moves, || false, |_| (), |_| false);
+            _ = shuffle::<M, P>(node, node, &self.tail, SPINNERS_IN_A_ROW, |_| false, |_| false);
         }
-        let mut shuffler = !P::THOROUGH && (is_shuffler::<M, P>(node) || self.head_may_shuffle());
+        let mut shuffler = !P::THOROUGH && (is_shuffler(node) || self.head_may_shuffle());
         let (mut looked, mut offers) = (0, Offers::new());
         while !self.try_word() {
             let wanted = if looked < M::patience(PATIENCE) { QUEUED } else { BARRED };
@@ -151,32 +161,50 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
     }
 
     fn wait_for_head(&self, node: Waiter<'_, M>) {
-        let head = || node.status().load(Relaxed) == READY;
         let (mut idle, mut offers) = (true, Offers::new());
         loop {
             // (R) pairs with the hand-over in `leave`.
             match M::spin_for(node.status(), Acquire, LOOKS, |status| {
-                status == READY || idle && !P::THOROUGH && node.role().load(Relaxed) & SHUFFLER != 0
+                status == READY || idle && is_shuffler(node)
             }) {
                 Some(READY) => return,
                 Some(_) => idle = false, // the shuffler from now on; its later walks come after `LOOKS` looks each
                 None => offers.take::<M>(u64::MAX),
             }
-            if !P::THOROUGH
-                && is_shuffler::<M, P>(node)
-                && !shuffle::<M, P>(
-                    node,
-                    &self.tail,
-                    SPINNERS_IN_A_ROW,
-                    cut::<M, P>(node),
-                    head,
-                    |_| (),
-                    |_| false,
-                )
-            {
-                self.shuffling.store(0, Release); // (T) our walk is over before another starts
+            if is_shuffler(node) {
+                self.walk(node);
             }
         }
+    }
+
+    /// One walk of the shuffler. After it another waiter may have the role. No waiter has it once the run is complete.
+    fn walk(&self, node: Waiter<'_, M>) {
+        let (role, batch) = (Role(node.0), node.batch().load(Relaxed));
+        let resume = role.resume().load(Relaxed);
+        role.shuffler().store(0, Relaxed);
+        role.resume().store(null_mut(), Relaxed);
+        // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
+        let from = if resume.is_null() { node } else { unsafe { Waiter::at(resume) } };
+        // Where a run begins, a coin decides whether the role moves to the next group at once.
+        let at_once = P::RANKS == 1 && P::HANDS_ON && batch == 0 && coin::<M>();
+        let strange =
+            |waiter: Waiter<'_, M>| P::rank::<M>(node.key().load(Relaxed), waiter.key().load(Relaxed)) != 0;
+        let stop =
+            |current: Waiter<'_, M>| node.status().load(Relaxed) == READY || at_once && strange(current);
+        let Some(Walk { last, reached, stopped }) =
+            shuffle::<M, P>(node, from, &self.tail, SPINNERS_IN_A_ROW, stop, |_| false)
+        else {
+            return self.shuffling.store(0, Release); // (T) our walk is over before another starts
+        };
+        let grouped_none = same(last, node) || at_once && strange(reached);
+        let next = match stopped && grouped_none {
+            _ if !P::HANDS_ON => node,
+            true => reached,
+            false => last,
+        };
+        let resumes = P::RESUMES && !same(reached, next);
+        Role(next.0).resume().store(if resumes { reached.as_ptr() } else { null_mut() }, Relaxed);
+        Role(next.0).shuffler().store(1, Release); // (S)
     }
 
     /// Leaves the queue, holding the lock.
@@ -209,13 +237,13 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
 
 /// Makes `next` the shuffler in place of a waiter in front of it that will not walk any more.
 fn hand_on<M: Machine>(next: Waiter<'_, M>) {
-    next.role().store(SHUFFLER, Release); // (S)
+    Role(next.0).shuffler().store(1, Release); // (S)
 }
 
-/// How a walk of `node` may end: where a run begins, a coin decides whether the role moves to the next group at once.
-fn cut<M: Machine, P: Policy>(node: Waiter<'_, M>) -> Cut {
-    let begins = P::RANKS == 1 && P::HANDS_ON && node.batch().load(Relaxed) == 0;
-    if begins && coin::<M>() { Cut::MovesAtOnce } else { Cut::Moves }
+/// Whether `node` is the shuffler.
+fn is_shuffler<M: Machine>(node: Waiter<'_, M>) -> bool {
+    // (S) pairs with the end of a walk: the shuffler sees the queue as that walk left it.
+    Role(node.0).shuffler().load(Acquire) != 0
 }
 
 /// True half of the time.

@@ -23,7 +23,7 @@
 //! | *on* | a reader that fills a slot and then finds this state is inside |
 //! | *holding* | a writer of type [`Holding`] waits for the readers in slots, and keeps the underlying lock until all of them have left or the writer gives up |
 //! | *brief hold since t* | a writer of type [`Passing`] does the same, for one millisecond at most |
-//! | *revoking n* | n threads wait for the readers in slots, and do not hold the underlying lock for writing: other readers pass through that lock |
+//! | *revoking n* | n threads wait for the readers in slots, and do not hold the underlying lock for writing: other readers pass through that lock. The last of the n to leave turns the bias *off* if one of them has written, else *on* |
 //! | *off* | no reader is in a slot: a writer may be inside, readers use the underlying lock, and one of them may turn the bias on |
 //!
 //! In all states but *on*, a reader that has filled a slot empties it again and uses the underlying lock.
@@ -110,6 +110,7 @@ pub mod publish; // what a place for slots must do; a row of slots per thread.
 pub mod revoke; // what a writer does when the lock is biased.
 pub mod table; // one table of slots for the process.
 
+mod anonymous; // releases of reads that have lost their token.
 mod describe; // names and summaries.
 mod optional; // downgrade, upgrade, recursive reads, fair unlock.
 mod slow; // readers that use the underlying lock, and turn the bias on.
@@ -147,15 +148,15 @@ pub struct RawBravo<
 > {
     lock: R,
     bias: BiasWord<M>,
-    /// The policy's own word; see [`bias`].
-    memory: M::U32,
+    /// Sampled slow reads since the last write; see [`bias`].
+    samples: M::U32,
     parts: PhantomData<(P, W, V, S)>,
 }
 
 impl<R: ConstNew, P: Publish<Native>, W, V, S> RawBravo<Native, R, P, W, V, S> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
-        RawBravo { lock: R::NEW, bias: BiasWord::new(), memory: AtomicU32::new(0), parts: PhantomData }
+        RawBravo { lock: R::NEW, bias: BiasWord::new(), samples: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
@@ -188,7 +189,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 {
     /// Bytes of the lock that are ever written; what follows is padding.
     #[cfg(test)]
-    pub(super) const USED_BYTES: usize = core::mem::offset_of!(Self, memory) + size_of::<M::U32>();
+    pub(super) const USED_BYTES: usize = core::mem::offset_of!(Self, samples) + size_of::<M::U32>();
 
     /// An unlocked lock that its first slow reader biases, as in the paper: for a lock that is known to be mostly read.
     ///
@@ -199,8 +200,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     }
 
     fn with_bias(bias: Bias) -> Self {
-        let (lock, bias, memory) = (R::new_in(), BiasWord::new_in(bias), M::U32::new(0));
-        RawBravo { lock, bias, memory, parts: PhantomData }
+        let (lock, bias, samples) = (R::new_in(), BiasWord::new_in(bias), M::U32::new(0));
+        RawBravo { lock, bias, samples, parts: PhantomData }
     }
 
     /// Whether the bias was on a moment ago, so that readers could use slots.
@@ -211,6 +212,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// A reader's attempt through the first slot that it may use; `read_elsewhere` in `slow` tries the others.
     #[inline(always)]
     fn read_first(&self) -> Option<&'static M::Usize> {
+        // `publish` may ask for the bias before it writes, and give up: that saves a reader of an unbiased lock the slot.
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
         self.read_fast(unsafe { P::publish(self.address(), || self.is_biased()) })
     }
@@ -340,6 +342,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         if let Some(slot) = self.read_first() {
             return Some(ReadToken::Fast(Filled(slot)));
         }
+        // As `try_read_slow` in `slow`, in one attempt: `lacks_slot` is for the statistics, and `after_slow_read` may turn the
+        // bias on.
         let lacks_slot = self.lacks_slot();
         let token = self.lock.try_read_weak()?;
         self.after_slow_read(lacks_slot);
@@ -364,7 +368,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline]
     fn write(&self) -> Self::Write {
-        // While this writer waits in the underlying lock's queue, it ends the brief hold of a writer that is suspended.
+        // While this writer waits in the underlying lock's queue, it ends the brief hold of a writer that is suspended
+        // (`end_overdue_hold` in `revoke`).
         let token = self.lock.write_watching(None, &|| _ = self.end_overdue_hold());
         let token = token.and_then(|token| self.revoke(token, Timeout::Never));
         let Some(token) = token else { unreachable!("without a deadline") };

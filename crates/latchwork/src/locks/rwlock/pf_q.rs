@@ -36,8 +36,9 @@
 //!
 //! One bit is enough for the mark. The writer before has marked the end of its own phase, and this reader sees that mark, by
 //! (A). The writer after does not end its phase while this reader is counted in `rin` and not in `rout`. So the reader finds
-//! one of two marks: that of the writer before or that of its own writer. An older mark would have the PHASE of its writer,
-//! and the reader would spin on `rin` for the whole phase.
+//! one of two marks: that of the writer before or that of its own writer. (In a new lock the mark and PHASE are 0, and the
+//! first writer's PHASE is 1.) An older mark would have the PHASE of its writer, and the reader would spin on `rin` for the
+//! whole phase.
 //!
 //! One list is enough as well; the paper has one for each PHASE. There a reader pushes with an exchange, so a late reader
 //! pushes onto the list of a phase that has ended. Here a reader pushes with a compare-and-exchange, which fails if its

@@ -1,15 +1,11 @@
 //! Reader-writer ShflLock, blocking.
 //!
-//! # Source
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section 4.2.3.
 //!
-//! Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section 4.2.3. The queue is that of the
-//! blocking mutex, [`shfl`](crate::locks::mutex::shfl).
-//!
-//! # Idea
-//!
-//! One word says whether there is a writer, another counts readers. Behind them is one queue of readers and writers that
-//! spin briefly and then sleep. A thread that finds the words open to it enters. Other threads queue, and only the head of
-//! the queue waits at the words. Against long holds, lost wakeups and unfairness this lock uses the means of the mutex.
+//! One word says whether there is a writer, another counts readers. Behind them is the queue of the blocking mutex,
+//! [`shfl`](crate::locks::mutex::shfl), with readers and writers in it. A *newcomer* that finds the words open to it enters.
+//! Otherwise it spins for some microseconds and then queues. Only the *head* of the queue waits at the words. How long a
+//! thread spins, when it sleeps and when the head's turn comes are the mutex's rules, with the constants of its [`Policy`].
 //!
 //! A reader adds itself to the count, looks for a writer, and takes its addition back if there is one. A writer sets WRITER,
 //! looks for readers, and takes WRITER back if there are any. (This is Dekker's handshake; each addition and each bit is one
@@ -17,49 +13,58 @@
 //!
 //! # States
 //!
-//! `words.rs` has the bits of the two words, `turn.rs` says for how long newcomers may pass the head, `tuning.rs` has the constants.
+//! `words.rs` has the bits of the three words.
 //!
 //! | a thread is | it goes on to be | when |
 //! |---|---|---|
-//! | a newcomer (`arrive.rs`) | inside | no writer is inside, for a writer no reader either, and it is not the head's turn |
-//! | | a waiter | otherwise, after a few looks |
+//! | a newcomer (`arrive.rs`) | inside | no writer is inside, for a writer no reader either, and CLAIMED is not set |
+//! | | a waiter | it has spun for [`SPIN`](Policy::SPIN); at once if the head is awake or has set CLAIMED |
 //! | a waiter (`queue.rs`) | the head | the head before it has left the queue |
 //! | | inside | a reader in front of it invites it; or the head is suspended |
-//! | the head | inside | the words are open to it, whatever the hints say |
-//! | a reader inside | outside | it subtracts itself; the last one wakes a head that sleeps at `readers` |
-//! | a writer inside | outside | it decrements `word`, and wakes a head that sleeps there |
-//! | | a reader, or the upgradable reader, inside | downgrade: it adds itself, then decrements `word` |
+//! | the head | asleep | it has spun for [`SPIN`](Policy::SPIN) |
+//! | | inside | the words are open to it, CLAIMED or not |
+//! | a head asleep at `word` | awake | the writer leaves |
+//! | a head asleep at `readers` | awake | the last reader leaves |
+//! | a head that naps | awake | its nap ends; a holder unlocks fairly |
+//! | a reader inside | outside | it subtracts itself |
+//! | a writer inside | outside | it clears WRITER |
+//! | | a reader, or the upgradable reader, inside | downgrade: it adds itself, then clears WRITER |
 //! | the upgradable reader inside | a writer inside | upgrade: it sets WRITER and waits until all other readers have left |
 //!
 //! # Orderings
 //!
 //! | pair | one side | other side |
 //! |---|---|---|
-//! | (A) | a writer leaves: decrement of `word`, release | the thread that enters next: look at, or exchange of, `word`, acquire |
+//! | (A) | a writer leaves: store to `word`, or read-modify-write, release | the thread that enters next: look at, or exchange of, `word`, acquire |
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
-//! | (F) | the head sets PARKED, issues a heavy fence, looks again | the writer decrements `word`, indivisibly for that fence, and sees PARKED or is seen |
+//! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
+//!
+//! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is
+//! bounded ([`Intervals::until_torn`](crate::locks::backoff::Intervals::until_torn)): 1 ms at first.
 //!
 //! # Where it differs from the paper
 //!
 //! - *One lock, not two.* In the paper a reader or writer that cannot enter acquires a ShflLock mutex, waits at the word, and
 //!   releases the mutex. Here the head of the queue does so directly: one sleep per waiter instead of two.
 //! - *A waiting writer shuts readers out for as long as it is awake*, which is for some microseconds (CLAIMED). Then it lets
-//!   them in again and sleeps, until the last one leaves or the newcomers' time is up. With more threads than cores, shutting
-//!   readers out until a preempted reader runs again costs most of the throughput.
-//! - *A waiting reader does not shut writers out at once*, nor a waiting writer other writers. Newcomers may pass the head for
-//!   0.2 ms. Then the head sets CLAIMED, which shuts them out: for a writer it is the paper's writer-waiting bit, for a reader
-//!   its early increment. A newcomer wakes a head that sleeps by then, and may pass it until it runs, but for no longer than
-//!   10 ms: shutting others out for as long as a wakeup takes would leave the lock unused. No waiter is passed for ever. One
-//!   with `n` waiters in front of it waits for at most `n + 1` times (10 ms, a wakeup and the sections inside).
+//!   them in again and sleeps. With more threads than cores, shutting readers out until a preempted reader runs again costs
+//!   most of the throughput.
+//! - *A head is passed for one turn*, [`TURN`](Policy::TURN): a waiting reader does not shut writers out at once, nor a waiting
+//!   writer other writers. Then the head sets CLAIMED, which shuts newcomers out: for a writer it is the paper's writer-waiting
+//!   bit, for a reader its early increment. A reader that enters sets it for a head that sleeps until no reader is inside.
+//! - *A robbed head naps*: if another thread entered before the woken head ran, the head sleeps for a sixteenth of a turn, an
+//!   eighth, and so on, and no release has to wake it.
+//! - *Bounded unfairness.* A waiter with `n` waiters in front of it waits for at most `n + 1` times (a turn, the time until an
+//!   unparked thread runs, and the sections inside), if unparked threads run within `PROMISE_BOUND` (10 ms).
 //! - *Readers in a row enter together.* A reader that enters from the queue wakes the readers that sleep right behind it. Each
 //!   of them enters by itself, past CLAIMED, unless a writer is inside by then, and leaves its node behind. (If a reader were
 //!   counted in before it runs, and then suspended, it would keep writers out for ever.) On machines with several NUMA nodes,
 //!   readers are moved up behind readers, whatever their node, and writers behind writers of their node.
-//! - *Suspended waiters* are passed as in the mutex. A head to which the lock is left, by CLAIMED or because it has waited for
-//!   10 ms, keeps the lock for another 10 ms after a thread has found it free. Then LAPSED lets others in until the head runs
-//!   again.
+//! - *Suspended waiters* are passed as in the mutex. A head to which the lock is left, by CLAIMED or because it has been the
+//!   head for 10 ms, keeps the lock for another 10 ms after a thread has found it free. Then LAPSED lets others in until the
+//!   head runs again.
 //! - *Upgradable reads, downgrade, recursive reads and fair unlock*: see `optional.rs`.
 //!
 //! # Properties
@@ -79,7 +84,7 @@
 //! - Limit: 2^29 - 1 simultaneous readers.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
-use crate::locks::parked_bit::unpark;
+use crate::locks::mutex::shuffle::{NumaPolicy, Policy};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -88,22 +93,18 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 mod arrive;
 mod optional;
 mod queue;
-pub mod tuning;
-mod turn;
 mod words;
 
-use tuning::{Tuned, Tuning};
-use turn::Turn;
-use words::{COUNT, FREE, Inside, PARKED, READER, Side, State, UPGRADABLE};
+use words::{COUNT, FREE, Inside, PARKED, READER, Side, State, UPGRADABLE, WRITER};
 
-/// Reader-writer ShflLock, with the constants of `T`. See the [module documentation](self).
+/// Reader-writer ShflLock. `P` orders the writers in the queue. See the [module documentation](self).
 #[repr(C)]
-pub struct RawShflRw<M: Machine, T = Tuned> {
+pub struct RawShflRw<M: Machine, P = NumaPolicy> {
     word: M::U32,
     readers: M::U32,
     tail: M::Ptr<QNode<M>>,
-    turn: Turn<M>,
-    tuning: PhantomData<T>,
+    turn: M::U32,
+    policy: PhantomData<P>,
 }
 
 impl RawShflRw<Native> {
@@ -113,8 +114,8 @@ impl RawShflRw<Native> {
             word: AtomicU32::new(FREE),
             readers: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
-            turn: Turn::new(),
-            tuning: PhantomData,
+            turn: AtomicU32::new(0),
+            policy: PhantomData,
         }
     }
 }
@@ -134,7 +135,7 @@ impl ConstNew for RawShflRw<Native> {
 
 // SAFETY: WRITER is set from a word without it, so there is one writer. Of a reader and a writer one sees the other (E) and
 // turns back. (A) and (B) order the sections.
-unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
+unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     type Machine = M;
     type Read = ();
     type Write = ();
@@ -145,7 +146,7 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for 0.2 ms per queue position, at most 10 ms until a sleeper runs; then FIFO",
+        fairness: "stealing for 1 ms per queue position; then FIFO, readers together, writers per NUMA node",
         blocking: true,
         suspension: Suspension::Tolerates,
         source: "Kashyap et al. 2019, section 4.2.3",
@@ -156,8 +157,8 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
             word: M::U32::new(FREE),
             readers: M::U32::new(0),
             tail: M::Ptr::new(null_mut()),
-            turn: Turn::new_in(),
-            tuning: PhantomData,
+            turn: M::U32::new(0),
+            policy: PhantomData,
         }
     }
 
@@ -170,7 +171,7 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
 
     #[inline]
     fn try_read(&self) -> Option<()> {
-        (self.try_read_free() || self.try_slow(Side::Read)).then_some(())
+        (self.try_read_free() || self.steal(Side::Read)).then_some(())
     }
 
     #[inline(always)]
@@ -179,7 +180,7 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<()> {
-        (self.try_read_free() || self.lock_timed(Side::Read, deadline)).then_some(())
+        (self.try_read_free() || self.wait_for_lock(Side::Read, Some(deadline), &|| ())).then_some(())
     }
 
     #[inline]
@@ -203,11 +204,11 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
 
     #[inline]
     fn try_write(&self) -> Option<()> {
-        (self.try_write_free() || self.try_slow(Side::Write)).then_some(())
+        (self.try_write_free() || self.steal(Side::Write)).then_some(())
     }
 
     fn write_until(&self, deadline: Deadline) -> Option<()> {
-        (self.try_write_free() || self.lock_timed(Side::Write, deadline)).then_some(())
+        (self.try_write_free() || self.wait_for_lock(Side::Write, Some(deadline), &|| ())).then_some(())
     }
 
     #[inline]
@@ -217,9 +218,9 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
 
     #[inline]
     unsafe fn unlock_write(&self, (): ()) {
-        // (A) the section happens before the next acquisition. (F) pairs with [`park`](crate::locks::parked_bit::park).
-        if M::release_dec(&self.word) {
-            unpark::<M>(&raw const self.word);
+        // (A) the section happens before the next acquisition. (F) pairs with `park`.
+        if !M::release_if(&self.word, WRITER) {
+            self.release_writer(Release);
         }
     }
 
@@ -232,13 +233,22 @@ unsafe impl<M: Machine, T: Tuning> RawRwLock for RawShflRw<M, T> {
     }
 }
 
-impl<M: Machine, T: Tuning> RawShflRw<M, T> {
+impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn state(&self) -> State {
         State(self.word.load(Relaxed))
     }
 
     fn inside(&self) -> Inside {
         Inside(self.readers.load(Relaxed))
+    }
+
+    /// Clears WRITER in a word that may have hints, and wakes a head that sleeps until the writer leaves.
+    #[cold]
+    #[inline(never)]
+    fn release_writer(&self, order: Ordering) {
+        if State(self.word.fetch_and(!(WRITER | PARKED), order)).is_parked() {
+            unpark::<M>(&raw const self.word);
+        }
     }
 
     /// Subtracts a reader, and wakes a head that sleeps until the last reader leaves.
@@ -255,4 +265,12 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
             unpark::<M>(&raw const self.readers);
         }
     }
+}
+
+/// Unparks all threads that have parked at the word: a requeue may have moved a second one there, which would leave the
+/// first asleep if only one woke up. The lock may be gone by now: only its address is used.
+#[cold]
+#[inline(never)]
+fn unpark<M: Machine>(word: *const M::U32) {
+    M::wake(word, u32::MAX);
 }

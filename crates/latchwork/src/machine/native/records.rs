@@ -63,13 +63,15 @@ unsafe impl Records for Native {
     /// Writes one line to stderr, in one piece.
     #[cold]
     fn report_stall(stall: Stall) {
-        let mut line = Line { text: [0; 160], length: 0 };
-        let Stall { thread, nanos } = stall;
+        let mut line = Line { text: [0; 400], length: 0 };
+        let Stall { thread, nanos, origin } = stall;
         let (pid, seconds) = (process(), nanos / 1_000_000_000);
-        let _ = writeln!(
+        let _ = write!(
             line,
             "latchwork: process {pid}, thread {thread} has held up a grace period for {seconds} s"
         );
+        let _ = origin.map_or(Ok(()), |origin| write!(line, ", in a section that began at {origin}"));
+        let _ = line.write_char('\n');
         // SAFETY: the buffer is valid for its length.
         unsafe { libc::write(2, line.text.as_ptr().cast(), line.length) };
     }
@@ -82,7 +84,7 @@ fn process() -> i32 {
 
 /// A line of text, without allocation; text that is too long is cut off.
 struct Line {
-    text: [u8; 160],
+    text: [u8; 400],
     length: usize,
 }
 

@@ -77,7 +77,7 @@ impl<T: Entry> Roll<T> {
 
     /// Maps a page of new entries, and makes the caller the owner of the first.
     fn map(&self) -> &'static T {
-        const { assert!(size_of::<Page<T>>() <= 4096) };
+        const { assert!(size_of::<Page<T>>() <= if cfg!(feature = "section-origins") { 8192 } else { 4096 }) };
         // SAFETY: an anonymous private mapping, checked below. `errno` is restored because lock calls must not
         // disturb it.
         let page: *mut Page<T> = unsafe {

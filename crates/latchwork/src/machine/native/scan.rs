@@ -7,7 +7,7 @@
 use core::sync::atomic::AtomicUsize;
 
 /// The first of `words` that holds `value`; see [`Machine::find`](crate::machine::Machine::find).
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_feature = "sse2")]
 pub(super) fn find(words: &[AtomicUsize], value: usize) -> Option<usize> {
     use core::arch::x86_64::*;
     /// Words that are read at once: a cache line.
@@ -51,7 +51,7 @@ pub(super) fn find(words: &[AtomicUsize], value: usize) -> Option<usize> {
     one_by_one(&words[rest..], value).map(|at| rest + at)
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(target_feature = "sse2"))]
 pub(super) use one_by_one as find;
 
 #[inline]

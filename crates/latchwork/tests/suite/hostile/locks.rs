@@ -2,9 +2,9 @@
 
 use super::*;
 use latchwork::locks::Bravo2dShflRwLock;
-use latchwork::locks::mutex::Token;
+use latchwork::locks::mutex::{Fair, Token};
 use latchwork::locks::rwlock::bravo::Rows;
-use latchwork::locks::rwlock::{RawFair, RawRecursive, RawUpgrade, ReadRecursive, Timeout};
+use latchwork::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawUpgrade, ReadRecursive, Timeout};
 use latchwork::locks::rwlock::{pf_q::RawPfQ, pf_t::RawPfT, rwsem::RawRwSem, shfl_rw::RawShflRw};
 
 struct Each;
@@ -23,6 +23,31 @@ impl Visitor<Native> for Each {
         lock.lock_contended();
         let moved = Box::new(lock);
         assert!(moved.is_locked() && moved.try_lock().is_none());
+    }
+
+    fn fair_mutex<L: Fair<Machine = Native>>(&mut self) {
+        self.mutex::<L>();
+        let lock = L::new_in();
+        let token = lock.lock();
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock_fair(token) };
+        assert!(!lock.is_locked());
+    }
+
+    fn downgradable<R: RawDowngrade<Machine = Native>>(&mut self) {
+        self.rwlock::<R>();
+        let lock = R::new_in();
+        // SAFETY: each token is from the call before.
+        unsafe { lock.unlock_read(lock.downgrade(lock.write())) };
+        assert!(!lock.is_locked());
+    }
+
+    fn upgradable<R: RawUpgrade<Machine = Native> + RawFair>(&mut self) {
+        self.downgradable::<R>();
+        let lock = R::new_in();
+        // A forgotten token leaves the lock held for ever.
+        _ = lock.upgradable();
+        assert!(lock.try_upgradable().is_none() && lock.try_write().is_none());
     }
 
     fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
@@ -200,12 +225,11 @@ pub fn bravo() {
     assert!(refused(|| _ = table::Anywhere::first::<Native>(1, 0)) || cfg!(not(debug_assertions)));
     type Adaptive = bias::Adaptive<{ u64::MAX }>;
     for (start, now) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)] {
-        for memory in [0, 7, u32::MAX] {
-            let mut remembered = memory;
-            refused(|| _ = Adaptive::revoked::<Native>(start, now, &mut remembered));
-            refused(|| _ = bias::Guard::<{ u64::MAX }>::revoked::<Native>(start, now, &mut remembered));
-            _ = (Adaptive::sampled(memory), Adaptive::returning::<Native>(memory));
-            _ = bias::Bernoulli::<0>::may_return::<Native>(memory);
+        refused(|| _ = Adaptive::revoked::<Native>(start, now));
+        refused(|| _ = bias::Guard::<{ u64::MAX }>::revoked::<Native>(start, now));
+        for number in [0, 7, u32::MAX] {
+            _ = (Adaptive::may_return::<Native>(number, 0), Adaptive::may_return::<Native>(0, number));
+            _ = bias::Bernoulli::<0>::may_return::<Native>(number, number);
         }
     }
     let word = AtomicUsize::new(1);
@@ -249,7 +273,7 @@ pub fn waiting() {
     semaphore.step(true, true);
     semaphore.forsake();
     assert!(semaphore.release_many(u32::MAX).is_err() && semaphore.release().is_ok());
-    semaphore.acquire();
+    assert!(semaphore.spin());
     semaphore.word().store(u32::MAX, Relaxed);
     assert!(semaphore.value() > 0 && semaphore.release().is_err());
     refused(|| _ = RawSemaphore::<Native>::new_in(u32::MAX));

@@ -103,7 +103,7 @@ pub fn records() {
     record.reset();
     assert!(record.is_idle() && record.hazards.all().count() == record.hazards.blocks().count() * 2);
     assert_eq!(Hazards::<Native>::new().groups.len(), 2);
-    Native::report_stall(Stall { thread: u32::MAX, nanos: u64::MAX });
+    Native::report_stall(Stall { thread: u32::MAX, nanos: u64::MAX, origin: None });
     assert!(Native::generation() < 1 << 30);
     let clocks = Clocks::<Native>::new();
     clocks.grace.store(u64::MAX, Relaxed);

@@ -47,13 +47,50 @@ pub fn keys() {
     let map = RcuMap::<Liar, Vec<u64>>::new();
     for round in 0..300 {
         let key = Liar(vec![1; 20]);
-        refused(|| _ = map.insert(key.clone(), vec![round; 9]).map(|value| assert_eq!(value.len(), 9)));
+        refused(|| _ = map.replace(key.clone(), vec![round; 9]).map(|value| assert_eq!(value.len(), 9)));
+        refused(|| _ = map.insert(key.clone(), vec![round; 9]));
         refused(|| _ = map.get(&key).map(|value| assert_eq!((value.len(), value.key().0.len()), (9, 20))));
         refused(|| _ = map.update(key.clone(), |value| value.cloned()));
         refused(|| _ = map.update(key.clone(), |_| panic!("no new value")));
         refused(|| _ = map.get_or_insert_with(key.clone(), || vec![round; 9]));
-        refused(|| _ = map.remove(&key).map(|value| assert_eq!(value.len(), 9)));
+        refused(|| _ = map.remove(&key));
+        refused(|| _ = map.remove_entry(&key).map(|value| assert_eq!(value.len(), 9)));
         refused(|| _ = map.contains_key(&key) == map.read().contains_key(&key));
+        let value = || vec![round; 9];
+        refused(|| {
+            _ = map.try_insert(key.clone(), value()).map_err(|error| assert_eq!(error.value.len(), 9))
+        });
+        refused(|| _ = map.get_or_insert(key.clone(), value()).pair());
+        refused(|| _ = map.get_or_insert_with(key.clone(), || panic!("no value")).value());
+        refused(|| _ = map.alter(&key, |value| value.clone()));
+        refused(|| _ = map.alter(&key, |_| panic!("no new value")));
+        refused(|| _ = map.insert_or_update(key.clone(), value(), |value| value.clone()));
+        refused(|| _ = map.compute(key.clone(), |_| Operation::<_, ()>::Insert(value())));
+        refused(|| _ = map.compute(key.clone(), |_| Operation::<_, ()>::Remove));
+        refused(|| _ = map.compute::<()>(key.clone(), |_| panic!("undecided")));
+        refused(|| _ = map.remove_if(&key, |_, value| value.len() == 8));
+        refused(|| _ = map.remove_if(&key, |_, _| panic!("undecided")));
+        refused(|| match map.entry(key.clone()) {
+            Entry::Vacant(entry) if round % 2 == 0 => {
+                assert!(entry.key().0.len() == entry.into_key().0.len())
+            }
+            Entry::Vacant(entry) => _ = entry.insert(value()),
+            Entry::Occupied(mut entry) => {
+                (0..3).for_each(|_| entry.insert(value()));
+                assert_eq!((entry.get().len(), entry.key().0.len()), (9, 20));
+                match round % 3 {
+                    0 => entry.remove(),
+                    1 => drop(entry.remove_entry()),
+                    _ => drop(entry.get_ref()),
+                }
+            }
+        });
+        refused(|| drop(map.entry(key.clone()).and_modify(|value| value.clone()).or_insert(value())));
+        refused(|| drop(map.entry(key.clone()).and_modify(|_| panic!("no value")).or_default()));
+        refused(|| drop(map.entry(key.clone()).or_insert_with(|| panic!("no value"))));
+        refused(|| drop(map.entry(key.clone()).or_insert_with_key(|key| vec![key.0.len() as u64; 9])));
+        refused(|| drop(map.entry(key.clone()).insert_entry(value())));
+        // The entries' own locks have been released, whatever panicked.
         if round % 50 == 0 {
             refused(|| map.retain(|_, value| value[0] % 2 == 0));
             refused(|| map.retain(|_, _| panic!("undecided")));
@@ -61,13 +98,20 @@ pub fn keys() {
         }
     }
     let reading = map.read();
+    _ = (reading.keys().count(), reading.values().count());
+    refused(|| _ = reading.get_key_value(&Liar(vec![1; 20])));
+    refused(|| _ = (map.iter().count(), map.iter_cloned().count()));
+    refused(|| drop(map.iter().collect::<Vec<_>>()));
     refused(|| map.clear());
     assert!(reading.iter().all(|(key, value)| (key.0.len(), value.len()) == (20, 9)));
     drop(reading);
-    _ = (map.len(), map.is_empty());
-    drop(map);
+    _ = (map.len(), map.is_empty(), map.statistics(), map.hasher());
+    refused(|| drop(map.clone()));
+    let mut map = map;
+    refused(|| _ = map.get_mut(&Liar(vec![1; 20])).map(|value| value.clear()));
+    drop(map.into_iter().next());
     let map = RcuMap::<u64, String, Same>::with_capacity_and_hasher(0, Same);
-    (0..300).for_each(|key| drop(map.insert(key, key.to_string())));
+    (0..300).for_each(|key| _ = map.insert(key, key.to_string()));
     assert!(map.len() == 300 && map.get(&299).as_deref().map(String::as_str) == Some("299"));
     // (Sizes that are too large are refused below. Here it depends on the number of processors which sizes are.)
     map.reserve(1000);
@@ -76,7 +120,30 @@ pub fn keys() {
     map.shrink_to_fit();
     drop(map);
     borrowed();
+    sets();
     global().barrier();
+}
+
+/// Sets of keys that lie.
+fn sets() {
+    let set = RcuSet::<Liar>::with_capacity(10);
+    for _ in 0..100 {
+        let key = Liar(vec![1; 20]);
+        refused(|| _ = set.insert(key.clone()));
+        refused(|| _ = set.get(&key).map(|found| assert_eq!(found.0.len(), 20)));
+        refused(|| _ = set.contains(&key) == set.read().contains(&key));
+        refused(|| _ = set.read().get(&key));
+        refused(|| _ = set.remove(&key));
+        refused(|| _ = set.take(&key).map(|found| assert_eq!(found.0.len(), 20)));
+        refused(|| set.retain(|_| asked().is_multiple_of(2)));
+    }
+    let other = RcuSet::with_hasher(RandomState::new());
+    refused(|| _ = (set.is_subset(&other), set.is_superset(&other), set.is_disjoint(&other)));
+    refused(|| _ = (set.iter().count(), set.iter_cloned().count(), set.read().iter().count()));
+    _ = (set.len(), set.is_empty(), set.capacity(), set.statistics(), set.hasher(), set.as_map().len());
+    refused(|| set.clear());
+    drop(set.into_iter().next());
+    drop((other, RcuSet::<u64>::new(), RcuSet::<u64, Same>::with_capacity_and_hasher(3, Same)));
 }
 
 /// A key whose hash differs from that of what it is borrowed as.
@@ -89,7 +156,7 @@ fn borrowed() {
         }
     }
     let map = RcuMap::new();
-    (0..99).for_each(|key| drop(map.insert(Key(key, key.to_string()), vec![key])));
+    (0..99).for_each(|key| _ = map.insert(Key(key, key.to_string()), vec![key]));
     assert!((0..99).all(|key: u64| map.get(key.to_string().as_str()).is_none_or(|value| value[0] == key)));
 }
 
@@ -125,26 +192,43 @@ pub fn drops() {
 pub fn growing() {
     type Growing64<S> = Growing<RawShfl<Native>, u64, Vec<u8>, S>;
     let domain: &'static RcuDomain<Native> = Box::leak(Box::new(RcuDomain::new_in()));
-    assert!(refused(|| drop(Growing64::new(domain, 3, 0, RandomState::new()))));
-    assert!(refused(|| drop(Growing64::new(domain, 0, 0, RandomState::new()))));
-    assert!(refused(|| drop(Growing64::new(domain, 1, usize::MAX, RandomState::new()))));
-    let table = Growing64::new(domain, 1, 0, Same);
+    let count = |first, most| Count { first, most };
+    assert!(refused(|| drop(Growing64::new(domain, count(3, 8), 0, RandomState::new()))));
+    assert!(refused(|| drop(Growing64::new(domain, count(1, 0), 0, RandomState::new()))));
+    assert!(refused(|| drop(Growing64::new(domain, count(2, 1), 0, RandomState::new()))));
+    assert!(refused(|| drop(Growing64::new(domain, count(1, 1), usize::MAX, RandomState::new()))));
+    let table = Growing64::new(domain, count(1, 4), 0, Same);
     // A guard of another domain is a section as well.
     let other = RcuDomain::<Native>::new_in();
     let guard = other.enter();
     for key in 0..100 {
-        let changed = table.set(&guard, key, |_| Change::Set(vec![7; 30]));
-        assert!(changed.before.is_none() && changed.after.is_some_and(|node| node.key == key));
+        let mut slot = table.lock(&key);
+        assert!(slot.node().is_none() && slot.as_ptr().is_none());
+        slot.set(key, vec![7; 30]);
+        assert!(slot.protected(&guard).is_some_and(|node| node.key == key) && slot.as_ptr().is_some());
     }
-    assert!(refused(|| _ = table.set(&guard, 1, |_| panic!("undecided"))));
+    // A slot may be given another key than that which it is of.
+    table.lock(&7).set(1007, vec![7; 30]);
     let seen = table.find(&guard, &1).unwrap();
-    assert!(table.remove(&guard, &1, |node| node.key == 1).is_some() && table.find(&guard, &1).is_none());
-    assert!(table.remove(&guard, &2, |_| false).is_none());
-    assert!(table.set(&guard, 1, |_| Change::Remove).after.is_none());
-    assert!(table.set(&guard, 2, |_| Change::Keep).before.is_some());
+    table.split_all();
+    assert!(table.remove_found(&guard, seen) && !table.remove_found(&guard, seen));
+    let other = Growing64::new(domain, count(1, 1), 0, Same);
+    assert!(!other.remove_found(&guard, seen) && table.find(&guard, &1).is_none());
+    let mut slot = table.lock(&2);
+    slot.remove();
+    slot.remove();
+    slot.set(2, vec![7; 30]);
+    drop(slot);
     table.fit(0, true);
-    assert!(refused(|| table.fit(usize::MAX, false)) || cfg!(not(debug_assertions)));
+    assert!(refused(|| table.fit(usize::MAX, false)));
+    for begin in [0, 1, u64::MAX] {
+        let (bucket, _) = table.bucket(&guard, begin);
+        assert!(bucket.count() <= 99);
+    }
     assert_eq!((seen.value.len(), table.count(), table.iter(&guard).count()), (30, 99, 99));
+    assert!(table.parts_list().fullest <= 99 && table.hasher().hash_one(1) == u64::MAX);
+    table.clear();
+    assert_eq!((table.count(), table.iter(&guard).count()), (0, 0));
     drop(guard);
     table.throttle();
     _ = (table.capacity(), table.enter());
@@ -165,6 +249,15 @@ pub fn arrays() {
 
 pub fn forgotten() {
     let map = RcuMap::from([(1, vec![1; 40])]);
+    forget(map.iter());
+    forget(map.iter_cloned());
+    // The elements of a map whose iterator is forgotten are leaked, and nothing else.
+    forget(RcuMap::from([(1, vec![1; 40])]).into_iter());
+    // A shard whose entry is forgotten stays locked for ever; readers go on.
+    let stuck = RcuMap::from([(1, vec![1; 40])]);
+    forget(stuck.entry(1));
+    assert_eq!(stuck.get(&1).map(|value| value.len()), Some(40));
+    drop(stuck);
     forget(map.get(&1));
     forget(map.read());
     map.insert(1, vec![2; 40]);

@@ -20,17 +20,22 @@ use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::record::{Clocks, Hazards};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
-use latchwork::map::RcuMap;
 use latchwork::map::array::Array;
-use latchwork::map::growing::{Change, Growing};
+use latchwork::map::growing::{Count, Growing};
+use latchwork::map::{Entry, Operation, RcuMap, RcuSet};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::domain::{Domain, Flavour};
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
 use latchwork::reclaim::grace::{Grace, Periods};
-use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::hazard::{HazardDomain, HazardPointer};
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::{Qsbr, QsbrDomain};
 use latchwork::reclaim::rcu::{General, RcuDomain, global};
-use latchwork::reclaim::{GracePeriod, Guard, Header, Limit, Pace, Rcu, Reader, Reclaim, Retire, Stall};
+use latchwork::reclaim::typed::{Atomic, Owned, Shared};
+use latchwork::reclaim::{
+    AtLimit, GracePeriod, Guard, Header, Limit, Pace, Rcu, RcuOption, Reader, Reclaim, Ref, Retire, Sections,
+    Stall, stall,
+};
 use latchwork::registry::{self, Kind, Visitor};
 use latchwork::{Condvar, Mutex, RwLock, Semaphore};
 use std::borrow::Borrow;
@@ -96,40 +101,74 @@ const LISTED: &[(&str, &str)] = &[
     ("machine/time.rs", "after passed left"),
     ("machine/word.rs", "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and"),
     ("map/array.rs", "new into_first pointer"),
-    ("map/growing.rs", "new enter iter count capacity throttle find set remove fit"),
+    (
+        "map/growing.rs",
+        "new enter iter count capacity throttle find lock fit clear bucket remove_found split_all parts_list hasher node \
+         protected as_ptr set remove",
+    ),
     (
         "map/rcu_map.rs",
-        "key get contains_key iter with_capacity with_capacity_and_hasher len is_empty capacity \
-         read insert get_or_insert_with update remove retain clear reserve shrink_to_fit",
+        "new key value pair get get_key_value contains_key iter keys values with_capacity with_capacity_and_hasher \
+         with_hasher hasher statistics len is_empty capacity read get_mut",
+    ),
+    (
+        "map/update.rs",
+        "insert replace try_insert get_or_insert get_or_insert_with update alter insert_or_update compute remove \
+         remove_entry remove_if entry retain clear reserve shrink_to_fit",
+    ),
+    (
+        "map/entry.rs",
+        "key or_insert or_insert_with or_insert_with_key or_default and_modify insert_entry get get_ref insert remove \
+         remove_entry into_key",
+    ),
+    ("map/iter.rs", "iter iter_cloned"),
+    ("map/with_rayon.rs", "par_iter"),
+    (
+        "map/set.rs",
+        "new get contains iter with_capacity with_capacity_and_hasher with_hasher as_map hasher len is_empty capacity \
+         statistics read insert remove take retain clear iter_cloned is_subset is_superset is_disjoint",
     ),
     ("locks/mod.rs", "name into_word"),
     ("locks/for_assembly.rs", "restore"),
     ("locks/mutex/mod.rs", "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
     ("locks/mutex/local.rs", "has_waiters"),
+    ("locks/mutex/osq.rs", "new_in"),
     ("locks/mutex/stacked.rs", "cohort"),
-    ("reclaim/cell.rs", "new get new_in read replace update"),
+    (
+        "reclaim/cell.rs",
+        "new get new_in read replace update update_with try_update swap get_mut into_inner snapshot none is_none take map",
+    ),
+    (
+        "reclaim/typed.rs",
+        "new into_inner tag with_tag null is_null as_ref new_in swap store get_mut into_owned load compare_exchange \
+         compare_exchange_tag",
+    ),
     (
         "reclaim/domain.rs",
         "reader new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
-         set_throttle_nanos set_limit throttle collect barrier serve garbage",
+         set_at_limit on_stall set_limit throttle collect barrier serve is_clean garbage",
     ),
     ("reclaim/epoch.rs", "enter"),
     ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience"),
-    ("reclaim/hazard.rs", "clear bound"),
+    ("reclaim/hazard.rs", "clear bound is_clean"),
+    ("reclaim/ordered.rs", "barrier_anywhere"),
+    ("reclaim/interval.rs", "is_inside"),
+    ("reclaim/pointer.rs", "new_in protect protect_raw try_protect_raw set_raw reset protected"),
+    ("reclaim/stall.rs", "to_stderr"),
     (
         "reclaim/strategy.rs",
         "new_in reader covers throttle set_limit collect barrier garbage synchronize enter \
-         try_enter quiescent offline protect",
+         try_enter quiescent offline protect defer note_new protect_seen",
     ),
     ("reclaim/rcu.rs", "global enter"),
-    ("registry.rs", "mutex rwlock seqlock visit name for_each find"),
+    ("registry.rs", "mutex rwlock seqlock fair_mutex downgradable upgradable visit name for_each find"),
     ("locks/rwlock/bravo.rs", "new_warm_in is_biased"),
     (
         "locks/rwlock/bravo/around.rs",
         "read_in_first_slot read_in_other_slot read_in_further_slot is_biased may_have_slot_readers \
          is_being_revoked must_revoke",
     ),
-    ("locks/rwlock/bravo/bias.rs", "revoked may_return sampled returning"),
+    ("locks/rwlock/bravo/bias.rs", "revoked may_return"),
     ("locks/rwlock/bravo/count.rs", "add of_process"),
     ("locks/rwlock/bravo/publish.rs", "fence note_unbiased prepare"),
     ("locks/rwlock/bravo/table.rs", "first second column"),
@@ -149,7 +188,7 @@ const LISTED: &[(&str, &str)] = &[
     ("locks/seqlock.rs", "new new_in read try_read write load store"),
     (
         "locks/semaphore.rs",
-        "new new_in value acquire try_acquire acquire_until step word forsake release release_many",
+        "spin new new_in value acquire try_acquire acquire_until step word forsake release release_many",
     ),
     (
         "sync/semaphore.rs",

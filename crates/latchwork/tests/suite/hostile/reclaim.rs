@@ -65,7 +65,9 @@ fn sections<F: Flavour>() {
     // Leaked: at the end this thread stays in its section for ever, and dropping the domain would not wait for itself.
     let domain: &'static Domain<Native, F> = Box::leak(Box::new(Domain::new_in()));
     domain.set_stall_nanos(0);
-    domain.set_throttle_nanos(0);
+    domain.set_at_limit(AtLimit::Grow);
+    domain.on_stall(|_| ());
+    domain.on_stall(stall::to_stderr);
     domain.set_limit(Limit { objects: 0, bytes: 0 });
     // A cookie of another domain tells nothing, and harms nothing.
     let cookie = domain.start_poll();
@@ -82,7 +84,7 @@ fn sections<F: Flavour>() {
     }
     domain.throttle();
     domain.serve(0, || true);
-    assert_eq!(domain.garbage().objects, 0);
+    assert!(domain.is_clean() && domain.garbage().objects == 0);
     // More guards than can be counted.
     let reader = domain.reader();
     assert!(refused(|| (0..1 << 16).for_each(|_| forget((reader.enter(), domain.reader())))));
@@ -94,31 +96,114 @@ fn sections<F: Flavour>() {
     refused(|| drop(F::reader(domain)));
 }
 
+/// The barrier that may be called in a section: without garbage, twice nested; and from a destructor, which it refuses.
+fn ordered() {
+    unsafe extern "C-unwind" fn calls_back(header: *mut Header) {
+        assert!(refused(|| ORDERED.barrier_anywhere()));
+        // SAFETY: made by a box below.
+        drop(unsafe { Box::from_raw(header) });
+    }
+    static ORDERED: RcuDomain<Native> = RcuDomain::new();
+    ORDERED.barrier_anywhere();
+    // SAFETY: no other thread has the header, which is all of the object.
+    unsafe { ORDERED.retire_ordered(Box::into_raw(Box::new(Header::new())), u32::MAX, calls_back) };
+    let (_outer, _inner) = (ORDERED.enter(), ORDERED.enter());
+    ORDERED.barrier_anywhere();
+    assert!(ORDERED.is_clean());
+}
+
 fn periods() {
     let grace = Grace::<Native, General>::new();
     let ticket = grace.start();
     grace.set_patience(0);
-    assert!(!grace.is_over(u64::MAX) && !grace.poll(u64::MAX));
-    _ = grace.poll(ticket);
+    assert!(!grace.is_over(u64::MAX) && !grace.poll(u64::MAX, &|_| ()));
+    _ = grace.poll(ticket, &|_| ());
     let deadline = Some(Deadline { clock: Clock::Monotonic, nanos: 0 });
-    assert!(!grace.wait(u64::MAX, Pace::Expedited, deadline));
+    assert!(!grace.wait(u64::MAX, Pace::Expedited, deadline, &|_| ()));
     _ = grace.stall();
 }
 
 pub fn strategies() {
+    ordered();
     strategy::<RcuDomain<Native>>();
     strategy::<EpochDomain<Native>>();
     strategy::<QsbrDomain<Native>>();
     strategy::<HazardDomain<Native>>();
     strategy::<HazardDomain<Native, true>>();
     strategy::<CountedDomain<Native>>();
+    strategy::<IntervalDomain<Native>>();
+    strategy::<IntervalDomain<Native, 0>>();
+    intervals();
     periods();
     assert!(HazardDomain::<Native>::bound(4, 100) > 100);
+    hazard_pointers();
     let reader = HazardDomain::<Native>::new_in();
     let reader = reader.reader();
     let guard = reader.enter();
     guard.clear(0);
     assert!(refused(|| guard.clear(usize::MAX)));
+}
+
+/// Hazard pointers that are used in the wrong order, forgotten, and dropped in other threads.
+fn hazard_pointers() {
+    let domain = HazardDomain::<Native>::new();
+    let root = AtomicPtr::new(make());
+    let (mut hazard, mut other) = (HazardPointer::new(), HazardPointer::<Native>::new_in());
+    other.set_raw(without_provenance::<Object>(NOWHERE));
+    assert_eq!(other.protected().addr(), NOWHERE);
+    assert!(other.try_protect_raw(without_provenance_mut(NOWHERE), &root).is_err());
+    assert!(other.protected().is_null());
+    let seen = hazard.protect_raw(&root);
+    // SAFETY: this thread's exchange has removed it.
+    unsafe { domain.retire(root.swap(std::ptr::null_mut(), AcqRel)) };
+    std::mem::swap(&mut hazard, &mut other);
+    hazard.reset();
+    forget(hazard);
+    domain.collect();
+    assert!(!domain.is_clean());
+    // SAFETY: protected, by the one that it was swapped with.
+    assert_eq!(unsafe { (&*seen).owned[39] }, 7);
+    std::thread::spawn(|| drop(other)).join().unwrap();
+    domain.barrier();
+    assert!(domain.is_clean());
+}
+
+/// Objects whose birth is noted late, twice, or never; typed pointers; and what is refused inside.
+fn intervals() {
+    type Domain = IntervalDomain<Native, 0>;
+    let (domain, other) = (Domain::new_in(), Domain::default());
+    let place = Atomic::<Vec<u8>, Domain>::new_in(Some(Owned::new(vec![7; 40])));
+    let reader = domain.reader();
+    for _ in 0..100 {
+        let guard = reader.enter();
+        let seen = place.load(&guard);
+        let removed = place.swap(Some(Owned::new(vec![7; 40]).with_tag(3)), &other);
+        // What stands there was made after the section began.
+        let unchanged = place.compare_exchange(seen, None, &domain, &guard).unwrap_err();
+        drop(removed);
+        other.collect();
+        assert_eq!(unchanged.current.as_ref().map(|object| object[39]), Some(7));
+        assert_eq!(seen.as_ref().map(|object| object[39]), Some(7));
+        assert!(place.compare_exchange_tag(seen, 1, &guard).is_err());
+        let mut object = Object { header: Header::new(), owned: vec![7; 40] };
+        Domain::note_new(&mut object);
+        Domain::note_new(&mut object);
+        // SAFETY: no other thread has it.
+        unsafe { domain.retire(Box::into_raw(Box::new(object))) };
+        assert!(Domain::is_inside() && refused(|| other.barrier()));
+    }
+    assert!(!Domain::is_inside());
+    place.store(None, &domain);
+    let root = AtomicPtr::new(make());
+    let guard = reader.enter();
+    let seen = guard.protect(usize::MAX, &root);
+    assert_eq!(Domain::protect_seen(&guard, seen, &root), seen);
+    drop(guard);
+    // SAFETY: this thread's exchange has removed it.
+    unsafe { domain.retire(root.swap(std::ptr::null_mut(), AcqRel)) };
+    domain.barrier();
+    other.barrier();
+    assert_eq!((domain.garbage().objects, other.garbage().objects), (0, 0));
 }
 
 pub fn cells() {
@@ -143,6 +228,11 @@ pub fn cells() {
         });
         assert!(refused(|| cell.update(|_| panic!("no new value"))));
     }
+    assert!(refused(|| cell.update_with::<()>(|_| panic!("no new value"))));
+    assert_eq!(cell.try_update(|_| Err::<(Nosy, ()), _>(7)), Err(7));
+    drop(cell.swap(Nosy(vec![1; 40])));
+    assert!(refused(|| drop(Ref::map(cell.get(), |_| -> &u8 { panic!("no part") }))));
+    typed();
     let guard = global().enter();
     assert_eq!(cell.read(&guard).0.len(), 40);
     drop(guard);
@@ -152,6 +242,58 @@ pub fn cells() {
     assert_eq!(EpochDomain::<Native>::new_in().enter().protect(0, &root).addr(), NOWHERE);
     let other = Rcu::new_in(7, domain);
     assert_eq!(*other.read(&domain.enter()), 7);
+}
+
+/// Typed pointers: tags out of range, pointers of other places, and objects that are forgotten.
+fn typed() {
+    static OPTION: RcuOption<Vec<u8>> = RcuOption::none();
+    OPTION.replace(Some(vec![7; 40]));
+    let seen = OPTION.get();
+    forget(OPTION.take());
+    assert_eq!((seen.map(|seen| seen.len()), OPTION.is_none()), (Some(40), true));
+    let mut option = RcuOption::from(Some(vec![7; 40]));
+    option.get_mut().unwrap().push(1);
+    assert_eq!(option.read(&global().enter()).map(Vec::len), Some(41));
+    drop(option.swap(None));
+    assert!(option.into_inner().is_none() && RcuOption::<u8>::default().is_none());
+    let mut cell = Rcu::new(std::sync::Arc::new(vec![7; 40]));
+    let snapshot = cell.snapshot();
+    assert!(std::sync::Arc::get_mut(cell.get_mut()).is_none());
+    drop(cell.into_inner());
+    assert_eq!(snapshot.len(), 40);
+
+    let (place, other) = (Atomic::<Vec<u8>>::null(), Atomic::<Vec<u8>>::new(vec![7; 40]));
+    let guard = global().enter();
+    let foreign = other.load(&guard).with_tag(usize::MAX);
+    assert_eq!((foreign.tag(), foreign.as_ref().map(Vec::len)), (7, Some(40)));
+    let tagged = Owned::new(vec![7; 40]).with_tag(usize::MAX);
+    assert_eq!(tagged.tag(), 7);
+    // A pointer of another place is not here.
+    let unchanged = place.compare_exchange(foreign, Some(tagged), global(), &guard).unwrap_err();
+    assert!(unchanged.current.is_null() && place.compare_exchange_tag(foreign, 9, &guard).is_err());
+    drop(place.swap(unchanged.new, global()));
+    // A tag without an object.
+    let null = place.compare_exchange_tag(Shared::null().with_tag(7), 0, &guard).unwrap_err();
+    assert!(null.as_ref().is_some() && !place.is_null());
+    forget(place.swap(None, global()));
+    assert!(place.compare_exchange_tag(Shared::null(), 5, &guard).is_ok());
+    assert!(place.is_null() && place.load(&guard).as_ref().is_none() && place.into_owned().is_none());
+    other.store(None, global());
+    assert_eq!(foreign.as_ref().map(|seen| seen[39]), Some(7));
+    drop(guard);
+    let mut place = Atomic::<Vec<u8>>::new(Owned::new(vec![1]).into_inner());
+    place.get_mut().unwrap().push(2);
+    global().defer(|| global().defer(|| ()));
+    global().defer(|| panic!("work that panics"));
+    assert!(refused(|| global().barrier()));
+
+    let place = Atomic::<Vec<u8>, HazardDomain<Native>>::new_in(Some(Owned::new(vec![7; 40])));
+    let mut hazard = HazardPointer::new();
+    let seen = hazard.protect(&place);
+    let domain = HazardDomain::new();
+    place.store(None, &domain);
+    domain.collect();
+    assert_eq!(seen.map(Vec::len), Some(40));
 }
 
 /// At the end: nothing is reclaimed after this.

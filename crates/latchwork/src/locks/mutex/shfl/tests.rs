@@ -33,7 +33,31 @@ fn a_fair_release_hands_over() {
     }
 }
 
-/// A release unparks every thread that sleeps at `turn`. Beside the head, a requeue may have moved there the head of
+/// LAPSED may stay behind in an empty queue: a head that is interrupted while it leaves looks suspended. The next waiter
+/// queues nevertheless, and clears it. It would else poll for as long as other threads use the lock.
+#[test]
+fn a_waiter_queues_where_lapsed_has_stayed_behind() {
+    let lock = RawShfl::<Native>::new();
+    lock.turn.store(LAPSED.0, Relaxed);
+    lock.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.lock();
+            // SAFETY: from the acquisition above.
+            unsafe { lock.unlock(()) };
+        });
+        let queued = (0..5_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            !lock.tail.load(Relaxed).is_null()
+        });
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+        assert!(queued, "the waiter never queued");
+    });
+    assert!(!lock.turn().has(LAPSED));
+}
+
+/// A release unparks every thread that sleeps at `word`. Beside the head, a requeue may have moved there the head of
 /// another lock; see `leave`.
 #[test]
 fn a_release_leaves_no_sleeper() {
@@ -46,24 +70,24 @@ fn a_release_leaves_no_sleeper() {
                 // SAFETY: from the acquisition above.
                 unsafe { lock.unlock(()) };
             });
-            // Sleeps at `turn` beside the head, as a thread does that a requeue has moved there.
+            // Sleeps at `word` beside the head, as a thread does that a requeue has moved there.
             scope.spawn(|| {
                 let until = Some(Deadline::after::<Native>(10_000_000_000));
                 while lock.is_locked() {
-                    let turn = lock.turn();
-                    if turn.has(WAKE) {
-                        Native::wait(&lock.turn, turn.0, until);
+                    let word = lock.word();
+                    if word.has(PARKED) {
+                        Native::wait(&lock.word, word.0, until);
                     }
                     thread::yield_now();
                 }
             });
-            while !lock.turn().has(WAKE) {
+            while !lock.word().has(PARKED) {
                 thread::yield_now();
             }
             thread::sleep(Duration::from_millis(2));
             // SAFETY: from the acquisition above.
             unsafe { lock.unlock(()) };
-            assert_eq!(Native::wake(&lock.turn, u32::MAX), 0, "a thread slept on after the release");
+            assert_eq!(Native::wake(&lock.word, u32::MAX), 0, "a thread slept on after the release");
         });
     }
 }

@@ -50,7 +50,7 @@ pub trait Around: BiasedRwLock {
     /// The caller holds the underlying lock for reading: this may turn the bias on, and no writer must be inside then.
     unsafe fn has_read_below(&self, was_biased: bool);
 
-    /// Whether a writer that has acquired the underlying lock must call [`has_written_below`](Around::has_written_below).
+    /// Whether the caller, which has acquired the underlying lock for writing, must call [`has_written_below`](Around::has_written_below).
     fn must_revoke(&self) -> bool;
 
     /// The caller has acquired the underlying lock for writing. Waits for the readers in slots. `None`: there was a reader
@@ -108,7 +108,11 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     #[inline(always)]
     fn must_revoke(&self) -> bool {
         let bias = self.bias.load(Relaxed);
-        bias.is_on() || V::PASSING && bias.is_revoking()
+        let revoke = bias.is_on() || V::PASSING && bias.is_revoking();
+        if !revoke {
+            self.note_write();
+        }
+        revoke
     }
 
     #[cold]

@@ -79,6 +79,18 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
         None
     }
 
+    /// The slot in which an acquisition of `lock` by the calling thread most likely is, if it holds `lock` now. Another thread
+    /// may have filled it.
+    ///
+    /// # Safety
+    ///
+    /// See the [trait](Publish).
+    #[inline(always)]
+    unsafe fn of_caller(lock: usize) -> Option<&'static M::Usize> {
+        // SAFETY: the caller keeps to the rules of the trait.
+        unsafe { Self::own(lock) }
+    }
+
     /// Whether slots belong to threads.
     const OWNED: bool = false;
 

@@ -73,7 +73,16 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         if bias.is_on() || V::PASSING && bias.is_revoking() {
             return self.revoke_slow(token, timeout);
         }
+        self.note_write();
         Some(token)
+    }
+
+    /// A writer that holds the underlying lock has found no bias: the slow reads before it are no longer in a row.
+    #[inline(always)]
+    pub(super) fn note_write(&self) {
+        if W::COUNTS {
+            self.samples.store(0, Relaxed);
+        }
     }
 
     #[cold]
@@ -211,9 +220,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 
     /// The policy's state of the bias after a revocation that began at `start` and ends now.
     pub(super) fn revoked(&self, start: u64) -> Bias {
-        let (mut memory, end) = (self.memory.load(Relaxed), M::now(Clock::Monotonic));
-        let bias = Bias::off(W::revoked::<M>(start, end, &mut memory));
-        self.memory.store(memory, Relaxed);
+        let end = M::now(Clock::Monotonic);
+        let bias = Bias::off(W::revoked::<M>(start, end));
+        self.samples.store(0, Relaxed);
         S::add::<M>(Event::Revocation, 1);
         S::add::<M>(Event::Revoking, end.saturating_sub(start));
         bias

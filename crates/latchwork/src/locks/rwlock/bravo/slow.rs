@@ -7,7 +7,7 @@ use super::revoke::Revoke;
 use super::word::Bias;
 use super::{Filled, RawBravo, ReadToken};
 use crate::locks::rwlock::RawRwLock;
-use crate::machine::{Arith, Deadline, Machine, Word};
+use crate::machine::{Arith, Deadline, Machine};
 use core::sync::atomic::Ordering::*;
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
@@ -90,19 +90,13 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         };
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that this reader came after.
         // If the exchange fails, another reader has made a step.
-        let stepped = self.bias.compare_exchange(bias, next, Release).is_ok();
-        if stepped && next.is_on() {
-            self.memory.store(W::returning::<M>(self.memory.load(Relaxed)), Relaxed);
-        }
+        _ = self.bias.compare_exchange(bias, next, Release);
     }
 
-    /// Whether the policy says that the bias may be turned on again. It is told of this slow read.
+    /// Whether the policy says that the bias may be turned on again, asked by a sampled slow read.
     fn may_return(&self, bias: Bias) -> bool {
-        let sampled = W::sampled(self.memory.load(Relaxed));
-        if sampled != 0 {
-            self.memory.fetch_add(sampled, Relaxed);
-        }
-        W::may_return::<M>(bias.0)
+        let before = if W::COUNTS { self.samples.fetch_add(1, Relaxed) } else { 0 };
+        W::may_return::<M>(bias.0, before.saturating_add(1))
     }
 
     /// Whether no slot holds the lock's address; asked before the bias is turned on. A forgotten reader of an earlier lock at

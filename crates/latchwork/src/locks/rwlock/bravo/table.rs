@@ -212,6 +212,12 @@ unsafe impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     fn fence() {} // (B) the accesses themselves
 
     #[inline]
+    unsafe fn of_caller(lock: usize) -> Option<&'static M::Usize> {
+        let slot = Self::slot::<M>(lock);
+        (slot.load(Relaxed) == lock).then_some(slot)
+    }
+
+    #[inline]
     unsafe fn all_slots_of(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
         let mut table = shared::visible_readers::<M>();
         if let Some((column, row)) = S::column::<M>(lock, table.len()) {

@@ -1,5 +1,5 @@
 use super::super::pf_t::RawPfT;
-use super::bias::{Bernoulli, STEPS, TICK, expired};
+use super::bias::{Bernoulli, TICK, expired};
 use super::count::Counts;
 use super::revoke::{Passing, Spins};
 use super::table::{Column, ROW, Sector, Slots, Table, Twice, mix32};
@@ -41,7 +41,7 @@ impl<R: RawRwLock<Machine = Native>, P: Publish<Native>, W: When, V: Revoke, S: 
 }
 
 fn inhibit(start: u64, now: u64) -> u32 {
-    <Guard as When>::revoked::<Native>(start, now, &mut 0)
+    <Guard as When>::revoked::<Native>(start, now)
 }
 
 fn biased() -> Lock {

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | warming up, 0 to 15 | off; so many slow reads since the lock was made | each slow reader, to the next number; the last one to *on* |
 //! | on | readers use slots | a writer that has the underlying lock: to *holding* if it is a `Holding` one; to *brief hold* if it is a `Passing` one, or to *revoking 1* if tokens of the underlying lock have content; an upgradable reader that upgrades: to *revoking 1* |
-//! | off | the number is the policy's: mostly a time until which the bias stays off | a slow reader, to *on*, when the policy allows it |
+//! | off | the number is the policy's: a time until which the bias stays off, or how many reads in a row end that | a slow reader, to *on*, when the policy allows it |
 //! | brief hold since t | a `Passing` writer waits for readers in their slots and still has the underlying lock, for a millisecond at most | that writer: to *off*, to *on* if it gives up, or to *revoking 1*; another thread, after ten milliseconds: to *revoking 1* |
 //! | holding | a `Holding` writer waits for readers in their slots and keeps the underlying lock | that writer: to *off*, or to *on* if it gives up |
 //! | revoking n | n threads wait for readers in their slots without the underlying write lock | a thread that joins them: to *n + 1*; one that leaves: to *n - 1*; the last one to *on*, since none of them has written |

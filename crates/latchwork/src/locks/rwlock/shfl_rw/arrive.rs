@@ -1,39 +1,29 @@
-//! A thread that has just come: it enters past the head of the queue while it may, and waits briefly before it queues.
+//! A thread that has just come: it enters past the head of the queue while it may, and spins briefly before it queues.
 
 use super::words::*;
-use super::{RawShflRw, Tuning};
-use crate::locks::mutex::sleepers;
-use crate::locks::parked_bit::unpark;
+use super::{RawShflRw, unpark};
+use crate::locks::bits::Bits;
+use crate::locks::mutex::shuffle::Policy;
+use crate::locks::mutex::sleepers::{self, PROMISE_BOUND, age, stamp};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// What came of an attempt to barge.
-pub(super) enum Steal {
-    /// The newcomer has the lock.
-    Taken,
-    /// Another thread is inside.
-    Held,
-    /// It is the head's turn.
-    Refused,
-}
-
-impl<M: Machine, T: Tuning> RawShflRw<M, T> {
+impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// An acquisition for reading, past the head while the head's turn has not come.
     #[inline(always)]
     pub(super) fn try_read_free(&self) -> bool {
         // (E) Dekker pair with `finds_no_readers`: a reader adds itself and then looks for a writer, a writer sets WRITER
         // and then looks for readers, all four sequentially consistent, so one sees the other.
-        let before = self.readers.fetch_add(READER, SeqCst);
-        // (A) pairs with the decrement in `unlock_write`.
-        !Inside(before).is_head_asleep() && self.word.load(SeqCst) == FREE
-            || self.stays(Side::Read, Inside(before))
+        let before = Inside(self.readers.fetch_add(READER, SeqCst));
+        // (A) pairs with the release of `word` in `unlock_write`.
+        !before.is_parked() && self.word.load(SeqCst) == FREE || self.stays(Side::Read, before)
     }
 
     /// The same for an upgradable read.
     pub(super) fn try_upgradable_free(&self) -> bool {
         self.announce_upgradable().is_some_and(|before| {
             // (A), (E) as in `try_read_free`.
-            !before.is_head_asleep() && self.word.load(SeqCst) == FREE || self.stays(Side::Upgradable, before)
+            !before.is_parked() && self.word.load(SeqCst) == FREE || self.stays(Side::Upgradable, before)
         })
     }
 
@@ -53,21 +43,20 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
     #[inline(never)]
     fn stays(&self, side: Side, before: Inside) -> bool {
         let state = State(self.word.load(SeqCst)); // (A), (E)
-        let asleep = state.is_head_asleep() || before.is_head_asleep();
-        let left_to_head = state.is_claimed() || asleep && self.turn.has_waited::<T>();
-        if state.is_written() || left_to_head && !state.is_lapsed() {
+        if state.is_written() || !self.may_pass(state) {
             self.turn_back(side);
             return false;
         }
-        if asleep {
-            self.turn.count_steal();
-        }
-        if before.is_parked() && (before.is_empty() || self.turn.is_due::<T>()) {
-            // The head sleeps at `readers`. Either its turn has come. Or no reader was inside, so the last one to leave has
-            // woken the head, and readers that leave from now on need not do so again. But the head may have taken this
-            // reader's addition for the reader that it knew, and have gone to sleep; so it is woken here.
-            self.readers.fetch_and(!PARKED, Relaxed);
-            unpark::<M>(&raw const self.readers);
+        if before.is_parked() {
+            if before.is_empty() || self.is_queue_empty() {
+                // The last reader to leave has woken the head, and readers that leave from now on need not do so again. But the
+                // head may have taken this reader's addition for the reader that it knew, and have gone to sleep; so it is
+                // woken here.
+                self.readers.fetch_and(!PARKED, Relaxed);
+                unpark::<M>(&raw const self.readers);
+            } else if !state.is_lapsed() && self.turn_exceeds(P::TURN) {
+                self.word.fetch_or(CLAIMED, Relaxed); // for the head, which sleeps until no reader is inside
+            }
         }
         true
     }
@@ -98,69 +87,56 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
     /// A writer that has found readers takes WRITER back. Returns `false`.
     #[cold]
     pub(super) fn take_back(&self) -> bool {
-        if State(self.word.fetch_and(!WRITER, Relaxed)).is_parked() {
-            unpark::<M>(&raw const self.word);
-        }
+        self.release_writer(Relaxed);
         false
     }
 
-    /// A newcomer's attempt, past the head if there is one.
-    pub(super) fn steal(&self, side: Side) -> Steal {
-        let (mut state, inside) = (self.state(), self.inside());
-        let asleep = state.is_head_asleep() || inside.is_head_asleep();
-        let waited = asleep && self.turn.has_waited::<T>();
-        if (waited || state.is_claimed()) && !state.is_lapsed() {
-            let free = !state.is_written() && inside.is_empty();
-            if !(free && self.lapses(state)) {
-                return if waited { Steal::Refused } else { Steal::Held };
-            }
-            state = self.state();
+    /// Whether a thread that is not the head may enter past it, by the `state` of the word.
+    fn may_pass(&self, state: State) -> bool {
+        if state.0 & HINTS != 0 && self.is_queue_empty() {
+            self.clear(HINTS); // about a head that has left
+            return true;
         }
-        if state.is_written() {
-            return Steal::Held;
+        !state.is_claimed()
+    }
+
+    /// An attempt of a thread that is not the head, past the head if there is one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn steal(&self, side: Side) -> bool {
+        let (state, inside) = (self.state(), self.inside());
+        let free = !state.is_written() && inside.is_empty();
+        if state.is_written() || !(self.may_pass(state) || free && self.lapses(state)) {
+            return false;
         }
-        let taken = match side {
+        match side {
             Side::Read => self.try_read_free(),
             Side::Upgradable => self.try_upgradable_free(),
-            Side::Write if !inside.is_empty() => false,
             Side::Write => {
-                // PARKED goes: if the head sleeps at the word, the writer that left has woken it.
-                let mut hints = if asleep { WAKING } else { 0 };
-                // LAPSED stays only while there is a head to clear it.
-                if state.is_lapsed() && !self.tail.load(Relaxed).is_null() {
-                    hints |= LAPSED;
-                }
-                // (A), (E) as in `try_write_free`.
-                self.word.compare_exchange(state.0, hints | WRITER, SeqCst, Relaxed).is_ok()
+                let state = self.state();
+                free && !state.is_written()
+                    && !state.is_claimed()
+                    // (A), (E) as in `try_write_free`. LAPSED stays: the head clears it.
+                    && self.word.compare_exchange(state.0, state.0 | WRITER, SeqCst, Relaxed).is_ok()
                     && (self.finds_no_readers() || self.take_back())
             }
-        };
-        if taken && asleep && side == Side::Write {
-            self.turn.count_steal();
         }
-        if taken { Steal::Taken } else { Steal::Held }
     }
 
     /// The lock is free and left to the head by `state`. Returns whether the head has not come for too long.
     #[cold]
     fn lapses(&self, state: State) -> bool {
         let next = if !state.is_offered() {
-            self.turn.offer();
+            let turn = self.turn();
+            let offered = stamp::<M>().with(turn.only(ASLEEP));
+            _ = self.turn.compare_exchange(turn.0, offered.0, Relaxed, Relaxed);
             State(state.0 | OFFERED)
-        } else if self.turn.has_lapsed() {
+        } else if self.turn_exceeds(PROMISE_BOUND) {
             State(state.0 & !(CLAIMED | OFFERED) | LAPSED)
         } else {
             return false;
         };
         self.word.compare_exchange(state.0, next.0, Relaxed, Relaxed).is_ok() && next.is_lapsed()
-    }
-
-    /// An attempt that the fast path has failed at.
-    #[cold]
-    pub(super) fn try_slow(&self, side: Side) -> bool {
-        // A hint may outlive its head if that gave up at its deadline. A free lock must not look held then.
-        matches!(self.steal(side), Steal::Taken)
-            || self.tail.load(Relaxed).is_null() && self.try_as_head(side, true)
     }
 
     #[cold]
@@ -169,27 +145,23 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
         self.wait_for_lock(side, None, &|| ());
     }
 
-    #[cold]
-    #[inline(never)]
-    pub(super) fn lock_timed(&self, side: Side, deadline: Deadline) -> bool {
-        self.wait_for_lock(side, Some(deadline), &|| ())
-    }
-
     /// Waits for the lock: briefly as a newcomer, then in the queue, or beside the queue while its head is suspended. Returns
     /// `false` after the deadline. Calls `watch` when a sleep has ended by itself.
     #[cold]
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         loop {
-            if self.arrive(side) {
-                return true;
-            }
+            let spun = match self.spin_as_newcomer(side) {
+                Ok(()) => return true,
+                Err(spun) => spun,
+            };
             if !self.state().is_lapsed() {
-                return self.lock_queued(side, deadline, watch);
+                return self.lock_queued(side, deadline, spun, watch);
             }
+            // `None`: the head runs again, and the caller may queue.
             let attempt = || {
                 watch();
-                self.state().is_lapsed().then(|| matches!(self.steal(side), Steal::Taken))
+                self.state().is_lapsed().then(|| self.steal(side))
             };
             if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
                 return locked;
@@ -197,25 +169,42 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
         }
     }
 
-    /// A newcomer's short wait, at growing intervals. Returns whether it has the lock.
-    fn arrive(&self, side: Side) -> bool {
-        let mut pause = 1;
-        // A newcomer that wants to write waits until the lock is idle, so as not to take it from a thread that has it in its
-        // cache. With the head asleep it does not wait at its first look: the lock would stay unused.
-        let mut at_once =
-            side != Side::Write || self.state().is_head_asleep() || self.inside().is_head_asleep();
-        for _ in 0..M::patience(T::NEWCOMER_LOOKS) {
-            if at_once || self.is_idle(T::NEWCOMER_IDLE) {
-                at_once = side != Side::Write;
-                match self.steal(side) {
-                    Steal::Taken => return true,
-                    Steal::Refused => return false,
-                    Steal::Held => (),
-                }
-            }
-            M::pause(pause);
-            pause = (pause * 2).min(T::NEWCOMER_PAUSE);
+    /// A newcomer's attempts before it queues. Without success, whether it has spun.
+    fn spin_as_newcomer(&self, side: Side) -> Result<(), bool> {
+        let beside = P::BESIDE && self.turn().has(ASLEEP) && !self.state().is_claimed();
+        let spins = self.is_queue_empty() || beside;
+        let taken =
+            if spins { self.spin(side, P::SPIN, false, || self.steal(side)) } else { self.steal(side) };
+        if taken { Ok(()) } else { Err(spins) }
+    }
+
+    /// [`sleepers::spin`] at the words. A reader takes an open lock at once.
+    pub(super) fn spin(&self, side: Side, nanos: u32, at_once: bool, take: impl Fn() -> bool) -> bool {
+        sleepers::spin::<M, P>(nanos, at_once || side != Side::Write, || self.is_open(side), take)
+    }
+
+    /// Whether no thread inside keeps `side` out.
+    pub(super) fn is_open(&self, side: Side) -> bool {
+        !self.state().is_written() && !self.inside().keeps_out(side)
+    }
+
+    pub(super) fn turn(&self) -> Bits {
+        Bits::of::<M>(&self.turn)
+    }
+
+    /// Whether the head's turn has lasted for longer than `bound` microseconds.
+    pub(super) fn turn_exceeds(&self, bound: u32) -> bool {
+        age::<M>(self.turn()) > bound
+    }
+
+    pub(super) fn is_queue_empty(&self) -> bool {
+        self.tail.load(Relaxed).is_null()
+    }
+
+    /// Clears hints in `word`.
+    pub(super) fn clear(&self, hints: u32) {
+        if self.word.load(Relaxed) & hints != 0 {
+            self.word.fetch_and(!hints, Relaxed);
         }
-        false
     }
 }

@@ -22,14 +22,14 @@
 
 use super::queue::TURNING;
 use super::words::*;
-use super::{RawShflRw, Tuning};
-use crate::locks::parked_bit::unpark;
+use super::{RawShflRw, unpark};
+use crate::locks::mutex::shuffle::Policy;
 use crate::locks::rwlock::wait::{Await, Naps};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
 use crate::machine::{Arith, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-impl<M: Machine, T: Tuning> RawShflRw<M, T> {
+impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// An attempt to read past everything but a writer that is inside. `Err` says whether a reader is inside.
     fn enter_recursive(&self) -> Result<(), bool> {
         // (A), (E) as in `try_read_free`.
@@ -93,15 +93,18 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
 
     /// Leaves the lock to the head of the queue, if there is one: newcomers do not pass the head, unless it is suspended.
     fn leave_to_head(&self) {
-        if !self.tail.load(Relaxed).is_null() {
+        if !self.is_queue_empty() && !self.state().is_lapsed() {
             self.word.fetch_or(CLAIMED, Relaxed);
+            if self.turn().has(ASLEEP) {
+                unpark::<M>(&raw const self.turn);
+            }
         }
     }
 }
 
 // SAFETY: the caller has added itself to the readers before it takes WRITER back, and a writer that sets WRITER afterwards
 // sees it: (A) orders the addition before.
-unsafe impl<M: Machine, T: Tuning> RawDowngrade for RawShflRw<M, T> {
+unsafe impl<M: Machine, P: Policy> RawDowngrade for RawShflRw<M, P> {
     #[inline]
     unsafe fn downgrade(&self, (): ()) {
         self.readers.fetch_add(READER, Relaxed);
@@ -112,14 +115,14 @@ unsafe impl<M: Machine, T: Tuning> RawDowngrade for RawShflRw<M, T> {
 
 // SAFETY: UPGRADABLE counts as a reader for writers, and only one thread has it. That thread sets WRITER while it has
 // UPGRADABLE, so no other writer comes in between, and is a writer when no other reader is left (E), (U).
-unsafe impl<M: Machine, T: Tuning> RawUpgrade for RawShflRw<M, T> {
+unsafe impl<M: Machine, P: Policy> RawUpgrade for RawShflRw<M, P> {
     type Upgradable = ();
 
     #[inline]
     fn upgradable_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<()> {
         let taken = self.try_upgradable_free()
             || match timeout {
-                Timeout::Immediate => self.try_slow(Side::Upgradable),
+                Timeout::Immediate => self.steal(Side::Upgradable),
                 Timeout::At(deadline) => self.wait_for_lock(Side::Upgradable, Some(deadline), watch),
                 Timeout::Never => self.wait_for_lock(Side::Upgradable, None, watch),
             };
@@ -163,7 +166,7 @@ unsafe impl<M: Machine, T: Tuning> RawUpgrade for RawShflRw<M, T> {
 }
 
 // SAFETY: a recursive reader enters as a reader does, or beside an upgradable reader that does not write yet (U).
-unsafe impl<M: Machine, T: Tuning> RawRecursive for RawShflRw<M, T> {
+unsafe impl<M: Machine, P: Policy> RawRecursive for RawShflRw<M, P> {
     #[inline]
     fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<()> {
         loop {
@@ -189,10 +192,10 @@ unsafe impl<M: Machine, T: Tuning> RawRecursive for RawShflRw<M, T> {
 }
 
 // SAFETY: CLAIMED is a hint, and the release is that of `RawRwLock`.
-unsafe impl<M: Machine, T: Tuning> RawFair for RawShflRw<M, T> {
+unsafe impl<M: Machine, P: Policy> RawFair for RawShflRw<M, P> {
     #[inline]
     fn is_awaited(&self) -> bool {
-        !self.tail.load(Relaxed).is_null()
+        !self.is_queue_empty()
     }
 
     #[inline]

@@ -1,19 +1,23 @@
 //! A thread that waits in the queue, and its part as the head: it alone waits at the two words.
 
-use super::turn::moment;
+use super::RawShflRw;
 use super::words::*;
-use super::{RawShflRw, Tuning};
-use crate::locks::bits::Bits;
-use crate::locks::mutex::shuffle::{Policy, Waiter, head_may_shuffle};
-use crate::locks::mutex::sleepers::{self, Intervals, Next, READY, Waited};
-use crate::locks::parked_bit::{park, unpark};
-use crate::machine::{Arith, Deadline, Machine, Word};
+use crate::locks::mutex::invite::invite;
+use crate::locks::mutex::shuffle::{Policy, Waiter};
+use crate::locks::mutex::sleepers::{
+    self, Intervals, NODE_PARKED, Next, PROMISE_BOUND, READY, Waited, stamp,
+};
+use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions.
 pub(super) const TURNING: u32 = 16;
-/// Attempts to fall asleep while readers come and go, and spin hints between them.
-const SLEEPS: (u32, u32) = (16, 64);
+/// Pauses of [`Policy::LOOK`] between the head's announcement and its second look: 0.8 microseconds, far longer than the two
+/// instructions of a release.
+const SETTLES: u32 = 16;
+/// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
+/// reader wakes the next, takes as long as all of them need until they run.
+const INVITATIONS: u32 = 16;
 /// The shuffling key of readers: no NUMA node has this number.
 const READING: u32 = u32::MAX;
 /// The shuffling key of upgradable readers, likewise.
@@ -28,16 +32,20 @@ fn key<M: Machine, P: Policy>(side: Side) -> u32 {
     }
 }
 
-impl<M: Machine, T: Tuning> RawShflRw<M, T> {
+impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Queues, waits to be the head, and competes for the lock. `false`: the deadline has passed.
-    pub(super) fn lock_queued(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
+    pub(super) fn lock_queued(
+        &self,
+        side: Side,
+        deadline: Option<Deadline>,
+        mut spun: bool,
+        watch: &dyn Fn(),
+    ) -> bool {
         let node = sleepers::new_node::<M>();
-        let now = moment::<M>();
-        node.key().store(key::<M, T::Order>(side), Relaxed);
-        node.queued().store(now, Relaxed);
+        node.key().store(key::<M, P>(side), Relaxed);
         let mut locked = false;
         if sleepers::enqueue::<M>(&self.tail, node) {
-            self.turn.begin::<T>(now);
+            self.begin_turn();
         } else {
             let enter = |invited| {
                 if invited {
@@ -46,150 +54,103 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
                 watch();
                 self.rescue(side)
             };
-            let spins = M::hints(<T::Order as Policy>::SPIN);
-            match sleepers::wait_for_head::<M, T::Order>(&self.tail, node, deadline, spins, enter) {
-                Waited::Head => (),
+            match sleepers::wait_for_head(node, deadline, M::hints(P::SPIN), enter) {
+                Waited::Head => spun = false,
                 Waited::HeadWithLock => locked = true,
                 Waited::Locked => return true,
                 Waited::TimedOut => return false,
             }
         }
-        locked = locked || self.compete(node, side, deadline, watch);
+        locked = locked || self.compete(node, side, deadline, spun, watch);
         if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
-            sleepers::invite::<M, T::Order>(node, M::patience(T::INVITATIONS), reads);
+            invite(node, M::patience(INVITATIONS), reads);
         }
         self.leave(node, side, locked);
         locked
     }
 
+    /// The turn of a new head begins.
+    fn begin_turn(&self) {
+        self.turn.store(stamp::<M>().0, Relaxed);
+    }
+
     /// A waiter tries, after a sleep that no thread has ended, to pass a head that does not run.
     fn rescue(&self, side: Side) -> bool {
-        (self.state().is_lapsed() || self.turn.has_lapsed())
-            && matches!(self.steal(side), super::arrive::Steal::Taken)
+        (self.state().is_lapsed() || self.turn_exceeds(PROMISE_BOUND)) && self.steal(side)
     }
 
-    /// The head competes for the lock. `true`: it has the lock. `false`: the deadline has passed.
-    fn compete(&self, node: Waiter<'_, M>, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
-        let mut claimed = false;
-        let mut pause = T::HEAD_PAUSE.0;
-        let mut looks = 0;
+    /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at
+    /// once.
+    fn compete(
+        &self,
+        node: Waiter<'_, M>,
+        side: Side,
+        deadline: Option<Deadline>,
+        mut spun: bool,
+        watch: &dyn Fn(),
+    ) -> bool {
         let mut intervals = Intervals::of_sleeps();
-        if self.inside().is_head_asleep() {
-            self.readers.fetch_and(COUNT, Relaxed); // the head, this thread, does not sleep any more
-        }
+        let (mut nap, mut slept) = (u64::from(P::TURN / 16) << MICRO, false);
         loop {
-            if head_may_shuffle::<M, T::Order>(node) {
-                sleepers::walk::<M, T::Order>(&self.tail, node, || self.is_open(side));
+            sleepers::walk::<M, P>(&self.tail, node, || self.is_open(side));
+            self.clear(LAPSED | PARKED); // the head runs
+            if self.inside().is_parked() {
+                self.readers.fetch_and(!PARKED, Relaxed);
             }
-            let kept_out = self.is_kept_out_by_readers(side);
-            let drained = kept_out && self.drain(side);
-            if self.try_as_head(side, claimed || drained) {
+            let demands = self.state().is_claimed() || self.turn_exceeds(P::TURN);
+            let drains = side == Side::Write && self.is_kept_out_by_readers(side);
+            if demands || drains {
+                self.word.fetch_or(CLAIMED, Relaxed);
+            }
+            let nanos = if spun && !drains { 0 } else { P::SPIN };
+            if self.spin(side, nanos, demands || drains, || self.try_as_head(side)) {
                 return true;
             }
-            self.drop_hints(if kept_out && side == Side::Write && !claimed { CLAIMED } else { 0 });
-            let kept_out = self.is_kept_out_by_readers(side);
-            M::pause(pause);
-            if pause < M::patience(T::HEAD_PAUSE.1) && !kept_out {
-                pause *= 2;
-                continue;
+            spun = false;
+            let late = deadline.is_some_and(|d| d.passed::<M>());
+            if drains && !demands || late {
+                self.clear(CLAIMED | OFFERED);
             }
-            if deadline.is_some_and(|d| d.passed::<M>()) {
-                if claimed {
-                    self.word.fetch_and(!(CLAIMED | OFFERED), Relaxed);
-                }
-                return self.try_as_head(side, true);
+            if late {
+                return self.try_as_head(side);
             }
-            claimed = claimed || self.turn.is_overdue::<T>();
-            if claimed && !self.state().is_claimed() {
-                self.word.fetch_or(CLAIMED, Relaxed);
-                pause = T::HEAD_PAUSE.0;
+            self.turn.fetch_or(ASLEEP.0, Relaxed);
+            if slept && !demands && P::NAPS {
+                let nanos = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
+                M::doze_at(&self.turn, self.turn().0, nanos);
+                nap *= 2;
+            } else {
+                self.park(side, intervals.until_torn::<M>(deadline));
+                slept = true;
             }
-            looks += 1;
-            if kept_out || looks >= M::patience(T::HEAD_LOOKS) {
-                let until = intervals.until::<M>(deadline);
-                if kept_out {
-                    self.park_behind_readers(side, until);
-                } else {
-                    // Until the writer leaves.
-                    park::<M>(&self.word, Bits(WRITER), Bits(PARKED), until);
-                }
-                watch();
-                looks = 0;
-            }
+            self.turn.fetch_and(!ASLEEP.0, Relaxed);
+            watch();
         }
-    }
-
-    /// The head runs: WAKING and LAPSED do not hold any more, nor does `and`.
-    fn drop_hints(&self, and: u32) {
-        let past = WAKING | LAPSED | and;
-        if self.word.load(Relaxed) & past != 0 {
-            self.word.fetch_and(!past, Relaxed);
-        }
-    }
-
-    /// Whether no thread inside keeps `side` out.
-    fn is_open(&self, side: Side) -> bool {
-        !self.state().is_written() && (side == Side::Read || !self.inside().keeps_out(side))
     }
 
     /// Whether readers inside keep `side` out, and no writer does.
     fn is_kept_out_by_readers(&self, side: Side) -> bool {
-        side != Side::Read && !self.state().is_written() && self.inside().keeps_out(side)
+        !self.state().is_written() && self.inside().keeps_out(side)
     }
 
-    /// Whether the lock is unused, and not merely between two sections of a thread that has it in its cache. To take the lock
-    /// from that thread costs two cache misses, and often a wakeup of the next head.
-    pub(super) fn is_idle(&self, (looks, pause): (u32, u32)) -> bool {
-        (0..M::patience(looks)).all(|_| {
-            M::pause(pause);
-            self.is_open(Side::Write)
-        })
-    }
-
-    /// The head waits some microseconds for the readers inside to leave. Returns whether they did. A writer shuts newcomers
-    /// out meanwhile: with CLAIMED and not with WRITER, since only CLAIMED lapses if the head is suspended.
-    fn drain(&self, side: Side) -> bool {
-        if side == Side::Write {
-            self.word.fetch_or(CLAIMED, Relaxed);
-        }
-        M::spin_for(&self.readers, Relaxed, T::DRAIN, |readers| !Inside(readers).keeps_out(side)).is_some()
-    }
-
-    /// The attempt of the head, or of a thread that has found the queue empty. Hints do not keep it out, and it drops them.
-    /// A writer takes a lock that is merely between two sections of another writer only if it is its `turn`.
-    pub(super) fn try_as_head(&self, side: Side, turn: bool) -> bool {
-        match side {
-            Side::Read | Side::Upgradable => {
-                if !self.enter(side) {
-                    return false;
-                }
-                if self.word.load(Relaxed) != FREE {
-                    // An upgradable reader may have set WRITER and UPGRADING just now.
-                    let dropped = State(self.word.fetch_and(WRITER | UPGRADING, Relaxed));
-                    if dropped.is_written() && dropped.is_parked() {
-                        // A writer that is about to turn back has set WRITER, and another head has parked behind it. That
-                        // head must announce itself again. (Without WRITER, the writer that took it back has seen PARKED,
-                        // and wakes the head.)
-                        unpark::<M>(&raw const self.word);
-                    }
-                }
-                true
+    /// The head's attempt: CLAIMED does not keep it out.
+    fn try_as_head(&self, side: Side) -> bool {
+        if side != Side::Write {
+            let entered = self.enter(side);
+            if entered {
+                self.clear(HINTS);
             }
-            Side::Write => {
-                let state = self.state();
-                if state.is_written() || !self.inside().is_empty() || !(turn || self.is_idle(T::HEAD_IDLE)) {
-                    return false;
-                }
-                // (A), (E) as in `try_write_free`.
-                if self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_err() {
-                    return false;
-                }
-                // (B), (E) as in `try_write_free`.
-                M::spin_for(&self.readers, SeqCst, TURNING, |readers| Inside(readers).is_empty()).is_some()
-                    || self.take_back()
-            }
+            return entered;
         }
+        let state = self.state();
+        !state.is_written()
+            && self.inside().is_empty()
+            // (A), (E) as in `try_write_free`.
+            && self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_ok()
+            // (B), (E) as in `try_write_free`.
+            && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| Inside(readers).is_empty()).is_some()
+                || self.take_back())
     }
 
     /// The attempt of a reader or an upgradable reader past all hints: it is the head, or has been invited.
@@ -212,48 +173,44 @@ impl<M: Machine, T: Tuning> RawShflRw<M, T> {
         true
     }
 
-    /// A head that readers keep out sleeps until the last of them leaves. While readers come and go, the word changes too
-    /// often to fall asleep at it; then the head tries a few times and looks at the lock again.
-    fn park_behind_readers(&self, side: Side, deadline: Option<Deadline>) {
-        let announced = ASLEEP | PARKED;
-        let mut inside = Inside(self.readers.fetch_or(announced, Relaxed) | announced);
-        for _ in 0..M::patience(SLEEPS.0) {
-            if !inside.keeps_out(side) || !inside.is_parked() {
-                break;
+    /// Parks the head until the writer or the last reader inside leaves, or until the deadline. May return at any time.
+    fn park(&self, side: Side, deadline: Option<Deadline>) {
+        let state = self.state();
+        if !state.is_written() {
+            let inside = self.readers.fetch_or(PARKED, Relaxed) | PARKED;
+            if Inside(inside).keeps_out(side) {
+                M::wait(&self.readers, inside, deadline);
             }
-            M::wait(&self.readers, inside.0, deadline);
-            M::pause(SLEEPS.1);
-            inside = self.inside();
+        } else if self.word.compare_exchange(state.0, state.0 | PARKED, Relaxed, Relaxed).is_ok() {
+            // (F) the writer's release comes after this, and finds PARKED; or it is torn, and has overwritten PARKED when the
+            // pause ends.
+            (1..M::patience(SETTLES)).for_each(|_| M::pause(M::hints(P::LOOK)));
+            let state = self.state();
+            if state.is_parked() {
+                M::wait(&self.word, state.0, deadline);
+            }
         }
-        self.readers.fetch_and(COUNT, Relaxed);
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
-        // (R) of the queue makes these times visible to the next head.
-        let begin = |next: Waiter<'_, M>| self.turn.begin::<T>(next.queued().load(Relaxed));
-        let Some(Next { status, before, group: key }) = sleepers::next_head(&self.tail, node, begin) else {
-            return;
-        };
-        if before != sleepers::NODE_PARKED {
-            return;
-        }
+        self.begin_turn(); // the next head's, by (R), (L) or (C) of `sleepers`
+        let next = sleepers::next_head(&self.tail, node);
+        let Some(Next { status, before: NODE_PARKED, group: key }) = next else { return };
         let kept_out = match side {
             Side::Write => true,
             Side::Upgradable => key != READING,
             Side::Read => key != READING && key != UPGRADABLE_READING,
         };
-        if !(locked && kept_out && T::REQUEUES) {
-            self.word.fetch_or(WAKING, Relaxed);
-            M::wake(status, 1);
-        } else if side == Side::Write {
+        if locked && kept_out && P::REQUEUES {
             // The next head cannot enter beside this thread. It sleeps on, as a parked head, until this thread leaves. It is
             // moved before PARKED is set: the thread that sees PARKED must find the sleeper.
-            M::requeue(status, READY, &self.word);
-            self.word.fetch_or(PARKED, Relaxed);
+            let at = if side == Side::Write { &self.word } else { &self.readers };
+            M::requeue(status, READY, at);
+            self.turn.fetch_or(ASLEEP.0, Relaxed);
+            at.fetch_or(PARKED, Relaxed);
         } else {
-            M::requeue(status, READY, &self.readers);
-            self.readers.fetch_or(ASLEEP | PARKED, Relaxed);
+            M::wake(status, 1);
         }
     }
 }

@@ -1,21 +1,19 @@
-//! The two words of [`RawShflRw`](super::RawShflRw): values, and what they say.
+//! The three words of [`RawShflRw`](super::RawShflRw): values, and what they say.
 //!
 //! # `word`: the writer, and hints about the head of the queue
 //!
 //! | bit | meaning | which thread sets it | which thread clears it |
 //! |---|---|---|---|
 //! | WRITER (0) | a writer is inside, or looks for readers | that writer | that writer: when it leaves, or when it finds readers |
-//! | CLAIMED (1) | the head is next: newcomers do not enter | the head; a holder that unlocks fairly | a thread that enters from the queue |
-//! | WAKING (2) | the head is being woken: newcomers look at the time | the thread that wakes it; barging writers keep it | the head |
-//! | OFFERED (3) | the lock is free and left to the head, since the time in `since` | newcomers and waiters | a writer that enters; LAPSED |
-//! | LAPSED (4) | the head is suspended: any thread may enter | newcomers and waiters | the head |
-//! | UPGRADING (5) | with WRITER: the writer is the upgradable reader and still waits for readers | that writer | that writer |
-//! | PARKED (31) | the head sleeps at `word`: wake it | the head | a writer that enters |
+//! | CLAIMED (1) | the head is next: newcomers do not enter | the head; a holder that unlocks fairly; a reader that enters past a parked head after its turn | the head; LAPSED |
+//! | OFFERED (2) | the lock is free and left to the head, since the time in `turn` | newcomers and waiters | the head; LAPSED |
+//! | LAPSED (3) | the head is suspended: any thread may enter | newcomers and waiters | the head |
+//! | UPGRADING (4) | with WRITER: the writer is the upgradable reader and still waits for readers | that writer | that writer |
+//! | PARKED (31) | with WRITER: the head sleeps at `word`; wake it | the head, or the writer for the next head | the writer, with WRITER; the head |
 //!
-//! WRITER and UPGRADING are the lock; the others are hints. The unlocking writer decrements the word without an atomic
-//! read-modify-write (see [`release_dec`](Machine::release_dec)), so a hint that another thread sets meanwhile may be
-//! lost, or a cleared one come back. The head sets a lost hint again. A thread that enters from the queue drops one that
-//! came back.
+//! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no hint leaves without an atomic
+//! read-modify-write (see [`release_if`](Machine::release_if)), so a hint that another thread sets meanwhile may be lost. The
+//! head sets a lost hint again. If the head has left, a thread that finds the queue empty drops the hints.
 //!
 //! # `readers`: the readers, and a sleeping head
 //!
@@ -23,20 +21,29 @@
 //! |---|---|---|---|
 //! | 0 to 28 | readers inside, or about to look for a writer | each reader adds one | and subtracts it |
 //! | UPGRADABLE (29) | likewise, the upgradable reader | the upgradable reader | the upgradable reader, when it leaves or has become a writer |
-//! | ASLEEP (30) | the head sleeps, or is being woken: newcomers look at the time | the head | the head |
-//! | PARKED (31) | the head sleeps at `readers`: wake it | the head | the head; a reader that comes in alone |
+//! | PARKED (31) | the head sleeps at `readers`: wake it | the head, or a reader for the next head | the head; a reader that comes in alone, which wakes the head |
 //!
 //! UPGRADABLE counts as a reader for writers: bits 0 to 29 together are zero when no reader is inside. All changes of
 //! `readers` are atomic.
+//!
+//! # `turn`: how long the head has been the head
+//!
+//! | bits | meaning | which thread sets them |
+//! |---|---|---|
+//! | 0 to 29 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
+//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it |
+
+use crate::locks::bits::Bits;
 
 /// `word`: no writer and no hint.
 pub(super) const FREE: u32 = 0;
 pub(super) const WRITER: u32 = 1;
 pub(super) const CLAIMED: u32 = 1 << 1;
-pub(super) const WAKING: u32 = 1 << 2;
-pub(super) const OFFERED: u32 = 1 << 3;
-pub(super) const LAPSED: u32 = 1 << 4;
-pub(super) const UPGRADING: u32 = 1 << 5;
+pub(super) const OFFERED: u32 = 1 << 2;
+pub(super) const LAPSED: u32 = 1 << 3;
+pub(super) const UPGRADING: u32 = 1 << 4;
+/// What says that the head is next, or that it does not come.
+pub(super) const HINTS: u32 = CLAIMED | OFFERED | LAPSED;
 
 /// In either word.
 pub(super) const PARKED: u32 = 1 << 31;
@@ -44,9 +51,10 @@ pub(super) const PARKED: u32 = 1 << 31;
 /// `readers`: one reader.
 pub(super) const READER: u32 = 1;
 pub(super) const UPGRADABLE: u32 = 1 << 29;
-pub(super) const ASLEEP: u32 = 1 << 30;
 /// `readers`: all readers, the upgradable one included.
-pub(super) const COUNT: u32 = ASLEEP - 1;
+pub(super) const COUNT: u32 = (1 << 30) - 1;
+
+pub(super) const ASLEEP: Bits = Bits(1 << 31);
 
 /// A value of `word`.
 #[derive(Copy, Clone)]
@@ -71,11 +79,6 @@ impl State {
 
     pub fn is_parked(self) -> bool {
         self.0 & PARKED != 0
-    }
-
-    /// Whether the head sleeps at `word`, or is being woken.
-    pub fn is_head_asleep(self) -> bool {
-        self.0 & (WAKING | PARKED) != 0
     }
 
     /// Whether no writer keeps out a reader that reads again.
@@ -107,14 +110,10 @@ impl Inside {
         self.0 & COUNT == UPGRADABLE
     }
 
+    /// Whether the head sleeps at `readers`.
+    #[inline(always)]
     pub fn is_parked(self) -> bool {
         self.0 & PARKED != 0
-    }
-
-    /// Whether the head sleeps, or is being woken.
-    #[inline(always)]
-    pub fn is_head_asleep(self) -> bool {
-        self.0 >= ASLEEP
     }
 }
 

@@ -1,0 +1,106 @@
+//! Maps and sets with the crate `rayon`: the feature `rayon`.
+
+use super::{RcuMap, RcuSet, Reading};
+use core::hash::{BuildHasher, Hash};
+use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator};
+
+/// Lines that a thread walks at a time: some 250 elements, which take about a microsecond.
+const PART: usize = 32;
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Reading<'_, K, V, S> {
+    /// Every key with its value, by several threads, as [`iter`](Reading::iter). The section is that of the calling thread,
+    /// and protects what the other threads meet.
+    ///
+    /// ```
+    /// use rayon::iter::ParallelIterator;
+    /// let map: latchwork::map::RcuMap<u64, u64> = (0..1000).map(|i| (i, 2 * i)).collect();
+    /// assert_eq!(map.read().par_iter().map(|(_, value)| value).sum::<u64>(), 999_000);
+    /// ```
+    pub fn par_iter(&self) -> impl ParallelIterator<Item = (&K, &V)> {
+        let table = &self.map.table;
+        let parts = table.parts(&self.section, PART).into_par_iter();
+        parts.flat_map_iter(move |(lines, range)| {
+            table.part(lines, range).map(|node| (&node.key, &node.value))
+        })
+    }
+}
+
+/// The elements of a map that has ended, by several threads.
+///
+/// ```
+/// use rayon::iter::{IntoParallelIterator, ParallelIterator};
+/// let map: latchwork::map::RcuMap<u64, u64> = (0..1000).map(|i| (i, 2 * i)).collect();
+/// assert_eq!(map.into_par_iter().map(|(_, value)| value).sum::<u64>(), 999_000);
+/// ```
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoParallelIterator for RcuMap<K, V, S> {
+    type Item = (K, V);
+    type Iter = rayon::vec::IntoIter<(K, V)>;
+    fn into_par_iter(self) -> Self::Iter {
+        self.into_iter().collect::<alloc::vec::Vec<_>>().into_par_iter()
+    }
+}
+
+/// Each element is inserted by itself.
+impl<K, V, S> ParallelExtend<(K, V)> for RcuMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, elements: I) {
+        let map = &*self;
+        elements.into_par_iter().for_each(|(key, value)| _ = map.insert(key, value));
+    }
+}
+
+impl<K, V, S> FromParallelIterator<(K, V)> for RcuMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default + Sync,
+{
+    fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(elements: I) -> Self {
+        let mut map = Self::default();
+        map.par_extend(elements);
+        map
+    }
+}
+
+/// Each element is inserted by itself.
+impl<T, S> ParallelExtend<T> for RcuSet<T, S>
+where
+    T: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
+        let set = &*self;
+        elements.into_par_iter().for_each(|element| _ = set.insert(element));
+    }
+}
+
+impl<T, S> FromParallelIterator<T> for RcuSet<T, S>
+where
+    T: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher + Default + Sync,
+{
+    fn from_par_iter<I: IntoParallelIterator<Item = T>>(elements: I) -> Self {
+        let mut set = Self::default();
+        set.par_extend(elements);
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_threads_make_and_read_a_map() {
+        let map: RcuMap<u64, u64> = (0..20_000u64).into_par_iter().map(|i| (i, i)).collect();
+        assert_eq!(map.len(), 20_000);
+        assert_eq!(map.read().par_iter().map(|(key, _)| *key).sum::<u64>(), 19_999 * 10_000);
+        assert_eq!(map.into_par_iter().map(|(_, value)| value).sum::<u64>(), 19_999 * 10_000);
+        let set: RcuSet<u64> = (0..1000u64).into_par_iter().collect();
+        assert_eq!(set.len(), 1000);
+    }
+}

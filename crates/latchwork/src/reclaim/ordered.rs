@@ -1,0 +1,117 @@
+//! Objects that remember when they were retired, so that a thread in a section can wait for those that were retired before
+//! its section began.
+//!
+//! Source: C++26, [saferecl.rcu.domain.func], `rcu_barrier`. A call in a region has to return if everything that it waits for
+//! was scheduled before the region began. A grace period cannot tell: it waits for every section that runs when it opens.
+//!
+//! The idea: [`RcuDomain::retire_ordered`] lets the clock of the readers advance by a step, and stamps the object with the
+//! new time. A section with that stamp or a later one began after the object was removed, and does not find it. So the
+//! thread looks for the oldest section of all threads, its own included, and reclaims each object that is not younger.
+//!
+//! What pairs with what: (B) the advance of the clock (release) and the load in `enter` of `section` (acquire): a section that
+//! sees the time sees the removal. (C) the heavy fence and the light fence in `enter`: a section that the look does not see
+//! begins after the fence, and sees the removal. (E) the look (acquire) and the end of a section (release).
+//!
+//! Cost: one atomic read-modify-write for each retired object, on the word that readers load. Only the C++ face uses it.
+
+use super::backlog::Steal;
+use super::grace::Stamps;
+use super::header::{Header, ReclaimFn, note};
+use super::list::List;
+use super::pace::{Pace, Rest};
+use super::rcu::{General, RcuDomain};
+use crate::machine::record::{self, NESTING, Records, STEP, TIME};
+use crate::machine::{Arith, Deadline, Group, Word};
+use core::sync::atomic::Ordering::*;
+
+/// For how many nanoseconds a thread waits for a grace period before it looks whether another thread has reclaimed what it
+/// waits for: rarely enough to cost nothing, for a case that is rare.
+const LOOK: u64 = 10_000_000;
+
+/// The lower half of a time: what has room in a header.
+fn stamp(time: u64) -> u32 {
+    (time / STEP) as u32
+}
+
+impl<M: Records> RcuDomain<M> {
+    /// [`retire_raw`](Self::retire_raw), for [`barrier_anywhere`](Self::barrier_anywhere).
+    ///
+    /// # Safety
+    ///
+    /// As [`retire_raw`](Self::retire_raw).
+    pub unsafe fn retire_ordered(&self, header: *mut Header, bytes: u32, reclaim: ReclaimFn) {
+        // (B) a section with this time, or a later one, sees that the object was removed.
+        let time = General::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
+        // SAFETY: the header is valid and the caller's alone, says the caller.
+        unsafe {
+            note(header, bytes, reclaim);
+            (*header).set_stamp(stamp(time));
+        }
+        self.retire_prepared(header);
+    }
+
+    /// [`barrier`](Self::barrier) that may be called in a section of the caller's own. There it waits neither for that
+    /// section nor for a younger one, if everything was retired by [`retire_ordered`](Self::retire_ordered) before the
+    /// section began. If anything else was retired and not reclaimed, it waits for the end of the section, and so for
+    /// ever. Threads that call this may do so at the same time: none keeps another one from reclaiming while it waits.
+    ///
+    /// # Panics
+    ///
+    /// In the destructor of a retired object.
+    #[track_caller]
+    pub fn barrier_anywhere(&self) {
+        self.assert_not_reclaiming("barrier");
+        let (mut rest, mut goal) = (Rest::new(), None);
+        loop {
+            let collecting = self.backlog.lock();
+            let list = collecting.list();
+            if goal.is_none() && collecting.steal(Steal::All) {
+                goal = Some(list.goal());
+            }
+            while (list.is_waiting() || self.take(list)) && self.is_due(list.ticket.load(Relaxed)) {
+                // SAFETY: the ticket was given out after the objects were retired, and it is due.
+                unsafe { list.reclaim() };
+            }
+            let is_inside = Self::is_inside();
+            if is_inside {
+                self.reclaim_ordered(list);
+            }
+            let is_reached = |goal: u32| list.finished().wrapping_sub(goal) as i32 >= 0;
+            if goal.is_some_and(|goal| list.is_vacant() || is_reached(goal)) {
+                return;
+            }
+            let ticket = list.ticket.load(Relaxed);
+            let any = list.is_waiting();
+            drop(collecting);
+            if is_inside || !any {
+                rest.take::<M>(false);
+            } else {
+                self.wait(ticket, Pace::Normal, Some(Deadline::after::<M>(LOOK)));
+            }
+        }
+    }
+
+    /// Reclaims the objects of a list that were retired before the oldest section began. The caller has the list, and is in
+    /// a section.
+    fn reclaim_ordered(&self, list: &List<M>) {
+        let Some(oldest) = Self::oldest_section() else { return };
+        let oldest = stamp(oldest);
+        // Half of a time is compared: the times are at most 2^31 steps apart.
+        let is_older = |time: u32| oldest.wrapping_sub(time) <= i32::MAX as u32;
+        // SAFETY: a section that runs has the time of the object or a later one, so it does not find the object (B). One that
+        // begins later does not either (C).
+        unsafe { list.reclaim_if(|header| header.stamp() != 0 && is_older(header.stamp())) };
+    }
+
+    /// When the oldest section of all threads began. `None`: no section runs, or there is no heavy fence.
+    fn oldest_section() -> Option<u64> {
+        // (C) pairs with the light fence of a section.
+        if !M::heavy_fence() {
+            return None;
+        }
+        let records = record::groups::<M>().into_iter().flat_map(Group::groups).flat_map(Group::taken);
+        // (E) pairs with the end of a section.
+        let words = records.map(|record| General::word(record).load(Acquire));
+        words.filter(|word| word & NESTING != 0).map(|word| word & TIME).min()
+    }
+}

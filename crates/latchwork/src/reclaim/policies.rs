@@ -1,0 +1,323 @@
+//! Tests of what a domain does about stalled readers, and of retiring without types.
+
+use super::hazard::{HazardDomain, HazardPointer};
+use super::rcu::RcuDomain;
+use super::*;
+use crate::machine::Native;
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+use std::boxed::Box;
+use std::sync::{Arc, Barrier};
+use std::vec::Vec;
+
+/// An object that counts that it was dropped.
+#[repr(C)]
+struct Counting {
+    header: Header,
+    dropped: Arc<AtomicUsize>,
+}
+
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Counting {}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Relaxed);
+    }
+}
+
+fn counting(dropped: &Arc<AtomicUsize>) -> *mut Counting {
+    Box::into_raw(Box::new(Counting { header: Header::new(), dropped: dropped.clone() }))
+}
+
+/// Runs `work` while a thread is in a section of the domain. `work` is given the thread's number.
+fn beside_a_reader<F: domain::Flavour>(domain: &domain::Domain<Native, F>, work: impl FnOnce(u32)) {
+    let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+    let thread = &AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: the call takes no arguments and touches no memory.
+            thread.store(unsafe { libc::gettid() } as u32, Relaxed);
+            let reader = domain.reader();
+            let guard = reader.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        work(thread.load(Relaxed));
+        leave.wait();
+    });
+}
+
+/// A domain that grows waits for nobody, however much it is over its limit. The hook names the reader. When the reader has
+/// left, all memory comes back.
+fn a_growing_domain_never_waits<F: domain::Flavour>() {
+    const LIMIT: u64 = 10;
+    let domain = &domain::Domain::<Native, F>::new_in();
+    domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });
+    domain.set_at_limit(AtLimit::Grow);
+    domain.set_stall_nanos(0);
+    let told: &Arc<AtomicU32> = &Arc::default();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    beside_a_reader(domain, |reader| {
+        let hook = told.clone();
+        domain.on_stall(|_| panic!("this hook was replaced"));
+        // Readers of other tests may be in the way as well.
+        domain.on_stall(move |stall| _ = (stall.thread == reader).then(|| hook.fetch_add(1, Relaxed)));
+        while told.load(Relaxed) == 0 {
+            // SAFETY: no other thread has it.
+            (0..100 * LIMIT).for_each(|_| unsafe { domain.retire(counting(&dropped)) });
+        }
+        // All that was retired since the reader came.
+        let garbage = domain.garbage();
+        assert_eq!(dropped.load(Relaxed), 0, "{}", F::INFO.name);
+        assert_eq!(garbage.objects, Arc::strong_count(&dropped) as u64 - 1, "{}", F::INFO.name);
+        assert!(garbage.overruns > 0 && !domain.is_clean(), "{}: {garbage:?}", F::INFO.name);
+    });
+    domain.barrier();
+    let garbage = domain.garbage();
+    assert!(domain.is_clean() && (garbage.objects, garbage.bytes) == (0, 0), "{}: {garbage:?}", F::INFO.name);
+    assert_eq!(Arc::strong_count(&dropped), 1, "{}", F::INFO.name);
+}
+
+#[test]
+fn growing_domains_never_wait() {
+    a_growing_domain_never_waits::<rcu::General>();
+    a_growing_domain_never_waits::<epoch::Epoch>();
+    a_growing_domain_never_waits::<qsbr::Qsbr>();
+}
+
+/// A thread that has waited for as long as the limit says tells the hook, once for each grace period, and goes on.
+#[test]
+fn a_bounded_wait_tells_the_hook() {
+    let domain = &RcuDomain::<Native>::new();
+    domain.set_limit(Limit { objects: 10, bytes: u64::MAX });
+    domain.set_at_limit(AtLimit::Wait { nanos: 1_000_000 });
+    let told: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let dropped = Arc::new(AtomicUsize::new(0));
+    beside_a_reader(domain, |_| {
+        domain.on_stall(|_| _ = told.fetch_add(1, Relaxed));
+        let retire = || {
+            // SAFETY: no other thread has it.
+            (0..1000).for_each(|_| unsafe { domain.retire(counting(&dropped)) });
+        };
+        retire();
+        while told.load(Relaxed) == 0 {
+            retire(); // another test's reader was in the way, and has left
+        }
+        retire();
+        assert!(domain.garbage().overruns > 1);
+        assert_eq!(told.load(Relaxed), 1);
+    });
+}
+
+/// A hook may use the domain: also retire so much there that the hook would be called again.
+#[test]
+fn a_hook_may_use_the_domain() {
+    static DOMAIN: RcuDomain<Native> = RcuDomain::new();
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    DOMAIN.set_limit(Limit { objects: 10, bytes: u64::MAX });
+    DOMAIN.set_at_limit(AtLimit::Grow);
+    DOMAIN.set_stall_nanos(0);
+    beside_a_reader(&DOMAIN, |_| {
+        let of_hook = dropped.clone();
+        DOMAIN.on_stall(move |_| {
+            // SAFETY: no other thread has it.
+            (0..100).for_each(|_| unsafe { DOMAIN.retire(counting(&of_hook)) });
+            _ = (DOMAIN.stall(), DOMAIN.garbage());
+            DOMAIN.collect();
+            CALLED.store(true, Relaxed);
+        });
+        while !CALLED.load(Relaxed) {
+            // SAFETY: no other thread has it.
+            (0..100).for_each(|_| unsafe { DOMAIN.retire(counting(&dropped)) });
+        }
+    });
+    // Readers of other tests may be in the way: the hook would retire more.
+    DOMAIN.on_stall(|_| ());
+    DOMAIN.barrier();
+    assert!(DOMAIN.is_clean());
+}
+
+#[cfg(feature = "section-origins")]
+#[test]
+fn a_stall_says_where_the_section_began() {
+    let domain = &RcuDomain::<Native>::new();
+    beside_a_reader(domain, |reader| {
+        domain.collect();
+        let cookie = domain.start_poll();
+        let stall = loop {
+            assert!(!domain.poll(cookie));
+            // Another test's reader may be in the way for a moment.
+            if let Some(stall) = domain.stall().filter(|stall| stall.thread == reader) {
+                break stall;
+            }
+        };
+        let origin = stall.origin.expect("where the section began");
+        assert!(origin.file().ends_with("policies.rs"), "{origin}");
+    });
+}
+
+/// An object whose destructor waits for a grace period.
+#[repr(C)]
+struct Patient {
+    header: Header,
+    domain: *const RcuDomain<Native>,
+    dropped: Arc<AtomicUsize>,
+}
+
+// SAFETY: the domain outlives what is retired in it.
+unsafe impl Send for Patient {}
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Patient {}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        // SAFETY: the domain is there.
+        unsafe { (*self.domain).synchronize() };
+        self.dropped.fetch_add(1, Relaxed);
+    }
+}
+
+/// Destructors may wait for grace periods, in the thread that waits for the garbage and in one that retires, while other
+/// threads do the same.
+#[test]
+fn destructors_may_synchronize() {
+    let domain = RcuDomain::<Native>::new();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    domain.set_limit(Limit { objects: 10, bytes: u64::MAX });
+    const EACH: usize = 40;
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let header = Header::new();
+                    let patient = Patient { header, domain: &raw const domain, dropped: dropped.clone() };
+                    // SAFETY: no other thread has it.
+                    unsafe { domain.retire(Box::into_raw(Box::new(patient))) };
+                }
+                domain.barrier();
+            });
+        }
+    });
+    assert_eq!(dropped.load(Relaxed), 3 * EACH);
+}
+
+/// As C and C++ retire: a header somewhere in an object, and a function.
+#[repr(C)]
+struct Foreign {
+    value: u64,
+    header: UnsafeCell<Header>,
+    reclaimed: AtomicU32,
+}
+
+// SAFETY: the header is the library's alone.
+unsafe impl Sync for Foreign {}
+
+unsafe extern "C-unwind" fn reclaim_foreign(header: *mut Header) {
+    // SAFETY: the header is a field of a `Foreign`.
+    let foreign = unsafe { &*header.byte_sub(core::mem::offset_of!(Foreign, header)).cast::<Foreign>() };
+    assert_eq!(foreign.value, 7);
+    foreign.reclaimed.fetch_add(1, Relaxed);
+}
+
+#[test]
+fn headers_are_retired_without_types() {
+    let make = || Foreign { value: 7, header: UnsafeCell::new(Header::new()), reclaimed: AtomicU32::new(0) };
+    let objects: [Foreign; 2] = [make(), make()];
+    let (rcu, hazard) = (RcuDomain::<Native>::new(), HazardDomain::<Native>::new());
+    // Twice, because the object is alive after it was reclaimed, and may be retired again.
+    for round in 1..=2 {
+        // SAFETY: the object stays until it was reclaimed, and no thread reads it.
+        unsafe { rcu.retire_raw(objects[0].header.get(), 40, reclaim_foreign) };
+        assert_eq!((rcu.garbage().objects, rcu.garbage().bytes), (1, 48));
+        rcu.barrier();
+        // The hazard pointer points to the header, as the bytes are counted from there.
+        let header = AtomicPtr::new(objects[1].header.get());
+        let mut pointer = HazardPointer::new();
+        assert_eq!(pointer.protect_raw(&header), header.load(Relaxed));
+        // SAFETY: as above.
+        unsafe { hazard.retire_raw(objects[1].header.get(), 1, reclaim_foreign) };
+        hazard.collect();
+        assert_eq!(objects[1].reclaimed.load(Relaxed), round - 1);
+        pointer.reset();
+        hazard.barrier();
+        assert_eq!(objects.each_ref().map(|object| object.reclaimed.load(Relaxed)), [round; 2]);
+    }
+}
+
+/// Hazard pointers in thousands, which move between threads; those that are dropped serve again.
+#[test]
+fn hazard_pointers_come_in_thousands_and_move() {
+    const MANY: usize = 5000;
+    let domain = &HazardDomain::<Native>::new();
+    let dropped = &Arc::new(AtomicUsize::new(0));
+    let roots: &Vec<AtomicPtr<Counting>> = &(0..MANY).map(|_| AtomicPtr::new(counting(dropped))).collect();
+    let protect = |half: usize| {
+        let roots = roots[half * MANY / 2..][..MANY / 2].iter();
+        let pointer = |root: &AtomicPtr<Counting>| {
+            let mut pointer = HazardPointer::new();
+            assert!(!pointer.protect_raw(root).is_null());
+            pointer
+        };
+        roots.map(pointer).collect::<Vec<_>>()
+    };
+    let mut pointers = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|half| scope.spawn(move || protect(half)));
+        threads.map(|thread| thread.join().unwrap()).into_iter().flatten().collect::<Vec<_>>()
+    });
+    for root in roots {
+        // SAFETY: this exchange has removed it.
+        unsafe { domain.retire(root.swap(core::ptr::null_mut(), AcqRel)) };
+    }
+    domain.collect();
+    assert_eq!(dropped.load(Relaxed), 0);
+    let mut slots: Vec<usize> = pointers.iter().map(slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!(slots.len(), MANY, "two hazard pointers share a slot");
+    // The second half is dropped in another thread: so much is reclaimed, and no more.
+    let second = pointers.split_off(MANY / 2);
+    std::thread::spawn(move || drop(second)).join().unwrap();
+    domain.collect();
+    assert_eq!(dropped.load(Relaxed), MANY / 2);
+    let again: Vec<_> = (0..MANY / 4).map(|_| HazardPointer::new()).collect();
+    let reused = again.iter().filter(|pointer| slots.binary_search(&slot(pointer)).is_ok()).count();
+    // Other tests may have a few.
+    assert!(reused > MANY / 8, "{reused} slots of {} were reused", MANY / 4);
+    drop(pointers);
+    domain.barrier();
+    assert_eq!(dropped.load(Relaxed), MANY);
+}
+
+/// Where the hazard pointer has its slot.
+fn slot(pointer: &HazardPointer) -> usize {
+    // SAFETY: the word is not written to.
+    core::ptr::from_ref(unsafe { pointer.word() }).addr()
+}
+
+#[test]
+fn a_hazard_pointer_sees_what_changed() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let (first, second) = (counting(&dropped), counting(&dropped));
+    let root = AtomicPtr::new(first);
+    let mut pointer = HazardPointer::new();
+    assert_eq!(pointer.try_protect_raw(first, &root), Ok(()));
+    assert_eq!(pointer.protected().cast(), first);
+    root.store(second, Relaxed);
+    assert_eq!(pointer.try_protect_raw(first, &root), Err(second));
+    assert!(pointer.protected().is_null());
+    assert_eq!(pointer.try_protect_raw(core::ptr::null_mut(), &root), Err(second));
+    let mut other = HazardPointer::new();
+    assert_eq!(other.protect_raw(&root), second);
+    core::mem::swap(&mut pointer, &mut other);
+    assert_eq!(pointer.protected().cast(), second);
+    assert_eq!(size_of::<Option<HazardPointer>>(), size_of::<usize>());
+    for object in [first, second] {
+        // SAFETY: made above, and never retired.
+        drop(unsafe { Box::from_raw(object) });
+    }
+}
