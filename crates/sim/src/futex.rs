@@ -1,7 +1,7 @@
 //! Threads that sleep on a word: the kernel's half of `futex(2)`. `machine/futex.rs` is the half that a thread executes.
 //!
 //! Each word has a queue, with the longest sleeper first. A wake costs the waker `wake` for each thread that it wakes.
-//! The woken thread can run `wakeup` later (plus the time that it then waits for a processor). The memory behind a word
+//! The woken thread can run `wakeup` or `wakeup_soon` later (plus the time that it then waits for a processor). The memory behind a word
 //! may be gone: only its address is used.
 
 use crate::events::{Event, NS, Time};
@@ -69,7 +69,7 @@ impl State {
     }
 
     fn end_sleep(&mut self, id: u32, now: Time, outcome: Wait) {
-        let wakeup = self.costs.wakeup;
+        let wakeup = self.wakeup_time(id, now.max(self.threads[id as usize].time));
         let thread = self.thread(id);
         thread.outcome = outcome;
         thread.timer = 0;

@@ -189,6 +189,10 @@ pub struct Kernel {
     pub wake: Number,
     /// From the wake to the woken thread's first instruction on an idle processor.
     pub wakeup: Number,
+    /// ... on a processor that has been idle for less than 50 microseconds, and so has not gone to sleep; `wakeup` if it is
+    /// not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_soon: Option<Number>,
     /// From one thread to the next on a processor.
     pub context_switch: Number,
     /// How long a thread may run while others wait for its processor.
@@ -376,6 +380,7 @@ impl Profile {
             ("processor.past_fence", &processor.past_fence),
             ("processor.acquire", &processor.acquire),
             ("processor.release", &processor.release),
+            ("kernel.wakeup_soon", &kernel.wakeup_soon),
         ];
         all.extend(
             optional.iter().filter_map(|(name, number)| number.as_ref().map(|number| (*name, number))),

@@ -26,6 +26,7 @@ pub(crate) struct Costs {
     pub(crate) syscall: Time,
     pub(crate) wake: Time,
     pub(crate) wakeup: Time,
+    pub(crate) wakeup_soon: Time,
     pub(crate) context_switch: Time,
     pub(crate) quantum: Time,
     pub(crate) membarrier: Time,
@@ -49,6 +50,7 @@ impl Costs {
             syscall: ps(&profile.kernel.syscall),
             wake: ps(&profile.kernel.wake),
             wakeup: ps(&profile.kernel.wakeup),
+            wakeup_soon: or(&profile.kernel.wakeup_soon, ps(&profile.kernel.wakeup)),
             context_switch: ps(&profile.kernel.context_switch),
             quantum: ps(&profile.kernel.quantum),
             membarrier: ps(&profile.kernel.membarrier),
@@ -65,11 +67,13 @@ pub(crate) struct Cpu {
     pub(crate) queue: VecDeque<u32>,
     /// When the current thread has had its quantum.
     pub(crate) slice_end: Time,
+    /// Since when it is idle, if it is.
+    pub(crate) idle_since: Time,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
-        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0 }
+        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0, idle_since: 0 }
     }
 }
 

@@ -33,6 +33,20 @@ pub(super) enum What {
     OwnRead,
     /// The thread exits while it reads, and another one goes on for it.
     ReadExit,
+    /// Writes, becomes a reader, and reads.
+    Downgrade,
+    /// Reads upgradably, and becomes a writer.
+    Upgrade,
+    /// The same with attempts.
+    TryUpgrade,
+    /// The same with deadlines.
+    TimedUpgrade,
+    /// Writes, reads upgradably, and reads.
+    Round,
+    /// Reads, and leaves the lock to a waiter.
+    ReadFair,
+    /// Locks or writes, and leaves the lock to a waiter.
+    LockFair,
     // Condition variables.
     Consume,
     ConsumeTimed,
@@ -59,8 +73,12 @@ pub(super) enum What {
     Quiesce,
     /// A section after a time offline.
     Rest,
+    /// A section of a reader of another domain.
+    ReadElsewhere,
     Retire,
     Replace,
+    /// Replaces, and retires in another domain.
+    ReplaceElsewhere,
     Synchronize,
     Collect,
     Barrier,

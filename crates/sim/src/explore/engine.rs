@@ -83,8 +83,6 @@ struct Thread {
     priority: u32,
     outcome: Wait,
     deadline: Option<u64>,
-    /// The word that its last read-modify-write erased hints from, or 0: for [`Mistake::ErasesHint`].
-    erased: usize,
     /// The step at which the deadline of a sleep passes by itself.
     expires: u32,
     yielder: *const Yielder,
@@ -106,7 +104,6 @@ impl Thread {
             priority: 0,
             outcome: Wait::Woken,
             deadline: None,
-            erased: 0,
             expires: u32::MAX,
             yielder: null(),
             buffer: [Buffered { place: Place::NOWHERE, value: 0, due: 0 }; BUFFER],

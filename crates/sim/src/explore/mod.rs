@@ -81,8 +81,8 @@ pub enum Mistake {
     LostSkip,
     /// An exchange of null for null says that null was there.
     SeenCleared,
-    /// A thread that erases all hints of a word that stays held, with the topmost one, wakes nobody at it.
-    ErasesHint,
+    /// A waiter of a condition variable takes its ticket after it has counted itself in.
+    LateTicket,
 }
 
 impl Mistake {
@@ -107,6 +107,6 @@ impl Mistake {
         Mistake::OpenRing,
         Mistake::LostSkip,
         Mistake::SeenCleared,
-        Mistake::ErasesHint,
+        Mistake::LateTicket,
     ];
 }

@@ -1,5 +1,6 @@
 //! Mutexes, and condition variables over them.
 
+use super::Mistake;
 use super::client::{Client, OPERATIONS as LAST, Operation, What, operations};
 use super::engine::Engine;
 use super::machine::Explore;
@@ -8,12 +9,34 @@ use super::words::Usize;
 use super::world;
 use crate::rng::Rng;
 use latchwork::locks::condvar::RawCondvar;
-use latchwork::locks::mutex::RawMutex;
-use latchwork::machine::{Deadline, Wait, Word};
+use latchwork::locks::mutex::{Fair, RawMutex};
+use latchwork::machine::{Deadline, Machine, Wait, Word};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub(super) struct Mutex<L: RawMutex<Machine = Explore>> {
+/// What a mutex can do beyond [`RawMutex`].
+pub(super) trait Forms<L: RawMutex<Machine = Explore>> {
+    /// Releases the lock, and leaves it to a waiter.
+    const UNLOCK_FAIR: Option<unsafe fn(&L, L::Token)>;
+}
+
+/// Nothing more.
+pub(super) struct Plain;
+
+impl<L: RawMutex<Machine = Explore>> Forms<L> for Plain {
+    const UNLOCK_FAIR: Option<unsafe fn(&L, L::Token)> = None;
+}
+
+/// A fair unlock.
+pub(super) struct Leaves;
+
+impl<L: Fair<Machine = Explore>> Forms<L> for Leaves {
+    const UNLOCK_FAIR: Option<unsafe fn(&L, L::Token)> = Some(L::unlock_fair);
+}
+
+pub(super) struct Mutex<L: RawMutex<Machine = Explore>, F> {
+    forms: PhantomData<F>,
     /// The lock, and one that is taken within it.
     places: [*mut L; 2],
     /// What each protects: how many sections there were.
@@ -31,8 +54,9 @@ pub(super) struct Mutex<L: RawMutex<Machine = Explore>> {
     destroyed: Cell<bool>,
 }
 
-const SECTIONS: [What; 7] =
-    [What::Lock, What::Try, What::Timed, What::Weak, What::Nested, What::Pass, What::Relieve];
+/// The last one is for locks that have it.
+const SECTIONS: [What; 8] =
+    [What::Lock, What::Try, What::Timed, What::Weak, What::Nested, What::Pass, What::Relieve, What::LockFair];
 const CONSUMERS: [What; 5] = [What::Consume, What::ConsumeTimed, What::Consume, What::PassOn, What::Abandon];
 const PRODUCERS: [What; 4] = [What::Produce, What::ProduceThenNotify, What::ProduceForAll, What::Lock];
 
@@ -56,12 +80,12 @@ fn wanted(client: &Client) -> u32 {
     client.all().filter(|operation| takes(operation.what)).count() as u32
 }
 
-impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
+impl<L: RawMutex<Machine = Explore>, F: Forms<L>> Subject for Mutex<L, F> {
     fn client(rng: &mut Rng) -> Client {
         let mut client = Client::empty(rng);
         client.refused = rng.below(16) == 0;
         if rng.below(4) != 0 {
-            client.cast(rng, &SECTIONS);
+            client.cast(rng, Self::sections());
             client.destroys = rng.below(8) == 0;
             client.again = rng.below(2) == 0;
             return client;
@@ -95,7 +119,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
     }
 
     fn another(client: &Client, rng: &mut Rng) -> Option<What> {
-        (!client.market).then(|| SECTIONS[rng.below(SECTIONS.len() as u64) as usize])
+        (!client.market).then(|| Self::sections()[rng.below(Self::sections().len() as u64) as usize])
     }
 
     fn valid(client: &Client) -> bool {
@@ -123,6 +147,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
         // any more.
         unsafe { condvar.write(RawCondvar::new_in()) };
         Mutex {
+            forms: PhantomData,
             places,
             data,
             sections: [const { Cell::new(0) }; 2],
@@ -190,7 +215,12 @@ impl<L: RawMutex<Machine = Explore>> Subject for Mutex<L> {
     }
 }
 
-impl<L: RawMutex<Machine = Explore>> Mutex<L> {
+impl<L: RawMutex<Machine = Explore>, F: Forms<L>> Mutex<L, F> {
+    /// The operations of a client without a condition variable.
+    fn sections() -> &'static [What] {
+        &SECTIONS[..SECTIONS.len() - usize::from(F::UNLOCK_FAIR.is_none())]
+    }
+
     fn lock(&self, which: usize) -> &L {
         // SAFETY: written in `new`. A use after the destruction is caught at the lock's words.
         unsafe { &*self.places[which] }
@@ -234,6 +264,15 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
                 self.relieve();
             }
             What::Relieve => self.relieve(),
+            What::LockFair => {
+                let token = waiting(|| lock.lock());
+                self.enter(0);
+                super::subject::hold(hold);
+                self.leave(0);
+                let unlock_fair = F::UNLOCK_FAIR.expect("only clients of such locks have it");
+                // SAFETY: the token is from the acquisition above.
+                unsafe { unlock_fair(lock, token) };
+            }
             What::Consume | What::ConsumeTimed | What::PassOn | What::Abandon => self.consume(what, hold),
             What::Produce | What::ProduceThenNotify | What::ProduceForAll => self.produce(client, what, hold),
             _ => self.section(0, waiting(|| lock.lock()), hold),
@@ -357,10 +396,27 @@ impl<L: RawMutex<Machine = Explore>> Mutex<L> {
 
     fn wait(&self, token: L::Token, deadline: Option<Deadline>) -> (L::Token, Wait) {
         self.leave(0);
-        let reason = waiting(|| self.condvar().wait(|| self.unlock(0, token), deadline));
+        let reason = if here().with(|s| s.mistake) == Mistake::LateTicket {
+            self.wait_with_a_late_ticket(token, deadline)
+        } else {
+            waiting(|| self.condvar().wait(|| self.unlock(0, token), deadline))
+        };
         let token = waiting(|| self.lock(0).lock());
         self.enter(0);
         (token, reason)
+    }
+
+    /// [`RawCondvar::wait`] with [`Mistake::LateTicket`].
+    fn wait_with_a_late_ticket(&self, token: L::Token, deadline: Option<Deadline>) -> Wait {
+        let condvar = self.condvar();
+        let ticket = condvar.prepare();
+        let late = condvar.word().load(Relaxed);
+        self.unlock(0, token);
+        let mut reason = Wait::Woken;
+        while reason == Wait::Woken && condvar.word().load(Relaxed) == late {
+            reason = waiting(|| Explore::wait(condvar.word(), late, deadline));
+        }
+        condvar.finish(ticket, reason)
     }
 
     /// The thread's last use of the lock. The last one of all destroys it.

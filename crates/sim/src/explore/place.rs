@@ -25,6 +25,15 @@ impl Place {
         Place { address, size, alive }
     }
 
+    /// What is left of a value in this many bytes.
+    pub(super) fn truncate(self, value: u64) -> u64 {
+        match self.size {
+            1 => u64::from(value as u8),
+            4 => u64::from(value as u32),
+            _ => value,
+        }
+    }
+
     /// Whether the word is still there.
     pub(super) fn is_alive(self) -> bool {
         // SAFETY: the memory of a word stays mapped: it lies in the arena, on the stack of a coroutine or in a

@@ -65,6 +65,7 @@ impl<D> Waits<D> for Never {
 }
 
 pub(super) struct Reclamation<D: Reclaim<Machine = Explore>, W> {
+    /// Two domains, next to each other.
     domain: *mut D,
     root: *mut Ptr<Object>,
     objects: *mut Object,
@@ -74,14 +75,16 @@ pub(super) struct Reclamation<D: Reclaim<Machine = Explore>, W> {
     waits: PhantomData<W>,
 }
 
-const OPERATIONS: [What; 11] = [
+const OPERATIONS: [What; 13] = [
     What::Read,
     What::ReadNested,
+    What::ReadElsewhere,
     What::Quiesce,
     What::Rest,
     What::Retire,
     What::Replace,
     What::Replace,
+    What::ReplaceElsewhere,
     What::Synchronize,
     What::Collect,
     What::Barrier,
@@ -103,6 +106,7 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Subject for Reclamation<D, W> {
     fn new(engine: &Engine, client: &Client) -> Self {
         let arena = engine.with(|s| s.arena.start());
         let (domain, root) = (arena.cast::<D>(), arena.wrapping_add(16384).cast::<Ptr<Object>>());
+        assert!(2 * size_of::<D>() <= 16384, "room for two domains");
         let this = Reclamation {
             domain,
             root,
@@ -113,16 +117,19 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Subject for Reclamation<D, W> {
         };
         engine.with(|s| {
             s.arena.label(domain.addr(), size_of::<D>(), "domain");
+            s.arena.label(domain.wrapping_add(1).addr(), size_of::<D>(), "other domain");
             s.arena.label(root.addr(), size_of::<Ptr<Object>>(), "root");
             s.arena.label(this.objects.addr(), OBJECTS * size_of::<Object>(), "object");
         });
         // SAFETY: within the arena, aligned, far enough from each other, and what was there before is over.
         unsafe {
             domain.write(D::new_in());
+            domain.add(1).write(D::new_in());
             root.write(Ptr::new(this.make()));
         }
         if client.units > 0 {
-            this.domain().set_limit(Limit { objects: u64::from(client.units), bytes: 1 << 20 });
+            let limit = Limit { objects: u64::from(client.units), bytes: 1 << 20 };
+            this.domains().for_each(|domain| domain.set_limit(limit));
         }
         this
     }
@@ -138,15 +145,18 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Subject for Reclamation<D, W> {
     }
 
     fn after(&self, _: &Client) {
-        self.retire(self.root().swap(null_mut(), AcqRel));
-        self.domain().barrier();
-        let garbage = self.domain().garbage().objects;
+        self.retire(self.domain(), self.root().swap(null_mut(), AcqRel));
+        self.domains().for_each(D::barrier);
+        let garbage: u64 = self.domains().map(|domain| domain.garbage().objects).sum();
         check(garbage == 0, || format!("{garbage} objects are garbage after a barrier, at the end"));
         for number in 0..self.made.get() {
             check(self.object(number).reclaimed.get(), || format!("object {number} was never reclaimed"));
         }
         // SAFETY: nobody uses it any more.
-        unsafe { self.domain.drop_in_place() };
+        unsafe {
+            self.domain.drop_in_place();
+            self.domain.add(1).drop_in_place();
+        }
     }
 }
 
@@ -154,6 +164,23 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Reclamation<D, W> {
     fn domain(&self) -> &D {
         // SAFETY: written in `new`.
         unsafe { &*self.domain }
+    }
+
+    /// Another one of the same type.
+    fn elsewhere(&self) -> &D {
+        // SAFETY: written in `new`.
+        unsafe { &*self.domain.add(1) }
+    }
+
+    /// Whether a guard of the one domain protects what is retired in the other.
+    fn covered(&self) -> bool {
+        let reader = self.domain().reader();
+        let guard = reader.enter();
+        self.elsewhere().covers(&guard)
+    }
+
+    fn domains(&self) -> impl Iterator<Item = &D> {
+        [self.domain(), self.elsewhere()].into_iter()
     }
 
     fn root(&self) -> &Ptr<Object> {
@@ -172,16 +199,19 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Reclamation<D, W> {
         self.made.set(number + 1);
         let object = self.objects.wrapping_add(number);
         // SAFETY: within the arena, and nobody's yet.
-        unsafe { object.write(Object { header: Header::new(), reclaimed: Cell::new(false), number }) };
+        unsafe {
+            object.write(Object { header: Header::new(), reclaimed: Cell::new(false), number });
+            D::note_new(&mut *object);
+        }
         object
     }
 
-    fn retire(&self, object: *mut Object) {
+    fn retire(&self, domain: &D, object: *mut Object) {
         // SAFETY: null, or made by `make`.
         let Some(number) = (unsafe { object.as_ref() }).map(|object| object.number) else { return };
         note(|| format!("retires object {number}"));
         // SAFETY: removed by the caller, and by nobody else.
-        waiting(|| unsafe { self.domain().retire(object) });
+        waiting(|| unsafe { domain.retire(object) });
         let mine = &self.retired[me()];
         mine.set(mine.get() | 1 << number);
     }
@@ -221,12 +251,24 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Reclamation<D, W> {
                 let guard = reader.enter();
                 self.look(guard.protect(0, self.root()), how);
             }
-            What::Retire => self.retire(self.root().swap(null_mut(), AcqRel)),
-            What::Replace => self.retire(self.root().swap(self.make(), AcqRel)),
+            What::ReadElsewhere => {
+                let reader = self.elsewhere().reader();
+                let guard = reader.enter();
+                // A guard that is for its own domain alone protects nothing here.
+                if self.domains().all(|domain| domain.covers(&guard)) {
+                    self.look(guard.protect(0, self.root()), how);
+                }
+            }
+            What::Retire => self.retire(domain, self.root().swap(null_mut(), AcqRel)),
+            What::Replace => self.retire(domain, self.root().swap(self.make(), AcqRel)),
+            What::ReplaceElsewhere => {
+                let domain = if self.covered() { self.elsewhere() } else { domain };
+                self.retire(domain, self.root().swap(self.make(), AcqRel));
+            }
             What::Synchronize => {
                 let old = self.root().swap(self.make(), AcqRel);
                 if !waiting(|| W::synchronize(domain)) {
-                    self.retire(old);
+                    self.retire(domain, old);
                 // SAFETY: null, or an object, which is never freed.
                 } else if let Some(object) = unsafe { old.as_ref() } {
                     note(|| format!("reclaims object {}", object.number));
@@ -236,7 +278,7 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Reclamation<D, W> {
             What::Collect => domain.collect(),
             What::Barrier => {
                 let mut mine = self.retired[me()].get();
-                waiting(|| domain.barrier());
+                waiting(|| self.domains().for_each(D::barrier));
                 while mine != 0 {
                     let number = mine.trailing_zeros() as usize;
                     mine &= mine - 1;

@@ -1,4 +1,6 @@
-//! Reader-writer locks.
+//! Reader-writer locks. [`modes`] has what some of them can do beyond reading and writing.
+
+mod modes;
 
 use super::client::{Client, OPERATIONS as OPERATIONS_OF_THREAD, Operation, What, operations};
 use super::engine::{COVERED, Engine};
@@ -7,18 +9,26 @@ use super::subject::{Going, Subject, TIMEOUTS, begin, check, here, hold, me, not
 use super::words::U32;
 use super::world;
 use crate::rng::Rng;
+pub(super) use modes::{Downgrades, Forms, Plain, Upgrades};
+
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Arith, Deadline, Machine, Word};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Reads after which BRAVO makes a lock one that is read in the table, and a few around that number.
 const WARM: [u8; 6] = [0, 0, 14, 15, 16, 17];
 
-pub(super) struct RwLock<R: RawRwLock<Machine = Explore>> {
+pub(super) struct RwLock<R: RawRwLock<Machine = Explore>, F: Forms<R>> {
     place: *mut R,
+    forms: PhantomData<F>,
+    /// Readers inside, the upgradable one among them.
     readers: Cell<u32>,
+    upgradable: Cell<Option<usize>>,
     writer: Cell<Option<usize>>,
+    /// Write sections so far.
+    writes: Cell<u32>,
     /// Users that have not left the lock for good.
     users: Cell<usize>,
     destroyed: Cell<bool>,
@@ -42,7 +52,7 @@ const OPERATIONS: [What; 9] = [
 const WAITS: [What; 3] = [What::Read, What::Lock, What::OwnRead];
 const ATTEMPTS: [What; 2] = [What::TryRead, What::Try];
 
-impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
+impl<R: RawRwLock<Machine = Explore>, F: Forms<R>> Subject for RwLock<R, F> {
     fn client(rng: &mut Rng) -> Client {
         let mut client = Client::empty(rng);
         if rng.below(4) == 0 {
@@ -50,7 +60,12 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
             return client;
         }
         let exits = if rng.below(8) == 0 { 0 } else { 2 };
-        client.cast(rng, &OPERATIONS[..OPERATIONS.len() - exits]);
+        let mut choices = OPERATIONS[..OPERATIONS.len() - exits].to_vec();
+        // Not in all clients: the more operations there are, the less often two of them meet.
+        if !F::MORE.is_empty() && rng.below(2) == 0 {
+            choices.extend(F::MORE);
+        }
+        client.cast(rng, &choices);
         client.warm = WARM[rng.below(WARM.len() as u64) as usize];
         client.destroys = rng.below(8) == 0;
         client.again = rng.below(2) == 0;
@@ -77,9 +92,12 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
         engine.with(|s| s.arena.label(stage.addr(), size_of::<U32>(), "stage"));
         let this = RwLock {
             place,
+            forms: PhantomData,
             stage,
             readers: Cell::new(0),
+            upgradable: Cell::new(None),
             writer: Cell::new(None),
+            writes: Cell::new(0),
             users: Cell::new(client.users()),
             destroyed: Cell::new(false),
         };
@@ -133,7 +151,7 @@ impl<R: RawRwLock<Machine = Explore>> Subject for RwLock<R> {
     }
 }
 
-impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
+impl<R: RawRwLock<Machine = Explore>, F: Forms<R>> RwLock<R, F> {
     fn lock(&self) -> &R {
         // SAFETY: written in `new`. A use after the destruction is caught at the lock's words.
         unsafe { &*self.place }
@@ -213,7 +231,8 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
                 Some(token) => self.writes(token, hold),
                 None => going.failed("a timed attempt to write"),
             },
-            _ => self.writes(waiting(|| lock.write()), hold),
+            What::Lock => self.writes(waiting(|| lock.write()), hold),
+            _ => F::operate(self, Operation { what, hold }, &going),
         }
         going.end();
         note(|| format!("{what:?} is over"));
@@ -264,16 +283,25 @@ impl<R: RawRwLock<Machine = Explore>> RwLock<R> {
     }
 
     fn section(&self, how: u8) {
+        self.begin_write();
+        hold(how);
+        self.end_write();
+    }
+
+    fn begin_write(&self) {
         note(|| "is inside as a writer".into());
         if let Some(other) = self.writer.replace(Some(me())) {
             here().fail(format!("threads {other} and {} write at the same time", me()));
         }
         let readers = self.readers.get();
         check(readers == 0, || format!("thread {} writes beside {readers} readers", me()));
-        hold(how);
+    }
+
+    fn end_write(&self) {
         let lock = self.lock();
         check(lock.is_locked() && lock.is_write_locked(), || "it says that it is free, to its writer".into());
         self.writer.set(None);
+        self.writes.set(self.writes.get() + 1);
         note(|| "leaves as a writer".into());
     }
 

@@ -1,25 +1,26 @@
 //! Searching: many schedules of many clients; and the first that fails, made small.
 
 use super::Mistake;
-use super::client::{Client, THREADS};
+use super::client::{Client, THREADS, What};
 use super::engine::{Engine, Setup};
 use super::machine::Explore;
-use super::mutex::Mutex;
+use super::mutex::{self, Leaves, Mutex};
 use super::plan::{Chain, Chance, Decision, Source};
 use super::reclamation::{Never, Periods, Reclamation};
-use super::rwlock::RwLock;
+use super::rwlock::{self, Downgrades, RwLock, Upgrades};
 use super::semaphore::Semaphore;
 use super::seqlock::SeqLock;
 use super::subject::Subject;
 use super::world::World;
 use crate::rng::Rng;
-use latchwork::locks::mutex::{Info, RawMutex, Suspension};
-use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::mutex::{Fair, Info, RawMutex, Suspension};
+use latchwork::locks::rwlock::{RawDowngrade, RawFair, RawRwLock, RawUpgrade};
 use latchwork::locks::semaphore::Unit;
 use latchwork::locks::seqlock::RawSeqLock;
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
 use latchwork::reclaim::{GracePeriod, Reclaim};
@@ -58,7 +59,7 @@ pub struct Target {
     pub kind: &'static str,
     /// Whether it promises to stay available with a waiter that is suspended for ever.
     pub tolerates_suspension: bool,
-    explore: Run,
+    calls: Calls,
 }
 
 impl std::fmt::Debug for Target {
@@ -89,51 +90,85 @@ pub struct Failure {
     pub trace: String,
 }
 
-type Run = fn(&Settings, Range<u64>) -> Outcome;
+/// What the search needs of a [`Subject`]. So it is compiled once, and not once for each lock.
+#[derive(Copy, Clone)]
+struct Calls {
+    client: fn(&mut Rng) -> Client,
+    valid: fn(&Client) -> bool,
+    another: fn(&Client, &mut Rng) -> Option<What>,
+    /// One schedule of a client, from a fresh subject on.
+    run: fn(&Engine, &Client) -> Result<(), String>,
+}
+
+impl Calls {
+    const fn of<S: Subject>() -> Calls {
+        Calls { client: S::client, valid: S::valid, another: S::another, run: run::<S> }
+    }
+}
+
+fn run<S: Subject>(engine: &Engine, client: &Client) -> Result<(), String> {
+    let subject = S::new(engine, client);
+    engine.run(client.threads, &|thread| subject.run(client, thread), &|| subject.after(client))
+}
 
 impl Target {
-    fn new(kind: &'static str, info: Info, explore: Run) -> Target {
+    fn new(kind: &'static str, info: Info, calls: Calls) -> Target {
         let tolerates_suspension = info.suspension == Suspension::Tolerates;
-        Target { name: info.name, kind, tolerates_suspension, explore }
+        Target { name: info.name, kind, tolerates_suspension, calls }
     }
 
-    fn strategy(name: &'static str, explore: Run) -> Target {
-        Target { name, kind: "reclamation", tolerates_suspension: false, explore }
+    fn strategy(name: &'static str, calls: Calls) -> Target {
+        Target { name, kind: "reclamation", tolerates_suspension: false, calls }
     }
 
     /// A mutex, and condition variables over it.
     pub fn mutex<L: RawMutex<Machine = Explore>>() -> Target {
-        Target::new("mutex", L::INFO, explore::<Mutex<L>>)
+        Target::new("mutex", L::INFO, Calls::of::<Mutex<L, mutex::Plain>>())
     }
 
     /// A sequence lock with `L` as its writers' mutex.
     pub fn seqlock<L: RawMutex<Machine = Explore>>() -> Target {
-        Target::new("seqlock", RawSeqLock::<L>::INFO, explore::<SeqLock<L>>)
+        Target::new("seqlock", RawSeqLock::<L>::INFO, Calls::of::<SeqLock<L>>())
     }
 
     /// The semaphore.
     pub fn semaphore() -> Target {
-        Target::new("semaphore", Unit::<Explore>::INFO, explore::<Semaphore>)
+        Target::new("semaphore", Unit::<Explore>::INFO, Calls::of::<Semaphore>())
+    }
+
+    /// A mutex that a holder can leave to a waiter.
+    pub fn fair_mutex<L: Fair<Machine = Explore>>() -> Target {
+        Target::new("mutex", L::INFO, Calls::of::<Mutex<L, Leaves>>())
     }
 
     /// A reader-writer lock.
     pub fn rwlock<R: RawRwLock<Machine = Explore>>() -> Target {
-        Target::new("rwlock", R::INFO, explore::<RwLock<R>>)
+        Target::new("rwlock", R::INFO, Calls::of::<RwLock<R, rwlock::Plain>>())
+    }
+
+    /// A reader-writer lock with downgrades.
+    pub fn downgradable<R: RawDowngrade<Machine = Explore>>() -> Target {
+        Target::new("rwlock", R::INFO, Calls::of::<RwLock<R, Downgrades>>())
+    }
+
+    /// A reader-writer lock with downgrades, upgradable reads and fair unlocks.
+    pub fn upgradable<R: RawUpgrade<Machine = Explore> + RawFair>() -> Target {
+        Target::new("rwlock", R::INFO, Calls::of::<RwLock<R, Upgrades>>())
     }
 
     /// A strategy of reclamation that has grace periods.
     pub fn grace<D: GracePeriod<Machine = Explore>>() -> Target {
-        Target::strategy(D::INFO.name, explore::<Reclamation<D, Periods>>)
+        Target::strategy(D::INFO.name, Calls::of::<Reclamation<D, Periods>>())
     }
 
     /// One that has none.
     pub fn reclaim<D: Reclaim<Machine = Explore>>() -> Target {
-        Target::strategy(D::INFO.name, explore::<Reclamation<D, Never>>)
+        Target::strategy(D::INFO.name, Calls::of::<Reclamation<D, Never>>())
     }
 
     /// Runs the schedules with these numbers, until one fails.
     pub fn explore(&self, settings: &Settings, seeds: Range<u64>) -> Outcome {
-        (self.explore)(settings, seeds)
+        explore(self.calls, settings, seeds)
     }
 }
 
@@ -150,6 +185,15 @@ pub fn targets() -> Vec<Target> {
         fn rwlock<R: RawRwLock<Machine = Explore>>(&mut self) {
             self.0.push(Target::rwlock::<R>());
         }
+        fn fair_mutex<L: Fair<Machine = Explore>>(&mut self) {
+            self.0.push(Target::fair_mutex::<L>());
+        }
+        fn downgradable<R: RawDowngrade<Machine = Explore>>(&mut self) {
+            self.0.push(Target::downgradable::<R>());
+        }
+        fn upgradable<R: RawUpgrade<Machine = Explore> + RawFair>(&mut self) {
+            self.0.push(Target::upgradable::<R>());
+        }
     }
     let mut all = All(Vec::new());
     visit(&mut all);
@@ -158,6 +202,7 @@ pub fn targets() -> Vec<Target> {
         Target::grace::<QsbrDomain<Explore>>(),
         Target::grace::<RcuDomain<Explore>>(),
         Target::grace::<EpochDomain<Explore>>(),
+        Target::reclaim::<IntervalDomain<Explore, 0>>(),
         Target::reclaim::<HazardDomain<Explore>>(),
         Target::reclaim::<CountedDomain<Explore>>(),
     ]);
@@ -188,6 +233,7 @@ pub fn explore_all(
 /// Runs schedules.
 struct Explorer<'a> {
     engine: &'a Engine,
+    calls: Calls,
     mistake: Mistake,
     freezes: bool,
     /// The thread that is stopped where it waits, and from which step on.
@@ -200,13 +246,7 @@ struct Explorer<'a> {
 const BUDGET: u64 = 5_000_000;
 
 impl Explorer<'_> {
-    fn one<S: Subject>(
-        &self,
-        client: &Client,
-        source: Source,
-        record: bool,
-        trace: bool,
-    ) -> Result<(), String> {
+    fn one(&self, client: &Client, source: Source, record: bool, trace: bool) -> Result<(), String> {
         let setup = Setup {
             threads: client.threads,
             source,
@@ -219,15 +259,13 @@ impl Explorer<'_> {
             refused_fences: client.refused,
         };
         self.engine.begin(setup, client.grouped);
-        let subject = S::new(self.engine, client);
-        let body = |thread| subject.run(client, thread);
-        let result = self.engine.run(client.threads, &body, &|| subject.after(client));
+        let result = (self.calls.run)(self.engine, client);
         self.budget.update(|left| left.saturating_sub(u64::from(self.engine.with(|s| s.step))));
         result
     }
 
-    fn length<S: Subject>(&self, client: &Client) -> Result<(u32, u32), String> {
-        self.one::<S>(client, Source::Chance(Chance::straight()), false, false)?;
+    fn length(&self, client: &Client) -> Result<(u32, u32), String> {
+        self.one(client, Source::Chance(Chance::straight()), false, false)?;
         Ok(self.engine.with(|s| (s.step, s.marks)))
     }
 }
@@ -239,21 +277,21 @@ struct Spare(Box<Engine>);
 // SAFETY: no coroutine of it is alive, and it is used by one OS thread at a time.
 unsafe impl Send for Spare {}
 
-fn explore<S: Subject>(settings: &Settings, seeds: Range<u64>) -> Outcome {
+fn explore(calls: Calls, settings: &Settings, seeds: Range<u64>) -> Outcome {
     let spare = ENGINES.lock().ok().and_then(|mut engines| engines.pop());
     let engine = spare.map_or_else(|| Engine::new(Box::new(World::new())), |spare| spare.0);
-    let outcome = explore_with::<S>(&engine, settings, seeds);
+    let outcome = explore_with(&engine, calls, settings, seeds);
     if let Ok(mut engines) = ENGINES.lock() {
         engines.push(Spare(engine));
     }
     outcome
 }
 
-fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u64>) -> Outcome {
+fn explore_with(engine: &Engine, calls: Calls, settings: &Settings, seeds: Range<u64>) -> Outcome {
     engine.enter(|| {
         let Settings { mistake, freeze: freezes, .. } = *settings;
         let (freeze, budget) = (Cell::new(None), Cell::new(BUDGET));
-        let explorer = Explorer { engine, mistake, freezes, freeze, budget };
+        let explorer = Explorer { engine, calls, mistake, freezes, freeze, budget };
         engine.with(|s| s.coverage.forget());
         let mut outcome = Outcome::default();
         let mut fresh = None;
@@ -266,7 +304,7 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
             let (client, length, chain) = match from {
                 Some(at) => {
                     let Promising { mut client, length, mut chain, step, operations } = corpus[at];
-                    client.vary(operations, rng, S::another);
+                    client.vary(operations, rng, calls.another);
                     chain.push(step, seed);
                     (client, length, chain)
                 }
@@ -275,10 +313,10 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
                     let (client, length) = match fresh {
                         Some((of, client, length)) if of == number => (client, length),
                         _ => {
-                            let client = S::client(&mut Rng::new(number));
+                            let client = (calls.client)(&mut Rng::new(number));
                             // If that fails, so does its first schedule below, soon.
                             explorer.freeze.set(None);
-                            let length = explorer.length::<S>(&client).unwrap_or((64, 16));
+                            let length = explorer.length(&client).unwrap_or((64, 16));
                             fresh = Some((number, client, length));
                             (client, length)
                         }
@@ -291,14 +329,14 @@ fn explore_with<S: Subject>(engine: &Engine, settings: &Settings, seeds: Range<u
                 let thread = rng.below(client.threads as u64) as usize;
                 (thread, rng.below(u64::from(length.0)) as u32)
             }));
-            let result = explorer.one::<S>(&client, Source::Chance(chance.clone()), false, false);
+            let result = explorer.one(&client, Source::Chance(chance.clone()), false, false);
             outcome.schedules += 1;
             let (steps, step, operations) =
                 engine.with(|s| (s.step, s.coverage.rare_at, s.coverage.operations));
             outcome.steps += u64::from(steps);
             if let Err(message) = result {
                 let trace = match settings.shrink {
-                    true => explorer.shrink::<S>(client, chance, &message),
+                    true => explorer.shrink(client, chance, &message),
                     false => client.to_string(),
                 };
                 outcome.failure = Some(Failure { seed, message, trace });
@@ -365,11 +403,11 @@ const ATTEMPTS: u64 = 500;
 
 impl Explorer<'_> {
     /// Makes a failing schedule small, and shows it.
-    fn shrink<S: Subject>(&self, client: Client, chance: Chance, message: &str) -> String {
+    fn shrink(&self, client: Client, chance: Chance, message: &str) -> String {
         let sort = sort_of(message);
         self.budget.set(BUDGET);
         let recorded = |client: &Client, chance: Chance| {
-            let result = self.one::<S>(client, Source::Chance(chance), true, false);
+            let result = self.one(client, Source::Chance(chance), true, false);
             let same = result.is_err_and(|message| sort_of(&message) == sort);
             same.then(|| self.engine.with(|s| s.record.take().unwrap_or_default()))
         };
@@ -378,7 +416,7 @@ impl Explorer<'_> {
         };
         let fails = |client: &Client, decisions: &[Decision]| {
             let source = Source::Record(decisions.to_vec());
-            self.one::<S>(client, source, false, false).is_err_and(|message| sort_of(&message) == sort)
+            self.one(client, source, false, false).is_err_and(|message| sort_of(&message) == sort)
         };
         let mut text = String::new();
         if !fails(&client, &decisions) {
@@ -387,17 +425,17 @@ impl Explorer<'_> {
         let mut client = client;
         'smaller: loop {
             decisions = fewer(decisions, |less| fails(&client, less));
-            for less in client.smaller().into_iter().filter(S::valid) {
+            for less in client.smaller().into_iter().filter(self.calls.valid) {
                 if fails(&less, &decisions) {
                     client = less;
                     continue 'smaller;
                 }
             }
-            for less in client.smaller().into_iter().filter(S::valid) {
+            for less in client.smaller().into_iter().filter(self.calls.valid) {
                 if self.budget.get() == 0 {
                     break 'smaller;
                 }
-                let Ok(length) = self.length::<S>(&less) else { continue };
+                let Ok(length) = self.length(&less) else { continue };
                 for seed in 0..ATTEMPTS {
                     if let Some(found) = recorded(&less, Chance::start(Chain::new(seed), length)) {
                         (client, decisions) = (less, found);
@@ -407,7 +445,7 @@ impl Explorer<'_> {
             }
             break;
         }
-        let result = self.one::<S>(&client, Source::Record(decisions.clone()), false, true);
+        let result = self.one(&client, Source::Record(decisions.clone()), false, true);
         let _ = write!(text, "{client}  {} decisions\n\n", decisions.len());
         let lines = self.engine.with(|s| s.trace.take()).unwrap_or_default();
         let left_out = lines.len().saturating_sub(LINES);

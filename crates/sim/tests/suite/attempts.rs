@@ -1,9 +1,9 @@
 //! An attempt beside a waiter, at every moment: one thread that tries to read, and one that tries to write, are each
 //! suspended for a while at some point of the attempt; a third one queues and goes to sleep meanwhile.
 //!
-//! What an attempt does to the lock's hints must not take the third thread's wakeup away. (In `shfl-rw` a reader that
-//! had found the queue empty dropped the hint of a head that had just gone to sleep behind the writer, which then took
-//! its bit back and woke nobody.)
+//! What an attempt does to the lock's hints must not take the third thread's wakeup away. (In `shfl-rw`, a reader had
+//! once found the queue empty, and dropped the hint of a head that had just gone to sleep behind the writer. The writer
+//! then took its bit back, and woke no thread.)
 
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::shfl_rw::RawShflRw;

@@ -11,3 +11,4 @@ mod reclaim;
 mod reentry;
 mod registry;
 mod suspended;
+mod turns;

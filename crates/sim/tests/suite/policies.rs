@@ -4,10 +4,10 @@
 //! Each claim is also put to a lock that does not make it, which must fail it.
 
 use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::mutex::policies::{Account, Hops, Locally, Priority, RawOpportunity, Urgency};
+use latchwork::locks::mutex::policies::{Account, Hops, Priority, RawLocally, RawOpportunity, Urgency};
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
-use latchwork::locks::mutex::shuffle::{NoPolicy, NumaPolicy, Policy, Stealing};
+use latchwork::locks::mutex::shuffle::{NoPolicy, NumaPolicy, Policy};
 use latchwork::machine::Machine;
 use latchwork_sim::{
     Options, Placement, Profile, Report, Sim, acquired, acquiring, now, released, run, thread, work,
@@ -42,8 +42,8 @@ impl Crowd {
         USED.set([0; 256]);
         let lock = Padded(L::new_in());
         let counts: Vec<_> = (0..self.threads).map(|_| [const { Cell::new(0u64) }; 3]).collect();
-        // Who got it when. (A thread's own clock runs ahead of others' while it works: that an acquisition has
-        // been counted does not say that it was before.)
+        // Which thread acquired the lock, and when. (A thread's own clock runs ahead of the others' while it works. So an
+        // acquisition that has been counted may still come after another one.)
         let order = RefCell::new(Vec::new());
         let body = || {
             let me = thread();
@@ -165,19 +165,20 @@ impl Account for InSim {
     }
 }
 
-/// One thread stays ten times as long.
+/// One thread stays ten times as long. The time is long beside the head's turn (1 ms), in which one thread may steal the lock
+/// over and over.
 const GREED: Crowd = Crowd {
     machine: "2x8",
     threads: 8,
-    ns: 20_000_000,
+    ns: 300_000_000,
     inside: |me| if me == 0 { 20_000 } else { 2_000 },
     outside: |_| 500,
 };
 
 #[test]
 fn time_inside_is_shared_out() {
-    /// The first thread's share of the time inside.
-    fn share<L: RawMutex<Machine = Sim>>(what: &str, crowd: Crowd) -> f64 {
+    /// The first thread's share of the time inside, and the least share of another.
+    fn share<L: RawMutex<Machine = Sim>>(what: &str, crowd: Crowd) -> (f64, f64) {
         let seen = crowd.watch::<L>();
         let all: u64 = seen.inside.iter().sum();
         let share = seen.inside[0] as f64 / all as f64;
@@ -189,16 +190,18 @@ fn time_inside_is_shared_out() {
             seen.per_ms(),
             100.0 * all as f64 / seen.report.simulated_ns as f64
         );
-        share
+        (share, least)
     }
     for (machine, threads) in [("2x8", 8), ("2x8", 16), ("2x2", 8)] {
         let crowd = Crowd { machine, threads, ..GREED };
         let fair = 1.0 / threads as f64;
-        let got = share::<RawOpportunity<Sim, InSim>>(&format!("opportunity, {threads} on {machine}"), crowd);
-        assert!((0.5 * fair..1.5 * fair).contains(&got), "{got}, not about {fair}");
-        assert!(
-            share::<RawShfl<Sim, NoPolicy>>(&format!("FIFO, {threads} on {machine}"), crowd) > 2.0 * fair
-        );
+        let (got, least) =
+            share::<RawOpportunity<Sim, InSim>>(&format!("opportunity, {threads} on {machine}"), crowd);
+        assert!((0.25 * fair..1.5 * fair).contains(&got), "{got}, not about {fair}");
+        // Under FIFO it is less than a fifth of the fair share. The least of so many threads is far below their mean.
+        assert!(least > 0.3 * fair, "{least}, not about {fair}");
+        let (got, _) = share::<RawShfl<Sim, NoPolicy>>(&format!("FIFO, {threads} on {machine}"), crowd);
+        assert!(got > 2.0 * fair);
     }
 }
 
@@ -228,7 +231,7 @@ fn near_nodes_come_before_far_ones() {
         let crowd = Crowd { threads, ..BUSY };
         watch::<RawShfl<Sim, NumaPolicy>>(&format!("shfl, NUMA, {threads}"), crowd);
         watch::<RawShfl<Sim, Hops>>(&format!("shfl, hops, {threads}"), crowd);
-        watch::<RawShfl<Sim, Locally>>(&format!("shfl, NUMA, stealing in the node, {threads}"), crowd);
+        watch::<RawLocally<Sim>>(&format!("shfl, NUMA, stealing in the node, {threads}"), crowd);
     }
 }
 
@@ -241,7 +244,7 @@ impl<const THOROUGH: bool> Policy for Whim<THOROUGH> {
     const RANKS: usize = 5;
     const PATIENCE: Option<u32> = Some(4);
     const THOROUGH: bool = THOROUGH;
-    const STEALING: Stealing = Stealing::Nobody;
+    const STEALING: bool = false;
     fn key<M: Machine>() -> u32 {
         Self::rank::<M>(0, 0) as u32
     }

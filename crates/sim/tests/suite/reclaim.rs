@@ -5,6 +5,7 @@ use latchwork::machine::{Arith, Machine, Word};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
 use latchwork::reclaim::{Guard, Header, Reader, Reclaim, Retire};
@@ -88,5 +89,6 @@ fn strategies_run_on_a_simulated_machine() {
     check::<QsbrDomain<Sim>>();
     check::<EpochDomain<Sim>>();
     check::<HazardDomain<Sim>>();
+    check::<IntervalDomain<Sim>>();
     check::<CountedDomain<Sim>>();
 }

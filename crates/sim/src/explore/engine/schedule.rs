@@ -13,7 +13,6 @@ impl State {
             (thread.operation, thread.steps) = (0, 0);
             thread.expires = u32::MAX;
             thread.deadline = None;
-            thread.erased = 0;
             thread.waits = false;
         }
         self.count = setup.threads;

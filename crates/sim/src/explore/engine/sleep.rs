@@ -28,8 +28,7 @@ impl State {
     }
 
     pub(in crate::explore) fn wake(&mut self, address: usize, count: u32) -> usize {
-        let erased = self.threads[self.running].erased;
-        if self.mistake == Mistake::DroppedWake || erased == address {
+        if self.mistake == Mistake::DroppedWake {
             return 0;
         }
         let mut woken = 0;
@@ -80,12 +79,6 @@ impl State {
             Mistake::OpenRing => value as usize == place.address,
             _ => false,
         }
-    }
-
-    /// The running thread's read-modify-write may have erased hints, by mistake without a look at them.
-    pub(in crate::explore) fn note_erased(&mut self, place: Place, old: u64, new: u64) {
-        let erases = old >> 31 == 1 && old & 1 == 1 && new == 1;
-        self.threads[self.running].erased = if erases { place.address } else { 0 };
     }
 
     pub(in crate::explore) fn note(&mut self, text: String) {

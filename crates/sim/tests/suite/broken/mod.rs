@@ -1,5 +1,10 @@
 //! Locks that are broken on purpose.
 
+mod modes;
+mod strategies;
+pub use modes::*;
+pub use strategies::*;
+
 use latchwork::locks::mutex::{Info, RawMutex, Suspension};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::{Arith, Deadline, Machine, Word};
@@ -18,29 +23,36 @@ const INFO: Info = Info {
     source: "none",
 };
 
+/// What locks of one word share that is 0 when the lock is free, and 1 otherwise: all but how they wait.
+macro_rules! test_and_set {
+    () => {
+        type Token = ();
+        const INFO: Info = INFO;
+        fn new_in() -> Self {
+            Self(Word::new(0))
+        }
+        fn try_lock(&self) -> Option<()> {
+            (self.0.swap(1, Acquire) == 0).then_some(())
+        }
+        unsafe fn unlock(&self, (): ()) {
+            self.0.store(0, Release);
+        }
+        fn is_locked(&self) -> bool {
+            self.0.load(Relaxed) != 0
+        }
+    };
+}
+
 /// Looks, and then takes, in two steps.
 pub struct TestThenSet<M: Machine = Sim>(M::U32);
 
 // SAFETY: not safe at all; that is what the test is about. Nothing but plain counters relies on it.
 unsafe impl<M: Machine> RawMutex for TestThenSet<M> {
     type Machine = M;
-    type Token = ();
-    const INFO: Info = INFO;
-    fn new_in() -> Self {
-        TestThenSet(M::U32::new(0))
-    }
+    test_and_set!();
     fn lock(&self) {
         M::spin_until(&self.0, Acquire, |word| word == 0);
         self.0.store(1, Relaxed);
-    }
-    fn try_lock(&self) -> Option<()> {
-        (self.0.swap(1, Acquire) == 0).then_some(())
-    }
-    unsafe fn unlock(&self, (): ()) {
-        self.0.store(0, Release);
-    }
-    fn is_locked(&self) -> bool {
-        self.0.load(Relaxed) != 0
     }
 }
 
@@ -50,24 +62,11 @@ pub struct DropsWakes<M: Machine = Sim>(M::U32);
 // SAFETY: excludes; but waiters sleep for ever.
 unsafe impl<M: Machine> RawMutex for DropsWakes<M> {
     type Machine = M;
-    type Token = ();
-    const INFO: Info = INFO;
-    fn new_in() -> Self {
-        DropsWakes(M::U32::new(0))
-    }
+    test_and_set!();
     fn lock(&self) {
         while self.0.swap(1, Acquire) != 0 {
             M::wait(&self.0, 1, None);
         }
-    }
-    fn try_lock(&self) -> Option<()> {
-        (self.0.swap(1, Acquire) == 0).then_some(())
-    }
-    unsafe fn unlock(&self, (): ()) {
-        self.0.store(0, Release);
-    }
-    fn is_locked(&self) -> bool {
-        self.0.load(Relaxed) != 0
     }
 }
 
@@ -77,26 +76,13 @@ pub struct Despairs(U32);
 // SAFETY: excludes; but a thread that has lost often enough never tries again.
 unsafe impl RawMutex for Despairs {
     type Machine = Sim;
-    type Token = ();
-    const INFO: Info = INFO;
-    fn new_in() -> Self {
-        Despairs(U32::new(0))
-    }
+    test_and_set!();
     fn lock(&self) {
         let mut pause = 100;
         while self.try_lock().is_none() {
             latchwork_sim::work(pause);
             pause *= 2;
         }
-    }
-    fn try_lock(&self) -> Option<()> {
-        (self.0.swap(1, Acquire) == 0).then_some(())
-    }
-    unsafe fn unlock(&self, (): ()) {
-        self.0.store(0, Release);
-    }
-    fn is_locked(&self) -> bool {
-        self.0.load(Relaxed) != 0
     }
 }
 

@@ -3,7 +3,8 @@
 use super::*;
 use latchwork::locks::mutex::{RawMutex, mcs::RawMcs, shfl::RawShfl};
 use latchwork::machine::Machine;
-use latchwork_sim::{Error, Home, Sim, U32, acquired, acquiring, fail, released};
+use latchwork_sim::{Error, Home, Number, Sim, U32, acquired, acquiring, fail, released};
+use std::sync::atomic::AtomicU64;
 
 /// A closed loop over one lock.
 fn contend<L: RawMutex<Machine = Sim>>(threads: usize, rounds: u64, options: &Options) -> Report {
@@ -247,4 +248,35 @@ fn contend_on(machine: &str) -> Report {
         }
     };
     play(&Profile::find(machine).unwrap(), &Options::default(), vec![&body; 1024])
+}
+
+#[test]
+fn a_processor_that_was_idle_for_a_moment_wakes_up_sooner() {
+    // Thread 1 sleeps for a while, and says when it runs again.
+    let waits = |idle: u64, soon: Option<f64>| {
+        let (word, ran) = (Padded(U32::new(0)), AtomicU64::new(0));
+        let mut profile = machine((1, 1, 2, 1));
+        let number = |value| Number { value, source: "test".into() };
+        profile.kernel.wakeup_soon = soon.map(number);
+        play(
+            &profile,
+            &exact(),
+            vec![
+                &|| {
+                    at(idle);
+                    word.0.store(1, Relaxed);
+                    Sim::wake(&raw const word.0, 1);
+                },
+                &|| {
+                    Sim::wait(&word.0, 0, None);
+                    ran.store(now(), Relaxed);
+                },
+            ],
+        );
+        ran.load(Relaxed) - idle
+    };
+    let (long, short) = (200_000, 20_000);
+    assert_eq!(waits(long, None), waits(short, None));
+    assert_eq!(waits(long, Some(1000.0)), waits(long, None));
+    assert_eq!(waits(short, Some(1000.0)), waits(short, None) - 4000, "the round number is 5000");
 }

@@ -85,7 +85,7 @@ fn revocation_takes_what_the_paper_measured() {
         after(&profile, place, &fill, &|| time.set(timed(scan)));
         time.into_inner() as f64 / slots().len() as f64
     };
-    // Whoever read last was on the writer's socket, or on the other one.
+    // The last reader was on the writer's socket, or on the other one.
     let (near, far) = (per_slot(1), per_slot(36));
     assert!((0.8..1.1).contains(&near) && (1.1..2.0).contains(&far), "{near} {far}");
 }
