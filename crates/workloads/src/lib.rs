@@ -19,6 +19,8 @@ pub mod native;
 pub mod peers;
 pub mod private;
 pub mod registry;
+pub mod rwsem_4_19;
+pub mod shfl_paper;
 pub mod stage;
 pub mod tables;
 pub mod thread;

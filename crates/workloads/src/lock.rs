@@ -6,7 +6,7 @@
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
-use latchwork::locks::semaphore::{RawSemaphore, Step};
+use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::Machine;
 
 /// A lock with readers and writers; for a mutex, reading and writing are the same.
@@ -93,21 +93,14 @@ impl<L: Lock> Condvar<L> for RawCondvar<L::Machine> {
     }
 }
 
-/// This library's semaphore, used as the preloaded library uses it: a thread that finds no unit sleeps at once.
+/// This library's semaphore.
 impl<M: Machine> Semaphore for RawSemaphore<M> {
     fn new(units: u32) -> Self {
         RawSemaphore::new_in(units)
     }
     #[inline]
     fn acquire(&self) {
-        if RawSemaphore::try_acquire(self) {
-            return;
-        }
-        let mut slept = false;
-        while let Step::Sleep(expected) = self.step(slept, false) {
-            M::wait(self.word(), expected, None);
-            slept = true;
-        }
+        RawSemaphore::acquire(self);
     }
     #[inline]
     fn try_acquire(&self) -> bool {

@@ -10,11 +10,13 @@ use crate::load;
 use crate::lock::{Exclusive, Lock, Shared};
 use crate::measure::Measured;
 use crate::private::PrivateBravo;
+use crate::rwsem_4_19::RwSem4;
+use crate::shfl_paper::ShflPaper;
 use crate::stage::Stage;
 use crate::tables::{self, Table, TableWorkload};
 use crate::workload::{Info, Settings, Workload};
 use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::mutex::policies::Locally;
+use latchwork::locks::mutex::policies::RawLocally;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
 use latchwork::locks::mutex::shuffle::{NoPolicy, Partial};
@@ -168,10 +170,17 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     visitor.lock::<Exclusive<RawShflSpin<M, Partial<true>>>>(yardstick("shfl-spin-hand-on", Kind::Mutex));
     // ShflLock with stealing within the NUMA node only.
     let blocking = |name| Candidate { blocking: true, ..yardstick(name, Kind::Mutex) };
-    visitor.lock::<Exclusive<RawShfl<M, Locally>>>(blocking("shfl-local"));
+    visitor.lock::<Exclusive<RawLocally<M>>>(blocking("shfl-local"));
     // A counting semaphore with one unit.
     visitor.lock::<Exclusive<Unit<M>>>(blocking(Unit::<M>::INFO.name));
     visitor.lock::<Exclusive<GlibcFutex<M>>>(blocking(GlibcFutex::<M>::INFO.name));
+    // What the papers measured: ShflLock as its figures have it, and the rwsem of that time, with BRAVO over it.
+    visitor.lock::<Exclusive<ShflPaper<M>>>(blocking(ShflPaper::<M>::INFO.name));
+    type Old<M> = RwSem4<M, false>;
+    type Stock<M> = RwSem4<M, true>;
+    visitor.lock::<Shared<Old<M>>>(asleep(Old::<M>::INFO.name));
+    visitor.lock::<Shared<Stock<M>>>(asleep(Stock::<M>::INFO.name));
+    visitor.lock::<Shared<RawBravo<M, Stock<M>>>>(asleep(RawBravo::<M, Stock<M>>::INFO.name));
 }
 
 /// The tables that are not under a lock. Those under a lock have the name of the lock.

@@ -32,8 +32,8 @@ pub fn waits() -> Histogram<u64> {
 /// Timing one takes two looks at the clock, tens of nanoseconds, which is more than a lock costs.
 /// So one in `gap` is timed, where the gap follows the pace of the thread: doubled while samples
 /// come faster than one in [`SAMPLE_EVERY_NS`], halved while they come much slower, 1 for slow
-/// workloads. Each sample counts for all acquisitions since the one before, so that slow phases are
-/// not over-represented, and gaps vary by half, so that they do not fall in step with the workload.
+/// workloads. Each sample counts for all acquisitions since the sample before, so that slow phases are
+/// not over-represented. Gaps vary by half, so that they do not fall in step with the workload.
 struct Sampler {
     gap: u64,
     /// Acquisitions until the next sample.

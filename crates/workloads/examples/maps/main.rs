@@ -17,6 +17,8 @@ use std::process::ExitCode;
   cargo run --release --example maps -- table
   cargo run --release --example maps -- table --keys 64 --updates 0% --threads 2
   cargo run --release --example maps -- user --rounds 11 --json user.json
+  cargo run --release --example maps -- user --updates 50% --zipf true
+  cargo run --release --example maps -- memory
   cargo run --release --example maps --features urcu -- user --only liburcu
 
 The feature `urcu` adds liburcu's hash table (Debian: liburcu-dev).")]
@@ -31,6 +33,8 @@ enum Command {
     Table(Options),
     /// RcuMap beside the concurrent maps of other libraries.
     User(Options),
+    /// Bytes of the heap for each element of these maps.
+    Memory,
 }
 
 /// How to measure.
@@ -48,9 +52,12 @@ struct Options {
     /// Only with so many keys.
     #[arg(long)]
     keys: Option<u64>,
-    /// Only with this share of updates: 0%, 1% or 50%.
+    /// Only with this share of updates (0%, 1%, 10%, 50%, 100%). Several times: any.
     #[arg(long)]
-    updates: Option<String>,
+    updates: Vec<String>,
+    /// Only uniform keys, or only keys by Zipf's law: true or false.
+    #[arg(long)]
+    zipf: Option<bool>,
     /// Only with so many threads.
     #[arg(long)]
     threads: Option<usize>,
@@ -71,6 +78,7 @@ struct Point {
     threads: usize,
     updates: &'static str,
     keys: u64,
+    zipf: bool,
 }
 
 impl Point {
@@ -87,7 +95,8 @@ fn chosen(
 ) -> Result<(Vec<&'static Subject>, Vec<Point>), String> {
     let of_point = |point: &Point| {
         options.keys.is_none_or(|keys| point.keys == keys)
-            && options.updates.as_ref().is_none_or(|updates| point.updates == updates)
+            && (options.updates.is_empty() || options.updates.iter().any(|updates| point.updates == updates))
+            && options.zipf.is_none_or(|zipf| point.zipf == zipf)
             && options.threads.is_none_or(|threads| point.threads == threads)
     };
     let all = points.clone();
@@ -128,9 +137,10 @@ fn compare(
         }
     }
     bar.finish_and_clear();
-    for group in points.chunk_by(|one, next| one.keys == next.keys) {
-        let first = points.iter().position(|point| point.keys == group[0].keys).expect("a point of the list");
+    let mut first = 0;
+    for group in points.chunk_by(|one, next| (one.keys, one.zipf) == (next.keys, next.zipf)) {
         print(subjects, group, &values[first..]);
+        first += group.len();
     }
     if let Some(path) = &options.json {
         let names: Vec<_> = subjects.iter().map(|subject| subject.name).collect();
@@ -142,7 +152,8 @@ fn compare(
 
 /// Prints a Markdown table of the points with one number of keys: a column for each point.
 fn print(subjects: &[&Subject], points: &[Point], values: &[Vec<Vec<f64>>]) {
-    println!("\n{} keys; million operations a second: median, and quartiles.\n", points[0].keys);
+    let law = if points[0].zipf { ", by Zipf's law" } else { "" };
+    println!("\n{} keys{law}; million operations a second: median, and quartiles.\n", points[0].keys);
     let head = points.iter().map(|point| {
         let plural = if point.threads == 1 { "" } else { "s" };
         format!(" {} updates, {} thread{plural} |", point.updates, point.threads)
@@ -166,20 +177,41 @@ fn quantile(values: &[f64], q: f64) -> f64 {
     low + (high - low) * at.fract()
 }
 
-fn points(keys: &[u64]) -> Vec<Point> {
+fn points(keys: &[u64], updates: &[&'static str], laws: &[bool]) -> Vec<Point> {
     let mut points = Vec::new();
     for keys in keys {
-        for updates in ["0%", "1%", "50%"] {
-            points.extend([1, 2].map(|threads| Point { threads, updates, keys: *keys }));
+        for zipf in laws {
+            for updates in updates {
+                points.extend([1, 2].map(|threads| Point { threads, updates, keys: *keys, zipf: *zipf }));
+            }
         }
     }
     points
 }
 
+/// Prints what the heap has for each element.
+fn memory() {
+    let sizes = [1000, 50_000, 65_536, 1_000_000];
+    println!("| bytes for each element, of |{}", sizes.map(|size| format!(" {size} |")).concat());
+    println!("|---|{}", "---|".repeat(sizes.len()));
+    for (name, bytes) in user::MEMORY {
+        println!("| {name} |{}", sizes.map(|size| format!(" {:.0} |", bytes(size))).concat());
+    }
+}
+
 fn main() -> ExitCode {
     let (subjects, points, options): (&'static [Subject], _, _) = match Cli::parse().command {
-        Command::Table(options) => (table::SUBJECTS, points(&[64, 1 << 18]), options),
-        Command::User(options) => (user::SUBJECTS, points(&[1 << 10, 1 << 17]), options),
+        Command::Table(options) => {
+            (table::SUBJECTS, points(&[64, 1 << 18], &["0%", "1%", "50%"], &[false]), options)
+        }
+        Command::User(options) => {
+            let updates = ["0%", "1%", "10%", "50%", "100%"];
+            (user::SUBJECTS, points(&[1 << 10, 1 << 17], &updates, &[false, true]), options)
+        }
+        Command::Memory => {
+            memory();
+            return ExitCode::SUCCESS;
+        }
     };
     let (subjects, points) = match chosen(subjects, points, &options) {
         Ok(chosen) => chosen,

@@ -28,6 +28,18 @@ pub static SUBJECTS: &[Subject] = &[
     Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<lfht::Lfht<lfht::Qsbr>> },
 ];
 
+/// A map's name, and how many bytes for each of so many elements it takes.
+type Memory = (&'static str, fn(u64) -> f64);
+
+/// What the memory of is counted.
+pub static MEMORY: &[Memory] = &[
+    ("RcuMap", bytes::<RcuMap<u64, u64>>),
+    ("dashmap", bytes::<dashmap::DashMap<u64, u64, RandomState>>),
+    ("papaya", bytes::<papaya::HashMap<u64, u64, RandomState>>),
+    ("scc", bytes::<scc::HashMap<u64, u64, RandomState>>),
+    ("RwLock<HashMap>", bytes::<RwLock<HashMap<u64, u64>>>),
+];
+
 fn value(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -35,6 +47,44 @@ fn value(key: u64) -> u64 {
 #[inline(always)]
 fn check(key: u64, found: Option<u64>) {
     assert!(found.is_none_or(|found| found == value(key)), "key {key} has the value of another");
+}
+
+/// Keys of which the n-th most frequent is asked for in proportion to n^-0.99, as in YCSB (Cooper et al. 2010).
+struct Zipf(Vec<u64>);
+
+/// Keys that are drawn beforehand, and then asked for over and over.
+const DRAWN: usize = 1 << 15;
+
+impl Zipf {
+    fn new(keys: u64, random: &mut fastrand::Rng) -> Self {
+        let mut sum = 0.0;
+        let weights = (1..=keys).map(|rank| (rank as f64).powf(-0.99));
+        let sums: Vec<f64> = weights.map(|weight| (sum += weight, sum).1).collect();
+        let draw = |_| {
+            let rank = sums.partition_point(|below| *below < random.f64() * sum) as u64;
+            // Frequent keys are not neighbours. (The factor is odd, and the number of keys a power of two.)
+            value(rank) & (keys - 1)
+        };
+        Zipf((0..DRAWN).map(draw).collect())
+    }
+
+    #[inline(always)]
+    fn next(&self, at: &mut usize) -> u64 {
+        *at = (*at + 1) % DRAWN;
+        self.0[*at]
+    }
+}
+
+/// Bytes of the heap for each element of a map with so many.
+fn bytes<M: Map>(elements: u64) -> f64 {
+    // SAFETY: it reads the allocator's counters.
+    let in_use = || unsafe { libc::mallinfo2() };
+    let before = in_use();
+    let map = M::new();
+    (0..elements).for_each(|key| _ = map.insert(key, value(key)));
+    let after = in_use();
+    drop(map);
+    ((after.uordblks + after.hblkhd) as f64 - (before.uordblks + before.hblkhd) as f64) / elements as f64
 }
 
 /// Operations a second.
@@ -46,20 +96,27 @@ fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
             map.insert(key, value(key));
         }
     }
+    let share = point.share();
     let work = |thread: u64| {
         let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
+        let zipf = point.zipf.then(|| Zipf::new(point.keys, &mut random));
+        let mut at = 0;
+        let mut next = |random: &mut fastrand::Rng| match &zipf {
+            Some(zipf) => zipf.next(&mut at),
+            None => random.u64(0..point.keys),
+        };
         together.wait();
         let _joined = M::join();
         while !over.load(Relaxed) {
             M::rest();
-            if point.share() == 0.0 {
-                map.get_many(64, || random.u64(0..point.keys), check);
+            if share == 0.0 {
+                map.get_many(64, || next(&mut random), check);
                 done += 64;
                 continue;
             }
             for _ in 0..64 {
-                let key = random.u64(0..point.keys);
-                match random.f64() / point.share() {
+                let key = next(&mut random);
+                match random.f64() / share {
                     share if share < 0.5 => {
                         map.insert(key, value(key));
                     }

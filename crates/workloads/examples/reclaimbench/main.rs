@@ -3,8 +3,10 @@
 //!
 //! No workload of `latchwork-lab bench` shows a section alone: a lookup in a table costs more than the section around it.
 
+mod cells;
 mod grace;
 mod readers;
+mod stalled;
 mod updates;
 
 use clap::{Parser, Subcommand};
@@ -16,7 +18,9 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   cargo run --release -p latchwork-workloads --example reclaimbench --features urcu -- readers
   cargo run --release -p latchwork-workloads --example reclaimbench -- updates --json
+  cargo run --release -p latchwork-workloads --example reclaimbench -- cells
   cargo run --release -p latchwork-workloads --example reclaimbench -- grace
+  cargo run --release -p latchwork-workloads --example reclaimbench -- stalled
   valgrind --tool=callgrind --toggle-collect='*rcu_reader*' target/release/examples/reclaimbench \\
       count rcu 100000          # instructions of 100000 sections
 
@@ -32,6 +36,8 @@ enum Command {
     Readers(Options),
     /// Nanoseconds of an updater: allocate, replace, retire, and its share of reclaiming.
     Updates(Options),
+    /// Nanoseconds of a read or a write of a cell whose value is replaced as a whole, beside arc-swap.
+    Cells(Options),
     /// Microseconds of a grace period, with so many threads that have read.
     Grace {
         /// Rounds, of 100 each.
@@ -40,6 +46,18 @@ enum Command {
         /// Numbers of threads; each as long as all are idle, and again when they have exited.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256, 1024])]
         threads: Vec<usize>,
+        /// One JSON object instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Objects that wait to be reclaimed, and nanoseconds of an update, with and without a reader that stays in its section.
+    Stalled {
+        /// Rounds; everything is measured once in each.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// Objects that are replaced in a measurement.
+        #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(100..))]
+        updates: u64,
         /// One JSON object instead of the table.
         #[arg(long)]
         json: bool,
@@ -116,7 +134,9 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Readers(options) => measure(&options, options.operations, "rcu", &readers::all()),
         Command::Updates(options) => measure(&options, options.operations / 10, "rcu", &updates::all()),
+        Command::Cells(options) => measure(&options, options.operations, "Rcu::get", &cells::all()),
         Command::Grace { rounds, threads, json } => grace::grace(rounds, &threads, json),
+        Command::Stalled { rounds, updates, json } => stalled::stalled(rounds, updates, json),
         Command::Count { name, times } => {
             let Some((_, work)) = readers::all().into_iter().find(|(known, _)| *known == name) else {
                 let known: Vec<_> = readers::all().iter().map(|(name, _)| *name).collect();

@@ -5,6 +5,7 @@ use latchwork::machine::Native;
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::{self, RcuDomain};
 use latchwork::reclaim::{Guard, Reader, Reclaim};
@@ -28,6 +29,8 @@ pub fn all() -> Vec<(&'static str, Work)> {
         ("rcu", rcu_reader),
         ("rcu, thread looked up", rcu_looked_up),
         ("epoch", epoch_reader),
+        ("interval", interval_reader),
+        ("interval, in a section that is kept", interval_kept),
         ("hazard, protect and clear", hazard_slot),
         ("hazard", hazard_reader),
         ("counted", counted_reader),
@@ -97,6 +100,22 @@ fn epoch_reader(times: u64) -> u64 {
 fn counted_reader(times: u64) -> u64 {
     static DOMAIN: LazyLock<CountedDomain<Native>> = LazyLock::new(CountedDomain::new_in);
     sections(&*DOMAIN, times)
+}
+
+static INTERVALS: LazyLock<IntervalDomain<Native>> = LazyLock::new(IntervalDomain::new_in);
+
+#[inline(never)]
+fn interval_reader(times: u64) -> u64 {
+    sections(&*INTERVALS, times)
+}
+
+/// What a further pointer costs.
+#[inline(never)]
+fn interval_kept(times: u64) -> u64 {
+    let root = &*ROOT;
+    let reader = INTERVALS.reader();
+    let guard = reader.enter();
+    (0..times).map(|_| follow(guard.protect(0, root))).sum()
 }
 
 static HAZARDS: LazyLock<HazardDomain<Native>> = LazyLock::new(HazardDomain::new_in);

@@ -4,6 +4,7 @@ use super::Work;
 use latchwork::machine::Native;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
+use latchwork::reclaim::interval::IntervalDomain;
 use latchwork::reclaim::qsbr::QsbrDomain;
 use latchwork::reclaim::rcu::RcuDomain;
 use latchwork::reclaim::{Header, Reader, Reclaim, Retire};
@@ -25,6 +26,7 @@ pub fn all() -> Vec<(&'static str, Work)> {
         ("qsbr", ours::<QsbrDomain<Native>>),
         ("rcu", ours::<RcuDomain<Native>>),
         ("epoch", ours::<EpochDomain<Native>>),
+        ("interval", ours::<IntervalDomain<Native>>),
         ("hazard", ours::<HazardDomain<Native>>),
         ("crossbeam-epoch", crossbeam),
         ("haphazard", haphazard),
@@ -34,7 +36,11 @@ pub fn all() -> Vec<(&'static str, Work)> {
 
 fn ours<D: Reclaim<Machine = Native>>(times: u64) -> u64 {
     let domain = D::new_in();
-    let make = |value| Box::into_raw(Box::new(Object { header: Header::new(), value }));
+    let make = |value| {
+        let mut object = Box::new(Object { header: Header::new(), value });
+        D::note_new(&mut *object);
+        Box::into_raw(object)
+    };
     let root = AtomicPtr::new(make(0));
     let mut reader = domain.reader();
     for value in 1..=times {

@@ -6,9 +6,9 @@
 //!
 //! A thread *waits* for the lock to count itself as arrived; if the last round's threads have not all left, it
 //! releases and goes on as below. The last thread to arrive opens the way out, and wakes the sleepers; the others
-//! release, spin until it is open, and then *try* until they have the lock again, to count themselves out. Who
-//! has spun for too long (100 us there) sleeps on a condition variable when it has the lock. The last one out
-//! lets the next round in.
+//! release, spin until it is open, and then *try* until they have the lock again, to count themselves out. A
+//! thread that has spun for too long (100 us there) sleeps on a condition variable when it has the lock. The last thread
+//! to count itself out lets the next round in.
 //!
 //! So threads that try and threads that queue meet at the lock. A trylock that fails although the lock is about
 //! to be free, or that dirties the lock's line, makes everybody late.

@@ -62,17 +62,23 @@ impl<L: Lock> State<L> {
     }
 }
 
+/// Ends the section, and calls `notify`: before the end if it is `held` then, else after it.
+pub(super) fn end_and_notify<G>(held: bool, section: G, notify: impl FnOnce()) {
+    if held {
+        notify();
+        drop(section);
+    } else {
+        drop(section);
+        notify();
+    }
+}
+
 impl Condvar {
-    /// Ends the section, and notifies.
+    /// Notifies one waiter or all, when the section ends.
     fn notify<L: Lock, G>(&self, changed: &L::Condvar, section: G) {
-        let notify = || if self.all { changed.notify_all() } else { changed.notify_one() };
-        if self.held {
-            notify();
-            drop(section);
-        } else {
-            drop(section);
-            notify();
-        }
+        end_and_notify(self.held, section, || {
+            if self.all { changed.notify_all() } else { changed.notify_one() }
+        });
     }
 
     /// Passes the baton until the run is over. Returns how often the thread has waited.

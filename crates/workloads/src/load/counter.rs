@@ -1,9 +1,9 @@
 //! The counter loop: acquire, add one, release, a short gap.
 //!
 //! Source: Bueso, "Scalability techniques for practical synchronization primitives", ACM Queue 12
-//! (11), 2014, section on cache-line contention (figure 1, table 2): a tight loop of acquiring and
-//! releasing one spinlock, with the threads on one socket after the other ("first fill") or on all
-//! sockets in turn ("round robin"), and the lock's memory on the threads' node or on another.
+//! (11), 2014, section on cache-line contention (figure 1, table 2). Threads acquire and release one
+//! spinlock in a tight loop. They fill one socket after the other ("first fill") or all sockets in turn ("round robin").
+//! The lock's memory is on the threads' node or on another.
 //! Placement is the stage's (`--placement`), the memory's home is a parameter.
 //!
 //! The gap between release and the next acquire is not in the paper; without any, the releasing thread

@@ -4,9 +4,9 @@
 //! and 4. Not to be confused with `hash-table`, which is a table under one lock after the ShflLock paper.
 //!
 //! A mix of lookups and updates of random keys; the table's size decides whether a lookup misses the caches.
-//! Half of the keys are in the table. Every thread owns a share of the keys, spread over all chains: only it
-//! inserts and removes them, in turn, so each update has to succeed, each lookup of an own key has one right
-//! answer, and one of another's must find the value that belongs to the key. A thread that meets an element that
+//! Half of the keys are in the table. Every thread owns a share of the keys, spread over all chains, and
+//! only the owner inserts and removes them, in turn. So each update has to succeed, and each lookup of an own key has one
+//! right answer. A lookup of another thread's key must find the value that belongs to the key. A thread that meets an element that
 //! has been reclaimed says so ([`tables`](crate::tables)).
 //!
 //! Without synchronization ("ideal"), the threads share a table that nobody changes; if they change it, each

@@ -16,6 +16,7 @@ pub struct LockTorture {
     writers: usize,
     read: u64,
     write: u64,
+    away: u64,
     long: u64,
     chance: f64,
 }
@@ -44,6 +45,12 @@ impl Workload for LockTorture {
                 values: Values::Fraction,
                 help: "share of holds that are long",
             },
+            Parameter {
+                name: "away",
+                default: "0ns",
+                values: Values::Time,
+                help: "computation of a writer between two writes",
+            },
         ],
         threads: Threads::UpToCpus,
         log_threads: true,
@@ -55,6 +62,7 @@ impl Workload for LockTorture {
             writers: settings.count("writers"),
             read: settings.ns("read"),
             write: settings.ns("write"),
+            away: settings.ns("away"),
             long: settings.ns("long"),
             chance: settings.number("chance"),
         }
@@ -83,6 +91,9 @@ impl Workload for LockTorture {
                     drop(held);
                     if before != after {
                         thread.fail(|| format!("a writer left {before} and {after}: another one was inside"));
+                    }
+                    if self.away > 0 {
+                        thread.work(self.away);
                     }
                 } else {
                     let held = thread.read(&*lock);

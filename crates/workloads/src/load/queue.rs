@@ -11,6 +11,7 @@
 //!
 //! The number of threads is that of the producers: there are as many consumers.
 
+use super::condvar::end_and_notify;
 use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock};
 use crate::measure::{self, Measured};
@@ -69,15 +70,9 @@ impl<L: Lock> State<L> {
 }
 
 impl Queue {
-    /// Ends the section, and notifies one waiter.
+    /// Notifies one waiter, when the section ends.
     fn notify<L: Lock, G>(&self, condvar: &L::Condvar, section: G) {
-        if self.held {
-            condvar.notify_one();
-            drop(section);
-        } else {
-            drop(section);
-            condvar.notify_one();
-        }
+        end_and_notify(self.held, section, || condvar.notify_one());
     }
 
     /// Puts an item. Returns how often it waited, or `None` if the run is over.

@@ -3,9 +3,9 @@
 //! Source: Kashyap et al., "Scalable and Practical Locking with Shuffling", SOSP 2019, section 6.4
 //! (figures 12a and b): readrandom, which contends on the database's one mutex.
 //!
-//! `DBImpl::Get` takes the mutex to pin what it will read (a count each in the memtable, the table
-//! being flushed, and the current version), reads without it, and takes it again to let go: two
-//! short sections for each read of a microsecond or two.
+//! `DBImpl::Get` takes the mutex to pin what it will read: a count each in the memtable, the table being flushed, and the
+//! current version. It reads without the mutex, and takes it again to unpin. So there are two short sections for each read
+//! of a microsecond or two.
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;

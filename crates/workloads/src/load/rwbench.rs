@@ -2,8 +2,8 @@
 //!
 //! Source: Dice and Kogan, "BRAVO", USENIX ATC 2019, section 5.4 (figure 4), after Calciu et al.
 //!
-//! Each thread decides by a Bernoulli trial whether to read or to write, holds the lock for 10 steps
-//! of a random number generator, and takes N steps without it, N uniform in [0, 200). The paper's
+//! Each thread decides by a Bernoulli trial whether to read or to write. It holds the lock for 10 steps of a random number
+//! generator. Then it takes N steps without the lock, N uniform in [0, 200). The paper's
 //! generator is std::mt19937; here a step is a computation of [`STEP_NS`].
 //!
 //! The paper's sections touch no shared data. Ours have one word in the lock's own cache line, which

@@ -48,10 +48,10 @@ impl Map for RcuMap<u64, u64> {
         RcuMap::get(self, &key).map(|value| *value)
     }
     fn insert(&self, key: u64, value: u64) -> bool {
-        RcuMap::insert(self, key, value).is_none()
+        RcuMap::insert(self, key, value)
     }
     fn remove(&self, key: u64) -> bool {
-        RcuMap::remove(self, &key).is_some()
+        RcuMap::remove(self, &key)
     }
     fn each(&self, mut each: impl FnMut(u64, u64)) {
         self.read().iter().for_each(|(key, value)| each(*key, *value));
