@@ -1,0 +1,262 @@
+//! The raw trace of `latchwork record`: what the preload library writes while the program runs.
+//!
+//! `latchwork record` turns it into the file that users keep (the module `trace_file`). The library and the command
+//! are of one version, because the command carries the library; so this layout may change at any time.
+//!
+//! The file begins with a [`Header`] in a page of its own. Four arrays follow: [`Thread`]s, [`Object`]s, [`Module`]s, and
+//! [`Chunk`]s of [`Event`]s. Each begins at a fixed place. The file is sparse: the kernel gives it storage where something is
+//! written.
+//!
+//! # Times
+//!
+//! An event has the ticks of the recorder's clock since the thread's event before it ([`Event::gap`]), and how long the call
+//! itself waited ([`Event::wait`]). The sum of both over the events of a thread is the time since [`Thread::started`]. The clock
+//! is the processor's time-stamp counter where that runs at one rate, else `CLOCK_MONOTONIC`. The header has two moments on the
+//! recorder's clock and on `CLOCK_MONOTONIC`, from which a reader computes the length of a tick.
+//!
+//! # CPU time
+//!
+//! Reading a thread's own clock (`CLOCK_THREAD_CPUTIME_ID`) is a system call of 100 to 300 ns, which is too much for each event.
+//! The recorder reads it only after a gap or a wait of at least [`Header::long`] ticks, and writes it down as a [`op::CLOCK`]
+//! event. A thread that leaves its processor and comes back takes at least some microseconds, so the time off the processor
+//! between two such events is known, and lies within the one long gap or in the long waits before it. See
+//! the module `trace_raw` for how the reader divides it.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+/// The first eight bytes of a raw trace.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LWTRACE1");
+
+/// What happened: the highest 4 bits of [`Event::what`]. The other 28 bits are the index of an [`Object`].
+pub mod op {
+    /// The thread acquired the lock, alone.
+    pub const ACQUIRE: u32 = 1;
+    /// The thread acquired the lock for reading.
+    pub const READ: u32 = 2;
+    /// The thread is about to release the lock.
+    pub const RELEASE: u32 = 3;
+    /// An attempt did not get the lock, or a call gave up at its deadline. `wait` is how long it took.
+    pub const FAILED: u32 = 4;
+    /// The thread waited for something to happen: a condition, a unit of a semaphore, a barrier, the end of a thread. `wait` is
+    /// how long.
+    pub const SLEEP: u32 = 5;
+    /// The thread caused something for which threads wait: it signalled a condition or posted a semaphore.
+    pub const WAKE: u32 = 6;
+    /// The thread woke all threads that wait for a condition.
+    pub const WAKE_ALL: u32 = 7;
+    /// The thread's CPU time and its context switches: see [`clock`](super::clock).
+    pub const CLOCK: u32 = 8;
+    /// The thread has exited.
+    pub const EXIT: u32 = 9;
+    /// The thread acquired the lock, alone, by a call that does not wait.
+    pub const TRY: u32 = 10;
+}
+
+/// The content of [`op::CLOCK`]. [`Event::wait`] has the low 32 bits of the thread's CPU time in nanoseconds. [`Event::more`] has
+/// the next 16 bits, the low 8 bits of the number of voluntary context switches, and those of involuntary ones.
+pub mod clock {
+    /// [`Event::more`](super::Event::more).
+    pub fn pack(nanos: u64, voluntary: u64, involuntary: u64) -> u32 {
+        (nanos >> 32) as u32 & 0xffff | (voluntary as u32 & 0xff) << 16 | (involuntary as u32) << 24
+    }
+
+    /// The CPU time, and the two numbers of switches.
+    pub fn unpack(wait: u32, more: u32) -> (u64, u8, u8) {
+        (u64::from(wait) | u64::from(more & 0xffff) << 32, (more >> 16) as u8, (more >> 24) as u8)
+    }
+}
+
+/// Bits of [`Event::what`] that name the object.
+pub const OBJECT_BITS: u32 = 28;
+/// In place of an object's index: there is none.
+pub const NO_OBJECT: u32 = (1 << OBJECT_BITS) - 1;
+
+/// One event: 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The operation and the object.
+    pub what: u32,
+    /// Ticks since the end of the thread's event before, [`pack`]ed.
+    pub gap: u32,
+    /// Ticks that the call waited, [`pack`]ed. 0: it did not wait.
+    pub wait: u32,
+    /// See [`op::CLOCK`]. Otherwise 0.
+    pub more: u32,
+}
+
+/// A number of ticks in 32 bits. From 2^31 on in units of 1024 ticks; at most 2^41.
+#[inline(always)]
+pub fn pack(ticks: u64) -> u32 {
+    if ticks < 1 << 31 { ticks as u32 } else { (ticks >> 10).min((1 << 31) - 1) as u32 | 1 << 31 }
+}
+
+/// What [`pack`] has packed, rounded down to the unit.
+pub fn unpack(packed: u32) -> u64 {
+    if packed >> 31 == 0 { packed.into() } else { u64::from(packed & !(1 << 31)) << 10 }
+}
+
+/// The start of the file. The recorder writes `magic` last.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// The process.
+    pub pid: u32,
+    /// 1: the trace was begun in a forked child.
+    pub forked: u32,
+    /// When the recording began: ticks.
+    pub started_ticks: u64,
+    /// The same moment: nanoseconds of `CLOCK_MONOTONIC`.
+    pub started: u64,
+    /// When the process ended; 0 if it has not, or was killed.
+    pub ended_ticks: AtomicU64,
+    /// The same moment on `CLOCK_MONOTONIC`.
+    pub ended: AtomicU64,
+    /// Ticks of a gap or a wait from which on the thread's CPU time is read.
+    pub long: u64,
+    /// Ticks from an acquisition to the release if the program does nothing in between, on the recording machine.
+    pub empty_hold: AtomicU32,
+    /// Ticks from a release to the next acquisition if the program does nothing in between.
+    pub empty_gap: AtomicU32,
+    /// Records in use. Each may exceed its capacity: take the smaller of the two.
+    pub threads: AtomicU32,
+    /// See `threads`.
+    pub objects: AtomicU32,
+    /// See `threads`.
+    pub modules: AtomicU32,
+    /// See `threads`.
+    pub chunks: AtomicU32,
+    /// How many chunks the file has room for.
+    pub chunk_capacity: u32,
+    /// For alignment.
+    pub spare: u32,
+    /// Events of threads, or of objects, that there was no record for.
+    pub unknown: AtomicU64,
+    /// The locks that serve, each with a zero behind it.
+    pub mutex: [u8; 48],
+    /// See `mutex`.
+    pub rwlock: [u8; 48],
+    /// The path of the executable, with a zero behind it.
+    pub executable: [u8; 1024],
+}
+
+/// The most threads of a trace.
+pub const THREADS: usize = 32 << 10;
+/// The most locks, condition variables and semaphores.
+pub const OBJECTS: usize = 64 << 10;
+/// The most modules.
+pub const MODULES: usize = 512;
+
+/// Return addresses of a stack.
+pub const FRAMES: usize = 24;
+
+/// A thread that has used a lock.
+#[repr(C)]
+pub struct Thread {
+    /// 1 if the record is complete.
+    pub state: AtomicU32,
+    /// The thread's number.
+    pub tid: AtomicU32,
+    /// When its first event began: ticks.
+    pub started: AtomicU64,
+    /// Its first chunk, plus one; 0: it has none.
+    pub first: AtomicU32,
+    /// Return addresses in use of `frames`.
+    pub depth: AtomicU32,
+    /// Events that there was no room for.
+    pub dropped: AtomicU64,
+    /// The stack of its first call: return addresses, the innermost first.
+    pub frames: [AtomicU64; FRAMES],
+}
+
+/// A lock, a condition variable or a semaphore.
+#[repr(C)]
+pub struct Object {
+    /// 1 if the record is complete.
+    pub state: AtomicU32,
+    /// One of [`kind`](crate::layout::kind).
+    pub kind: AtomicU32,
+    /// Where it lies.
+    pub address: AtomicU64,
+    /// 1: within a module's data.
+    pub is_static: AtomicU32,
+    /// Return addresses in use of `frames`.
+    pub depth: AtomicU32,
+    /// Where it was initialised, or else first used: return addresses, the innermost first.
+    pub frames: [AtomicU64; FRAMES],
+}
+
+/// A file that is mapped as code or as data.
+#[repr(C)]
+pub struct Module {
+    /// 1 if the record is complete.
+    pub state: AtomicU32,
+    /// Bytes of the build id.
+    pub build_id_length: AtomicU32,
+    /// The first address that belongs to the module.
+    pub start: AtomicU64,
+    /// The first address behind it.
+    pub end: AtomicU64,
+    /// What to subtract from an address in memory to have the address in the file.
+    pub bias: AtomicU64,
+    /// The build id.
+    pub build_id: [AtomicU8; 32],
+    /// The path, with a zero behind it; empty for the program itself.
+    pub path: [AtomicU8; 960],
+}
+
+/// Events of a chunk.
+pub const CHUNK_EVENTS: usize = 1023;
+
+/// Events of one thread. 16 KiB.
+#[repr(C)]
+pub struct Chunk {
+    /// The thread's next chunk, plus one; 0: there is none yet.
+    pub next: AtomicU32,
+    /// Events in use.
+    pub used: AtomicU32,
+    /// The thread's index, plus one.
+    pub thread: AtomicU32,
+    /// For alignment.
+    pub spare: u32,
+    /// The events, each as two words: `what` and `gap`, `wait` and `more`; the first of each pair in the low half.
+    pub events: [[AtomicU64; 2]; CHUNK_EVENTS],
+}
+
+const PAGE: usize = 4096;
+/// Where the threads begin, in bytes from the start of the file.
+pub const THREADS_AT: usize = PAGE;
+/// Where the objects begin.
+pub const OBJECTS_AT: usize = after(THREADS_AT, size_of::<Thread>() * THREADS);
+/// Where the modules begin.
+pub const MODULES_AT: usize = after(OBJECTS_AT, size_of::<Object>() * OBJECTS);
+/// Where the chunks begin.
+pub const CHUNKS_AT: usize = after(MODULES_AT, size_of::<Module>() * MODULES);
+
+const fn after(start: usize, bytes: usize) -> usize {
+    (start + bytes).next_multiple_of(PAGE)
+}
+
+/// The length of a file with room for so many chunks.
+pub const fn length(chunks: usize) -> usize {
+    CHUNKS_AT + chunks * size_of::<Chunk>()
+}
+
+const _: () = assert!(size_of::<Header>() <= PAGE);
+const _: () = assert!(size_of::<Chunk>() == 16 << 10);
+const _: () = assert!(size_of::<Event>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_ticks_are_close() {
+        for ticks in [0, 1, (1 << 31) - 1, 1 << 31, (1 << 35) + 12345, (1 << 41) - 1024] {
+            let found = unpack(pack(ticks));
+            assert!(found <= ticks && ticks - found < 1024, "{ticks}: {found}");
+        }
+        assert_eq!(unpack(pack(u64::MAX)), (1 << 41) - 1024);
+    }
+}

@@ -1,0 +1,311 @@
+//! The file of `latchwork record`, which `latchwork predict` replays.
+//!
+//! ```text
+//! latchwork trace 1
+//! {"command": [...], "seconds": ..., "classes": [...], "objects": [...], "threads": [...], ...}
+//! (16 bytes for each event, thread after thread)
+//! ```
+//!
+//! The second line is an [`About`] in JSON: `sed -n 2p trace.lw | jq` shows it. The events follow in the order of its threads. An
+//! event is four 32-bit numbers, the lowest byte first: operation and object (as in [`Event::what`](crate::trace::Event::what)),
+//! and three durations in nanoseconds ([`pack`]ed): [`Step::cpu`], [`Step::off`] and
+//! [`Step::wait`].
+//!
+//! Times are as the recorder saw them: its own cost is in them. [`About::empty_hold_ns`] and [`About::empty_gap_ns`] say what
+//! to subtract.
+
+use crate::trace::{OBJECT_BITS, op, pack, unpack};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+/// The first line.
+const TITLE: &str = "latchwork trace 1\n";
+/// The longest second line that is read, in bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// What is known of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How long the recorded part of the run was, in seconds.
+    pub seconds: f64,
+    /// CPUs that the program might use.
+    pub cpus: usize,
+    /// The processor, as the kernel names it.
+    pub processor: String,
+    /// The lock behind mutexes: its name in latchwork's registry, or `glibc`.
+    pub mutex: String,
+    /// The lock behind rwlocks.
+    pub rwlock: String,
+    /// What the recorder shows from an acquisition to the release if the program does nothing in between.
+    pub empty_hold_ns: f64,
+    /// The same from a release to the next acquisition.
+    pub empty_gap_ns: f64,
+    /// Locks, condition variables and semaphores, by the place of their first use.
+    pub classes: Vec<Class>,
+    /// The class of each object.
+    pub objects: Vec<usize>,
+    /// Threads, in the order of their events.
+    pub threads: Vec<Thread>,
+    /// Calls of threads or for objects that there was no room for.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Other processes of the run, which are not in this file.
+    #[serde(default)]
+    pub other_processes: usize,
+}
+
+/// Objects that were first used at the same place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    /// As the profile names it.
+    pub name: String,
+    /// `mutex`, `rwlock`, `spin`, `condvar` or `semaphore`.
+    pub kind: String,
+    /// Whether it is one object in the static data of a module.
+    #[serde(default)]
+    pub is_static: bool,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// The outermost function of the program on its stack: threads of one role do the same.
+    pub role: String,
+    /// When its first event began, since the start of the recording.
+    pub start_ns: u64,
+    /// How many events it has in this file.
+    pub events: u64,
+    /// Events that there was no room for.
+    pub dropped: u64,
+    /// How long it could run and had no processor, between its events.
+    pub preempted_ns: u64,
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// One of [`op`], but never [`op::CLOCK`].
+    pub op: u32,
+    /// An index into [`About::objects`]; 0 for [`op::EXIT`].
+    pub object: u32,
+    /// Nanoseconds of CPU time since the thread's event before.
+    pub cpu: u64,
+    /// Nanoseconds since the event before in which the thread slept outside of the calls that are recorded.
+    pub off: u64,
+    /// Nanoseconds that the call waited.
+    pub wait: u64,
+}
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// What is known of the run.
+    pub about: About,
+    /// The events of each thread.
+    pub steps: Vec<Vec<Step>>,
+}
+
+/// Why a file cannot be read.
+#[derive(Debug)]
+pub enum Error {
+    /// The file cannot be opened or read.
+    Io(std::io::Error),
+    /// The file is no trace.
+    NotATrace,
+    /// The file is of another version.
+    Version(String),
+    /// The file is damaged. Says how.
+    Damaged(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(out),
+            Self::NotATrace => out.write_str("is no trace; `latchwork record -o FILE -- PROG` makes one"),
+            Self::Version(title) => {
+                write!(out, "begins with \"{title}\", and this is for \"{}\"; record again", TITLE.trim_end())
+            }
+            Self::Damaged(how) => write!(out, "is damaged: {how}; record again"),
+        }
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Trace {
+    /// Writes the file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be made or written.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        let mut out = BufWriter::new(File::create(path)?);
+        out.write_all(TITLE.as_bytes())?;
+        serde_json::to_writer(&mut out, &self.about)?;
+        out.write_all(b"\n")?;
+        for step in self.steps.iter().flatten() {
+            let what = step.op << OBJECT_BITS | step.object;
+            for word in [what, pack(step.cpu), pack(step.off), pack(step.wait)] {
+                out.write_all(&word.to_le_bytes())?;
+            }
+        }
+        out.flush()
+    }
+
+    /// Reads a file, and checks it: every operation and every index of the result is valid.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        Self::read_from(BufReader::new(File::open(path)?))
+    }
+
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub fn read_from(mut input: impl BufRead) -> Result<Self, Error> {
+        let mut title = Vec::new();
+        input.by_ref().take(64).read_until(b'\n', &mut title)?;
+        if title != TITLE.as_bytes() {
+            let title = String::from_utf8_lossy(&title);
+            let is_ours = title.starts_with("latchwork trace ");
+            return Err(if is_ours { Error::Version(title.trim_end().into()) } else { Error::NotATrace });
+        }
+        let mut line = Vec::new();
+        input.by_ref().take(LONGEST).read_until(b'\n', &mut line)?;
+        let about: About = serde_json::from_slice(&line)
+            .map_err(|error| Error::Damaged(format!("its second line: {error}")))?;
+        about.check()?;
+        let mut steps = Vec::with_capacity(about.threads.len());
+        for thread in &about.threads {
+            // What a damaged file promises is not allocated before it is there.
+            let mut of_thread = Vec::with_capacity(thread.events.min(1 << 20) as usize);
+            for _ in 0..thread.events {
+                of_thread.push(about.step(&mut input)?);
+            }
+            steps.push(of_thread);
+        }
+        if input.read(&mut [0])? != 0 {
+            return Err(Error::Damaged("there is more in it than its threads' events".into()));
+        }
+        Ok(Trace { about, steps })
+    }
+}
+
+impl About {
+    fn check(&self) -> Result<(), Error> {
+        let damaged = |how: &str| Err(Error::Damaged(how.into()));
+        if self.objects.iter().any(|class| *class >= self.classes.len()) {
+            return damaged("an object has a class that is not there");
+        }
+        let sound = |number: f64| number.is_finite() && number >= 0.0;
+        if !sound(self.seconds) || !sound(self.empty_gap_ns) || !sound(self.empty_hold_ns) || self.cpus == 0 {
+            return damaged("a number of its second line is impossible");
+        }
+        Ok(())
+    }
+
+    fn step(&self, input: &mut impl Read) -> Result<Step, Error> {
+        let mut bytes = [0; 16];
+        input.read_exact(&mut bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Error::Damaged("it ends within the events".into()),
+            _ => Error::Io(error),
+        })?;
+        let word =
+            |index: usize| u32::from_le_bytes(bytes[4 * index..4 * index + 4].try_into().expect("4 bytes"));
+        let (op, object) = (word(0) >> OBJECT_BITS, word(0) & ((1 << OBJECT_BITS) - 1));
+        if !matches!(op, op::ACQUIRE..=op::WAKE_ALL | op::EXIT | op::TRY) {
+            return Err(Error::Damaged(format!("operation {op}")));
+        }
+        if op != op::EXIT && object as usize >= self.objects.len() {
+            return Err(Error::Damaged(format!("an event of object {object}, which is not there")));
+        }
+        Ok(Step { op, object, cpu: unpack(word(1)), off: unpack(word(2)), wait: unpack(word(3)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Trace {
+        let thread = |events| Thread {
+            tid: 7,
+            role: "worker".into(),
+            start_ns: 5,
+            events,
+            dropped: 1,
+            preempted_ns: 0,
+        };
+        Trace {
+            about: About {
+                command: vec!["./prog".into()],
+                seconds: 1.0,
+                cpus: 2,
+                mutex: "glibc".into(),
+                rwlock: "glibc".into(),
+                empty_hold_ns: 20.5,
+                classes: vec![Class { name: "lock".into(), kind: "mutex".into(), is_static: true }],
+                objects: vec![0],
+                threads: vec![thread(2), thread(1)],
+                ..About::default()
+            },
+            steps: vec![
+                vec![
+                    Step { op: op::ACQUIRE, object: 0, cpu: 100, off: 3, wait: 1 << 40 },
+                    Step { op: op::RELEASE, object: 0, cpu: 50, ..Step::default() },
+                ],
+                vec![Step { op: op::EXIT, ..Step::default() }],
+            ],
+        }
+    }
+
+    fn bytes() -> Vec<u8> {
+        let path = std::env::temp_dir().join(format!("latchwork-trace-file-{}", std::process::id()));
+        let path = path.with_extension(format!("{:?}", std::thread::current().id()));
+        sample().write(&path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Trace::read_from(&bytes()[..]).unwrap(), sample());
+    }
+
+    /// Every prefix of a file, and every file with a byte changed, is read or refused, and never panics.
+    #[test]
+    fn damaged_files_are_refused() {
+        let whole = bytes();
+        for length in 0..whole.len() {
+            assert!(Trace::read_from(&whole[..length]).is_err(), "{length} bytes");
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x55;
+            let _ = Trace::read_from(&changed[..]);
+        }
+        let longer: Vec<u8> = whole.iter().copied().chain([0]).collect();
+        let message = |bytes: &[u8]| Trace::read_from(bytes).unwrap_err().to_string();
+        assert!(message(&longer).contains("there is more in it"));
+        assert!(message(b"latchwork trace 2\n").contains("record again"));
+        assert!(message(b"#!/bin/sh\n").contains("latchwork record"));
+        assert!(message(&whole[..whole.len() - 1]).contains("ends within"));
+    }
+}

@@ -1,0 +1,403 @@
+//! Reads what the preload library wrote ([`crate::trace`]), and divides the threads' time.
+//!
+//! # The time between two events
+//!
+//! A thread's CPU time is known at its clock events: before an event that came after a long gap, and behind a long wait. Between
+//! two of them, the thread was off its processor for the time that passed less the CPU time that it had. It lost that time in
+//! the long gap before the second one, or in waits. (A gap is long from about 15 us on; a thread that leaves its processor is
+//! away for longer, mostly.) So the gap gets what the waits do not explain, and no more than its own length. If the thread was
+//! switched away involuntarily meanwhile, the time in the gap counts as *preempted*; otherwise the thread *slept*, in a
+//! system call that the recorder does not see.
+
+use crate::reader::{Class, Counters, Kind, Module, Recording};
+use crate::trace::{
+    self, CHUNK_EVENTS, CHUNKS_AT, Chunk, FRAMES, Header, MAGIC, MODULES, MODULES_AT, NO_OBJECT, OBJECT_BITS,
+    OBJECTS, OBJECTS_AT, Object, THREADS, THREADS_AT, Thread, clock, op, unpack,
+};
+use crate::trace_file::{Error, Step};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// What a process wrote.
+pub struct Raw {
+    /// The process.
+    pub pid: u32,
+    /// How long it was recorded, in nanoseconds. 0: it was killed.
+    pub nanos: u64,
+    /// The lock behind mutexes.
+    pub mutex: String,
+    /// The lock behind rwlocks.
+    pub rwlock: String,
+    /// See [`About::empty_hold_ns`](crate::trace_file::About::empty_hold_ns).
+    pub empty_hold_ns: f64,
+    /// See [`About::empty_gap_ns`](crate::trace_file::About::empty_gap_ns).
+    pub empty_gap_ns: f64,
+    /// Calls that there was no room for.
+    pub unknown: u64,
+    /// The threads, in the order of their first calls.
+    pub threads: Vec<RawThread>,
+    /// Of each object, which of the classes of `named` it belongs to.
+    pub objects: Vec<usize>,
+    /// Classes, stacks and modules in the form of a profile's recording, for those who name them.
+    pub named: Recording,
+}
+
+/// A thread.
+pub struct RawThread {
+    /// Its number.
+    pub tid: u32,
+    /// The stack of its first call: an index into the stacks of [`Raw::named`].
+    pub stack: usize,
+    /// When its first event began, since the start of the recording.
+    pub start_ns: u64,
+    /// Its events.
+    pub steps: Vec<Step>,
+    /// Events that there was no room for.
+    pub dropped: u64,
+    /// How long it could run and had no processor, between its events.
+    pub preempted_ns: u64,
+}
+
+/// The bytes of a record.
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn read(file: &File, at: usize, length: usize) -> Result<Self, Error> {
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, at as u64).map_err(|_| Error::NotATrace)?;
+        Ok(Bytes(bytes))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.0[at..at + 4].try_into().expect("4 bytes"))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("8 bytes"))
+    }
+
+    /// The text at a place, up to the first zero.
+    fn text(&self, at: usize, length: usize) -> Vec<u8> {
+        self.0[at..at + length].iter().copied().take_while(|byte| *byte != 0).collect()
+    }
+
+    fn frames(&self, depth: usize, at: usize) -> Vec<u64> {
+        (0..depth.min(FRAMES)).map(|frame| self.u64(at + 8 * frame)).collect()
+    }
+}
+
+impl Raw {
+    /// Reads a file. No length and no index of it is trusted.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path)?;
+        let header = Bytes::read(&file, 0, size_of::<Header>())?;
+        if header.u64(offset_of!(Header, magic)) != MAGIC {
+            return Err(Error::NotATrace);
+        }
+        let nanos_per_tick = nanos_per_tick(&header);
+        let ended = header.u64(offset_of!(Header, ended));
+        let started = header.u64(offset_of!(Header, started));
+        let mut named = Recording { stacks: vec![Vec::new()], ..Recording::default() };
+        let text = |at, length| String::from_utf8_lossy(&header.text(at, length)).into_owned();
+        named.pid = header.u32(offset_of!(Header, pid));
+        named.executable =
+            PathBuf::from(OsString::from_vec(header.text(offset_of!(Header, executable), 1024)));
+        named.modules = modules(&file, &header)?;
+        let (objects, which) = objects(&file, &header, &mut named)?;
+        let ticks = |at| f64::from(header.u32(at)) * nanos_per_tick;
+        let mut raw = Raw {
+            pid: named.pid,
+            nanos: ended.saturating_sub(started),
+            mutex: text(offset_of!(Header, mutex), 48),
+            rwlock: text(offset_of!(Header, rwlock), 48),
+            empty_hold_ns: ticks(offset_of!(Header, empty_hold)),
+            empty_gap_ns: ticks(offset_of!(Header, empty_gap)),
+            unknown: header.u64(offset_of!(Header, unknown)),
+            threads: Vec::new(),
+            objects,
+            named,
+        };
+        let reader = Reader { file: &file, header: &header, nanos_per_tick, which: &which };
+        reader.threads(&mut raw)?;
+        Ok(raw)
+    }
+
+    /// Events of all threads.
+    pub fn events(&self) -> usize {
+        self.threads.iter().map(|thread| thread.steps.len()).sum()
+    }
+}
+
+/// From the two moments that the header has on both clocks. A process that was killed has only one: then the counter is taken
+/// for the one of this machine, whose rate the present moment tells.
+fn nanos_per_tick(header: &Bytes) -> f64 {
+    let pair = |ticks, nanos| (header.u64(ticks), header.u64(nanos));
+    let start = pair(offset_of!(Header, started_ticks), offset_of!(Header, started));
+    let mut end = pair(offset_of!(Header, ended_ticks), offset_of!(Header, ended));
+    if end.1 == 0 {
+        end = now();
+    }
+    let (ticks, nanos) = (end.0.saturating_sub(start.0), end.1.saturating_sub(start.1));
+    if ticks == 0 || nanos == 0 { 1.0 } else { nanos as f64 / ticks as f64 }
+}
+
+/// The present moment on the counter and on `CLOCK_MONOTONIC`.
+fn now() -> (u64, u64) {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the answer. The call fails for no clock that every kernel has.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let nanos = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction.
+    return (unsafe { core::arch::x86_64::_rdtsc() }, nanos);
+    #[cfg(not(target_arch = "x86_64"))]
+    (nanos, nanos)
+}
+
+fn modules(file: &File, header: &Bytes) -> Result<Vec<Module>, Error> {
+    type Of = trace::Module;
+    let count = (header.u32(offset_of!(Header, modules)) as usize).min(MODULES);
+    let mut found = Vec::new();
+    for index in 0..count {
+        let record = Bytes::read(file, MODULES_AT + index * size_of::<Of>(), size_of::<Of>())?;
+        if record.u32(offset_of!(Of, state)) == 1 {
+            let at = offset_of!(Of, build_id);
+            let length = (record.u32(offset_of!(Of, build_id_length)) as usize).min(32);
+            found.push(Module {
+                path: PathBuf::from(OsString::from_vec(record.text(offset_of!(Of, path), 960))),
+                build_id: record.0[at..at + length].to_vec(),
+                start: record.u64(offset_of!(Of, start)),
+                end: record.u64(offset_of!(Of, end)),
+                bias: record.u64(offset_of!(Of, bias)),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The class of each object, and where each record of the file went.
+fn objects(
+    file: &File,
+    header: &Bytes,
+    named: &mut Recording,
+) -> Result<(Vec<usize>, HashMap<u32, u32>), Error> {
+    type Of = Object;
+    let count = (header.u32(offset_of!(Header, objects)) as usize).min(OBJECTS);
+    let (mut objects, mut which) = (Vec::new(), HashMap::new());
+    let mut known: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
+    for index in 0..count {
+        let record = Bytes::read(file, OBJECTS_AT + index * size_of::<Of>(), size_of::<Of>())?;
+        let number = record.u32(offset_of!(Of, kind));
+        let Some(kind) = Kind::new(number) else { continue };
+        if record.u32(offset_of!(Of, state)) != 1 {
+            continue;
+        }
+        let is_static = record.u32(offset_of!(Of, is_static)) == 1;
+        let address = if is_static { record.u64(offset_of!(Of, address)) } else { 0 };
+        let frames = record.frames(record.u32(offset_of!(Of, depth)) as usize, offset_of!(Of, frames));
+        let key = (number, address, if is_static { Vec::new() } else { frames.clone() });
+        let class = *known.entry(key).or_insert_with(|| {
+            named.stacks.push(frames);
+            named.classes.push(Class {
+                kind,
+                birth: named.stacks.len() - 1,
+                instances: 0,
+                address,
+                counters: Counters::default(),
+                waits: Vec::new(),
+                holds: Vec::new(),
+                objects: Vec::new(),
+            });
+            named.classes.len() - 1
+        });
+        named.classes[class].instances += 1;
+        which.insert(index as u32, objects.len() as u32);
+        objects.push(class);
+    }
+    Ok((objects, which))
+}
+
+/// Reads the threads' events.
+struct Reader<'a> {
+    file: &'a File,
+    header: &'a Bytes,
+    nanos_per_tick: f64,
+    /// From the index in the file to that in [`Raw::objects`].
+    which: &'a HashMap<u32, u32>,
+}
+
+impl Reader<'_> {
+    fn threads(&self, raw: &mut Raw) -> Result<(), Error> {
+        type Of = Thread;
+        let count = (self.header.u32(offset_of!(Header, threads)) as usize).min(THREADS);
+        let started = self.header.u64(offset_of!(Header, started_ticks));
+        for index in 0..count {
+            let record = Bytes::read(self.file, THREADS_AT + index * size_of::<Of>(), size_of::<Of>())?;
+            if record.u32(offset_of!(Of, state)) != 1 {
+                continue;
+            }
+            raw.named
+                .stacks
+                .push(record.frames(record.u32(offset_of!(Of, depth)) as usize, offset_of!(Of, frames)));
+            let start = record.u64(offset_of!(Of, started)).saturating_sub(started);
+            let mut divider = Divider::new(self);
+            self.events(record.u32(offset_of!(Of, first)), index as u32, &mut divider)?;
+            raw.threads.push(RawThread {
+                tid: record.u32(offset_of!(Of, tid)),
+                stack: raw.named.stacks.len() - 1,
+                start_ns: self.nanos(start),
+                steps: divider.steps,
+                dropped: record.u64(offset_of!(Of, dropped)),
+                preempted_ns: divider.preempted,
+            });
+        }
+        raw.threads.sort_by_key(|thread| (thread.start_ns, thread.tid));
+        Ok(())
+    }
+
+    /// The events of a thread, from its first chunk on.
+    fn events(&self, first: u32, thread: u32, divider: &mut Divider) -> Result<(), Error> {
+        let capacity = self.header.u32(offset_of!(Header, chunk_capacity));
+        let mut chunk = first;
+        // A damaged file may lead in a circle.
+        for _ in 0..capacity {
+            let Some(index) = chunk.checked_sub(1).filter(|index| *index < capacity) else { return Ok(()) };
+            let at = CHUNKS_AT + index as usize * size_of::<Chunk>();
+            let record = Bytes::read(self.file, at, size_of::<Chunk>())?;
+            if record.u32(offset_of!(Chunk, thread)) != thread + 1 {
+                return Ok(());
+            }
+            let used = (record.u32(offset_of!(Chunk, used)) as usize).min(CHUNK_EVENTS);
+            for event in 0..used {
+                let at = offset_of!(Chunk, events) + 16 * event;
+                let (first, second) = (record.u64(at), record.u64(at + 8));
+                divider.event(trace::Event {
+                    what: first as u32,
+                    gap: (first >> 32) as u32,
+                    wait: second as u32,
+                    more: (second >> 32) as u32,
+                });
+            }
+            chunk = record.u32(offset_of!(Chunk, next));
+        }
+        Ok(())
+    }
+
+    fn nanos(&self, ticks: u64) -> u64 {
+        (ticks as f64 * self.nanos_per_tick).round() as u64
+    }
+}
+
+/// Divides a thread's time, and leaves out what is no operation of a lock: see the [module documentation](self).
+struct Divider<'a> {
+    reader: &'a Reader<'a>,
+    /// From how many ticks on a gap is long.
+    long: u64,
+    steps: Vec<Step>,
+    preempted: u64,
+    /// At the last clock event: CPU time, voluntary and involuntary switches.
+    clock: Option<(u64, u8, u8)>,
+    /// Since then: nanoseconds, and those of them in waits.
+    passed: u64,
+    waited: u64,
+    /// Of the next event: CPU time and sleep before it.
+    cpu: u64,
+    off: u64,
+    /// Locks that the thread holds, and how many times.
+    held: BTreeMap<u32, u32>,
+}
+
+impl<'a> Divider<'a> {
+    fn new(reader: &'a Reader<'a>) -> Self {
+        Divider {
+            reader,
+            long: reader.header.u64(offset_of!(Header, long)),
+            steps: Vec::new(),
+            preempted: 0,
+            clock: None,
+            passed: 0,
+            waited: 0,
+            cpu: 0,
+            off: 0,
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn event(&mut self, event: trace::Event) {
+        let (op, object) = (event.what >> OBJECT_BITS, event.what & NO_OBJECT);
+        let ticks = unpack(event.gap);
+        let gap = self.reader.nanos(ticks);
+        self.passed += gap;
+        self.cpu += gap;
+        if op == op::CLOCK {
+            return self.at_clock(clock::unpack(event.wait, event.more), ticks, gap);
+        }
+        let wait = self.reader.nanos(unpack(event.wait));
+        self.passed += wait;
+        self.waited += wait;
+        let object = match (op, self.reader.which.get(&object)) {
+            (op::EXIT, _) => 0,
+            (op::ACQUIRE..=op::WAKE_ALL | op::TRY, Some(object)) => *object,
+            // Of an object without a record, or from a damaged file.
+            _ => return,
+        };
+        if self.is_inner(op, object) {
+            // The time belongs to what the thread does outside.
+            self.cpu += wait;
+            return;
+        }
+        let (cpu, off) = (std::mem::take(&mut self.cpu), std::mem::take(&mut self.off));
+        self.steps.push(Step { op, object, cpu, off, wait });
+    }
+
+    /// Whether the thread holds the lock before and after the event, or neither before nor after it. Such acquisitions and
+    /// releases decide nothing: those of recursive mutexes, and a release of what the thread acquired before it was recorded.
+    fn is_inner(&mut self, op: u32, object: u32) -> bool {
+        match op {
+            op::ACQUIRE | op::READ | op::TRY => {
+                let depth = self.held.entry(object).or_default();
+                *depth += 1;
+                *depth > 1
+            }
+            op::RELEASE => match self.held.get_mut(&object) {
+                None => true,
+                Some(depth) => {
+                    *depth -= 1;
+                    let inner = *depth > 0;
+                    if !inner {
+                        self.held.remove(&object);
+                    }
+                    inner
+                }
+            },
+            _ => false,
+        }
+    }
+
+    /// The thread's clock was read after a gap, which the caller has counted as CPU time.
+    fn at_clock(&mut self, now: (u64, u8, u8), ticks: u64, gap: u64) {
+        if let Some((cpu, _, involuntary)) = self.clock
+            && ticks >= self.long
+        {
+            let had = now.0.saturating_sub(cpu);
+            let lost = self.passed.saturating_sub(had).saturating_sub(self.waited).min(gap);
+            self.cpu = self.cpu.saturating_sub(lost);
+            if now.2 == involuntary {
+                self.off += lost;
+            } else {
+                self.preempted += lost;
+            }
+        }
+        self.clock = Some(now);
+        (self.passed, self.waited) = (0, 0);
+    }
+}
