@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The parts in C.
-const C: [&str; 2] = ["src/families/cond.c", "src/families/sem.c"];
+const C: [&str; 4] = [
+    "src/families/cond.c",
+    "src/families/sem.c",
+    "src/observers/profile/callers.c",
+    "src/observers/profile/sleeps.c",
+];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(versioned)");
@@ -13,6 +18,8 @@ fn main() {
         println!("cargo::rerun-if-changed={source}");
     }
     println!("cargo::rerun-if-changed=versions.map");
+    // For the tests, which build the library as the command's build script does.
+    println!("cargo::rustc-env=LATCHWORK_PRELOAD_TARGET={}", env::var("TARGET").expect("cargo sets it"));
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liblatchwork_preload.so");
 
     // Without `-fexceptions` cleanup handlers use setjmp, which works also when the thread is cancelled between any two

@@ -15,12 +15,17 @@
 //! |---|---|
 //! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks follow it if it has 4 bytes, else they use `ttas`. Unset, empty or `glibc`: mutexes, spin locks, condition variables and semaphores stay with glibc |
 //! | `LATCHWORK_RWLOCK` | the lock behind rwlocks; unset, empty or `glibc`: glibc |
+//! | `LATCHWORK_LOCKS` | a lock per lock: which other locks serve which objects (`latchwork run --config` makes the value; `startup/locks.rs` has its form). Unset or empty: the two above serve all |
 //! | `LATCHWORK_ONLY` | patterns with `*` and `?`, separated by commas, for the names of executables (without directories): processes of other programs ignore all these variables. Unset or empty: no process does |
 //! | `LATCHWORK_NOT` | the same for the programs whose processes ignore the variables |
 //! | `LATCHWORK_STATS` | `1`: statistics to stderr when the process exits. `json:PATH`: one line of JSON, appended to PATH. Unset, empty or `0`: none, at no cost |
 //! | `LATCHWORK_MEMBARRIER` | `0`: no call of `membarrier`, for programs that install a seccomp filter |
 //! | `LATCHWORK_NEAR` | `0`: no copies of fast paths near the program |
 //! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, whichever lock serves; reports on stderr |
+//! | `LATCHWORK_PROFILE` | a directory: each process records there how it waits for locks, in a file `PID.N.recording`, whichever lock serves (`latchwork profile` reads them). Unset, empty or `0`: nothing is recorded, at no cost |
+//! | `LATCHWORK_TRACE` | a directory: each process records every lock call there, in a file `PID.N.trace`, whichever lock serves (`latchwork record` reads them). Unset, empty or `0`: nothing is recorded, at no cost. It takes precedence over `LATCHWORK_PROFILE` |
+//! | `LATCHWORK_TRACE_WINDOW` | three numbers, separated by commas: milliseconds until calls are recorded, milliseconds for which they are (0: to the end), and MiB of calls that are kept for each process |
+//! | `LATCHWORK_LIVE` | `1`: the process listens for SIGURG from an observer, who switches the recording on and off (`latchwork profile --pid`, `latchwork top`). Unset, empty or `0`: it does not listen |
 //!
 //! A process with raised privileges (`AT_SECURE`) ignores all of them, and this library serves none of its locks.
 //!
@@ -29,9 +34,10 @@
 //! The JSON line: `{"pid":N, FAMILY:{"lock":NAME,"objects":N,"calls":N,"contended":N}, ...,
 //! "to_glibc":{REASON:{"objects":N,"calls":N}, ...}}`. FAMILY is `mutex`, `rwlock`, `condvar`, `spin` or `semaphore`; it is
 //! present if this library serves it. `calls` are lock calls (for a condition variable: waits and notifications).
-//! `contended` are those that did not get the lock at the first attempt (for a condition variable: waits). REASON is
-//! `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`, `semaphore_shared`, `spin_shared` or
-//! `rwlock_prefers_writers`. A process and each child that it forks write a line each; `_exit` writes none.
+//! `contended` are those that did not get the lock at the first attempt (for a condition variable: waits).
+//! With `LATCHWORK_LOCKS`, FAMILY also has `"chosen":{NAME:N, ...}`: for how many objects another lock was chosen. REASON is
+//! `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`, `semaphore_shared`, `spin_shared`,
+//! `rwlock_prefers_writers`, `mutex_choice` or `rwlock_choice`. A process and each child that it forks write a line each; `_exit` writes none.
 //!
 //! # Layers
 //!
@@ -40,7 +46,7 @@
 //! | layer | what it has |
 //! |---|---|
 //! | `startup` | what happens once at the start of the process; the exported symbols; the fork handlers |
-//! | `observers` | lock-order checks over the table of functions; the report of the statistics |
+//! | `observers` | lock-order checks and the recorder of profiles, two layers over the table of functions; the report of the statistics |
 //! | `families` | the semantics of mutexes, rwlocks, condition variables, semaphores, spin locks and C11 locks, one module each |
 //! | `state` | the bytes of the pthread objects, the table of functions, fork generations, numbers of threads, counters |
 //!

@@ -5,20 +5,33 @@
 
 use latchwork::locks::mutex::Suspension;
 use latchwork::registry::{self, Entry, Kind, PRELOADED};
+use std::borrow::BorrowMut;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+/// How the command's build script builds the library.
+#[path = "../../cli/build_library.rs"]
+mod build_library;
+/// A lock per lock.
+#[path = "programs/choices.rs"]
+mod choices;
 /// The library's own map, with its tests. The library has no tests itself, because it would interpose the test harness.
 #[path = "../src/state/index.rs"]
 #[allow(dead_code)]
 mod index;
+/// What is recorded under `LATCHWORK_PROFILE`.
+#[path = "programs/live.rs"]
+mod live;
 /// What the map uses.
 #[path = "../src/state/memory.rs"]
 mod memory;
+#[path = "programs/profile.rs"]
+mod profile;
 #[path = "programs/semantics.rs"]
 mod semantics;
 /// Surroundings that are hostile to a preloaded library.
@@ -38,29 +51,48 @@ fn scratch() -> PathBuf {
     env!("CARGO_TARGET_TMPDIR").into()
 }
 
-/// The library as users get it: the release profile aborts on panic, which cancellation needs.
+/// The library as users get it. After the command was built, it is there already.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| build("library", &[]))
+    LIBRARY.get_or_init(|| {
+        let library = build_library::Library {
+            asks: &manifest(),
+            version: env!("CARGO_PKG_VERSION"),
+            target: env!("LATCHWORK_PRELOAD_TARGET"),
+        };
+        let target = scratch().with_file_name("preload-library");
+        copy("in-place", &library.build(&scratch().join("library-package"), &target).0)
+    })
 }
 
-fn build(directory: &str, more: &[&str]) -> PathBuf {
-    // The outer cargo holds the lock of the usual directory, so this one has its own.
-    let target = scratch().join(directory);
+/// Builds the library with its feature `out-of-place`. Without link-time optimisation, which is for speed: so this build and
+/// that of the library for C share what they depend on.
+fn build_out_of_place() -> PathBuf {
+    // The outer cargo holds the lock of the usual directory.
+    let target = scratch().join("library");
     let output = Command::new(env!("CARGO"))
         .args(["build", "--release", "--manifest-path"])
         .arg(manifest().join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)
-        .args(more)
-        // As the command's build script builds the library.
-        .env("CARGO_PROFILE_RELEASE_LTO", "thin")
+        .args(["--features", "out-of-place"])
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET")
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    target.join("release/liblatchwork_preload.so")
+    copy("out-of-place", &target.join("release/liblatchwork_preload.so"))
+}
+
+/// Copies a library that was built into the directory `name`.
+fn copy(name: &str, built: &Path) -> PathBuf {
+    let own = scratch().join(name);
+    fs::create_dir_all(&own).expect("the directory can be made");
+    let copy = own.join("liblatchwork_preload.so");
+    // Replaced and not rewritten: a program that a test before this one has left may still run with it.
+    let _ = fs::remove_file(&copy);
+    fs::copy(built, &copy).expect("the library was built");
+    copy
 }
 
 /// Compiles `source`, with more arguments if need be. `None`: there is no compiler. In CI that fails the test.
@@ -96,17 +128,45 @@ struct Setting {
     /// Libraries to preload beside ours.
     beside: Vec<PathBuf>,
     stats: Option<String>,
+    /// `LATCHWORK_LOCKS`.
+    locks: Option<String>,
+    /// Whether the program's locks are recorded. The recording is thrown away.
+    profiled: bool,
     library: PathBuf,
 }
 
 impl Setting {
     fn new(mutex: &'static str, rwlock: &'static str) -> Self {
-        Setting { mutex, rwlock, beside: Vec::new(), stats: None, library: library().into() }
+        // With this variable all programs are.
+        let profiled = env::var_os("LATCHWORK_TEST_PROFILED").is_some();
+        Setting {
+            mutex,
+            rwlock,
+            beside: Vec::new(),
+            stats: None,
+            locks: None,
+            profiled,
+            library: library().into(),
+        }
     }
 
     fn run(&self, program: &Path) -> Output {
-        let what = format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock);
-        watch(self.command(program), &what)
+        let what = self.what(program);
+        let mut command = self.command(program);
+        if !self.profiled {
+            return watch(command, &what);
+        }
+        let directory = profile::directory();
+        let output = watch(command.env("LATCHWORK_PROFILE", &directory), &what);
+        let recorded = fs::read_dir(&directory).unwrap().count();
+        fs::remove_dir_all(directory).unwrap();
+        assert!(recorded > 0 || output.status.code() == Some(127), "{what}: no recording");
+        output
+    }
+
+    fn what(&self, program: &Path) -> String {
+        let locks = self.locks.as_deref().unwrap_or("");
+        format!("{} under mutex={} rwlock={} locks={locks}", program.display(), self.mutex, self.rwlock)
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -122,13 +182,16 @@ impl Setting {
             Some(stats) => command.env("LATCHWORK_STATS", stats),
             None => command.env_remove("LATCHWORK_STATS"),
         };
+        if let Some(locks) = &self.locks {
+            command.env("LATCHWORK_LOCKS", locks);
+        }
         command
     }
 
     /// Runs a program that prints "ok" and nothing else.
     fn check(&self, program: &Path) -> Output {
         let output = self.run(program);
-        let what = format!("{} under mutex={} rwlock={}", program.display(), self.mutex, self.rwlock);
+        let what = self.what(program);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{what}: {}\n{stderr}", output.status);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{what}: stdout");
@@ -140,7 +203,8 @@ impl Setting {
 }
 
 /// Runs the program to its end. The watchdog kills one that hangs, and the test fails.
-fn watch(mut command: Command, what: &str) -> Output {
+fn watch(mut command: impl BorrowMut<Command>, what: &str) -> Output {
+    let command = command.borrow_mut();
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -180,12 +244,39 @@ fn default_mutex() -> &'static str {
     if names(Kind::Mutex).contains(&"shfl") { "shfl" } else { "ttas" }
 }
 
+/// How many settings of a program run at once: most programs sleep most of the time.
+const AT_ONCE: usize = 4;
+
+/// Calls `run` for each of the settings, `at_once` of them at a time.
+fn for_each_setting(settings: &[Setting], at_once: usize, run: impl Fn(&Setting) + Sync) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(setting) = settings.get(next.fetch_add(1, Relaxed)) {
+                    run(setting);
+                }
+            });
+        }
+    });
+}
+
+/// glibc alone, and every mutex.
+fn mutex_settings() -> Vec<Setting> {
+    let ours = names(Kind::Mutex).into_iter().map(|mutex| Setting::new(mutex, "glibc"));
+    [Setting::new("glibc", "glibc")].into_iter().chain(ours).collect()
+}
+
+/// glibc alone, and every rwlock with a mutex of ours and with glibc's.
+fn rwlock_settings() -> Vec<Setting> {
+    let pair = |rwlock| [Setting::new(default_mutex(), rwlock), Setting::new("glibc", rwlock)];
+    let ours = names(Kind::RwLock).into_iter().flat_map(pair);
+    [Setting::new("glibc", "glibc")].into_iter().chain(ours).collect()
+}
+
 /// Runs a program under glibc and under every mutex.
 fn under_mutexes(program: &Path) {
-    Setting::new("glibc", "glibc").check(program);
-    for mutex in names(Kind::Mutex) {
-        Setting::new(mutex, "glibc").check(program);
-    }
+    for_each_setting(&mutex_settings(), AT_ONCE, |setting| drop(setting.check(program)));
 }
 
 /// Runs a program under glibc and under one mutex: its results do not depend on the mutex.
@@ -203,11 +294,7 @@ fn under_one_mutex(program: &Path) {
 
 /// Runs a program under glibc, and under every rwlock with a mutex of ours and with glibc's.
 fn under_rwlocks(program: &Path) {
-    Setting::new("glibc", "glibc").check(program);
-    for rwlock in names(Kind::RwLock) {
-        Setting::new(default_mutex(), rwlock).check(program);
-        Setting::new("glibc", rwlock).check(program);
-    }
+    for_each_setting(&rwlock_settings(), AT_ONCE, |setting| drop(setting.check(program)));
 }
 
 /// Runs a program under glibc, and under the locks that tolerate a suspended waiter.
@@ -263,8 +350,9 @@ fn real_time_priorities() {
         return;
     }
     if let Some(program) = compile("priorities.c", "real_time_priorities", &[]) {
-        under_mutexes(&program);
-        under_rwlocks(&program);
+        // One at a time: their urgent threads keep others from the same processor.
+        let settings = [mutex_settings(), rwlock_settings()].concat();
+        for_each_setting(&settings, 1, |setting| drop(setting.check(&program)));
     }
 }
 
@@ -281,7 +369,7 @@ fn bytes_that_glibc_does_not_use() {
 /// Locks that are too big for their objects.
 #[test]
 fn locks_out_of_place() {
-    let library = build("library-out-of-place", &["--features", "out-of-place"]);
+    let library = build_out_of_place();
     for source in ["mutex.c", "rwlock.c", "fork.c", "early.c"] {
         let early = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
         let mut more = Vec::new();
@@ -306,11 +394,9 @@ fn before_and_after_main() {
     under_mutexes(&program);
     under_rwlocks(&program);
     // A library that is preloaded after ours is initialised before ours.
-    for mutex in names(Kind::Mutex) {
-        let mut setting = Setting::new(mutex, "glibc");
-        setting.beside = vec![library.clone()];
-        setting.check(&program);
-    }
+    let beside = |setting| Setting { beside: vec![library.clone()], ..setting };
+    let settings: Vec<_> = mutex_settings().into_iter().map(beside).collect();
+    for_each_setting(&settings, AT_ONCE, |setting| drop(setting.check(&program)));
 }
 
 #[test]
@@ -348,7 +434,8 @@ fn symbol_versions() {
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn calls_that_go_near() {
-    let favourites = Setting::new("shfl", "bravo-2d-shfl-rw");
+    // While a program is recorded there are no copies.
+    let favourites = Setting { profiled: false, ..Setting::new("shfl", "bravo-2d-shfl-rw") };
     let mut counted = favourites.clone();
     counted.stats = Some(format!("json:{}", scratch().join("near.json").display()));
     for (name, linked) in [
@@ -364,7 +451,7 @@ fn calls_that_go_near() {
         let far = compile("near.c", &format!("far_{name}"), &arguments(&[]));
         let (Some(near), Some(far)) = (near, far) else { return };
         favourites.check(&near);
-        Setting::new("shfl", "bravo-2d-glibc").check(&near);
+        Setting { rwlock: "bravo-2d-glibc", ..favourites.clone() }.check(&near);
         counted.check(&far);
         Setting::new("hybrid", "rwsem").check(&far);
     }
@@ -466,6 +553,8 @@ fn misuse_is_reported() {
         // The mistake, a part of its report, and functions that the stacks in the report must name.
         for (mistake, says, functions) in [
             ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),
+            ("named", " \"journal\", taken at", &["a_then_b", "b_then_a", "inverted"]),
+            ("foreign", " \"accounts\" at", &["foreign", "main"]),
             ("chain", "the first of 2 steps", &["a_then_b", "b_then_c", "c_then_a"]),
             ("self", "self-deadlock", &["main"]),
             ("stranger", "by a thread that does not hold it", &["main", "take_a"]),
@@ -502,6 +591,8 @@ fn memory_of_many_mutexes() {
         assert!(output.status.success(), "{mutex}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().parse().expect("a number")
     };
+    // KiB, 1 byte for each mutex. The library has pages of its own, and some locks have tables.
+    const PAGES: u64 = 256;
     let glibc = grown("glibc");
     eprintln!("{:>16}: {glibc} KiB", "glibc");
     let (mut inside, mut outside) = (0, 0);
@@ -515,11 +606,10 @@ fn memory_of_many_mutexes() {
         eprintln!("{:>16}: {ours} KiB, {} bytes each", entry.info.name, entry.bytes);
         if entry.bytes <= 16 {
             inside += 1;
-            // The process touches some pages for other reasons.
-            assert!(ours <= glibc + 128, "{}: {ours} KiB, glibc's {glibc}", entry.info.name);
+            assert!(ours <= glibc + PAGES, "{}: {ours} KiB, glibc's {glibc}", entry.info.name);
         } else {
             outside += 1;
-            assert!(ours > glibc + 128, "{} is not in place, and costs nothing?", entry.info.name);
+            assert!(ours > glibc + PAGES, "{} is not in place, and costs nothing?", entry.info.name);
         }
     });
     assert!(inside > 5 && outside > 0);

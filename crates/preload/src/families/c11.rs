@@ -38,7 +38,7 @@ pub(crate) fn install() {
 }
 
 /// The result that stands for an error number.
-fn result(error: c_int) -> c_int {
+pub(crate) fn result(error: c_int) -> c_int {
     match error {
         0 => SUCCESS,
         libc::EBUSY => BUSY,

@@ -16,7 +16,7 @@ use super::timeout::Timeout;
 use crate::state::abi::*;
 use crate::state::counters::{self, Family, Reason};
 use crate::state::generation;
-use crate::state::table::{REAL, TABLE, install};
+use crate::state::table::{REAL, Slot, TABLE, install};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use latchwork::locks::condvar::{RawCondvar, Ticket};
 use latchwork::machine::{Native, Wait};
@@ -277,6 +277,15 @@ unsafe extern "C" fn leave(m: *mut Mutex, counted: *mut c_int) -> c_int {
     }
 }
 
+/// How a waiter takes its mutex again. An observer that tells these calls from others puts a function of its own here.
+pub(crate) static RELOCK: Slot<unsafe extern "C" fn(*mut Mutex) -> c_int> = Slot::new(relock);
+
+/// Locks the mutex as the program does.
+pub(crate) unsafe extern "C" fn relock(m: *mut Mutex) -> c_int {
+    // SAFETY: the caller's mutex is live.
+    unsafe { TABLE.mutex_lock.get()(m) }
+}
+
 /// Locks it again.
 unsafe extern "C" fn enter(m: *mut Mutex, counted: c_int) -> c_int {
     // SAFETY: the mutex is live: `destroy` refuses one that counts a waiter.
@@ -284,7 +293,7 @@ unsafe extern "C" fn enter(m: *mut Mutex, counted: c_int) -> c_int {
         if counted != 0 {
             RawCondvar::<Native>::offer_processor(|| mutex::is_locked(&*m));
         }
-        let error = TABLE.mutex_lock.get()(m);
+        let error = RELOCK.get()(m);
         if error == 0 && counted != 0 {
             mutex::forget_waiter(&*m);
         }

@@ -4,7 +4,7 @@
 //!
 //! | bytes | field | contents |
 //! |---|---|---|
-//! | 0..16 | `raw` | the raw lock, or a pointer to one that does not fit (`state::place`) |
+//! | 0..16 | `raw` | the raw lock, or a pointer to one that does not fit (`state::place`). Zero bytes, as a static initialiser leaves them, are an unlocked lock |
 //! | 16..18 | `kind`, low half | glibc's kind, and the flags below |
 //! | 18..20 | `kind`, high half | the fork generation in which the mutex was last used (`state::generation`) |
 //! | 20..24 | `count` | of a recursive mutex: how many times the owner holds it |
@@ -13,7 +13,8 @@
 //!
 //! A mutex is *ours* if this library serves it, and glibc's otherwise ([`is_of_glibc`]). It is *live* from its
 //! initialisation until its memory is freed: a destroyed mutex is live, and glibc's. The *selected lock* is the type of raw
-//! lock that all mutexes of ours have in this process (`LATCHWORK_MUTEX`).
+//! lock that mutexes of ours have in this process (`LATCHWORK_MUTEX`), but for those to which `LATCHWORK_LOCKS` gives another
+//! one.
 //!
 //! # States, by the low half of `kind`
 //!
@@ -24,6 +25,8 @@
 //! | 1 + `SERVED` | recursive | first use, `init`, `mtx_init` | `destroy` |
 //! | 2 + `SERVED` | error-checking | first use, `init` | `destroy` |
 //! | 3 + `SERVED` | adaptive | first use | the same call, which makes it normal |
+//! | + a number in [`CHOICE`] | as above, but another lock than the selected one serves it ([`choice`]); [`chosen`] has its fast paths | first use, `init` | `destroy` |
+//! | 0 to 3, + [`LEFT_TO_GLIBC`] | glibc's, by choice | first use, `init` | `destroy` |
 //! | + [`IN_SHARED_MEMORY`] | as above, but several processes may use the mutex: the fast paths do not serve it, and it is never mended | `generation::repair` | `destroy` |
 //! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc | glibc |
 //! | all ones | destroyed: it has all bits of [`GLIBC_MUTEX`], and glibc refuses to lock or unlock it, with EINVAL | `destroy` | `init` |
@@ -86,6 +89,7 @@
 
 use super::timeout::Timeout;
 use crate::state::abi::*;
+use crate::state::choice::{self, Choice};
 use crate::state::counters::{self, Family, Reason};
 use crate::state::generation::{self, MUTEX_WORD, MUTEX_WORD_IF_UNCOUNTED};
 use crate::state::table::{REAL, install};
@@ -94,13 +98,14 @@ use core::sync::atomic::Ordering::*;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::Native;
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
-use raw::{OPERATIONS, Operations};
+use raw::{OPERATIONS, Operations, operations};
 
+pub(crate) mod chosen;
 pub(crate) mod raw;
 
 /// Serves the family with `L`, the selected lock.
 pub(crate) fn install<L: RawMutex<Machine = Native>>() {
-    OPERATIONS.set(const { &Operations::of::<L>() });
+    OPERATIONS[0].set(const { &Operations::of::<L>() });
     install! {
         mutex_init => init,
         mutex_destroy => destroy,
@@ -171,6 +176,18 @@ unsafe extern "C" fn trylock_slow(m: *mut Mutex) -> c_int {
     unsafe { acquire_any(&*m, Timeout::Immediate) }
 }
 
+/// The attempt with which [`lock`] begins: it does not barge past waiting threads if the lock lets none. It may fail on a lock
+/// that is free.
+pub(crate) unsafe extern "C" fn try_weak(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    unsafe {
+        if !is_normal_and_uncounted(&*m) {
+            return trylock_slow(m);
+        }
+        if (operations(&*m).try_lock_weak)(&*m) { 0 } else { EBUSY }
+    }
+}
+
 unsafe extern "C" fn timedlock(m: *mut Mutex, time: *const timespec) -> c_int {
     // SAFETY: the program passes a live mutex and a valid time.
     unsafe { acquire_any(&*m, Timeout::Realtime(time)) }
@@ -192,7 +209,7 @@ unsafe extern "C" fn clocklock(m: *mut Mutex, clock: libc::clockid_t, time: *con
 unsafe fn acquire_any(m: &Mutex, timeout: Timeout) -> c_int {
     // SAFETY: the caller's mutex and time; `acquire` takes a mutex that its word or `classify` says is ours.
     unsafe {
-        if MUTEX_WORD_IF_UNCOUNTED.is_in(&m.kind) {
+        if is_normal_and_uncounted(m) {
             return acquire(m, timeout);
         }
         let class = classify(m);
@@ -237,7 +254,7 @@ fn acquire_again(m: &Mutex, class: Class, timeout: Timeout) -> c_int {
 /// The mutex is live, one of ours and of the current generation, and the time of `timeout` is valid.
 #[inline]
 unsafe fn acquire(m: &Mutex, timeout: Timeout) -> c_int {
-    let lock = OPERATIONS.get();
+    let lock = operations(m);
     // The weak attempt may fail on a free lock that threads wait for: a call without a timeout then joins their queue. A
     // call with a timeout barges past them, because POSIX lets it fail only if the mutex is not free.
     let attempt = if matches!(timeout, Timeout::Never) { lock.try_lock_weak } else { lock.try_lock };
@@ -259,7 +276,7 @@ unsafe fn acquire_contended(m: &Mutex, timeout: Timeout) -> c_int {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
-    let lock = OPERATIONS.get();
+    let lock = operations(m);
     // SAFETY: the caller's mutex is a live one of ours.
     let block = || unsafe { (lock.lock_contended)(m) };
     // SAFETY: the caller's mutex is a live one of ours.
@@ -301,7 +318,7 @@ unsafe extern "C" fn unlock_slow(m: *mut Mutex) -> c_int {
                 m.owner.store(m.owner.load(Relaxed) & !THREAD, Relaxed);
             }
         }
-        (OPERATIONS.get().unlock)(m);
+        (operations(m).unlock)(m);
     }
     0
 }
@@ -333,8 +350,16 @@ unsafe fn classify(m: &Mutex) -> Class {
         }
         if word & SERVED == 0 {
             // From a static initialiser. From now on a normal mutex takes the fast path.
-            if m.kind.compare_exchange(word, word | SERVED, Relaxed, Relaxed).is_ok() {
-                counters::object(Family::Mutex);
+            let choice = choice::choose(Family::Mutex, core::ptr::from_ref(m).addr());
+            let left = choice == Choice::GLIBC;
+            let new = if left { word & LOW | LEFT_TO_GLIBC } else { word | SERVED | choice.bits() };
+            if m.kind.compare_exchange(word, new, Relaxed, Relaxed).is_ok() {
+                choice::count(Family::Mutex, choice);
+                if left {
+                    counters::foreign_object(Reason::MutexChoice);
+                } else {
+                    counters::object(Family::Mutex);
+                }
             }
             continue;
         }
@@ -361,7 +386,7 @@ unsafe fn classify(m: &Mutex) -> Class {
 ///
 /// The mutex is live and ours, and no other thread uses it.
 unsafe fn mend(m: &Mutex, kind: u32) {
-    let lock = OPERATIONS.get();
+    let lock = operations(m);
     // SAFETY: the mutex is live, ours, and the caller's alone.
     unsafe {
         let records_owner = matches!(kind, RECURSIVE | ERRORCHECK);
@@ -370,7 +395,7 @@ unsafe fn mend(m: &Mutex, kind: u32) {
         m.owner.store(owner(m), Relaxed);
         (lock.reset)(m);
         if is_held {
-            // This succeeds, because the lock is free and no other thread uses it. It also stores a new token.
+            // This succeeds (its result is ignored), because the lock is free and no other thread uses it. It also stores a new token.
             (lock.try_lock)(m);
         }
     }
@@ -385,7 +410,7 @@ unsafe extern "C" {
 
 unsafe extern "C" fn init(m: *mut Mutex, attr: *const Attr) -> c_int {
     // SAFETY: the program passes memory for a mutex, which no thread uses, and valid attributes or null.
-    unsafe { if attr.is_null() { make(m, NORMAL) } else { init_with(m, attr) } }
+    unsafe { if attr.is_null() { make(m, NORMAL, attr) } else { init_with(m, attr) } }
 }
 
 #[inline(never)]
@@ -401,21 +426,33 @@ unsafe extern "C" fn init_with(m: *mut Mutex, attr: *const Attr) -> c_int {
             counters::foreign_object(reason(robust != 0, protocol != 0));
             return REAL.mutex_init.get()(m, attr);
         }
-        make(m, if kind as u32 == ADAPTIVE { NORMAL } else { kind as u32 })
+        make(m, if kind as u32 == ADAPTIVE { NORMAL } else { kind as u32 }, attr)
     }
 }
 
-/// Makes an unlocked mutex of ours.
+/// Makes an unlocked mutex of ours, or one of glibc's if that is the choice for this object.
 ///
 /// # Safety
 ///
-/// `m` is valid for writes, and no thread uses it.
+/// `m` is valid for writes, and no thread uses it. `attr` is null or valid.
 #[inline]
-unsafe fn make(m: *mut Mutex, kind: u32) -> c_int {
+unsafe fn make(m: *mut Mutex, kind: u32, attr: *const Attr) -> c_int {
     // SAFETY: all-zero bytes are a valid `Mutex`, and the caller has the memory alone.
     unsafe {
+        let mut bits = 0;
+        if choice::is_on() {
+            let choice = choice::choose(Family::Mutex, m.addr());
+            choice::count(Family::Mutex, choice);
+            if choice == Choice::GLIBC {
+                counters::foreign_object(Reason::MutexChoice);
+                let error = REAL.mutex_init.get()(m, attr);
+                (*m).kind.fetch_or(LEFT_TO_GLIBC, Relaxed);
+                return error;
+            }
+            bits = choice.bits();
+        }
         m.cast::<u8>().write_bytes(0, size_of::<Mutex>());
-        (*m).kind.store(generation::stamped(kind | SERVED), Relaxed);
+        (*m).kind.store(generation::stamped(kind | SERVED | bits), Relaxed);
     }
     counters::object(Family::Mutex);
     0
@@ -427,13 +464,13 @@ pub(super) fn make_recursive(m: &Mutex) {
 }
 
 unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
-    let lock = OPERATIONS.get();
     // SAFETY: the program passes a live mutex, which no other thread uses. Where the raw lock is discarded, it is free.
     unsafe {
         let m = &*m;
         if classify(m) == Class::OfGlibc {
             return REAL.mutex_destroy.get()(core::ptr::from_ref(m).cast_mut());
         }
+        let lock = operations(m);
         // A waiter of a condition variable counts itself in and out while it holds the raw lock. So this thread locks the raw
         // lock to read the number of waiters.
         if !(lock.try_lock)(m) {
@@ -492,20 +529,35 @@ pub(super) fn forget_waiter(m: &Mutex) {
 /// The mutex is live, one of ours and of the current generation.
 pub(super) unsafe fn is_locked(m: &Mutex) -> bool {
     // SAFETY: the caller's mutex is a live one of ours.
-    unsafe { (OPERATIONS.get().is_locked)(m) }
+    unsafe { (operations(m).is_locked)(m) }
 }
 
 /// The bits of glibc's kind that mutexes of ours have.
 const KIND: u32 = NORMAL | RECURSIVE | ERRORCHECK | ADAPTIVE;
 
-/// Whether the mutex is glibc's.
+/// Whether the mutex is glibc's: it has a flag that no mutex of ours has. [`LEFT_TO_GLIBC`] is one of the bits of [`CHOICE`], which
+/// is why these count as ours only beside [`SERVED`].
 pub(super) fn is_of_glibc(m: &Mutex) -> bool {
     word_is_of_glibc(m.kind.load(Relaxed))
 }
 
 /// The same for its `kind`. A mutex with an unknown flag is glibc's too: glibc refuses it with EINVAL, or knows the flag.
 fn word_is_of_glibc(kind: u32) -> bool {
-    kind & LOW & !(KIND | SERVED | IN_SHARED_MEMORY) != 0
+    let choice = if kind & SERVED != 0 { CHOICE } else { 0 };
+    kind & LOW & !(KIND | SERVED | IN_SHARED_MEMORY | choice) != 0
+}
+
+/// Whether the choice of locks leaves a mutex with this `kind` to glibc. A destroyed mutex has all flags, and is not one of these.
+#[inline(always)]
+fn is_left_to_glibc(kind: u32) -> bool {
+    kind & (GLIBC_MUTEX | SERVED | LEFT_TO_GLIBC) == LEFT_TO_GLIBC
+}
+
+/// Whether a fast path may serve the mutex with the lock that its word names.
+#[inline(always)]
+fn is_normal_and_uncounted(m: &Mutex) -> bool {
+    // (A): see `Expected::is_in`.
+    MUTEX_WORD_IF_UNCOUNTED.is(m.kind.load(Acquire) & !CHOICE)
 }
 
 /// Why a mutex is glibc's. A destroyed one counts as robust, and one with an unknown flag as process-shared.
@@ -519,7 +571,11 @@ fn reason(robust: bool, priority: bool) -> Reason {
 
 unsafe fn lock_of_glibc(m: &Mutex, timeout: Timeout) -> c_int {
     let kind = m.kind.load(Relaxed);
-    counters::foreign_call(reason(kind & ROBUST != 0, kind & PRIORITY != 0));
+    counters::foreign_call(if is_left_to_glibc(kind) {
+        Reason::MutexChoice
+    } else {
+        reason(kind & ROBUST != 0, kind & PRIORITY != 0)
+    });
     let m = core::ptr::from_ref(m).cast_mut();
     // SAFETY: the program's own arguments.
     unsafe {

@@ -14,7 +14,7 @@ use crate::state::counters::{self, Family, Reason};
 use crate::state::table::{REAL, install};
 use core::sync::atomic::Ordering::Relaxed;
 use latchwork::locks::semaphore::{RawSemaphore, Step};
-use latchwork::machine::{Machine, Native};
+use latchwork::machine::Native;
 use libc::{EAGAIN, EINVAL, EOVERFLOW, c_int, c_void, timespec};
 
 unsafe extern "C" {
@@ -205,7 +205,7 @@ unsafe fn take_counted(w: &mut Waiter) -> c_int {
 unsafe extern "C" fn latchwork_sem_step(w: &mut Waiter) -> c_int {
     // SAFETY: the program's semaphore outlives the wait.
     let raw = unsafe { &(*w.sem).raw };
-    if w.slept == 0 && w.late == 0 && spin(|| raw.try_acquire()) {
+    if w.slept == 0 && w.late == 0 && raw.spin() {
         return TAKEN;
     }
     match raw.step(w.slept != 0, w.late != 0) {
@@ -216,19 +216,6 @@ unsafe extern "C" fn latchwork_sem_step(w: &mut Waiter) -> c_int {
             SLEEP
         }
     }
-}
-
-/// Attempts of a waiter before it sleeps, and `pause` instructions before each. Together they take some microseconds,
-/// about what a sleep and a wakeup cost.
-const ATTEMPTS: u32 = 64;
-const PAUSES: u32 = 4;
-
-/// A short wait. Returns whether an attempt succeeded.
-fn spin(mut attempt: impl FnMut() -> bool) -> bool {
-    (0..ATTEMPTS).any(|_| {
-        Native::pause(PAUSES);
-        attempt()
-    })
 }
 
 /// The thread was cancelled in its sleep.

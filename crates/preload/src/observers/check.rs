@@ -19,6 +19,7 @@ static BELOW: Table = Table::EMPTY;
 /// condition variable of glibc's when it releases a mutex: its waiter counts as the holder, but does nothing meanwhile.
 pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
     BELOW.copy_from(&TABLE);
+    ON.store(true, Relaxed);
     GLIBC.store(glibc, Relaxed);
     GLIBC_RWLOCKS.store(glibc_rwlocks, Relaxed);
     install! {
@@ -42,10 +43,10 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
     }
 }
 
-const LOCK: Wish = Wish::LOCK;
-const TRY: Wish = Wish { waits: false, ..LOCK };
-const READ: Wish = Wish { shared: true, ..LOCK };
-const TRY_READ: Wish = Wish { shared: true, ..TRY };
+pub(super) const LOCK: Wish = Wish::LOCK;
+pub(super) const TRY: Wish = Wish { waits: false, ..LOCK };
+pub(super) const READ: Wish = Wish { shared: true, ..LOCK };
+pub(super) const TRY_READ: Wish = Wish { shared: true, ..TRY };
 
 /// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex; the former holder has died.
 fn got(result: c_int) -> bool {
@@ -69,7 +70,7 @@ unsafe fn is_new_mutex(m: *mut Mutex) -> bool {
         let kind = (*m).kind.load(Relaxed);
         if kind & GLIBC_MUTEX != 0 {
             false // made by a call
-        } else if GLIBC.load(Relaxed) {
+        } else if GLIBC.load(Relaxed) || kind & (SERVED | LEFT_TO_GLIBC) == LEFT_TO_GLIBC {
             mark(m.wrapping_byte_add(SPARE_IN_MUTEX).cast())
         } else {
             kind & SERVED == 0
@@ -84,7 +85,7 @@ unsafe fn is_new_rwlock(l: *mut RwLock) -> bool {
         let flags = (*l).flags.load(Relaxed);
         if !GLIBC_RWLOCKS.load(Relaxed) && flags & RWLOCK_OURS != 0 || (*l).shared().load(Relaxed) != 0 {
             false // claimed before; or process-shared, and so made by a call
-        } else if GLIBC_RWLOCKS.load(Relaxed) || flags & LOW == PREFERS_WRITERS {
+        } else if GLIBC_RWLOCKS.load(Relaxed) || flags & LOW == PREFERS_WRITERS || (*l).is_left_to_glibc() {
             mark(l.wrapping_byte_add(SPARE_IN_RWLOCK).cast())
         } else {
             true
@@ -106,8 +107,14 @@ unsafe fn take_rwlock(l: *mut RwLock, wish: Wish, call: impl FnOnce() -> c_int) 
     take(l.addr(), wish, call)
 }
 
+/// Whether the layer is in the table.
+pub(super) fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+static ON: AtomicBool = AtomicBool::new(false);
+
 /// Acquires the lock at this address with `call`.
-fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
+pub(super) fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
     let asked = acquiring(lock, wish);
     let result = call();
     if got(result) {
@@ -136,19 +143,6 @@ unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
         releasing(m.addr());
     }
     call()
-}
-
-/// One function of the layer for each line: its name, its arguments, and what it does with the function below it, `call`.
-macro_rules! layer {
-    ($($name:ident($first:ident: $type:ty $(, $arg:ident: $arg_type:ty)*) -> $ret:ty = |$call:ident| $body:expr;)*) => {
-        $(unsafe extern "C" fn $name($first: $type $(, $arg: $arg_type)*) -> $ret {
-            // SAFETY: the program's own arguments.
-            let $call = || unsafe { BELOW.$name.get()($first $(, $arg)*) };
-            #[allow(unused_unsafe)]
-            // SAFETY: the program passes a live lock.
-            unsafe { $body }
-        })*
-    };
 }
 
 type Time = *const timespec;

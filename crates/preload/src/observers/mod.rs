@@ -3,11 +3,31 @@
 //! | module | what it watches |
 //! |---|---|
 //! | [`check`] | lock order and misuse: its functions lie over those in the table, and call them |
+//! | [`foreign`] | the locks of `latchwork.h`, for the checks |
+//! | [`profile`] | contention: waits, and who caused them. It is a layer as well |
+//! | [`trace`] | every lock call, for `latchwork record`. It is a layer, too |
 //! | [`statistics`] | how many objects and calls there were: it reports what the families have counted |
 //!
 //! Statistics are counted within the families and not by a layer over the table, because only the family sees whether the
 //! first attempt of a call failed. A layer could only make an attempt of its own before the call, and that attempt would
 //! barge past waiting threads.
 
+/// Makes the functions of a layer over the table, one for each line: its name, its arguments, and what it does with the function
+/// below it, `call`, which the layer keeps in its table `BELOW`.
+macro_rules! layer {
+    ($($name:ident($first:ident: $type:ty $(, $arg:ident: $arg_type:ty)*) -> $ret:ty = |$call:ident| $body:expr;)*) => {
+        $(unsafe extern "C" fn $name($first: $type $(, $arg: $arg_type)*) -> $ret {
+            // SAFETY: the program's own arguments.
+            let $call = move || unsafe { BELOW.$name.get()($first $(, $arg)*) };
+            #[allow(unused_unsafe)]
+            // SAFETY: the program passes a live lock.
+            unsafe { $body }
+        })*
+    };
+}
+
 pub(crate) mod check;
+mod foreign;
+pub(crate) mod profile;
 pub(crate) mod statistics;
+pub(crate) mod trace;

@@ -3,12 +3,17 @@
 //! The families count in [`counters`]. This prints everything when the process exits: to stderr or, with
 //! `LATCHWORK_STATS=json:PATH`, as one line of JSON appended to PATH.
 
+use crate::state::choice::{self, Choice};
 use crate::state::counters::{self, FAMILIES, Family, REASONS};
 use crate::state::line::Line;
 use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::count::Counts;
+use latchwork::machine::Native;
+use latchwork::registry::{Visitor, visit};
 use libc::c_int;
 
 /// The families, in the order of the report, and how it names them.
@@ -30,6 +35,8 @@ const REASON_NAMES: [(&str, &str); REASONS] = [
     ("semaphore_shared", "process-shared semaphores"),
     ("spin_shared", "process-shared spin locks"),
     ("rwlock_prefers_writers", "rwlocks that ask for preference of writers"),
+    ("mutex_choice", "mutexes that the choice of locks leaves to it"),
+    ("rwlock_choice", "rwlocks that the choice of locks leaves to it"),
 ];
 
 /// Whether the report goes to `PATH`, as JSON, or to stderr, as text.
@@ -178,6 +185,44 @@ fn readers(family: Family, lock: &str) -> Option<Counts> {
     (family == Family::RwLock && lock.starts_with("bravo-")).then(Counts::of_process)
 }
 
+/// Calls `each` with every lock that was chosen for objects of the family, and how many objects.
+fn chosen(family: Family, each: impl FnMut(&str, u64)) {
+    struct Chosen<F> {
+        family: Family,
+        position: usize,
+        each: F,
+    }
+    impl<F: FnMut(&str, u64)> Chosen<F> {
+        fn see(&mut self, family: Family, name: &str) {
+            if self.family == family {
+                self.report(name, Choice::registered(self.position));
+                self.position += 1;
+            }
+        }
+
+        fn report(&mut self, name: &str, choice: Choice) {
+            let objects = choice::objects(self.family, choice.number());
+            if objects != 0 {
+                (self.each)(name, objects);
+            }
+        }
+    }
+    impl<F: FnMut(&str, u64)> Visitor<Native> for Chosen<F> {
+        fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
+            self.see(Family::Mutex, L::INFO.name);
+        }
+        fn rwlock<R: RawRwLock<Machine = Native>>(&mut self) {
+            self.see(Family::RwLock, R::INFO.name);
+        }
+    }
+    if !choice::is_on() || !matches!(family, Family::Mutex | Family::RwLock) {
+        return;
+    }
+    let mut chosen = Chosen { family, position: 0, each };
+    visit(&mut chosen);
+    chosen.report("glibc", Choice::GLIBC);
+}
+
 fn text() -> Line {
     let mut out = Line::new();
     // SAFETY: `getpid` takes nothing and always succeeds.
@@ -190,6 +235,9 @@ fn text() -> Line {
             out,
             "latchwork[{pid}]: {name} ({lock}): {objects} objects, {calls} calls, {contended} {last}"
         );
+        chosen(family, |lock, objects| {
+            let _ = writeln!(out, "latchwork[{pid}]: {name}: {lock} was chosen for {objects} objects");
+        });
         if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
             readers(family, lock)
         {
@@ -232,7 +280,12 @@ fn json() -> Line {
                  \"in_vain\":{in_vain},\"revocations\":{revocations},\"revoking_ns\":{revoking}}}"
             );
         }
-        out.bytes(b"}");
+        let mut separator = ",\"chosen\":{";
+        chosen(family, |lock, objects| {
+            let _ = write!(out, "{separator}\"{lock}\":{objects}");
+            separator = ",";
+        });
+        out.bytes(if separator == "," { b"}}" } else { b"}" });
     }
     let _ = write!(out, ",\"to_glibc\":{{");
     for (reason, (name, _)) in REASON_NAMES.iter().enumerate() {

@@ -71,3 +71,10 @@ pub(super) fn publish() {
     ENTRIES.copy_from(&TABLE);
     TABLE.register_atfork.set(REAL.register_atfork.get());
 }
+
+/// The same again, after the table has changed. Other threads may call the symbols meanwhile.
+pub(super) fn publish_again() {
+    let waits = ENTRIES.register_atfork.get();
+    ENTRIES.copy_from(&TABLE);
+    ENTRIES.register_atfork.set(waits);
+}

@@ -5,6 +5,7 @@
 //! generation has begun. That is why `__register_atfork` is exported: see [`entry`](super::entry).
 
 use crate::families::rwlock::holds;
+use crate::observers::{profile, trace};
 use crate::state::table::REAL;
 use crate::state::{counters, generation, mapping, place};
 use core::ptr::null_mut;
@@ -27,6 +28,7 @@ unsafe extern "C" fn prepare() {
     }
     generation::before_fork();
     place::before_fork();
+    profile::live::before_fork();
 }
 
 unsafe extern "C" fn parent() {
@@ -35,6 +37,7 @@ unsafe extern "C" fn parent() {
 
 /// Gives back what `prepare` has taken.
 fn give_back(child: bool) {
+    profile::live::after_fork();
     place::after_fork();
     generation::after_fork();
     if CHECK.load(Relaxed) {
@@ -46,6 +49,8 @@ unsafe extern "C" fn child() {
     give_back(true);
     generation::begin();
     counters::after_fork();
+    profile::after_fork();
+    trace::after_fork();
     mapping::forget();
     // The reader tables of BRAVO name threads that the child does not have. What this thread reads is looked up when it next
     // uses the lock; until then nothing touches the object, which may have been freed without being released.

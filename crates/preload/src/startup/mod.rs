@@ -4,10 +4,12 @@
 //! |---|---|
 //! | this one | which lock serves which family |
 //! | [`environment`], [`only`] | the variables that say so, and which programs ignore them |
+//! | [`locks`] | a lock per lock: which lock serves which object |
 //! | [`entry`] | the exported symbols, each a jump |
 //! | [`hot`] | four exported symbols that inline the fast paths of the recommended locks |
 //! | [`near`], [`unwind`] | copies of those near the program, and how to unwind the stack from them |
 //! | [`fork`] | the fork handlers |
+//! | [`live`] | the signal with which an observer switches the recorder on and off |
 //! | [`keys`] | thread-specific keys, of which this library needs one |
 //! | [`deep`] | a warning about libraries that bind past this one |
 //!
@@ -15,7 +17,7 @@
 //! function that this library exports, or depends on Rust's runtime.
 
 use crate::families::{c11, cond, mutex, rwlock, sem, spin};
-use crate::observers::{check, statistics};
+use crate::observers::{check, profile, statistics, trace};
 use crate::state::counters::Family;
 use crate::state::generation;
 use crate::state::table::{pass, resolve};
@@ -33,6 +35,8 @@ mod environment;
 mod fork;
 mod hot;
 mod keys;
+mod live;
+mod locks;
 #[cfg(versioned)]
 mod near;
 mod only;
@@ -112,14 +116,28 @@ fn choose() {
         rwlock_found = rwlock::over_glibc::is_as_expected();
         why = "the rwlocks of this C library have another layout; take a lock that is not over glibc's";
     }
-    let observed = counts || checks;
+    let directory = variable(b"LATCHWORK_PROFILE=").filter(|value| *value != b"0");
+    let traces = variable(b"LATCHWORK_TRACE=").filter(|value| *value != b"0");
+    let observed = counts || checks || directory.is_some() || traces.is_some();
+
+    let chosen = variable(b"LATCHWORK_LOCKS=").map(locks::read).unwrap_or_default();
+    locks::check(chosen, mutex.is_some(), rwlock.is_some() && !over_glibc);
 
     match mutex {
         Some(name) if mutex_found => {
-            statistics::name(Family::Spin, spin::install(name));
+            if chosen.mutex {
+                mutex::chosen::install();
+            }
             cond::install();
             c11::install();
-            sem::install();
+            if chosen.leaves_rest_to_glibc {
+                pass!(spin_init, spin_destroy, spin_lock, spin_trylock, spin_unlock);
+                pass!(sem_init, sem_destroy, sem_post, sem_getvalue, sem_wait, sem_trywait, sem_timedwait);
+                pass!(sem_clockwait);
+            } else {
+                statistics::name(Family::Spin, spin::install(name));
+                sem::install();
+            }
             if hot::is_recommended(name) && !observed {
                 generation::recommend_mutex();
             }
@@ -140,6 +158,9 @@ fn choose() {
     }
     match rwlock {
         Some(name) if rwlock_found => {
+            if chosen.rwlock {
+                rwlock::chosen::install(counts);
+            }
             if hot::is_recommended_rwlock(name) && !observed {
                 generation::recommend_rwlock();
             }
@@ -157,7 +178,16 @@ fn choose() {
     if checks {
         check::install(mutex.is_none(), rwlock.is_none() || over_glibc);
     }
+    // Above the checks, which report the calls that the program makes.
+    let window = variable(b"LATCHWORK_TRACE_WINDOW=");
+    let traces = traces.is_some_and(|directory| trace::install(directory, mutex, rwlock, window));
+    let directory = directory.filter(|_| !traces);
+    let profiles = directory.is_some_and(|directory| profile::install(directory, mutex, rwlock));
     let serves = mutex.is_some() || rwlock.is_some();
+    let live = !profiles && !traces && variable(b"LATCHWORK_LIVE=").is_some_and(|value| value != b"0");
+    if live {
+        profile::prepare(mutex, rwlock);
+    }
     keys::install();
     pass!(dlopen, dlmopen);
     #[cfg(versioned)]
@@ -170,13 +200,19 @@ fn choose() {
     if checks {
         latchwork_check::prepare();
     }
-    if serves || checks {
+    if serves || checks || profiles || traces || live {
         if variable(b"LATCHWORK_MEMBARRIER=") == Some(b"0") {
             Native::avoid_membarrier();
         }
         Native::init();
         rwlock::holds::init();
         fork::register(checks);
+    }
+    if traces {
+        trace::begin();
+    }
+    if live {
+        live::listen();
     }
 }
 

@@ -73,6 +73,23 @@ impl RwLock {
         words.compare_exchange(old, both(ours, 0), Relaxed, Relaxed).is_ok()
     }
 
+    /// Leaves the rwlock, which glibc has initialised or nobody has used, to glibc.
+    pub(crate) fn leave_to_glibc(&self) {
+        self.high_half_of_owner().store(RWLOCK_LEFT_TO_GLIBC, Relaxed);
+    }
+
+    /// Whether [`leave_to_glibc`](Self::leave_to_glibc) was called. No rwlock of ours looks like that.
+    #[inline(always)]
+    pub(crate) fn is_left_to_glibc(&self) -> bool {
+        self.high_half_of_owner().load(Relaxed) == RWLOCK_LEFT_TO_GLIBC
+    }
+
+    fn high_half_of_owner(&self) -> &AtomicU32 {
+        // SAFETY: bytes 36 to 39 lie in the object, are aligned to four, and all threads access them as atomics. The
+        // processors that this library supports order accesses of four and of eight bytes.
+        unsafe { &*(&raw const self.owner).cast::<AtomicU32>().add(1) }
+    }
+
     /// glibc's `__shared`. In an object of ours these are bytes of the raw lock.
     pub(crate) fn shared(&self) -> &AtomicU32 {
         // SAFETY: bytes 28 to 31 lie in `raw`, are aligned to four, and all threads access them as atomics.
@@ -104,7 +121,7 @@ pub(crate) struct Sem {
     pub mark: AtomicU32,
     /// From byte 12.
     pub raw: RawSemaphore<Native>,
-    _rest: [u32; 4],
+    _rest: [u32; 3],
 }
 
 /// `pthread_spinlock_t`: the one word of the lock. The module [`spin`](crate::families::spin) says which library serves it.
@@ -139,6 +156,16 @@ pub(crate) const SHARED: u32 = 0x80;
 /// Mutex: this library has used it. glibc's functions know no kind with this bit and refuse it, with EINVAL, before they
 /// touch the lock. So a library that binds past this one neither gets a mutex that is held nor harms its waiters.
 pub(crate) const SERVED: u32 = 4;
+
+/// Mutex with [`SERVED`], or rwlock with [`RWLOCK_OURS`]: the number of the lock that serves it
+/// ([`choice`](super::choice)). 0 in a process without a lock per lock.
+pub(crate) const CHOICE: u32 = 0x3f00;
+/// Mutex without [`SERVED`]: `LATCHWORK_LOCKS` leaves it to glibc. It is glibc's own flag `PTHREAD_MUTEX_NO_ELISION_NP`,
+/// which glibc's functions ignore where they do not elide locks, and respect where they do.
+pub(crate) const LEFT_TO_GLIBC: u32 = 0x200;
+/// The same of a rwlock, in bytes 36 to 39, which glibc does not use ([`RwLock::is_left_to_glibc`]). They are the high half
+/// of `owner` in a rwlock of ours, which is below 256.
+const RWLOCK_LEFT_TO_GLIBC: u32 = 0x6c77_676c;
 
 /// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`, in the flags of a rwlock: this kind makes it glibc's.
 pub(crate) const PREFERS_WRITERS: u32 = 2;

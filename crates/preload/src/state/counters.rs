@@ -28,11 +28,13 @@ pub(crate) enum Reason {
     SemShared,
     SpinShared,
     RwLockPrefersWriters,
+    MutexChoice,
+    RwLockChoice,
 }
 
 /// Numbers of [`Family`] and of [`Reason`].
 pub(crate) const FAMILIES: usize = 5;
-pub(crate) const REASONS: usize = 8;
+pub(crate) const REASONS: usize = 10;
 
 /// What is counted of a family.
 #[derive(Copy, Clone)]

@@ -124,6 +124,29 @@ pub(crate) fn recommend_over_glibc() {
     RWLOCK_WORD_IF_OVER_GLIBC.set(RWLOCK_WORD_IF_UNCOUNTED.get());
 }
 
+/// From now on the entry points with the code of particular locks serve no object, or those again that they served before.
+/// Other threads may use objects meanwhile.
+pub(crate) fn suspend_recommended(suspend: bool) {
+    /// A bit for each word that was in use.
+    static SUSPENDED: AtomicU32 = AtomicU32::new(0);
+    let words = [
+        (&MUTEX_WORD_IF_RECOMMENDED, &MUTEX_WORD_IF_UNCOUNTED),
+        (&RWLOCK_WORD_IF_RECOMMENDED, &RWLOCK_WORD_IF_UNCOUNTED),
+        (&RWLOCK_WORD_IF_OVER_GLIBC, &RWLOCK_WORD_IF_UNCOUNTED),
+    ];
+    let mut suspended = SUSPENDED.load(Relaxed);
+    for (bit, (recommended, usual)) in words.into_iter().enumerate() {
+        if suspend && recommended.exists() {
+            suspended |= 1 << bit;
+            recommended.set(NONE);
+        } else if !suspend && suspended & 1 << bit != 0 {
+            suspended &= !(1 << bit);
+            recommended.set(usual.get());
+        }
+    }
+    SUSPENDED.store(suspended, Relaxed);
+}
+
 /// `low`, in the current generation.
 pub(crate) fn stamped(low: u32) -> u32 {
     GENERATION.load(Relaxed) | low & LOW
@@ -170,6 +193,17 @@ pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
     }
     // SAFETY: taken above.
     unsafe { REPAIRS.unlock(()) };
+}
+
+/// Runs `decide` while no other thread does so, and no repair runs. A thread that forks holds the same lock, so no child
+/// finds a decision half made. `decide` calls nothing that may use a lock.
+#[cold]
+pub(crate) fn one_at_a_time<T>(decide: impl FnOnce() -> T) -> T {
+    REPAIRS.lock();
+    let result = decide();
+    // SAFETY: taken above.
+    unsafe { REPAIRS.unlock(()) };
+    result
 }
 
 /// In a thread that is about to fork: waits for a repair that is under way, and lets none begin.

@@ -24,6 +24,11 @@ impl Line {
         self.length += taken;
     }
 
+    /// The text.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     /// Writes the text. An error goes unreported: there is no place to report it.
     pub(crate) fn write_to(&self, file: c_int) {
         // SAFETY: the first `length` bytes are initialised.

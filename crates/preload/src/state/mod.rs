@@ -8,13 +8,16 @@
 //! | [`mapping`] | which memory a forked child shares with its parent |
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
 //! | [`identity`] | numbers of threads |
+//! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
 //! | [`counters`] | how many objects and calls there were, while statistics are on |
 //! | [`index`], [`line`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
 
 pub(crate) mod abi;
 pub(crate) mod cancel;
+pub(crate) mod choice;
 pub(crate) mod counters;
+pub(crate) mod exit;
 pub(crate) mod generation;
 pub(crate) mod identity;
 pub(crate) mod index;

@@ -119,6 +119,33 @@ static void clean(void)
     OK(pthread_mutex_unlock(&c));
 }
 
+/* What liblatchwork finds in the preload library, for its own locks and for names. */
+extern int latchwork_observe_acquire(void *, int, int (*)(void *), int (*)(void *), void *) __attribute__((weak));
+extern int latchwork_observe_release(void *, int, int (*)(void *), void *) __attribute__((weak));
+extern void latchwork_observe_name(void *, const char *) __attribute__((weak));
+
+static int step(void *calls)
+{
+    ++*(int *)calls;
+    return 0;
+}
+
+/* Two locks of another kind: a reader-writer lock that is read again by its reader, and a mutex. */
+__attribute__((noinline)) static void foreign(int turned)
+{
+    static char locks[2];
+    int calls = 0;
+    latchwork_observe_name(&locks[0], "accounts");
+    latchwork_observe_name(&locks[1], "journal");
+    for (int i = 0; i < 2; i++)
+        OK(latchwork_observe_acquire(&locks[turned ^ i], turned ^ i ? 0 : 1, step, step, &calls));
+    if (!turned)
+        OK(latchwork_observe_acquire(&locks[0], 3, step, step, &calls));
+    for (int i = turned ? 1 : 2; i >= 0; i--)
+        OK(latchwork_observe_release(&locks[i % 2 ? turned ^ 1 : turned], 0, step, &calls));
+    EQ(calls, turned ? 4 : 6);
+}
+
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "clean";
@@ -128,6 +155,15 @@ int main(int count, char **arguments)
         a_then_b();
         join(start(inverted, NULL));
         join(start(inverted, NULL)); /* not again */
+    } else if (!strcmp(what, "named")) {
+        latchwork_observe_name(&a, "nothing");
+        latchwork_observe_name(&a, "accounts");
+        latchwork_observe_name(&b, "journal");
+        a_then_b();
+        join(start(inverted, NULL));
+    } else if (!strcmp(what, "foreign")) {
+        foreign(0);
+        foreign(1);
     } else if (!strcmp(what, "chain")) {
         a_then_b();
         b_then_c();

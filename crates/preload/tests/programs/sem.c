@@ -111,16 +111,16 @@ static void never_more_than_units(void)
     CHECK(most > 1);
 }
 
-static volatile int handled;
+static volatile int interrupted;
 static void handler(int number)
 {
     (void)number;
-    handled = 1;
 }
 
 static void *interrupt(void *thread)
 {
-    while (!handled) {
+    /* A signal that comes before the call does not interrupt it. */
+    while (!interrupted) {
         OK(pthread_kill(*(pthread_t *)thread, SIGUSR1));
         sleep_ms(2);
     }
@@ -144,6 +144,7 @@ static void signals(void)
     while ((result = sem_wait(&there)) == 0)
         ;
     EQ(errno, EINTR);
+    interrupted = 1;
     join(thread);
     action.sa_handler = post_from_handler;
     OK(sigaction(SIGUSR1, &action, NULL));

@@ -3,11 +3,12 @@
 //! Each program consists of cases, and prints a line for each thing that it sees. The same binary runs without the
 //! library and under every lock; a case that prints something else fails, unless [`DIFFERENCES`] says why it does.
 
-use super::{Setting, compile, default_mutex, names, watch};
+use super::{AT_ONCE, Setting, compile, default_mutex, for_each_setting, names, watch};
 use latchwork::registry::{Kind, PRELOADED};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 
 /// Cases in which this library differs from glibc, each with the reason.
 const DIFFERENCES: [(&str, &str); 2] = [
@@ -43,10 +44,12 @@ fn compare(source: &str, settings: &[Setting]) {
     let Some(program) = compile(source, &format!("compared_{source}"), &[]) else { return };
     let glibc = cases(Command::new(&program), source);
     assert!(!glibc.is_empty() && !settings.is_empty());
-    let mut wrong = Vec::new();
-    for setting in settings {
-        wrong.extend(differences(&program, &glibc, setting));
-    }
+    let wrong = Mutex::new(Vec::new());
+    for_each_setting(settings, AT_ONCE, |setting| {
+        let found = differences(&program, &glibc, setting);
+        wrong.lock().unwrap().extend(found);
+    });
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{source}:\n{}", wrong.join("\n"));
 }
 

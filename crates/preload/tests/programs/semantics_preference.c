@@ -44,19 +44,22 @@ static void *reader(void *l)
     return NULL;
 }
 
-/* Whether a thread of this process sleeps. */
+/* Whether a thread of this process sleeps, or has ended. */
 static int sleeps(pid_t thread)
 {
-    char path[64], state = 0;
+    char path[64], state = 'X';
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
     FILE *f = fopen(path, "r");
-    int got = f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
-    if (f)
+    if (f) {
+        if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'X';
         fclose(f);
-    return got && state == 'S';
+    }
+    return strchr("SZX", state) != NULL;
 }
 
-/* A thread that waits for the lock: it sleeps, unless the lock's waiters spin. Those of glibc's own locks sleep. */
+/* A thread that waits for the lock: it sleeps, unless the lock's waiters spin. Those of glibc's own locks sleep. A waiter
+   with a deadline may have given up, and ended, before this thread sees it asleep. */
 static pthread_t start_waiting(void *(*f)(void *), pthread_rwlock_t *l)
 {
     asks = 0;

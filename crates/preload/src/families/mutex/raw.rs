@@ -1,6 +1,7 @@
 //! The raw lock of a mutex: inlined for the fast paths, through pointers for all other code.
 
 use crate::state::abi::{MUTEX_SPACE, Mutex};
+use crate::state::choice;
 use crate::state::place;
 use crate::state::table::Slot;
 use core::sync::atomic::Ordering::Relaxed;
@@ -115,6 +116,13 @@ impl Operations {
     }
 }
 
-/// The lock that serves mutexes. No function of the family runs before `install` has set it.
-pub(super) static OPERATIONS: Slot<&'static Operations> =
-    Slot::new(const { &Operations::of::<RawTtas<Native>>() });
+/// The locks that serve mutexes, by [number](choice). No function of the family runs before `install` has set the first; no
+/// mutex has another number before `chosen::install` has set the others.
+pub(super) static OPERATIONS: [Slot<&'static Operations>; choice::NUMBERS] =
+    [const { Slot::new(const { &Operations::of::<RawTtas<Native>>() }) }; _];
+
+/// The lock that serves `m`, which is one of ours.
+#[inline(always)]
+pub(super) fn operations(m: &Mutex) -> &'static Operations {
+    OPERATIONS[choice::number(m.kind.load(Relaxed))].get()
+}

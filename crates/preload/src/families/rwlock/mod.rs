@@ -18,6 +18,8 @@
 //! | 0 or 1, bytes 28 to 31 are 0 | made by a static initialiser, never used | the first call claims it ([`make_ready`]) |
 //! | [`RWLOCK_OURS`] | ours: the fast paths serve it | none: `destroy` leaves it usable, as glibc does |
 //! | `RWLOCK_OURS` + [`IN_SHARED_MEMORY`] | the same, but parent and child of a fork share the memory: the fast paths do not serve it | none |
+//! | `RWLOCK_OURS` + a number in [`CHOICE`] | ours, but another lock than the usual one serves it ([`choice`]); [`chosen`] has its fast paths | none |
+//! | 0 or 1, bytes 36 to 39 say so ([`RwLock::is_left_to_glibc`]) | glibc's, by choice | `init` |
 //! | [`PREFERS_WRITERS`] | glibc's: it keeps readers out while a writer waits | glibc |
 //! | 0 or 1, bytes 28 to 31 are not 0 | glibc's: process-shared | glibc |
 //!
@@ -50,6 +52,7 @@
 
 use super::timeout::Timeout;
 use crate::state::abi::*;
+use crate::state::choice::{self, Choice};
 use crate::state::counters::{self, Family, Reason};
 use crate::state::table::{REAL, install};
 use crate::state::{cancel, generation, identity};
@@ -58,10 +61,11 @@ use latchwork::locks::rwlock::RawRwLock;
 use latchwork::machine::Native;
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 use raw::{
-    NESTED, OPERATIONS, Operations, has_own_recorded_read, note, own, unlock_own_recorded_read, unlock_read,
-    unlock_write,
+    NESTED, OPERATIONS, Operations, has_own_recorded_read, note, operations, own, unlock_own_recorded_read,
+    unlock_read, unlock_write,
 };
 
+pub(crate) mod chosen;
 pub(crate) mod holds;
 pub(crate) mod over_glibc;
 mod preference;
@@ -69,7 +73,7 @@ mod raw;
 
 /// Serves the family with `R`.
 pub(crate) fn install<R: RawRwLock<Machine = Native>>() {
-    OPERATIONS.set(const { &Operations::of::<R>() });
+    OPERATIONS[0].set(const { &Operations::of::<R>() });
     install! {
         rwlock_init => init,
         rwlock_destroy => destroy,
@@ -191,7 +195,7 @@ pub(crate) unsafe fn unlock_ready<R: RawRwLock<Machine = Native>>(l: *mut RwLock
 unsafe fn unlock_listed<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock, and `make_ready` says whether it is ours.
     unsafe {
-        if !generation::RWLOCK_WORD.is_in(&(*l).flags) && make_ready(&*l) == Owner::Glibc {
+        if !is_ready(&*l) && make_ready(&*l) == Owner::Glibc {
             return REAL.rwlock_unlock.get()(l);
         }
         if (*l).owner.load(Relaxed) == identity::me() {
@@ -220,9 +224,22 @@ unsafe fn unlock_listed<R: RawRwLock<Machine = Native>>(l: *mut RwLock) -> c_int
 unsafe fn read<R: RawRwLock<Machine = Native>>(l: *mut RwLock, timeout: Timeout) -> c_int {
     // SAFETY: the caller's rwlock and time; `attend` says whether the rwlock is ours.
     unsafe {
-        if !generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags) && attend(&*l) == Owner::Glibc {
+        if !is_ready_and_uncounted(&*l) && attend(&*l) == Owner::Glibc {
             return read_of_glibc(l, timeout);
         }
+        read_ours::<R>(l, timeout)
+    }
+}
+
+/// Read-locks a rwlock of ours.
+///
+/// # Safety
+///
+/// The rwlock is live, ours and of the current generation, the time of `timeout` is valid, and `R` serves this rwlock.
+#[inline]
+unsafe fn read_ours<R: RawRwLock<Machine = Native>>(l: *mut RwLock, timeout: Timeout) -> c_int {
+    // SAFETY: the caller's rwlock and time.
+    unsafe {
         if holds::any()
             && let Some(entry) = holds::find(l)
         {
@@ -244,15 +261,30 @@ unsafe fn read<R: RawRwLock<Machine = Native>>(l: *mut RwLock, timeout: Timeout)
 
 // Everything below exists once for all locks.
 
+/// Read-locks a rwlock in any state, with the lock that serves it.
+///
+/// # Safety
+///
+/// The rwlock is live, and the time of `timeout` is valid.
+unsafe fn read_any(l: *mut RwLock, timeout: Timeout) -> c_int {
+    // SAFETY: the caller's rwlock and time; `attend` says whether the rwlock is ours.
+    unsafe {
+        if !is_ready_and_uncounted(&*l) && attend(&*l) == Owner::Glibc {
+            return read_of_glibc(l, timeout);
+        }
+        (operations(&*l).read_ours)(l, timeout)
+    }
+}
+
 unsafe extern "C" fn timedrdlock(l: *mut RwLock, time: *const timespec) -> c_int {
     // SAFETY: the program passes a live rwlock and a valid time.
-    unsafe { (OPERATIONS.get().read_any)(l, Timeout::Realtime(time)) }
+    unsafe { read_any(l, Timeout::Realtime(time)) }
 }
 
 unsafe extern "C" fn clockrdlock(l: *mut RwLock, clock: libc::clockid_t, time: *const timespec) -> c_int {
     match Timeout::on(clock, time) {
         // SAFETY: the program passes a live rwlock and a valid time.
-        Some(timeout) => unsafe { (OPERATIONS.get().read_any)(l, timeout) },
+        Some(timeout) => unsafe { read_any(l, timeout) },
         None => EINVAL,
     }
 }
@@ -301,7 +333,7 @@ unsafe fn read_contended(l: &RwLock, timeout: Timeout) -> c_int {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
-    let lock = OPERATIONS.get();
+    let lock = operations(l);
     // SAFETY: the caller's rwlock is a live one of ours.
     let block = || unsafe { (lock.read)(l) };
     // SAFETY: the caller's rwlock is a live one of ours.
@@ -317,10 +349,10 @@ unsafe fn read_contended(l: &RwLock, timeout: Timeout) -> c_int {
 unsafe fn write(l: *mut RwLock, timeout: Timeout) -> c_int {
     // SAFETY: the caller's rwlock and time; `attend` says whether the rwlock is ours.
     unsafe {
-        if !generation::RWLOCK_WORD_IF_UNCOUNTED.is_in(&(*l).flags) && attend(&*l) == Owner::Glibc {
+        if !is_ready_and_uncounted(&*l) && attend(&*l) == Owner::Glibc {
             return write_of_glibc(l, timeout);
         }
-        let lock = OPERATIONS.get();
+        let lock = operations(&*l);
         if (lock.try_write)(&*l) {
             return 0;
         }
@@ -349,7 +381,7 @@ unsafe fn write(l: *mut RwLock, timeout: Timeout) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn unlock_for_another(l: &RwLock) -> c_int {
-    let lock = OPERATIONS.get();
+    let lock = operations(l);
     // SAFETY: the caller's rwlock is a live one of ours; a token that was taken from a list is in none any more.
     unsafe {
         if l.owner.load(Relaxed) != 0 {
@@ -385,12 +417,21 @@ unsafe extern "C" fn init(l: *mut RwLock, attr: *const Attr) -> c_int {
             counters::foreign_object(reason);
             return REAL.rwlock_init.get()(l, attr);
         }
+        let choice = choice::choose(Family::RwLock, l.addr());
+        choice::count(Family::RwLock, choice);
+        if choice == Choice::GLIBC {
+            counters::foreign_object(Reason::RwLockChoice);
+            let error = REAL.rwlock_init.get()(l, attr);
+            (*l).leave_to_glibc();
+            return error;
+        }
         l.cast::<u8>().write_bytes(0, size_of::<RwLock>());
+        let word = generation::RWLOCK_WORD.get() | choice.bits();
         // An earlier lock at this address may have been freed while this thread read it. If that lock recorded the
         // acquisition, the record goes.
-        while (OPERATIONS.get().unlock_own_recorded_read)(&*l) {}
+        while (OPERATIONS[choice.number()].get().unlock_own_recorded_read)(&*l) {}
         counters::object(Family::RwLock);
-        (*l).flags.store(generation::RWLOCK_WORD.get(), Relaxed);
+        (*l).flags.store(word, Relaxed);
     }
     0
 }
@@ -398,10 +439,10 @@ unsafe extern "C" fn init(l: *mut RwLock, attr: *const Attr) -> c_int {
 unsafe extern "C" fn destroy(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock, which no other thread uses.
     unsafe {
-        if !generation::RWLOCK_WORD.is_in(&(*l).flags) && make_ready(&*l) == Owner::Glibc {
+        if !is_ready(&*l) && make_ready(&*l) == Owner::Glibc {
             return REAL.rwlock_destroy.get()(l);
         }
-        (OPERATIONS.get().discard)(&*l);
+        (operations(&*l).discard)(&*l);
     }
     0
 }
@@ -413,6 +454,20 @@ enum Owner {
     Glibc,
 }
 
+/// Whether the rwlock is ours and of the current generation, whichever lock serves it.
+#[inline(always)]
+fn is_ready(l: &RwLock) -> bool {
+    // (A): see `Expected::is_in`.
+    generation::RWLOCK_WORD.is(l.flags.load(Acquire) & !CHOICE)
+}
+
+/// The same while statistics do not count calls; otherwise `false`.
+#[inline(always)]
+fn is_ready_and_uncounted(l: &RwLock) -> bool {
+    // (A): see `Expected::is_in`.
+    generation::RWLOCK_WORD_IF_UNCOUNTED.is(l.flags.load(Acquire) & !CHOICE)
+}
+
 /// Makes the rwlock ready, and counts a lock call if it is ours.
 ///
 /// # Safety
@@ -422,7 +477,7 @@ enum Owner {
 #[inline(never)]
 unsafe fn attend(l: &RwLock) -> Owner {
     // SAFETY: the caller's rwlock is live.
-    if !generation::RWLOCK_WORD.is_in(&l.flags) && unsafe { make_ready(l) } == Owner::Glibc {
+    if !is_ready(l) && unsafe { make_ready(l) } == Owner::Glibc {
         return Owner::Glibc;
     }
     counters::call(Family::RwLock);
@@ -444,7 +499,7 @@ unsafe fn make_ready(l: &RwLock) -> Owner {
                 return Owner::Ours;
             }
             // SAFETY: the rwlock is live and ours. `repair` lets one thread at a time mend it, before any uses it.
-            generation::repair(&l.flags, |_| unsafe { (OPERATIONS.get().mend)(l) });
+            generation::repair(&l.flags, |_| unsafe { (operations(l).mend)(l) });
         } else if word & LOW == PREFERS_WRITERS {
             counters::foreign_call(Reason::RwLockPrefersWriters);
             return Owner::Glibc;
@@ -456,6 +511,12 @@ unsafe fn make_ready(l: &RwLock) -> Owner {
                 counters::foreign_call(Reason::RwLockShared);
                 return Owner::Glibc;
             }
+        } else if choice::is_on() {
+            if l.is_left_to_glibc() {
+                counters::foreign_call(Reason::RwLockChoice);
+                return Owner::Glibc;
+            }
+            chosen::decide(l);
         } else if l.claim(word, generation::RWLOCK_WORD.get()) {
             // From a static initialiser, and never used: there is nothing to repair. (B) the claim comes before any use of
             // the raw lock.

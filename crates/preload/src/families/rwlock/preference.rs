@@ -18,7 +18,7 @@
 //! A waiter cannot leave the queues of `pf-t`, `pf-q`, `mcs-rw`, `percpu` and `cohort-rw`. There `write_until` polls, so
 //! under this library no writer of theirs ever shuts readers out, and a writer may starve, as under glibc.
 
-use super::raw::OPERATIONS;
+use super::raw::operations;
 use crate::state::abi::RwLock;
 use crate::state::cancel;
 use crate::state::memory::keeping_errno;
@@ -52,7 +52,7 @@ pub(super) unsafe fn write(l: &RwLock, deadline: Option<Deadline>) -> bool {
 ///
 /// As [`write`].
 unsafe fn in_turns(l: &RwLock, deadline: Option<Deadline>) -> bool {
-    let lock = OPERATIONS.get();
+    let lock = operations(l);
     let real_time = is_real_time();
     let mut turn = if real_time { SHUT_OUT_REAL_TIME } else { SHUT_OUT.0 };
     // SAFETY: the caller's rwlock is a live one of ours.
@@ -87,7 +87,7 @@ fn end_of(nanos: u64, deadline: Option<Deadline>) -> Deadline {
 ///
 /// As [`write`].
 unsafe fn let_readers_pass(l: &RwLock, end: Deadline) -> bool {
-    let lock = OPERATIONS.get();
+    let lock = operations(l);
     let mut nap = NAPS.0;
     // SAFETY: the caller's rwlock is a live one of ours.
     unsafe {

@@ -6,7 +6,7 @@
 use super::holds;
 use crate::state::abi::{RWLOCK_SPACE, RwLock};
 use crate::state::table::Slot;
-use crate::state::{identity, place};
+use crate::state::{choice, identity, place};
 use core::sync::atomic::Ordering::Relaxed;
 use latchwork::locks::mutex::Token;
 use latchwork::locks::rwlock::{RawRwLock, rwsem::RawRwSem};
@@ -110,8 +110,12 @@ pub(super) unsafe fn unlock_write<R: RawRwLock<Machine = Native>>(l: &RwLock) {
 ///
 /// The functions that acquire also note or record the acquisition.
 pub(super) struct Operations {
-    /// A read-lock call of any kind, in any state: `rwlock::read`.
-    pub read_any: unsafe fn(*mut RwLock, super::Timeout) -> libc::c_int,
+    /// As [`super::rdlock_ready`].
+    pub rdlock_ready: unsafe fn(*mut RwLock) -> libc::c_int,
+    /// As [`super::unlock_ready`].
+    pub unlock_ready: unsafe fn(*mut RwLock) -> libc::c_int,
+    /// As [`super::read_ours`].
+    pub read_ours: unsafe fn(*mut RwLock, super::Timeout) -> libc::c_int,
     pub read: unsafe fn(&RwLock),
     pub read_until: unsafe fn(&RwLock, Deadline) -> bool,
     /// As [`unlock_read`].
@@ -138,7 +142,9 @@ impl Operations {
         // SAFETY: each function is called under the condition that `Operations` states, which is that of `raw`.
         unsafe {
             Operations {
-                read_any: super::read::<R>,
+                rdlock_ready: super::rdlock_ready::<R>,
+                unlock_ready: super::unlock_ready::<R>,
+                read_ours: super::read_ours::<R>,
                 read: |l| note::<R>(l, raw::<R>(l).read()),
                 read_until: |l, deadline| {
                     raw::<R>(l).read_until(deadline).map(|token| note::<R>(l, token)).is_some()
@@ -164,9 +170,16 @@ impl Operations {
     }
 }
 
-/// The lock that serves rwlocks. No function of the family runs before `install` has set it.
-pub(super) static OPERATIONS: Slot<&'static Operations> =
-    Slot::new(const { &Operations::of::<RawRwSem<Native>>() });
+/// The locks that serve rwlocks, by [number](choice). No function of the family runs before `install` has set the first; no
+/// rwlock has another number before `chosen::install` has set the others.
+pub(super) static OPERATIONS: [Slot<&'static Operations>; choice::NUMBERS] =
+    [const { Slot::new(const { &Operations::of::<RawRwSem<Native>>() }) }; _];
+
+/// The lock that serves `l`, which is one of ours.
+#[inline(always)]
+pub(super) fn operations(l: &RwLock) -> &'static Operations {
+    OPERATIONS[choice::number(l.flags.load(Relaxed))].get()
+}
 
 /// In a forked child: drops the waiters, and the readers that the child does not have. A write lock stays held, whether
 /// by the thread that forked or by another.

@@ -28,6 +28,7 @@
 //! while the lock has the serial that the entry has ([`entry`]).
 
 use crate::state::abi::RwLock;
+use crate::state::exit;
 use crate::state::index::Index;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
@@ -46,7 +47,8 @@ mod records;
 
 /// Readies what happens when a thread exits.
 pub(crate) fn init() {
-    Native::set_exit(thread_exit);
+    exit::Use::HOLDS.set(thread_exit);
+    exit::init();
 }
 
 /// Whether the calling thread's list may have an entry.

@@ -1,0 +1,72 @@
+//! The locks of `latchwork.h` in programs that are compiled with `LW_DEBUG`. Their library calls these functions, if it finds
+//! them, in place of the lock's own. The checks see such a lock like one of pthread; the recorder of profiles does not.
+
+use super::check::{self, LOCK, READ, TRY, TRY_READ};
+use core::ffi::CStr;
+use latchwork_check::Wish;
+use libc::{c_char, c_int, c_void};
+
+/// A step of a lock call, with its context.
+type Step = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// `how`, as `lw_debug_acquire` in `latchwork/base.h` has it.
+const READING: c_int = 1;
+const RECURSIVE: c_int = 3;
+const ATTEMPT: c_int = 4;
+
+/// Acquires a lock with `block`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_observe_acquire(
+    lock: *mut c_void,
+    how: c_int,
+    _attempt: Step,
+    block: Step,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the library passes a function of its own, with its context.
+    let call = || unsafe { block(context) };
+    if !check::is_on() {
+        return call();
+    }
+    let wish = match (how & READING != 0, how & ATTEMPT != 0) {
+        (false, false) => LOCK,
+        (false, true) => TRY,
+        (true, false) => READ,
+        (true, true) => TRY_READ,
+    };
+    check::take(lock.addr(), Wish { again: how & RECURSIVE == RECURSIVE, ..wish }, call)
+}
+
+/// Releases a lock with `below`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_observe_release(
+    lock: *mut c_void,
+    _how: c_int,
+    below: Step,
+    context: *mut c_void,
+) -> c_int {
+    if check::is_on() {
+        latchwork_check::releasing(lock.addr());
+    }
+    // SAFETY: the library passes a function of its own, with its context.
+    unsafe { below(context) }
+}
+
+/// The lock is destroyed.
+#[unsafe(no_mangle)]
+extern "C" fn latchwork_observe_gone(lock: *mut c_void) {
+    if check::is_on() {
+        latchwork_check::destroyed(lock.addr());
+        latchwork_check::name(lock.addr(), b"");
+    }
+}
+
+/// The name of a lock, of pthread's as well; null takes it away.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_observe_name(object: *mut c_void, name: *const c_char) {
+    if check::is_on() {
+        // SAFETY: null, or the program's string.
+        let name = if name.is_null() { b"" } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
+        latchwork_check::name(object.addr(), name);
+    }
+}

@@ -1,0 +1,212 @@
+//! The account of an object: which holder causes a wait.
+//!
+//! Only waits that are looked at closely ([`sampling`](super::sampling)) take part: the threads that wait here are these.
+//!
+//! An object keeps, for each of up to [`HOLDERS`] stacks, for how long that stack has held the lock *while threads waited*.
+//! The holder adds its part when it releases the lock, if threads wait then. A waiter copies the sums when it comes
+//! ([`arrive`]), and subtracts them when it has the lock ([`leave`]): the difference says how much of its wait each holder
+//! caused, over any number of handovers. What remains is handover.
+//!
+//! A waiter comes in the middle of some holder's part. It notes how much of that part is already over, and subtracts it from
+//! that holder's difference. The holder is known if it acquired the lock while threads waited: then its stack is in the
+//! object. Otherwise it is the first holder since threads wait. Its stack comes into the object when it releases the lock,
+//! and stays until no thread waits.
+//!
+//! The fields of the account have a lock, which only threads take that write them: holders, while threads wait. A thread that
+//! does not get it in time drops what it wanted to write. A waiter reads the fields as in a sequence lock.
+
+use super::{fast, file};
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicU32, Ordering::*, fence};
+use latchwork_recording::layout::{HOLDERS, Object, cause};
+
+/// Rounds that a thread waits for the lock of an account, or for a consistent copy. The lock is held for some 20
+/// instructions.
+const PATIENCE: u32 = 200;
+
+/// In [`Object::holder`]: no thread holds the lock. (0: the holder's stack is not known.)
+const FREE: u32 = u32::MAX;
+
+/// The account at some moment.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshot {
+    holders: [u32; HOLDERS + 1],
+    nanos: [u64; HOLDERS + 1],
+    /// How much of the present holder's part is over, and that holder; 0 if it is not known yet.
+    over: u64,
+    holder: u32,
+}
+
+/// The parts of a wait.
+pub(super) struct Parts {
+    pub(super) holders: [u32; HOLDERS + 1],
+    pub(super) nanos: [u64; HOLDERS + 1],
+}
+
+impl Parts {
+    /// Those of a wait whose holders are not known.
+    pub(super) const NONE: Self = Parts { holders: [0; _], nanos: [0; _] };
+}
+
+/// A thread begins to wait for the object at this address.
+pub(super) fn arrive(object: &Object, address: usize, now: u64) -> Snapshot {
+    // `leave` takes that back.
+    fast::watch(address);
+    let begin = || {
+        object.first_waiter.fetch_max(now, Relaxed);
+        object.first_holder.store(0, Relaxed);
+    };
+    let others = object.waiting.load(Relaxed);
+    if others == 0 {
+        begin();
+    }
+    let waiting = object.waiting.fetch_add(1, AcqRel) + 1;
+    if waiting == 1 && others != 0 {
+        begin();
+    }
+    if object.counters.most_waiting.load(Relaxed) < u64::from(waiting) {
+        object.counters.most_waiting.fetch_max(u64::from(waiting), Relaxed);
+    }
+    snapshot(object, now)
+}
+
+/// A copy of the account.
+fn snapshot(object: &Object, now: u64) -> Snapshot {
+    let mut copy = Snapshot { holders: [0; _], nanos: [0; _], over: 0, holder: FREE };
+    for _ in 0..PATIENCE {
+        let version = object.account.load(Acquire);
+        if version & 1 == 0 {
+            for index in 0..=HOLDERS {
+                copy.holders[index] = object.holders[index].load(Relaxed);
+                copy.nanos[index] = object.holder_nanos[index].load(Relaxed);
+            }
+            copy.holder = object.holder.load(Relaxed);
+            let from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
+            copy.over = if copy.holder == FREE { 0 } else { now.saturating_sub(from) };
+            fence(Acquire);
+            if object.account.load(Relaxed) == version {
+                return copy;
+            }
+        }
+        spin_loop();
+    }
+    file::header().unaccounted.fetch_add(1, Relaxed);
+    copy
+}
+
+/// A thread ends its wait; `got` says whether it holds the lock now. Returns the parts of the threads that held the lock
+/// meanwhile.
+pub(super) fn leave(
+    object: &Object,
+    address: usize,
+    before: &Snapshot,
+    nanos: u64,
+    now: u64,
+    got: bool,
+) -> Parts {
+    let after = snapshot(object, now);
+    let resolve = |holder: u32| match holder {
+        0 => object.first_holder.load(Relaxed),
+        holder => holder,
+    };
+    let mut parts = Parts { holders: after.holders, nanos: [0; _] };
+    for index in 0..=HOLDERS {
+        // A slot is given to a stack once, and keeps it.
+        parts.nanos[index] = after.nanos[index].wrapping_sub(before.nanos[index]);
+    }
+    parts.holders[HOLDERS] = cause::OTHERS;
+    let slot_of = |parts: &Parts, holder: u32| {
+        parts.holders[..HOLDERS].iter().position(|other| *other == holder && holder != 0).unwrap_or(HOLDERS)
+    };
+    if before.over != 0 {
+        let slot = slot_of(&parts, resolve(before.holder));
+        parts.nanos[slot] = parts.nanos[slot].saturating_sub(before.over);
+    }
+    // The present holder has not paid yet. If it is not known, nor is that part.
+    if !got && after.over != 0 && after.holder != 0 {
+        let empty = || parts.holders[..HOLDERS].iter().position(|other| *other == 0);
+        let slot = match slot_of(&parts, after.holder) {
+            HOLDERS => empty().unwrap_or(HOLDERS),
+            slot => slot,
+        };
+        if slot < HOLDERS {
+            parts.holders[slot] = after.holder;
+        }
+        parts.nanos[slot] += after.over.min(nanos);
+    }
+    // The parts cannot be more than the wait. (They can seem so if a thread was preempted between two steps.)
+    let mut rest = nanos;
+    for part in &mut parts.nanos {
+        *part = (*part).min(rest);
+        rest -= *part;
+    }
+    let last = object.waiting.fetch_sub(1, AcqRel) == 1;
+    fast::unwatch(address);
+    if last && !got {
+        // The next holder may acquire the lock without writing here.
+        let _ = object.holder.compare_exchange(FREE, 0, Relaxed, Relaxed);
+    }
+    parts
+}
+
+/// A holder acquired the lock while threads wait, or after it waited itself.
+pub(super) fn take(object: &Object, site: u32, now: u64, read: bool) {
+    let holder = object.holder.load(Relaxed);
+    // Other readers may hold the lock, and none is the one holder.
+    let site = if read { 0 } else { site };
+    if object.waiting.load(Relaxed) == 0 {
+        if holder != 0 {
+            object.holder.store(0, Relaxed);
+        }
+        return;
+    }
+    if read && holder != FREE {
+        return;
+    }
+    locked(object, || {
+        object.holder.store(site, Relaxed);
+        object.charged_until.fetch_max(now, Relaxed);
+    });
+}
+
+/// A holder is about to release the lock. It pays for its part, as often as this stands for parts that are not paid: 2 to the
+/// power of `weight`. (The part of a reader is all the time since another one paid, and stands for itself.)
+pub(super) fn pay(object: &Object, site: u32, now: u64, read: bool, weight: u8) {
+    let waiting = object.waiting.load(Relaxed) != 0;
+    if !waiting {
+        object.holder.store(0, Relaxed);
+        return;
+    }
+    locked(object, || {
+        let from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
+        let part = now.saturating_sub(from) << if read { 0 } else { weight % 64 };
+        let slot = object.holders[..HOLDERS]
+            .iter()
+            .position(|holder| [0, site].contains(&holder.load(Relaxed)))
+            .unwrap_or(HOLDERS);
+        object.holders[slot].store(if slot < HOLDERS { site } else { cause::OTHERS }, Relaxed);
+        object.holder_nanos[slot].fetch_add(part, Relaxed);
+        if object.holder.load(Relaxed) == 0 && object.first_holder.load(Relaxed) == 0 {
+            object.first_holder.store(site, Relaxed);
+        }
+        object.charged_until.fetch_max(now, Relaxed);
+        object.holder.store(if read { 0 } else { FREE }, Relaxed);
+    });
+}
+
+/// Runs `change` under the lock of the account.
+fn locked(object: &Object, change: impl FnOnce()) {
+    let account: &AtomicU32 = &object.account;
+    for _ in 0..PATIENCE {
+        let version = account.load(Relaxed);
+        if version & 1 == 0 && account.compare_exchange_weak(version, version + 1, Acquire, Relaxed).is_ok() {
+            // A reader that sees a change sees the odd version, too.
+            fence(Release);
+            change();
+            account.store(version.wrapping_add(2), Release);
+            return;
+        }
+        spin_loop();
+    }
+    file::header().unaccounted.fetch_add(1, Relaxed);
+}

@@ -1,0 +1,140 @@
+//! Hash tables from keys to indexes of records. They are private to the process: a reader of the file does not need them.
+//!
+//! A table is divided into parts, and a spin lock for each serialises insertions and removals. Look-ups take no lock. A
+//! thread never waits for such a lock for long: it may have interrupted the holder in a signal handler. It gives up, and the
+//! record is dropped.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use latchwork::machine::{Machine, Native};
+
+/// Parts of a table, each with a lock.
+const PARTS: usize = 64;
+/// Slots that are searched from the one that the hash says.
+const PROBES: usize = 64;
+/// Rounds that a thread waits for the lock of a part. An insertion takes less than one round.
+const PATIENCE: u32 = 200;
+/// Pauses of a round, behind which the thread lets others run: the holder may be preempted.
+const PAUSES: u32 = 64;
+
+/// Values of a slot: an index plus one, or one of these.
+const EMPTY: u32 = 0;
+const REMOVED: u32 = u32::MAX;
+
+pub(super) struct Index<const SLOTS: usize> {
+    locks: [AtomicU32; PARTS],
+    slots: [AtomicU32; SLOTS],
+}
+
+/// Mixes the bits of a key.
+#[inline(always)]
+pub(super) fn mix(key: u64) -> u64 {
+    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
+}
+
+impl<const SLOTS: usize> Index<SLOTS> {
+    const PART: usize = SLOTS / PARTS;
+
+    pub(super) const fn new() -> Self {
+        assert!(SLOTS.is_power_of_two() && SLOTS >= PARTS * PROBES);
+        Index { locks: [const { AtomicU32::new(0) }; PARTS], slots: [const { AtomicU32::new(EMPTY) }; SLOTS] }
+    }
+
+    /// The slots for a hash: all lie in one part.
+    fn probes(&self, hash: u64) -> impl Iterator<Item = &AtomicU32> {
+        let part = hash as usize % PARTS * Self::PART;
+        let first = (hash >> 8) as usize;
+        (0..PROBES).map(move |probe| &self.slots[part + (first + probe) % Self::PART])
+    }
+
+    /// The index for which `is` says yes.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        for slot in self.probes(hash) {
+            // (A) pairs with the store in `find_or_insert`: the record is complete.
+            match slot.load(Acquire) {
+                EMPTY => return None,
+                REMOVED => {}
+                value if is(value - 1) => return Some(value - 1),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The index for which `is` says yes. If there is none, `make` makes one. It runs before the lock is taken, because it may
+    /// ask the kernel for memory; so another thread may come first, and then `discard` takes the index back. `None`: `make`
+    /// made none, or there is no room for it, or the lock was not free in time.
+    pub(super) fn find_or_insert(
+        &self,
+        hash: u64,
+        is: impl Fn(u32) -> bool,
+        make: impl FnOnce() -> Option<u32>,
+        discard: impl FnOnce(u32),
+    ) -> Option<u32> {
+        if let Some(found) = self.find(hash, &is) {
+            return Some(found);
+        }
+        let made = make()?;
+        let found = self
+            .locked(hash, || {
+                if let Some(found) = self.find(hash, &is) {
+                    return Some(found);
+                }
+                let free = self.probes(hash).find(|slot| matches!(slot.load(Relaxed), EMPTY | REMOVED))?;
+                free.store(made + 1, Release); // (A)
+                Some(made)
+            })
+            .flatten();
+        if found != Some(made) {
+            discard(made);
+        }
+        found
+    }
+
+    /// Removes an index. `false`: it was not there, or the lock was not free.
+    pub(super) fn remove(&self, hash: u64, index: u32) -> bool {
+        self.locked(hash, || {
+            let found = self.probes(hash).position(|slot| slot.load(Relaxed) == index + 1);
+            let Some(position) = found else { return false };
+            // A look-up goes on behind a removed index, unless nothing can be behind it.
+            let next = self.probes(hash).nth(position + 1);
+            let last = next.is_some_and(|next| next.load(Relaxed) == EMPTY);
+            if let Some(slot) = self.probes(hash).nth(position) {
+                slot.store(if last { EMPTY } else { REMOVED }, Release);
+            }
+            true
+        })
+        .unwrap_or(false)
+    }
+
+    /// Runs `change` under the lock of the hash's part. `None`: the lock was not free in time.
+    fn locked<T>(&self, hash: u64, change: impl FnOnce() -> T) -> Option<T> {
+        let lock = &self.locks[hash as usize % PARTS];
+        let mut rounds = 0;
+        // (B) pairs with itself: an insertion sees those before it.
+        while lock.load(Relaxed) != 0 || lock.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+            rounds += 1;
+            if rounds == PATIENCE {
+                return None;
+            }
+            (0..PAUSES).for_each(|_| spin_loop());
+            Native::yield_now();
+        }
+        let result = change();
+        lock.store(0, Release); // (B)
+        Some(result)
+    }
+
+    /// Empties the table. In a forked child, which has one thread.
+    pub(super) fn clear(&self) {
+        self.locks.iter().for_each(|lock| lock.store(0, Relaxed));
+        for slot in &self.slots {
+            // Pages that were never written stay unwritten.
+            if slot.load(Relaxed) != EMPTY {
+                slot.store(EMPTY, Relaxed);
+            }
+        }
+    }
+}

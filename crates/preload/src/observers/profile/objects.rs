@@ -1,0 +1,226 @@
+//! Objects and classes.
+//!
+//! An object has a record from its first use, or its `init` call, until its `destroy` call. Then its counters are added to
+//! its class and the record serves another object. If the program frees an object without a `destroy` call, the record stays,
+//! and the recorder takes the next object of the same kind at that address for the same object.
+//!
+//! If there is no record left, an object's calls are counted in its class only.
+
+use super::fast;
+use super::file::{append, is_full, record};
+use super::index::{Index, mix};
+use super::modules;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use latchwork_recording::layout::*;
+
+static BY_ADDRESS: Index<{ 256 << 10 }> = Index::new();
+static CLASSES_BY_BIRTH: Index<{ 64 << 10 }> = Index::new();
+
+/// Records that are free again: a stack, linked through [`Object::class`]. Low half: the first record's index plus one.
+/// High half: a number that each change increases, so that a change in between is noticed.
+static FREE: AtomicU64 = AtomicU64::new(0);
+
+/// The records of an object.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// [`NONE`]: there was no record left.
+    pub(super) object: u32,
+    pub(super) serial: u32,
+    pub(super) class: u32,
+}
+
+fn hash(address: usize) -> u64 {
+    mix(address as u64 >> 2)
+}
+
+fn lookup(address: usize) -> Option<u32> {
+    BY_ADDRESS.find(hash(address), |index| is_at(index, address))
+}
+
+fn is_at(index: u32, address: usize) -> bool {
+    record::<Object>(index).address.load(Relaxed) == address as u64
+}
+
+/// The records of an object that has been used before.
+pub(super) fn find(kind: u32, address: usize) -> Option<Found> {
+    found(kind, lookup(address)?)
+}
+
+/// Those with this index, if the object is of this kind.
+fn found(kind: u32, object: u32) -> Option<Found> {
+    let found = record::<Object>(object);
+    let class = found.class.load(Relaxed);
+    let alike = record::<Class>(class).kind.load(Relaxed) == kind;
+    alike.then(|| Found { object, serial: found.serial.load(Relaxed), class })
+}
+
+/// The records of an object. `birth` captures the stack if this is the object's first use.
+pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u32) -> Option<Found> {
+    if let Some(index) = lookup(address) {
+        if let Some(found) = found(kind, index) {
+            return Some(found);
+        }
+        // Another kind of object was here before. Only that one is retired: another thread may have made the new one.
+        retire_record(address, index);
+    }
+    let class = class_of(kind, birth(), address)?;
+    let make = || {
+        let index = take_free().or_else(|| append::<Object>(1))?;
+        let object = record::<Object>(index);
+        clear(object);
+        object.class.store(class, Relaxed);
+        object.address.store(address as u64, Relaxed);
+        record::<Class>(class).instances.fetch_add(1, Relaxed);
+        object.state.store(READY, Release);
+        Some(index)
+    };
+    let discard = |index| {
+        let object = record::<Object>(index);
+        object.state.store(0, Relaxed);
+        object.address.store(0, Relaxed);
+        record::<Class>(class).instances.fetch_sub(1, Relaxed);
+        give_free(index, object);
+    };
+    let object = BY_ADDRESS.find_or_insert(hash(address), |index| is_at(index, address), make, discard);
+    Some(match object {
+        // Another time there may be room in the table.
+        None if !is_full::<Object>() => return None,
+        None => Found { object: NONE, serial: 0, class },
+        Some(object) => {
+            let found = record::<Object>(object);
+            Found { object, serial: found.serial.load(Relaxed), class: found.class.load(Relaxed) }
+        }
+    })
+}
+
+/// The class of objects of this kind that are first used at this stack.
+fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
+    let address = if modules::contains(address) { address as u64 } else { 0 };
+    let key = u64::from(kind) ^ u64::from(birth) << 8 ^ address << 20;
+    let is = |index| {
+        let class = record::<Class>(index);
+        class.kind.load(Relaxed) == kind
+            && class.address.load(Relaxed) == address
+            && (address != 0 || class.birth.load(Relaxed) == birth)
+    };
+    let make = || {
+        let index = append::<Class>(1)?;
+        let class = record::<Class>(index);
+        class.kind.store(kind, Relaxed);
+        class.birth.store(birth, Relaxed);
+        class.address.store(address, Relaxed);
+        class.state.store(READY, Release);
+        Some(index)
+    };
+    let key = if address != 0 { u64::from(kind) ^ address } else { key };
+    CLASSES_BY_BIRTH
+        .find_or_insert(mix(key), is, make, |index| record::<Class>(index).state.store(0, Relaxed))
+}
+
+/// The object at this address is gone.
+pub(super) fn retire(address: usize) {
+    if let Some(index) = lookup(address) {
+        retire_record(address, index);
+    }
+}
+
+fn retire_record(address: usize, index: u32) {
+    if !BY_ADDRESS.remove(hash(address), index) {
+        return;
+    }
+    let object = record::<Object>(index);
+    object.state.store(0, Relaxed);
+    // Threads that know the record by its serial number now count for the class.
+    object.serial.fetch_add(1, Relaxed);
+    fast::gone(address);
+    if object.last.swap(0, Relaxed) != 0 {
+        fast::unwatch(address);
+    }
+    object.address.store(0, Relaxed);
+    merge(&object.counters, &record::<Class>(object.class.load(Relaxed)).counters);
+    give_free(index, object);
+}
+
+/// Adds the counters of an object to those of its class.
+fn merge(from: &Counters, to: &Counters) {
+    macro_rules! each {
+        ($($sum:ident)* , $($most:ident)*) => {
+            $(match from.$sum.swap(0, Relaxed) {
+                0 => {}
+                more => { to.$sum.fetch_add(more, Relaxed); }
+            })*
+            $(to.$most.fetch_max(from.$most.swap(0, Relaxed), Relaxed);)*
+        };
+    }
+    each!(acquisitions reads failed contended wait_nanos timeouts hold_nanos hold_samples relocks relock_nanos
+        read_nanos read_samples timed_nanos spun_nanos successions owner_changes cpu_changes node_changes,
+        wait_max hold_max most_waiting most_readers);
+}
+
+fn clear(object: &Object) {
+    object.waiting.store(0, Relaxed);
+    object.first_waiter.store(0, Relaxed);
+    object.account.store(0, Relaxed);
+    object.holder.store(0, Relaxed);
+    object.charged_until.store(0, Relaxed);
+    object.first_holder.store(0, Relaxed);
+    object.last.store(0, Relaxed);
+    object.holders.iter().for_each(|holder| holder.store(0, Relaxed));
+    object.holder_nanos.iter().for_each(|nanos| nanos.store(0, Relaxed));
+}
+
+fn give_free(index: u32, object: &Object) {
+    let mut head = FREE.load(Relaxed);
+    loop {
+        object.class.store(head as u32, Relaxed);
+        let new = (head >> 32).wrapping_add(1) << 32 | u64::from(index + 1);
+        // (A) pairs with the load in `take_free`: the link is seen.
+        match FREE.compare_exchange_weak(head, new, Release, Relaxed) {
+            Ok(_) => return,
+            Err(other) => head = other,
+        }
+    }
+}
+
+fn take_free() -> Option<u32> {
+    let mut head = FREE.load(Acquire); // (A)
+    loop {
+        let index = (head as u32).checked_sub(1)?;
+        let next = record::<Object>(index).class.load(Relaxed);
+        let new = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
+        match FREE.compare_exchange_weak(head, new, Acquire, Acquire) {
+            Ok(_) => return Some(index),
+            Err(other) => head = other,
+        }
+    }
+}
+
+/// The counters of an object, or of its class if the object is gone.
+pub(super) fn counters(object: u32, serial: u32, class: u32) -> &'static Counters {
+    if object != NONE {
+        let found = record::<Object>(object);
+        if found.serial.load(Relaxed) == serial && found.state.load(Relaxed) == READY {
+            return &found.counters;
+        }
+    }
+    &record::<Class>(class).counters
+}
+
+/// The histogram with the index in `place`; makes one if there is none. `None`: there is no room.
+pub(super) fn histogram(place: &core::sync::atomic::AtomicU32) -> Option<&'static Histogram> {
+    let mut index = place.load(Relaxed);
+    if index == 0 {
+        index = append::<Histogram>(1)?;
+        if let Err(other) = place.compare_exchange(0, index, Relaxed, Relaxed) {
+            index = other;
+        }
+    }
+    Some(record(index))
+}
+
+/// Forgets all objects. In a forked child, which has one thread.
+pub(super) fn clear_all() {
+    BY_ADDRESS.clear();
+    CLASSES_BY_BIRTH.clear();
+    FREE.store(0, Relaxed);
+}

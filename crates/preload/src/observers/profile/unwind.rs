@@ -1,0 +1,330 @@
+//! Unwinding the calling thread's stack, without allocating and without the dynamic linker's locks.
+//!
+//! The description of the code at an address (`.eh_frame`) says where the caller's frame is; the crate `gimli` reads it.
+//! Code without a description, such as what a just-in-time compiler makes, is unwound by its frame pointer, if that looks
+//! like one. Anything unexpected ends the stack.
+//!
+//! Before a word of the stack is read, its page is known to be readable ([`Window`]): the stack may be of the program's own
+//! making, and its words anything.
+
+use super::modules;
+use super::rules::{self, Rule};
+use crate::state::memory::keeping_errno;
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, EvaluationResult,
+    EvaluationStorage, NativeEndian, Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage,
+    UnwindSection, UnwindTableRow, Value,
+};
+
+/// The most frames that are unwound, the recorder's own among them.
+pub(super) const MOST: usize = 40;
+
+/// The number of the first registers in DWARF's order that a description can name; the return address is the last.
+const REGISTERS: usize = 17;
+const RBP: u16 = 6;
+const RSP: u16 = 7;
+const RETURN_ADDRESS: u16 = 16;
+
+/// The registers of a frame.
+#[derive(Clone)]
+pub(crate) struct Registers {
+    words: [u64; REGISTERS],
+}
+
+impl Registers {
+    /// Those of the calling function. `None`: not on this architecture.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn here() -> Option<Self> {
+        let mut words = [0; REGISTERS];
+        // SAFETY: stores registers into the array. Those that a callee may change are not needed to unwind.
+        unsafe {
+            core::arch::asm!(
+                "lea {scratch}, [rip]",
+                "mov [{words} + 128], {scratch}",
+                "mov [{words} + 24], rbx",
+                "mov [{words} + 48], rbp",
+                "mov [{words} + 56], rsp",
+                "mov [{words} + 96], r12",
+                "mov [{words} + 104], r13",
+                "mov [{words} + 112], r14",
+                "mov [{words} + 120], r15",
+                words = in(reg) words.as_mut_ptr(),
+                scratch = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+        Some(Registers { words })
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn here() -> Option<Self> {
+        None
+    }
+
+    pub(super) fn sp(&self) -> usize {
+        self.words[RSP as usize] as usize
+    }
+
+    fn get(&self, register: Register) -> Option<u64> {
+        self.words.get(register.0 as usize).copied()
+    }
+}
+
+/// A part of the address space that is known to be readable. Zero bytes are an empty one.
+pub(crate) struct Window {
+    start: usize,
+    end: usize,
+}
+
+impl Window {
+    pub(crate) const EMPTY: Self = Window { start: 0, end: 0 };
+}
+
+const PAGE: usize = 4096;
+/// Pages that are asked for at once.
+const PAGES: usize = 4;
+/// The longest distance from the stack pointer at which a frame is looked for, in bytes.
+pub(super) const REACH: usize = 8 << 20;
+
+impl Window {
+    /// The word at an address at or above the stack pointer. `None`: it cannot be read.
+    fn read(&mut self, sp: usize, address: usize) -> Option<u64> {
+        if !address.is_multiple_of(8) || address < sp || address - sp > REACH {
+            return None;
+        }
+        if sp < self.start || sp >= self.end {
+            // A deeper part of the same stack, or another stack. The thread runs on this page.
+            self.start = sp & !(PAGE - 1);
+            self.end = self.start + PAGE;
+        }
+        while address + 8 > self.end {
+            let readable = readable(self.end);
+            if readable == 0 {
+                return None;
+            }
+            self.end += readable * PAGE;
+        }
+        // SAFETY: the word lies between the stack pointer and the end of the window, whose pages the kernel could read. They
+        // belong to the stack on which this thread runs, which nothing unmaps meanwhile.
+        Some(unsafe { core::ptr::with_exposed_provenance::<u64>(address).read_volatile() })
+    }
+}
+
+/// How many of the pages from this address on can be read. The kernel tries it.
+fn readable(address: usize) -> usize {
+    let mut bytes = [0_u8; PAGES];
+    let mut remote = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 }; PAGES];
+    for (index, page) in remote.iter_mut().enumerate() {
+        page.iov_base = core::ptr::without_provenance_mut(address + index * PAGE);
+    }
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: PAGES };
+    // SAFETY: the kernel writes at most as many bytes as there are, and reports what it cannot read.
+    let read = keeping_errno(|| unsafe {
+        libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), PAGES as u64, 0)
+    });
+    read.max(0) as usize
+}
+
+/// Room for the rules of one function, on the stack.
+struct Small;
+impl UnwindContextStorage<usize> for Small {
+    type Rules = [(Register, RegisterRule<usize>); REGISTERS];
+    type Stack = [UnwindTableRow<usize, Self>; 3];
+}
+type Slice = EndianSlice<'static, NativeEndian>;
+impl EvaluationStorage<Slice> for Small {
+    type Stack = [Value; 8];
+    type ExpressionStack = [(Slice, Slice); 1];
+    type Result = [gimli::Piece<Slice>; 1];
+}
+
+/// Calls `frame` for each frame of the calling thread from `registers` on, with the place of its return address, that address,
+/// and whether it lies in this library. `frame` says whether to go on.
+pub(crate) fn each(
+    registers: &Registers,
+    window: &mut Window,
+    mut frame: impl FnMut(usize, usize, bool) -> bool,
+) {
+    // Without an answer here there is none for any address, and the frames of this library have no frame pointers.
+    let Some(own) = modules::of(registers.words[RETURN_ADDRESS as usize] as usize) else { return };
+    let own = own.start..own.end;
+    let bottom = registers.sp();
+    let mut registers = registers.clone();
+    // A return address may be the first behind its function; the address before it is in the function.
+    let mut behind_call = 0;
+    let mut context = UnwindContext::new_in();
+    loop {
+        let address = registers.words[RETURN_ADDRESS as usize].wrapping_sub(behind_call);
+        let sp = registers.sp();
+        let mut read = |address: u64| window.read(bottom, address as usize);
+        let next = match by_description(&registers, address, &mut context, &mut read) {
+            Step::To(next) => Some(next),
+            Step::Unknown => by_frame_pointer(&registers, &mut read),
+            Step::End => None,
+        };
+        let Some(Caller { registers: caller, slot, interrupted }) = next else { return };
+        let address = caller.words[RETURN_ADDRESS as usize] as usize;
+        // The stack grows downwards, and the first page is never mapped.
+        if caller.sp() <= sp || address < PAGE || !frame(slot, address, own.contains(&address)) {
+            return;
+        }
+        registers = caller;
+        behind_call = u64::from(!interrupted);
+    }
+}
+
+/// A frame's caller.
+struct Caller {
+    registers: Registers,
+    /// Where its return address lies.
+    slot: usize,
+    /// A signal interrupted it; it did not call.
+    interrupted: bool,
+}
+
+enum Step {
+    To(Caller),
+    /// There is no description of the code.
+    Unknown,
+    /// This is the outermost frame, or the description is not understood.
+    End,
+}
+
+fn by_description(
+    registers: &Registers,
+    address: u64,
+    context: &mut UnwindContext<usize, Small>,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Step {
+    let Some(module) = modules::of(address as usize) else { return Step::Unknown };
+    if module.eh_frame_header.is_null() {
+        return Step::Unknown;
+    }
+    if let Some(rule) = rules::find(&module, address) {
+        return by_rule(rule, registers, read).unwrap_or(Step::End);
+    }
+    described(&module, registers, address, context, read).unwrap_or(Step::End)
+}
+
+/// `None`: the stack cannot be read there.
+fn by_rule(rule: Rule, registers: &Registers, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<Step> {
+    let frame = rule.frame(&registers.words);
+    let mut caller = registers.clone();
+    caller.words[RSP as usize] = frame;
+    let mut slot = 0;
+    for (number, place) in rule.saved(frame) {
+        caller.words[number] = read(place)?;
+        slot = place as usize;
+    }
+    Some(Step::To(Caller { registers: caller, slot, interrupted: false }))
+}
+
+/// `None`: the description cannot be read.
+fn described(
+    module: &modules::Object,
+    registers: &Registers,
+    address: u64,
+    context: &mut UnwindContext<usize, Small>,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Option<Step> {
+    let slice = |start: usize| {
+        let start = (module.start..module.end).contains(&start).then_some(start)?;
+        let bytes = core::ptr::with_exposed_provenance::<u8>(start);
+        // SAFETY: the address lies in a module that has code on this thread's stack, so it stays loaded. What the
+        // description refers to lies in its mapping.
+        Some(unsafe { core::slice::from_raw_parts(bytes, module.end - start) })
+    };
+    let header_at = module.eh_frame_header.addr();
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header_at as u64);
+    let header = EhFrameHdr::new(slice(header_at)?, NativeEndian).parse(&bases, 8).ok()?;
+    let Pointer::Direct(frames_at) = header.eh_frame_ptr() else { return None };
+    let frames: EhFrame<Slice> = EhFrame::new(slice(frames_at as usize)?, NativeEndian);
+    let bases = bases.set_eh_frame(frames_at);
+    let table = header.table()?;
+    let Ok(function) = table.fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset) else {
+        return Some(Step::Unknown);
+    };
+    let encoding = function.cie().encoding();
+    let row = function.unwind_info_for_address(&frames, &bases, context, address).ok()?;
+    if !function.is_signal_trampoline()
+        && let Some(rule) = Rule::new(row)
+    {
+        rules::remember(module, address, rule);
+        return by_rule(rule, registers, read);
+    }
+    let frame = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            registers.get(*register)?.wrapping_add_signed(*offset)
+        }
+        CfaRule::Expression(expression) => {
+            evaluate(expression.get(&frames).ok()?.0, encoding, None, registers, read)?
+        }
+    };
+    let mut caller = registers.clone();
+    caller.words[RSP as usize] = frame;
+    let mut slot = None;
+    for number in 0..REGISTERS as u16 {
+        // Where the value lies, or the value itself.
+        let place = match row.register(Register(number)) {
+            None | Some(RegisterRule::SameValue) => continue,
+            Some(RegisterRule::Undefined) if number == RETURN_ADDRESS => return Some(Step::End),
+            Some(RegisterRule::Undefined) => continue,
+            Some(RegisterRule::Offset(offset)) => frame.wrapping_add_signed(offset),
+            Some(RegisterRule::Expression(expression)) => {
+                evaluate(expression.get(&frames).ok()?.0, encoding, Some(frame), registers, read)?
+            }
+            Some(RegisterRule::ValOffset(offset)) => {
+                caller.words[number as usize] = frame.wrapping_add_signed(offset);
+                continue;
+            }
+            _ => return None,
+        };
+        caller.words[number as usize] = read(place)?;
+        if number == RETURN_ADDRESS {
+            slot = Some(place as usize);
+        }
+    }
+    Some(Step::To(Caller { registers: caller, slot: slot?, interrupted: function.is_signal_trampoline() }))
+}
+
+/// The value of an expression, which begins with `first` on its stack.
+fn evaluate(
+    expression: Slice,
+    encoding: Encoding,
+    first: Option<u64>,
+    registers: &Registers,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Option<u64> {
+    let mut evaluation = Evaluation::<Slice, Small>::new_in(expression, encoding);
+    if let Some(first) = first {
+        evaluation.set_initial_value(first);
+    }
+    let mut state = evaluation.evaluate().ok()?;
+    loop {
+        state = match state {
+            EvaluationResult::Complete => return evaluation.value_result()?.to_u64(u64::MAX).ok(),
+            EvaluationResult::RequiresMemory { address, size: 8, .. } => {
+                evaluation.resume_with_memory(Value::Generic(read(address)?)).ok()?
+            }
+            EvaluationResult::RequiresRegister { register, .. } => {
+                evaluation.resume_with_register(Value::Generic(registers.get(register)?)).ok()?
+            }
+            _ => return None,
+        };
+    }
+}
+
+/// The caller's registers, if the register for frame pointers has one: it points above the stack pointer, to the caller's
+/// frame pointer, behind which the return address lies.
+fn by_frame_pointer(registers: &Registers, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<Caller> {
+    let pointer = registers.words[RBP as usize];
+    if pointer < registers.words[RSP as usize] {
+        return None;
+    }
+    let mut caller = registers.clone();
+    caller.words[RBP as usize] = read(pointer)?;
+    caller.words[RETURN_ADDRESS as usize] = read(pointer + 8)?;
+    caller.words[RSP as usize] = pointer + 16;
+    Some(Caller { registers: caller, slot: pointer as usize + 8, interrupted: false })
+}

@@ -1,0 +1,212 @@
+//! The mapped file of a raw trace. The crate `latchwork-recording` has its layout.
+//!
+//! As in the recorder of profiles, the file is sparse, and a thread asks the kernel for the pages of a record before it writes
+//! there for the first time: if the disk is full, the record is dropped, and the process does not die of SIGBUS. The
+//! descriptor is closed as soon as the file is mapped, because programs close descriptors that they do not know.
+
+use crate::state::line::Line;
+use crate::state::memory::keeping_errno;
+use core::fmt::Write;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use latchwork::machine::{Clock, Machine, Native};
+use latchwork_recording::trace::*;
+use libc::c_int;
+
+const PAGE: usize = 4096;
+
+/// The mapping; null while nothing is recorded. It is never unmapped, except in a forked child, which has one thread.
+static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// How many chunks the file may have.
+static CAPACITY: AtomicUsize = AtomicUsize::new(0);
+/// The directory, which ends in zeroes. It is a copy, because servers write their process title over the environment.
+static DIRECTORY: [AtomicU8; libc::PATH_MAX as usize] = [const { AtomicU8::new(0) }; _];
+
+/// Remembers where files are to be, and how many bytes of events each may have.
+pub(super) fn prepare(directory: &[u8], bytes: usize) {
+    for (to, from) in DIRECTORY[..DIRECTORY.len() - 1].iter().zip(directory.iter().chain(&[0])) {
+        to.store(*from, Relaxed);
+    }
+    CAPACITY.store((bytes / size_of::<Chunk>()).clamp(1, 16 << 20), Relaxed);
+}
+
+/// Whether a file is mapped.
+pub(super) fn is_open() -> bool {
+    !BASE.load(Relaxed).is_null()
+}
+
+/// The header. Only while a file is mapped.
+pub(super) fn header() -> &'static Header {
+    // SAFETY: the callers run only while a file is mapped, which begins with the header and stays mapped.
+    unsafe { &*BASE.load(Relaxed).cast() }
+}
+
+/// The thread with this index, which [`new_thread`] has returned.
+pub(super) fn thread(index: u32) -> &'static Thread {
+    // SAFETY: as in `at`: the index is below `THREADS`.
+    unsafe { &*at(THREADS_AT, index) }
+}
+
+/// The object with this index, which [`new_object`] has returned.
+#[inline(always)]
+pub(super) fn object(index: u32) -> &'static Object {
+    // SAFETY: as in `at`: the index is below `OBJECTS`.
+    unsafe { &*at(OBJECTS_AT, index) }
+}
+
+/// The module with this index, which [`new_module`] has returned, or which is below the header's number of modules.
+pub(super) fn module(index: u32) -> &'static Module {
+    // SAFETY: as in `at`: the index is below `MODULES`.
+    unsafe { &*at(MODULES_AT, index) }
+}
+
+/// The chunk with this index, which [`new_chunk`] has returned.
+pub(super) fn chunk(index: u32) -> &'static Chunk {
+    // SAFETY: as in `at`: the index is below the capacity.
+    unsafe { &*at(CHUNKS_AT, index) }
+}
+
+/// The record with this index of the array at `start`. It lies in the mapping if the index is below the array's capacity. All
+/// its fields are atomics, for which zero bytes are a value.
+fn at<T>(start: usize, index: u32) -> *const T {
+    BASE.load(Relaxed).wrapping_add(start + index as usize * size_of::<T>()).cast()
+}
+
+pub(super) fn new_thread() -> Option<u32> {
+    append::<Thread>(&header().threads, THREADS_AT, THREADS)
+}
+
+pub(super) fn new_object() -> Option<u32> {
+    append::<Object>(&header().objects, OBJECTS_AT, OBJECTS)
+}
+
+pub(super) fn new_module() -> Option<u32> {
+    append::<Module>(&header().modules, MODULES_AT, MODULES)
+}
+
+pub(super) fn new_chunk() -> Option<u32> {
+    append::<Chunk>(&header().chunks, CHUNKS_AT, CAPACITY.load(Relaxed))
+}
+
+/// Takes a new record of zero bytes. `None`: there is no room.
+fn append<T>(count: &AtomicU32, start: usize, capacity: usize) -> Option<u32> {
+    // The count must not wrap.
+    if count.load(Relaxed) as usize >= capacity {
+        return None;
+    }
+    let index = count.fetch_add(1, Relaxed);
+    if index as usize >= capacity {
+        return None;
+    }
+    let first = start + index as usize * size_of::<T>();
+    let (begin, end) = (first & !(PAGE - 1), (first + size_of::<T>()).next_multiple_of(PAGE));
+    let base = BASE.load(Relaxed);
+    // SAFETY: the range lies in the mapping. The kernel adds pages, and changes no contents.
+    let result = keeping_errno(|| unsafe {
+        libc::madvise(base.add(begin).cast(), end - begin, libc::MADV_POPULATE_WRITE)
+    });
+    (result == 0).then_some(index)
+}
+
+/// What the header says of the process.
+pub(super) struct About<'a> {
+    pub(super) mutex: &'a [u8],
+    pub(super) rwlock: &'a [u8],
+    pub(super) forked: bool,
+    pub(super) ticks: u64,
+    pub(super) long: u64,
+}
+
+/// Makes a file for this process, `PID.N.trace`, and maps it. An error says what failed.
+pub(super) fn open(about: &About) -> Result<(), &'static str> {
+    keeping_errno(|| {
+        let file = create()?;
+        let base = map(file);
+        // SAFETY: this function's own descriptor.
+        unsafe { libc::close(file) };
+        describe(base?, about);
+        BASE.store(base?, Relaxed);
+        Ok(())
+    })
+}
+
+/// Gives the mapping of the parent back, in a forked child, which has one thread.
+pub(super) fn forget() {
+    let base = BASE.swap(null_mut(), Relaxed);
+    // SAFETY: the mapping has this length, and no other thread exists that could use it.
+    keeping_errno(|| unsafe { libc::munmap(base.cast(), length(CAPACITY.load(Relaxed))) });
+}
+
+fn create() -> Result<c_int, &'static str> {
+    for attempt in 0..1000 {
+        let mut path = Line::new();
+        DIRECTORY
+            .iter()
+            .map(|byte| byte.load(Relaxed))
+            .take_while(|byte| *byte != 0)
+            .for_each(|byte| path.bytes(&[byte]));
+        // SAFETY: `getpid` takes nothing and always succeeds.
+        let _ = write!(path, "/{}.{attempt}.trace\0", unsafe { libc::getpid() });
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: the path ends in a zero byte.
+        unsafe {
+            let file = libc::open(path.as_bytes().as_ptr().cast(), flags, 0o600);
+            if file >= 0 {
+                return Ok(file);
+            }
+            if *libc::__errno_location() != libc::EEXIST {
+                break;
+            }
+        }
+    }
+    Err("cannot create a file there")
+}
+
+fn map(file: c_int) -> Result<*mut u8, &'static str> {
+    let length = length(CAPACITY.load(Relaxed));
+    // SAFETY: system calls on a descriptor of the caller, and a new mapping, which replaces nothing.
+    unsafe {
+        let mut limit = core::mem::zeroed::<libc::rlimit>();
+        // The kernel kills a process that makes a file longer than its limit.
+        if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur < length as u64 {
+            return Err("the limit on the size of files (ulimit -f) is too low; use a smaller --size");
+        }
+        if libc::ftruncate(file, length as i64) != 0 {
+            return Err("cannot set the length of the file");
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let base = libc::mmap(null_mut(), length, protection, libc::MAP_SHARED, file, 0);
+        if base == libc::MAP_FAILED {
+            return Err("cannot map the file");
+        }
+        if libc::madvise(base, PAGE, libc::MADV_POPULATE_WRITE) != 0 {
+            libc::munmap(base, length);
+            return Err("no room on the disk, or a kernel before 5.14");
+        }
+        Ok(base.cast())
+    }
+}
+
+/// Fills the header.
+fn describe(base: *mut u8, about: &About) {
+    // SAFETY: the mapping begins with the header, whose page is there. No other thread uses it before `BASE` is set.
+    unsafe {
+        let header: *mut Header = base.cast();
+        (*header).pid = libc::getpid() as u32;
+        (*header).forked = u32::from(about.forked);
+        (*header).started_ticks = about.ticks;
+        (*header).started = Native::now(Clock::Monotonic);
+        (*header).long = about.long;
+        (*header).chunk_capacity = CAPACITY.load(Relaxed) as u32;
+        let copy = |to: &mut [u8], from: &[u8]| {
+            let length = from.len().min(to.len() - 1);
+            to[..length].copy_from_slice(&from[..length]);
+        };
+        copy(&mut (*header).mutex, about.mutex);
+        copy(&mut (*header).rwlock, about.rwlock);
+        let path = &raw mut (*header).executable;
+        // The last byte stays zero.
+        libc::readlink(c"/proc/self/exe".as_ptr(), path.cast(), size_of_val(&*path) - 1);
+        (*header).magic.store(MAGIC, Release);
+    }
+}

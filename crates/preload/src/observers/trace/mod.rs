@@ -1,0 +1,385 @@
+//! The recorder of `latchwork record` (`LATCHWORK_TRACE=DIRECTORY`): a layer over the table, whichever lock serves. Each thread
+//! writes a stream of events into a mapped file. [`latchwork_recording::trace`] has the layout of that file.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | this one | the layer: which event each call is |
+//! | [`stream`] | a thread's stream, and the clock |
+//! | [`objects`] | the records of locks, with the stacks of their first use |
+//! | [`file`] | the mapped file |
+//!
+//! As in the [recorder of profiles](super::profile), a lock call first tries the lock. If that works, the call did not wait, and
+//! one event says so: a reading of the clock and two stores into the thread's own memory. Otherwise the event has the time
+//! that the call below took.
+//!
+//! Nothing here allocates or takes a lock. A signal handler may come between any two steps and make lock calls: while its
+//! thread is in the middle of an event, the handler's events are dropped and counted.
+//!
+//! No value with a destructor lives across a call below, because the thread may be cancelled there.
+
+use crate::families::{cond, mutex};
+use crate::state::abi::*;
+use crate::state::exit::Use;
+use crate::state::line::Line;
+use crate::state::table::{Slot, TABLE, Table};
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use latchwork::machine::{Clock, Machine, Native};
+use latchwork_recording::layout::kind;
+use latchwork_recording::trace::op;
+use libc::{EBUSY, ETIMEDOUT, c_int, clockid_t, timespec};
+use stream::ticks;
+
+mod file;
+mod objects;
+mod stream;
+
+/// The functions that the layer calls.
+static BELOW: Table = Table::EMPTY;
+/// How a mutex is tried before a call waits for it.
+static TRY_MUTEX: Slot<unsafe extern "C" fn(*mut Mutex) -> c_int> = Slot::new(mutex::try_weak);
+
+/// Records from the start of the process on, if a file can be made. `mutex` and `rwlock` are the names of the locks that
+/// serve; `None`: glibc's. `window` is the value of `LATCHWORK_TRACE_WINDOW`: milliseconds until events are written,
+/// milliseconds for which they are (0: to the end), and MiB of events that are kept.
+pub(crate) fn install(
+    directory: &'static [u8],
+    mutex: Option<&'static [u8]>,
+    rwlock: Option<&'static [u8]>,
+    window: Option<&'static [u8]>,
+) -> bool {
+    super::profile::modules::prepare();
+    Use::TRACE.set(stream::exits);
+    let mut numbers = window.unwrap_or(b"0,0,512").split(|byte| *byte == b',').map(number);
+    let mut next = || numbers.next().unwrap_or(0);
+    WINDOW[0].store(next(), Relaxed);
+    WINDOW[1].store(next(), Relaxed);
+    file::prepare(directory, (next() as usize) << 20);
+    NAMES[0].set(mutex.unwrap_or(b"glibc"));
+    NAMES[1].set(rwlock.unwrap_or(b"glibc"));
+    if let Err(why) = open(false) {
+        let mut line = Line::new();
+        let _ = write!(line, "latchwork: no trace in ");
+        line.bytes(directory);
+        let _ = writeln!(line, ": {why}");
+        line.write_to(libc::STDERR_FILENO);
+        return false;
+    }
+    BELOW.copy_from(&TABLE);
+    place(mutex.is_none());
+    true
+}
+
+/// Milliseconds until events are written, and for which they are.
+static WINDOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+fn number(text: &[u8]) -> u64 {
+    text.iter()
+        .filter(|byte| byte.is_ascii_digit())
+        .fold(0_u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+}
+
+/// The names of the locks that serve mutexes and rwlocks: a copy for forked children.
+static NAMES: [Name; 2] = [const { Name([const { AtomicU8::new(0) }; 48]) }; 2];
+struct Name([AtomicU8; 48]);
+impl Name {
+    fn set(&self, name: &[u8]) {
+        self.0.iter().zip(name).for_each(|(to, byte)| to.store(*byte, Relaxed));
+    }
+
+    fn get(&self) -> [u8; 48] {
+        core::array::from_fn(|index| self.0[index].load(Relaxed))
+    }
+}
+
+fn open(forked: bool) -> Result<(), &'static str> {
+    let long = stream::choose_clock();
+    let (mutex, rwlock) = (NAMES[0].get(), NAMES[1].get());
+    file::open(&file::About { mutex: &mutex, rwlock: &rwlock, forked, ticks: ticks(), long })
+}
+
+/// Measures what the recorder and an uncontended lock cost, and opens the window. Runs when pthread calls are served.
+pub(crate) fn begin() {
+    /// Zero bytes: a normal mutex.
+    struct Spare(core::cell::UnsafeCell<[u64; size_of::<Mutex>() / 8]>);
+    // SAFETY: one thread uses it: the one that sets the process up.
+    unsafe impl Sync for Spare {}
+    static SPARE: Spare = Spare(core::cell::UnsafeCell::new([0; _]));
+    const { assert!(align_of::<Mutex>() <= 8) };
+    let mutex: *mut Mutex = SPARE.0.get().cast();
+    let header = file::header();
+    for _ in 0..stream::CALIBRATION {
+        // SAFETY: a mutex of zero bytes is initialised, unlocked, and used by no other thread.
+        unsafe {
+            TABLE.mutex_lock.get()(mutex);
+            TABLE.mutex_unlock.get()(mutex);
+        }
+    }
+    if let Some(stream) = stream::current() {
+        let (hold, gap) = stream.calibrated();
+        header.empty_hold.store(hold, Relaxed);
+        header.empty_gap.store(gap, Relaxed);
+    }
+    // A tick is at least a fifth of a nanosecond. What has passed since the file was made says more.
+    let ticks = ticks().saturating_sub(header.started_ticks);
+    let nanos = Native::now(Clock::Monotonic).saturating_sub(header.started).max(1);
+    let per_ms = (u128::from(ticks) * 1_000_000 / u128::from(nanos)) as u64;
+    stream::set_window(per_ms.clamp(1_000_000, 5_000_000), WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
+}
+
+/// In a forked child, which has one thread: it gets a file of its own.
+pub(crate) fn after_fork() {
+    if !file::is_open() {
+        return;
+    }
+    let (hold, gap) = (file::header().empty_hold.load(Relaxed), file::header().empty_gap.load(Relaxed));
+    stream::leave();
+    file::forget();
+    objects::clear();
+    // Without a file nothing is recorded: the layer only passes the calls on.
+    if open(true).is_ok() {
+        file::header().empty_hold.store(hold, Relaxed);
+        file::header().empty_gap.store(gap, Relaxed);
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = ended;
+
+/// The process ends in order.
+extern "C" fn ended() {
+    if file::is_open() {
+        let header = file::header();
+        header.ended_ticks.store(ticks(), Relaxed);
+        header.ended.store(Native::now(Clock::Monotonic), Relaxed);
+    }
+}
+
+/// Whether glibc serves mutexes and condition variables. Its C11 functions do not call the pthread symbols; this library's do.
+static GLIBC: AtomicBool = AtomicBool::new(false);
+
+/// Puts the layer over the table.
+fn place(glibc: bool) {
+    GLIBC.store(glibc, Relaxed);
+    crate::state::table::install! {
+        mutex_init => mutex_init, mutex_lock => mutex_lock, mutex_trylock => mutex_trylock,
+        mutex_timedlock => mutex_timedlock, mutex_clocklock => mutex_clocklock, mutex_unlock => mutex_unlock,
+        rwlock_init => rwlock_init, rwlock_rdlock => rwlock_rdlock, rwlock_wrlock => rwlock_wrlock,
+        rwlock_tryrdlock => rwlock_tryrdlock, rwlock_trywrlock => rwlock_trywrlock,
+        rwlock_timedrdlock => rwlock_timedrdlock, rwlock_timedwrlock => rwlock_timedwrlock,
+        rwlock_clockrdlock => rwlock_clockrdlock, rwlock_clockwrlock => rwlock_clockwrlock,
+        rwlock_unlock => rwlock_unlock,
+        spin_init => spin_init, spin_lock => spin_lock, spin_trylock => spin_trylock, spin_unlock => spin_unlock,
+        cond_wait => cond_wait, cond_timedwait => cond_timedwait, cond_clockwait => cond_clockwait,
+        cond_signal => cond_signal, cond_broadcast => cond_broadcast,
+        cnd_wait => cnd_wait, cnd_timedwait => cnd_timedwait,
+        sem_post => sem_post, sem_trywait => sem_trywait, sem_wait => sem_wait,
+        sem_timedwait => sem_timedwait, sem_clockwait => sem_clockwait,
+    }
+    if glibc {
+        TRY_MUTEX.set(BELOW.mutex_trylock.get());
+        crate::state::table::install! {
+            mtx_lock => mtx_lock, mtx_trylock => mtx_trylock, mtx_timedlock => mtx_timedlock, mtx_unlock => mtx_unlock,
+            cnd_signal => cnd_signal, cnd_broadcast => cnd_broadcast,
+        }
+    } else {
+        cond::RELOCK.set(relock);
+    }
+}
+
+/// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex; the former holder has died.
+fn got(result: c_int) -> bool {
+    result == 0 || result == libc::EOWNERDEAD
+}
+
+/// An object and what is asked of it.
+#[derive(Clone, Copy)]
+struct Call {
+    kind: u32,
+    address: usize,
+    op: u32,
+}
+
+fn mutex_call(m: *mut Mutex) -> Call {
+    Call { kind: kind::MUTEX, address: m.addr(), op: op::ACQUIRE }
+}
+
+fn reading(l: *mut RwLock) -> Call {
+    Call { kind: kind::RWLOCK, address: l.addr(), op: op::READ }
+}
+
+fn writing(l: *mut RwLock) -> Call {
+    Call { op: op::ACQUIRE, ..reading(l) }
+}
+
+fn spinning(s: *mut Spin) -> Call {
+    Call { kind: kind::SPIN, address: s.addr(), op: op::ACQUIRE }
+}
+
+/// Writes an event of the calling thread that ends now.
+#[inline(always)]
+fn event(kind: u32, address: usize, op: u32, since: Option<u64>) {
+    if let Some(stream) = stream::current() {
+        match objects::find(kind, address) {
+            Some(object) => stream.event(op, object, since),
+            None => unknown(),
+        }
+    }
+}
+
+/// There was no record for an object.
+#[cold]
+fn unknown() {
+    if file::is_open() {
+        file::header().unknown.fetch_add(1, Relaxed);
+    }
+}
+
+/// A lock call that may wait: `attempt` first, then `block`.
+#[inline(always)]
+fn acquire(call: Call, attempt: impl FnOnce() -> c_int, block: impl FnOnce() -> c_int) -> c_int {
+    let result = attempt();
+    if got(result) {
+        event(call.kind, call.address, call.op, None);
+        return result;
+    }
+    if result != EBUSY {
+        return result;
+    }
+    let since = ticks();
+    let result = block();
+    if got(result) {
+        event(call.kind, call.address, call.op, Some(since));
+    } else if result == ETIMEDOUT {
+        event(call.kind, call.address, op::FAILED, Some(since));
+    }
+    result
+}
+
+/// A lock call that does not wait.
+#[inline(always)]
+fn attempt(call: Call, attempt: impl FnOnce() -> c_int) -> c_int {
+    let result = attempt();
+    if got(result) {
+        let op = if call.op == op::ACQUIRE { op::TRY } else { call.op };
+        event(call.kind, call.address, op, None);
+    } else if result == EBUSY {
+        event(call.kind, call.address, op::FAILED, None);
+    }
+    result
+}
+
+/// An unlock call.
+#[inline(always)]
+fn release(kind: u32, address: usize, below: impl FnOnce() -> c_int) -> c_int {
+    event(kind, address, op::RELEASE, None);
+    below()
+}
+
+/// The program makes an object. Its stack is that of this call.
+fn made(kind: u32, address: usize) {
+    if file::is_open() && objects::find(kind, address).is_none() {
+        unknown();
+    }
+}
+
+/// A wait for a condition variable: the thread releases the mutex, sleeps, and has the mutex again.
+///
+/// This library's condition variable calls the layer for the release, and [`relock`] when the sleep is over. glibc's does not. So
+/// what a thread waits for its mutex then is a part of the sleep.
+#[inline(always)]
+fn wait(c: *mut Cond, m: *mut Mutex, below: impl FnOnce() -> c_int) -> c_int {
+    if !GLIBC.load(Relaxed) {
+        if let Some(stream) = stream::current() {
+            stream.sleeps = (c.addr(), ticks());
+        }
+        let result = below();
+        if let Some(stream) = stream::current() {
+            stream.sleeps = (0, 0);
+        }
+        return result;
+    }
+    event(kind::MUTEX, m.addr(), op::RELEASE, None);
+    let since = ticks();
+    let result = below();
+    event(kind::CONDVAR, c.addr(), op::SLEEP, Some(since));
+    event(kind::MUTEX, m.addr(), op::ACQUIRE, None);
+    result
+}
+
+/// Locks a mutex again after a wait for a condition variable of this library's.
+unsafe extern "C" fn relock(m: *mut Mutex) -> c_int {
+    if let Some(stream) = stream::current() {
+        let (address, since) = core::mem::take(&mut stream.sleeps);
+        if address != 0 {
+            event(kind::CONDVAR, address, op::SLEEP, Some(since));
+        }
+    }
+    // SAFETY: the program's mutex is live.
+    unsafe { mutex_lock(m) }
+}
+
+/// A wait for a unit of a semaphore.
+#[inline(always)]
+fn take(s: *mut Sem, below: impl FnOnce() -> c_int) -> c_int {
+    let since = ticks();
+    let result = below();
+    event(kind::SEMAPHORE, s.addr(), if result == 0 { op::SLEEP } else { op::FAILED }, Some(since));
+    result
+}
+
+type Time = *const timespec;
+
+layer! {
+    mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| { made(kind::MUTEX, m.addr()); call() };
+    mutex_lock(m: *mut Mutex) -> c_int = |call| acquire(mutex_call(m), || TRY_MUTEX.get()(m), call);
+    mutex_trylock(m: *mut Mutex) -> c_int = |call| attempt(mutex_call(m), call);
+    mutex_timedlock(m: *mut Mutex, time: Time) -> c_int =
+        |call| acquire(mutex_call(m), || BELOW.mutex_trylock.get()(m), call);
+    mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int =
+        |call| acquire(mutex_call(m), || BELOW.mutex_trylock.get()(m), call);
+    mutex_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.addr(), call);
+
+    rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(kind::RWLOCK, l.addr()); call() };
+    rwlock_rdlock(l: *mut RwLock) -> c_int = |call| acquire(reading(l), || BELOW.rwlock_tryrdlock.get()(l), call);
+    rwlock_wrlock(l: *mut RwLock) -> c_int = |call| acquire(writing(l), || BELOW.rwlock_trywrlock.get()(l), call);
+    rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| attempt(reading(l), call);
+    rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| attempt(writing(l), call);
+    rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int =
+        |call| acquire(reading(l), || BELOW.rwlock_tryrdlock.get()(l), call);
+    rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int =
+        |call| acquire(writing(l), || BELOW.rwlock_trywrlock.get()(l), call);
+    rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int =
+        |call| acquire(reading(l), || BELOW.rwlock_tryrdlock.get()(l), call);
+    rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int =
+        |call| acquire(writing(l), || BELOW.rwlock_trywrlock.get()(l), call);
+    rwlock_unlock(l: *mut RwLock) -> c_int = |call| release(kind::RWLOCK, l.addr(), call);
+
+    spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(kind::SPIN, s.addr()); call() };
+    spin_lock(s: *mut Spin) -> c_int = |call| acquire(spinning(s), || BELOW.spin_trylock.get()(s), call);
+    spin_trylock(s: *mut Spin) -> c_int = |call| attempt(spinning(s), call);
+    spin_unlock(s: *mut Spin) -> c_int = |call| release(kind::SPIN, s.addr(), call);
+
+    cond_wait(c: *mut Cond, m: *mut Mutex) -> c_int = |call| wait(c, m, call);
+    cond_timedwait(c: *mut Cond, m: *mut Mutex, time: Time) -> c_int = |call| wait(c, m, call);
+    cond_clockwait(c: *mut Cond, m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| wait(c, m, call);
+    cond_signal(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE, None); call() };
+    cond_broadcast(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE_ALL, None); call() };
+
+    sem_post(s: *mut Sem) -> c_int = |call| { event(kind::SEMAPHORE, s.addr(), op::WAKE, None); call() };
+    sem_trywait(s: *mut Sem) -> c_int = |call| take(s, call);
+    sem_wait(s: *mut Sem) -> c_int = |call| take(s, call);
+    sem_timedwait(s: *mut Sem, time: Time) -> c_int = |call| take(s, call);
+    sem_clockwait(s: *mut Sem, clock: clockid_t, time: Time) -> c_int = |call| take(s, call);
+
+    // glibc's C11 functions are the pthread functions with other results.
+    mtx_lock(m: *mut Mutex) -> c_int = |_call| crate::families::c11::result(mutex_lock(m));
+    mtx_trylock(m: *mut Mutex) -> c_int = |_call| crate::families::c11::result(mutex_trylock(m));
+    mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |_call| crate::families::c11::result(mutex_timedlock(m, time));
+    mtx_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.addr(), call);
+    cnd_wait(c: *mut Cond, m: *mut Mutex) -> c_int = |call| wait(c, m, call);
+    cnd_timedwait(c: *mut Cond, m: *mut Mutex, time: Time) -> c_int = |call| wait(c, m, call);
+    cnd_signal(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE, None); call() };
+    cnd_broadcast(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE_ALL, None); call() };
+}

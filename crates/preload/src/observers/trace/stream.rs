@@ -1,0 +1,270 @@
+//! The stream of a thread's events, and the clock.
+
+use super::{file, objects};
+use crate::state::memory::keeping_errno;
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
+use latchwork::machine::native::tls::thread_local_word;
+use latchwork::machine::{Clock, Machine, Native};
+use latchwork_recording::trace::*;
+
+/// Pairs of acquisition and release with which the recorder measures what it costs itself.
+pub(super) const CALIBRATION: usize = 300;
+
+/// What a thread needs to write its events. The calling thread is the only one that uses it.
+pub(super) struct Stream {
+    /// The thread's index in the file.
+    thread: u32,
+    /// The present chunk.
+    chunk: &'static Chunk,
+    /// Events in the present chunk; [`CHUNK_EVENTS`]: the next event needs a new chunk.
+    used: usize,
+    /// When the last event ended: ticks. 0: there was none.
+    last: u64,
+    /// The condition variable that the thread waits for, and since when, until it takes its mutex again; 0: none.
+    pub(super) sleeps: (usize, u64),
+    /// Whether the thread is writing an event. A signal handler that interrupts it writes none.
+    busy: bool,
+}
+
+/// Memory for the streams, by the thread's index. It is in no page before its thread uses it.
+struct Streams([UnsafeCell<core::mem::MaybeUninit<Stream>>; THREADS]);
+// SAFETY: each element is used by one thread: the one that has taken the index from `new_thread`.
+unsafe impl Sync for Streams {}
+static STREAMS: Streams = Streams([const { UnsafeCell::new(core::mem::MaybeUninit::zeroed()) }; THREADS]);
+
+thread_local_word! {
+    /// Null until the thread has one; [`DENIED`] if it gets none.
+    Current: *mut Stream = "trace_thread"
+}
+
+/// In place of a thread's stream: it gets none.
+const DENIED: *mut Stream = core::ptr::without_provenance_mut(1);
+
+/// When events are written: from the first moment on, for so many ticks.
+static BEGIN: AtomicU64 = AtomicU64::new(0);
+/// See [`BEGIN`].
+static LENGTH: AtomicU64 = AtomicU64::new(u64::MAX);
+/// From so many ticks on the thread's CPU time is read.
+static LONG: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Whether the time-stamp counter runs at one rate.
+static COUNTER: AtomicBool = AtomicBool::new(false);
+
+/// The clock: see [`latchwork_recording::trace`].
+#[inline(always)]
+pub(super) fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if COUNTER.load(Relaxed) {
+        // SAFETY: every x86-64 processor has the instruction.
+        return unsafe { core::arch::x86_64::_rdtsc() };
+    }
+    Native::now(Clock::Monotonic)
+}
+
+/// Chooses the clock, and returns from how many ticks on the CPU time is read.
+pub(super) fn choose_clock() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::__cpuid;
+        const ADVANCED: u32 = 0x8000_0007;
+        // "Invariant TSC": the counter runs at one rate, whatever the processor's frequency, and does not stop.
+        COUNTER.store(__cpuid(0x8000_0000).eax >= ADVANCED && __cpuid(ADVANCED).edx >> 8 & 1 == 1, Relaxed);
+    }
+    // 10 to 20 us, for counters of 2 to 4 GHz. A thread that is taken off its processor is away for longer, mostly; and
+    // reading its CPU time costs 2% of that, at most.
+    let long = if COUNTER.load(Relaxed) { 40_000 } else { 15_000 };
+    LONG.store(long, Relaxed);
+    long
+}
+
+/// Events are written from so many nanoseconds from now on, for so many. `u64::MAX`: for ever.
+pub(super) fn set_window(ticks_per_ms: u64, delay_ms: u64, length_ms: u64) {
+    BEGIN.store(ticks() + delay_ms * ticks_per_ms, Relaxed);
+    LENGTH.store(if length_ms == 0 { u64::MAX } else { length_ms * ticks_per_ms }, Relaxed);
+}
+
+/// The calling thread's stream. `None`: nothing is recorded, or the thread gets none.
+#[inline(always)]
+pub(super) fn current() -> Option<&'static mut Stream> {
+    let stream = Current::get();
+    if stream.addr() > DENIED.addr() {
+        // SAFETY: only this thread uses it. (A signal handler of the thread looks at `busy` first.)
+        return Some(unsafe { &mut *stream });
+    }
+    make(stream)
+}
+
+#[cold]
+#[inline(never)]
+fn make(stream: *mut Stream) -> Option<&'static mut Stream> {
+    if stream == DENIED || !file::is_open() {
+        return None;
+    }
+    // A signal handler of this thread finds the thread denied meanwhile.
+    Current::set(DENIED);
+    let made = keeping_errno(|| {
+        let index = file::new_thread()?;
+        let chunk = file::new_chunk()?;
+        let thread = file::thread(index);
+        // SAFETY: the call takes nothing and always succeeds.
+        thread.tid.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Relaxed);
+        thread.depth.store(objects::capture(&thread.frames), Relaxed);
+        thread.first.store(chunk + 1, Relaxed);
+        thread.state.store(1, Release);
+        let chunk = file::chunk(chunk);
+        chunk.thread.store(index + 1, Relaxed);
+        let stream = STREAMS.0[index as usize].get().cast::<Stream>();
+        // SAFETY: the index is new, so that no other thread has the element.
+        unsafe {
+            stream.write(Stream { thread: index, chunk, used: 0, last: 0, sleeps: (0, 0), busy: false })
+        };
+        Some(stream)
+    });
+    let Some(made) = made else {
+        file::header().unknown.fetch_add(1, Relaxed);
+        return None;
+    };
+    Current::set(made);
+    Native::notice_exit();
+    // SAFETY: as in `current`.
+    Some(unsafe { &mut *made })
+}
+
+/// The calling thread has no stream any more, and may get another one.
+pub(super) fn leave() {
+    Current::set(null_mut());
+}
+
+/// Runs when a thread exits. Destructors that run later may make lock calls: these are recorded all the same.
+pub(super) fn exits() {
+    let stream = Current::get();
+    if stream.addr() > DENIED.addr() {
+        // SAFETY: as in `current`.
+        unsafe { &mut *stream }.event(op::EXIT, NO_OBJECT, None);
+    }
+}
+
+impl Stream {
+    /// Writes an event that ends now. `since`: when the call began to wait.
+    #[inline(always)]
+    pub(super) fn event(&mut self, op: u32, object: u32, since: Option<u64>) {
+        let now = ticks();
+        if now.wrapping_sub(BEGIN.load(Relaxed)) > LENGTH.load(Relaxed) {
+            return;
+        }
+        if core::mem::replace(&mut self.busy, true) {
+            return self.drop_one();
+        }
+        compiler_fence(SeqCst);
+        if self.last < BEGIN.load(Relaxed) {
+            self.begin(since.unwrap_or(now).max(BEGIN.load(Relaxed)));
+        }
+        let since = since.unwrap_or(now).max(self.last);
+        let (mut gap, wait) = (since - self.last, now.saturating_sub(since));
+        let long = LONG.load(Relaxed);
+        self.last = now;
+        if gap.max(wait) < long {
+            self.push(op, object, gap, pack(wait), 0);
+        } else {
+            if gap >= long {
+                self.clock(gap);
+                // The reading of the CPU time lies between the two. It is no part of the program.
+                gap = 0;
+            }
+            self.push(op, object, gap, pack(wait), 0);
+            if wait >= long {
+                self.clock(0);
+            }
+            self.last = ticks();
+        }
+        compiler_fence(SeqCst);
+        self.busy = false;
+    }
+
+    /// The first event of the thread in the window.
+    #[cold]
+    fn begin(&mut self, now: u64) {
+        file::thread(self.thread).started.store(now, Relaxed);
+        self.clock(0);
+        self.last = now;
+    }
+
+    /// Writes down how much CPU time the thread has had.
+    #[cold]
+    #[inline(never)]
+    fn clock(&mut self, gap: u64) {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: there is room for the answer. The call fails for no clock that every kernel has.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+        let nanos = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        // SAFETY: zero bytes are a value, and there is room for the answer.
+        let usage = unsafe {
+            let mut usage = core::mem::zeroed::<libc::rusage>();
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+            usage
+        };
+        let more = clock::pack(nanos, usage.ru_nvcsw as u64, usage.ru_nivcsw as u64);
+        self.push(op::CLOCK, NO_OBJECT, gap, nanos as u32, more);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, op: u32, object: u32, gap: u64, wait: u32, more: u32) {
+        if self.used == CHUNK_EVENTS && !self.next_chunk() {
+            return;
+        }
+        let what = op << OBJECT_BITS | object;
+        let [first, second] = &self.chunk.events[self.used];
+        first.store(u64::from(what) | u64::from(pack(gap)) << 32, Relaxed);
+        second.store(u64::from(wait) | u64::from(more) << 32, Relaxed);
+        self.used += 1;
+        // (A) a reader that sees the number sees the event. The reader of a file in which a process still writes pairs with it.
+        self.chunk.used.store(self.used as u32, Release);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_chunk(&mut self) -> bool {
+        let Some(index) = file::new_chunk() else {
+            self.drop_one();
+            return false;
+        };
+        let chunk = file::chunk(index);
+        chunk.thread.store(self.thread + 1, Relaxed);
+        self.chunk.next.store(index + 1, Release);
+        self.chunk = chunk;
+        self.used = 0;
+        true
+    }
+
+    #[cold]
+    fn drop_one(&self) {
+        file::thread(self.thread).dropped.fetch_add(1, Relaxed);
+    }
+
+    /// The median hold and the median gap of the calling thread's events, which are pairs of acquisition and release of one
+    /// object, in ticks. Forgets the events, the thread and the object.
+    pub(super) fn calibrated(&mut self) -> (u32, u32) {
+        let median = |wanted: u32| {
+            let mut gaps = [0; CALIBRATION];
+            let mut count = 0;
+            for event in self.chunk.events[..self.used].iter().map(|event| event[0].load(Relaxed)) {
+                let op = (event as u32) >> OBJECT_BITS;
+                if op != op::CLOCK {
+                    file::object(event as u32 & NO_OBJECT).state.store(0, Relaxed);
+                }
+                if op == wanted && count < CALIBRATION {
+                    gaps[count] = (event >> 32) as u32;
+                    count += 1;
+                }
+            }
+            gaps[..count].sort_unstable();
+            gaps[count / 2]
+        };
+        let result = (median(op::RELEASE), median(op::ACQUIRE));
+        self.chunk.used.store(0, Relaxed);
+        file::thread(self.thread).state.store(0, Relaxed);
+        leave();
+        result
+    }
+}

@@ -1,0 +1,773 @@
+// Programs that know the truth about their own locks: each measures its waits and holds, and prints them. The test compares the
+// recording with what is printed (truth.h).
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside)
+#include "truth.h"
+
+static void parallel(int threads, void *(*body)(void *))
+{
+    pthread_t thread[128];
+    for (long i = 0; i < threads; i++)
+        pthread_create(&thread[i], NULL, body, (void *)i);
+    for (int i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+}
+
+// Threads of which one holds the lock for long. The others only wait.
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_spinlock_t spin;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+// The recorder measures the first 8 holds of each thread, and later ones by chance.
+static int use_spin, rounds = 8;
+static uint64_t waiting_cpu;
+
+// Each round begins when all threads are ready, and the others ask for the lock when one has it.
+static pthread_barrier_t ready;
+static int held_in_round;
+static volatile int sink;
+
+static void begin_round(void)
+{
+    pthread_barrier_wait(&ready);
+}
+
+static void wait_for_holder(int round)
+{
+    while (__atomic_load_n(&held_in_round, __ATOMIC_ACQUIRE) <= round)
+        usleep(100);
+}
+
+static void has_lock(void)
+{
+    __atomic_fetch_add(&held_in_round, 1, __ATOMIC_RELEASE);
+}
+
+// Returns when the lock was acquired.
+static uint64_t lock(int site)
+{
+    uint64_t cpu = clock_now(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t start = now();
+    if (use_spin)
+        pthread_spin_lock(&spin);
+    else
+        pthread_mutex_lock(&mutex);
+    uint64_t got = now();
+    note(&mutex, start, got, site, 0);
+    // The recorder counts the CPU time of calls that wait, and the lock's holder does not.
+    if (site == SITE_victim)
+        __atomic_fetch_add(&waiting_cpu, clock_now(CLOCK_THREAD_CPUTIME_ID) - cpu, __ATOMIC_RELAXED);
+    return got;
+}
+
+static void unlock(void)
+{
+    if (use_spin)
+        pthread_spin_unlock(&spin);
+    else
+        pthread_mutex_unlock(&mutex);
+}
+
+SITE(culprit)(void)
+{
+    uint64_t start = lock(SITE_culprit);
+    has_lock();
+    sleep_ms(20);
+    uint64_t end = now();
+    unlock();
+    note(&mutex, start, end, SITE_culprit, 1);
+}
+
+SITE(victim)(void)
+{
+    uint64_t start = lock(SITE_victim);
+    uint64_t end = now();
+    unlock();
+    note(&mutex, start, end, SITE_victim, 1);
+}
+
+static void *blame_thread(void *number)
+{
+    for (int i = 0; i < rounds; i++) {
+        begin_round();
+        if (!number) {
+            culprit();
+            continue;
+        }
+        wait_for_holder(i);
+        victim();
+    }
+    return NULL;
+}
+
+static void blame(int threads)
+{
+    pthread_barrier_init(&ready, NULL, (unsigned)threads);
+    parallel(threads, blame_thread);
+    printf("count %d acquisitions\ntime %lu cpu\n", threads * rounds, waiting_cpu);
+    report();
+}
+
+// The first holder acquires in one function and releases in another, while nobody waits yet.
+SITE(locking)(void)
+{
+    pthread_mutex_lock(&mutex);
+    sink = 1;
+}
+
+SITE(unlocking)(void)
+{
+    pthread_mutex_unlock(&mutex);
+    sink = 2;
+}
+
+static void *apart_thread(void *number)
+{
+    if (number) {
+        wait_for_holder(0);
+        victim();
+        return NULL;
+    }
+    locking();
+    uint64_t start = now();
+    has_lock();
+    sleep_ms(20);
+    uint64_t end = now();
+    unlocking();
+    note(&mutex, start, end, SITE_locking, 1);
+    return NULL;
+}
+
+// The front waits for a lock whose holder, the middle, waits for a lock that the rear holds.
+static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER, inner = PTHREAD_MUTEX_INITIALIZER;
+static int chain_round, chain_step;
+
+static void chain_lock(pthread_mutex_t *one, int site, uint64_t *got)
+{
+    uint64_t start = now();
+    pthread_mutex_lock(one);
+    *got = now();
+    note(one, start, *got, site, 0);
+}
+
+static void chain_unlock(pthread_mutex_t *one, int site, uint64_t got)
+{
+    uint64_t end = now();
+    pthread_mutex_unlock(one);
+    note(one, got, end, site, 1);
+}
+
+static void wait_for_step(int step)
+{
+    while (__atomic_load_n(&chain_step, __ATOMIC_ACQUIRE) < 2 * chain_round + step)
+        usleep(100);
+}
+
+SITE(front)(int round)
+{
+    uint64_t got;
+    wait_for_step(2);
+    chain_lock(&outer, SITE_front, &got);
+    chain_unlock(&outer, SITE_front, got);
+    sink = round;
+}
+
+SITE(middle)(int round)
+{
+    uint64_t got, got_inner;
+    wait_for_step(1);
+    chain_lock(&outer, SITE_middle, &got);
+    __atomic_fetch_add(&chain_step, 1, __ATOMIC_RELEASE);
+    chain_lock(&inner, SITE_middle, &got_inner);
+    chain_unlock(&inner, SITE_middle, got_inner);
+    chain_unlock(&outer, SITE_middle, got);
+    sink = round;
+}
+
+SITE(rear)(int round)
+{
+    uint64_t got;
+    chain_lock(&inner, SITE_rear, &got);
+    __atomic_fetch_add(&chain_step, 1, __ATOMIC_RELEASE);
+    sleep_ms(20);
+    chain_unlock(&inner, SITE_rear, got);
+    sink = round;
+}
+
+static void *chain_thread(void *number)
+{
+    static void (*const bodies[])(int) = {front, middle, rear};
+    for (int i = 0; i < rounds; i++) {
+        begin_round();
+        bodies[(long)number](i);
+        // Nobody reads the round while it changes.
+        begin_round();
+        if (!number)
+            chain_round++;
+    }
+    return NULL;
+}
+
+// A long way to the lock: four functions, of which one has a frame of variable size, and in between a signal handler.
+SITE(fourth)(int n)
+{
+    victim();
+    sink = n;
+}
+
+SITE(handling)(int signal)
+{
+    fourth(signal);
+    sink = signal;
+}
+
+SITE(third)(int n)
+{
+    volatile char *some = __builtin_alloca((size_t)n * 16);
+    some[0] = 1;
+    raise(SIGUSR2);
+    sink = some[0];
+}
+
+SITE(second)(int n)
+{
+    third(n + 1);
+    sink = n;
+}
+
+SITE(first)(int n)
+{
+    second(n + 1);
+    sink = n;
+}
+
+static void *deep_thread(void *number)
+{
+    if (number) {
+        wait_for_holder(0);
+        first(1);
+    } else {
+        culprit();
+    }
+    return NULL;
+}
+
+// A reader and a writer, each of which comes first in half of the rounds.
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+
+SITE(reader)(void)
+{
+    uint64_t start = now();
+    pthread_rwlock_rdlock(&rwlock);
+    uint64_t got = now();
+    has_lock();
+    sleep_ms(20);
+    uint64_t end = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, got, SITE_reader, 0);
+    note(&rwlock, got, end, SITE_reader, 1);
+}
+
+SITE(writer)(void)
+{
+    uint64_t start = now();
+    pthread_rwlock_wrlock(&rwlock);
+    uint64_t got = now();
+    has_lock();
+    sleep_ms(20);
+    uint64_t end = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, got, SITE_writer, 0);
+    note(&rwlock, got, end, SITE_writer, 1);
+}
+
+static void *rwlock_thread(void *number)
+{
+    for (int i = 0; i < rounds; i++) {
+        begin_round();
+        if (i % 2 == !number)
+            wait_for_holder(2 * i);
+        if (number)
+            reader();
+        else
+            writer();
+    }
+    return NULL;
+}
+
+// Readers that are inside together: each comes when those before it are inside.
+SITE(inside)(int number)
+{
+    wait_for_holder(number - 1);
+    pthread_rwlock_rdlock(&rwlock);
+    uint64_t start = now();
+    has_lock();
+    wait_for_holder(5);
+    sleep_ms(20);
+    uint64_t end = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, end, SITE_inside, 1);
+}
+
+static void *inside_thread(void *number)
+{
+    inside((int)(long)number);
+    return NULL;
+}
+
+// Threads that take a lock as fast as they can: most of their waits are short, and only a part of them is looked at closely.
+static long taken;
+
+static void *busy_thread(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 100000; i++) {
+        pthread_mutex_lock(&mutex);
+        taken++;
+        pthread_mutex_unlock(&mutex);
+        if (i % 4 == 0) {
+            pthread_rwlock_rdlock(&rwlock);
+            pthread_rwlock_unlock(&rwlock);
+        } else if (i % 64 == 1) {
+            pthread_rwlock_wrlock(&rwlock);
+            taken++;
+            pthread_rwlock_unlock(&rwlock);
+        }
+    }
+    return NULL;
+}
+
+// A lock that goes from one thread to the other after so many acquisitions. Nobody waits for it.
+static int turn, batch, change_cpu;
+
+static void *turns_thread(void *number)
+{
+    cpu_set_t allowed, one;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    CPU_ZERO(&one);
+    int wanted = change_cpu ? (int)(long)number : 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && wanted-- == 0)
+            CPU_SET(cpu, &one);
+    // With one processor, the second thread stays where it is.
+    if (CPU_COUNT(&one))
+        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    for (int i = 0; i < 20000 / batch; i++) {
+        while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != (int)(long)number)
+            sched_yield();
+        for (int j = 0; j < batch; j++) {
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+        }
+        __atomic_store_n(&turn, !number, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+static void turns(const char *how_many, const char *where)
+{
+    cpu_set_t allowed;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    batch = atoi(how_many);
+    change_cpu = !strcmp(where, "apart") && CPU_COUNT(&allowed) > 1;
+    parallel(2, turns_thread);
+    printf("count 40000 acquisitions\ncount %d apart\n", change_cpu);
+}
+
+// Ten thousand threads, all alive at one time.
+static int arrived, leave_now;
+
+static void *one_of_many(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&mutex);
+    arrived++;
+    while (!leave_now)
+        pthread_cond_wait(&cond, &mutex);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+static void many_threads(void)
+{
+    enum { WANTED = 10000 };
+    static pthread_t threads[WANTED];
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 64 << 10);
+    int made = 0;
+    while (made < WANTED && pthread_create(&threads[made], &attr, one_of_many, NULL) == 0)
+        made++;
+    for (int all = 0; !all; usleep(1000)) {
+        pthread_mutex_lock(&mutex);
+        all = leave_now = arrived == made;
+        pthread_mutex_unlock(&mutex);
+    }
+    pthread_cond_broadcast(&cond);
+    for (int i = 0; i < made; i++)
+        pthread_join(threads[i], NULL);
+    printf("count %d threads\n", made);
+}
+
+// Workers that have nothing to do.
+static int jobs, over;
+static uint64_t idle;
+
+static void *pool_thread(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&mutex);
+    while (!over) {
+        uint64_t start = now();
+        pthread_cond_wait(&cond, &mutex);
+        idle += now() - start;
+        if (jobs)
+            jobs--;
+    }
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+static void *boss_thread(void *number)
+{
+    if (number)
+        return pool_thread(number);
+    for (int i = 0; i < 20; i++) {
+        sleep_ms(10);
+        pthread_mutex_lock(&mutex);
+        jobs++;
+        over = i == 19;
+        pthread_mutex_unlock(&mutex);
+        if (over)
+            pthread_cond_broadcast(&cond);
+        else
+            pthread_cond_signal(&cond);
+    }
+    return NULL;
+}
+
+// A producer and a consumer.
+static sem_t semaphore;
+
+static void *sem_thread(void *number)
+{
+    for (int i = 0; i < 20; i++) {
+        if (!number) {
+            sleep_ms(10);
+            sem_post(&semaphore);
+            continue;
+        }
+        uint64_t start = now();
+        sem_wait(&semaphore);
+        idle += now() - start;
+    }
+    return NULL;
+}
+
+// A call that gives up, twice: the holder acquired the lock before it, and among waiting threads.
+static void *late_thread(void *number)
+{
+    if (!number) {
+        culprit();
+        culprit();
+        return NULL;
+    }
+    wait_for_holder(0);
+    for (int i = 0; i < 2; i++) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 10000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        uint64_t start = now();
+        int error = pthread_mutex_timedlock(&mutex, &until);
+        idle += now() - start;
+        if (error == 0)
+            pthread_mutex_unlock(&mutex);
+        else if (error == ETIMEDOUT)
+            jobs++;
+        else
+            abort();
+    }
+    return NULL;
+}
+
+// Uncontended calls of every sort.
+static pthread_mutex_t own[4];
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *count_thread(void *number)
+{
+    pthread_mutex_t *mine = &own[(long)number];
+    for (int i = 0; i < 10000; i++) {
+        pthread_mutex_lock(mine);
+        pthread_mutex_unlock(mine);
+        if (pthread_mutex_trylock(&held) != EBUSY)
+            abort();
+        if (pthread_rwlock_tryrdlock(&shared) != 0)
+            abort();
+        pthread_rwlock_unlock(&shared);
+    }
+    return NULL;
+}
+
+static void counts(void)
+{
+    for (int i = 0; i < 4; i++)
+        pthread_mutex_init(&own[i], NULL);
+    pthread_mutex_lock(&held);
+    parallel(4, count_thread);
+    pthread_mutex_unlock(&held);
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_t recursive;
+    pthread_mutex_init(&recursive, &attr);
+    uint64_t start = 0, longest = 0;
+    for (int i = 0; i < 3; i++) {
+        pthread_mutex_lock(&recursive);
+        if (i == 0)
+            start = now();
+    }
+    for (int i = 0; i < 3; i++) {
+        sleep_ms(5);
+        if (i == 2)
+            longest = now() - start;
+        pthread_mutex_unlock(&recursive);
+    }
+    pthread_mutex_destroy(&recursive);
+    printf("count %d acquisitions\ncount %d reads\ncount %d failed\ntime %lu longest\n", 40000 + 1 + 3 + 40000, 40000,
+           40000, longest);
+    fflush(stdout);
+}
+
+// Locks that live shortly.
+static void instances(void)
+{
+    enum { MANY = 1000000, TOGETHER = 1000 };
+    pthread_mutex_t **some = malloc(TOGETHER * sizeof *some);
+    for (int i = 0; i < MANY / TOGETHER; i++) {
+        for (int j = 0; j < TOGETHER; j++) {
+            some[j] = malloc(sizeof **some);
+            pthread_mutex_init(some[j], NULL);
+            pthread_mutex_lock(some[j]);
+            pthread_mutex_unlock(some[j]);
+        }
+        for (int j = 0; j < TOGETHER; j++) {
+            pthread_mutex_destroy(some[j]);
+            free(some[j]);
+        }
+    }
+    free(some);
+    printf("count %d acquisitions\ncount %d instances\n", MANY, MANY);
+    fflush(stdout);
+}
+
+// One hot lock among a thousand of one class.
+static pthread_mutex_t *crowd;
+
+// Three threads share lock 617, and each has a third of the others for itself.
+static void *crowd_thread(void *number)
+{
+    for (int i = 0; i < 1000; i++) {
+        pthread_mutex_t *one = &crowd[i % 10 == 0 ? 617 : i];
+        if (one != &crowd[617] && i % 3 != (long)number)
+            continue;
+        pthread_mutex_lock(one);
+        if (i % 10 == 0)
+            usleep(200);
+        pthread_mutex_unlock(one);
+    }
+    return NULL;
+}
+
+// Code of a just-in-time compiler: no description, and any value in the register for frame pointers.
+static void *jit_thread(void *unused)
+{
+    (void)unused;
+    // push rbp; mov rbp, rsi; call rdx; pop rbp; ret
+    static const unsigned char code[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd2, 0x5d, 0xc3};
+    unsigned char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    int (*call)(void *, uintptr_t, int (*)(pthread_mutex_t *));
+    memcpy(&call, &page, sizeof call);
+    static const uintptr_t pointers[] = {0, 1, 0x1000, UINTPTR_MAX - 7, 0x7fffffffe000, UINTPTR_MAX / 2};
+    for (int i = 0; i < 600; i++) {
+        uintptr_t pointer = pointers[i % 6];
+        if (i % 7 == 0) // into the stack, far above
+            pointer = (uintptr_t)&pointer + 8 * (uintptr_t)(i * 100);
+        call(&mutex, pointer, pthread_mutex_lock);
+        if (i % 50 == 0)
+            usleep(500);
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+
+static ucontext_t back, coroutine;
+
+static void on_own_stack(void)
+{
+    jit_thread(NULL);
+}
+
+static void *coroutine_thread(void *number)
+{
+    if (!number) {
+        // A stack whose first and last pages end at pages that cannot be read.
+        char *stack = mmap(NULL, 4096 * 18, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(stack + 4096, 4096 * 16, PROT_READ | PROT_WRITE);
+        getcontext(&coroutine);
+        coroutine.uc_stack.ss_sp = stack + 4096;
+        coroutine.uc_stack.ss_size = 4096 * 16;
+        coroutine.uc_link = &back;
+        makecontext(&coroutine, on_own_stack, 0);
+        swapcontext(&back, &coroutine);
+        return NULL;
+    }
+    return jit_thread(NULL);
+}
+
+// Threads lock and unlock, and signal handlers come in between and do the same.
+static pthread_mutex_t in_handler = PTHREAD_MUTEX_INITIALIZER;
+
+static void handler(int signal)
+{
+    (void)signal;
+    if (pthread_mutex_trylock(&in_handler) == 0)
+        pthread_mutex_unlock(&in_handler);
+}
+
+static void *signal_thread(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20000; i++) {
+        pthread_mutex_lock(&mutex);
+        if (i % 8 == 0)
+            pthread_kill(pthread_self(), SIGUSR1);
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+
+static void *short_thread(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 40; i++) {
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    if (!strcmp(mode, "blame")) {
+        blame(8);
+    } else if (!strcmp(mode, "hundred")) {
+        blame(100);
+    } else if (!strcmp(mode, "apart")) {
+        parallel(2, apart_thread);
+        report();
+    } else if (!strcmp(mode, "chain")) {
+        pthread_barrier_init(&ready, NULL, 3);
+        parallel(3, chain_thread);
+        report();
+    } else if (!strcmp(mode, "inside")) {
+        parallel(6, inside_thread);
+        printf("count 6 readers\n");
+        report();
+    } else if (!strcmp(mode, "busy")) {
+        parallel(6, busy_thread);
+        printf("count %d acquisitions\ncount %d reads\ncount %d writes\n", 600000, 150000, 6 * 1563);
+    } else if (!strcmp(mode, "turns")) {
+        turns(argv[2], argv[3]);
+    } else if (!strcmp(mode, "many")) {
+        many_threads();
+    } else if (!strcmp(mode, "spin")) {
+        pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
+        use_spin = 1;
+        blame(3);
+    } else if (!strcmp(mode, "deep")) {
+        signal(SIGUSR2, handling);
+        parallel(2, deep_thread);
+        report();
+    } else if (!strcmp(mode, "rwlock")) {
+        pthread_barrier_init(&ready, NULL, 2);
+        parallel(2, rwlock_thread);
+        printf("count %d acquisitions\ncount %d reads\n", 2 * rounds, rounds);
+        report();
+    } else if (!strcmp(mode, "pool")) {
+        parallel(5, boss_thread);
+        printf("time %lu idle\ncount 20 notifications\n", idle);
+    } else if (!strcmp(mode, "sem")) {
+        sem_init(&semaphore, 0, 0);
+        parallel(2, sem_thread);
+        printf("time %lu idle\ncount 20 acquisitions\ncount 20 posts\n", idle);
+    } else if (!strcmp(mode, "late")) {
+        parallel(2, late_thread);
+        printf("time %lu wait\ncount %d timeouts\n", idle, jobs);
+    } else if (!strcmp(mode, "counts")) {
+        counts();
+    } else if (!strcmp(mode, "instances")) {
+        instances();
+    } else if (!strcmp(mode, "crowd")) {
+        crowd = calloc(1000, sizeof *crowd);
+        for (int i = 0; i < 1000; i++)
+            pthread_mutex_init(&crowd[i], NULL);
+        parallel(3, crowd_thread);
+        // Each thread takes lock 617 for 100 multiples of ten and for its own number; the 899 others are taken once each.
+        printf("count 1202 acquisitions\ncount 1000 instances\n");
+    } else if (!strcmp(mode, "jit")) {
+        parallel(3, jit_thread);
+        printf("count 1800 acquisitions\n");
+    } else if (!strcmp(mode, "coroutine")) {
+        parallel(2, coroutine_thread);
+        printf("count 1200 acquisitions\n");
+    } else if (!strcmp(mode, "signals")) {
+        struct sigaction action = {.sa_handler = handler};
+        sigaction(SIGUSR1, &action, NULL);
+        parallel(3, signal_thread);
+    } else if (!strcmp(mode, "threads")) {
+        for (int i = 0; i < 100; i++)
+            parallel(20, short_thread);
+        printf("count 80000 acquisitions\n");
+    } else if (!strcmp(mode, "kill")) {
+        blame(4);
+        raise(SIGKILL);
+    } else if (!strcmp(mode, "family")) {
+        // The parent forks a child, which becomes another program: three recordings, one for each.
+        pthread_mutex_lock(&mutex);
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_mutex_unlock(&mutex);
+            short_thread(NULL);
+            execl("/proc/self/exe", argv[0], "crowd", NULL);
+            abort();
+        }
+        pthread_mutex_unlock(&mutex);
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0)
+            abort();
+    } else {
+        return 2;
+    }
+    puts("ok");
+    return 0;
+}
