@@ -1,39 +1,39 @@
 #!/usr/bin/env bash
-# Builds the Debian package, target/debian/latchwork_*.deb, with cargo-deb (`cargo install cargo-deb`). With --test, it also
-# installs the package into an empty root directory that has the C library alone, and runs the command there (as root).
+# Builds the Debian packages liblatchwork0, liblatchwork-dev and latchwork in target/debian, with dpkg-buildpackage and debhelper
+# (cargo-deb makes one package of a crate; these are three of one source, with the shared library's symbols file). With
+# --test, as root, it also installs them into an empty root directory with `dpkg --root`, and runs a C program and the command
+# there.
 #
 #     scripts/deb.sh [--test]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if ! command -v cargo-deb >/dev/null; then
-    echo "cargo-deb is missing: cargo install cargo-deb" >&2
-    exit 1
-fi
-cargo build --release -p latchwork-cli
-target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-latchwork=$target/release/latchwork
-files=target/deb
-rm -rf "$files"
-mkdir -p "$files/cache"
-"$latchwork" man "$files/man"
-for shell in bash zsh fish; do
-    "$latchwork" completions "$shell" >"$files/latchwork.$shell"
+for tool in dpkg-buildpackage dh; do
+    command -v "$tool" >/dev/null || { echo "$tool is missing: apt-get install dpkg-dev debhelper" >&2; exit 1; }
 done
-# The library, where the command puts it that carries it.
-XDG_CACHE_HOME=$PWD/$files/cache "$latchwork" run -- /bin/true
-cp "$files"/cache/latchwork/liblatchwork_preload-*.so "$files/liblatchwork_preload.so"
-rm -r "$files/cache"
-package=$(cargo deb -p latchwork-cli --no-build --strip | tail -1)
-echo "$package"
-dpkg-deb --contents "$package"
+target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+debian=$target/debian
+rm -rf "$debian"
+mkdir -p "$debian/latchwork"
+# A copy of the source: dpkg-buildpackage writes into it, and beside it. Cargo's target stays the usual one.
+git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$debian/latchwork"
+(
+    cd "$debian/latchwork"
+    CARGO_TARGET_DIR=$target dpkg-buildpackage --build=binary --no-sign --no-check-builddeps
+)
+rm -r "$debian/latchwork"
+packages=()
+for name in liblatchwork0 liblatchwork-dev latchwork; do
+    packages+=("$(ls "$debian/${name}"_*.deb)")
+    dpkg-deb --contents "${packages[-1]}" | awk '{ print $NF }' | grep -v '/$' | sed "s|^|$name: |"
+done
 
 if [[ ${1:-} != --test ]]; then
     exit
 fi
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-# What a minimal Debian has: a shell, the C library, and what the package's dependencies name.
+# What a minimal Debian has: a shell, the C library, and what the packages' dependencies name.
 mkdir -p "$root"/{var/lib/dpkg/updates,var/lib/dpkg/info,dev,proc,tmp}
 touch "$root/var/lib/dpkg/status"
 for file in /bin/sh /bin/true; do
@@ -45,7 +45,27 @@ for library in libc.so.6 libgcc_s.so.1 libm.so.6 ld-linux-x86-64.so.2; do
 done
 mkdir -p "$root/lib64"
 [[ -e $root/lib64/ld-linux-x86-64.so.2 ]] || install -D "$(realpath /lib64/ld-linux-x86-64.so.2)" "$root/lib64/ld-linux-x86-64.so.2"
-dpkg --root "$root" --force-depends --install "$package"
+# libc6 itself is not installed there as a package.
+dpkg --root "$root" --force-depends --install "${packages[@]}"
+
+# The library: a C program that is built with the installed files alone, shared and static.
+multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+for kind in shared static; do
+    flags=(--cflags --libs)
+    [[ $kind == shared ]] || flags+=(--static)
+    # shellcheck disable=SC2046
+    "${CC:-cc}" -std=c11 -O2 crates/capi/man/examples/rcu_map.c -o "$root/tmp/$kind" $(PKG_CONFIG_SYSROOT_DIR=$root \
+        PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
+        pkg-config "${flags[@]}" latchwork | { [[ $kind == shared ]] && cat || sed 's/-llatchwork/-l:liblatchwork.a/'; })
+done
+LD_LIBRARY_PATH='' readelf --dynamic "$root/tmp/shared" | grep -q 'liblatchwork.so.0'
+! readelf --dynamic "$root/tmp/static" | grep -q liblatchwork
+for kind in shared static; do
+    chroot "$root" "/tmp/$kind" || { echo "the $kind program fails" >&2; exit 1; }
+done
+[[ -e $root/usr/share/man/man3/lw_mutex_lock.3.gz && -e $root/usr/share/gdb/auto-load/usr/lib/$multiarch ]]
+
+# The command.
 sections=$(readelf --sections --wide "$root/usr/bin/latchwork")
 [[ $sections != *debug_info* ]] || { echo "the command has debug information" >&2; exit 1; }
 [[ $(chroot "$root" /usr/bin/latchwork --version) == latchwork\ * ]]
@@ -55,6 +75,8 @@ preloaded=$(chroot "$root" /usr/bin/latchwork run -- /bin/sh -c 'echo $LD_PRELOA
 [[ $preloaded == /usr/lib/latchwork/liblatchwork_preload.so ]] || { echo "preloads $preloaded" >&2; exit 1; }
 chroot "$root" /usr/bin/latchwork run --stats -- /usr/bin/latchwork demo-kv --threads 2 --seconds 0.2 2>"$root/statistics"
 grep -q 'mutex (shfl)' "$root/statistics" || { cat "$root/statistics" >&2; exit 1; }
-dpkg --root "$root" --remove latchwork
-[[ ! -e $root/usr/bin/latchwork && ! -e $root/usr/lib/latchwork ]]
-echo "the package installs, runs and is removed in an empty root"
+
+dpkg --root "$root" --remove latchwork liblatchwork-dev liblatchwork0
+left=$(find "$root" -path "$root/var" -prune -o \( -name '*latchwork*' -o -name 'lw_*' \) ! -type d -print)
+[[ -z $left ]] || { echo "left behind: $left" >&2; exit 1; }
+echo "the packages install, run and are removed in an empty root"

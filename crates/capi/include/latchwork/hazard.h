@@ -1,0 +1,79 @@
+/* Hazard pointers: a reader publishes which object it uses, and no thread reclaims that one object. The garbage is bounded
+ * whatever readers do. There may be any number of hazard pointers, and one may move from thread to thread, but only one
+ * thread at a time uses it.
+ *
+ *     lw_hazard *hazard = lw_hazard_make();
+ *     struct node *node = lw_hazard_protect(hazard, &stack, offsetof(struct node, head));
+ *     use(node);
+ *     lw_hazard_clear(hazard);
+ *     lw_hazard_destroy(hazard);
+ *
+ *     lw_hazard_retire(&removed->head, free_node);
+ *
+ * An object has a lw_rcu_head, at any offset. */
+#ifndef LATCHWORK_HAZARD_H
+#define LATCHWORK_HAZARD_H
+
+#include "rcu.h"
+
+LW_BEGIN_C
+
+typedef struct lw_hazard {
+    uintptr_t protected_head; /* 0, or the address of the head of the object that is protected */
+    uint32_t fenced;          /* not 0 if the process has no light fences */
+    void *next;
+} __attribute__((aligned(64))) lw_hazard;
+
+LW_STATIC_ASSERT(sizeof(lw_hazard) == 64 && offsetof(lw_hazard, fenced) == 8, "lw_hazard has another layout");
+
+/* A hazard pointer that protects nothing, or null if there is no memory. */
+lw_hazard *lw_hazard_make(void) LW_NOEXCEPT;
+/* Ends the protection, and the hazard pointer. Null is ignored. */
+void lw_hazard_destroy(lw_hazard *hazard) LW_NOEXCEPT;
+/* Has `callback(head)` called when no hazard pointer protects the object. The object has been removed from where readers
+ * find it. It never waits and allocates nothing; it may run callbacks of other objects, in the calling thread. A callback may
+ * make, use and destroy hazard pointers, and retire. */
+void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+/* Reclaims every object that is retired and not protected, but for those that another thread is reclaiming right now. */
+void lw_hazard_collect(void) LW_NOEXCEPT;
+/* How much garbage there is; `oldest_nanos` is 0. */
+void lw_hazard_garbage(lw_garbage *garbage) LW_NOEXCEPT;
+
+/* Protects the object with this head, or nothing if `head` is null. That counts only if the object is still linked
+ * afterwards: lw_hazard_protect looks. */
+LW_INLINE void lw_hazard_set(lw_hazard *hazard, const lw_rcu_head *head) {
+    LW_TSAN_RELEASE(hazard);
+    /* Release: what was done with the previous object happens before its reclamation. */
+    __atomic_store_n(&hazard->protected_head, (uintptr_t)head, __ATOMIC_RELEASE);
+    if (LW_UNLIKELY(__atomic_load_n(&hazard->fenced, __ATOMIC_RELAXED))) {
+        /* As a full fence, which ThreadSanitizer understands. */
+        __atomic_fetch_add(&hazard->fenced, 0, __ATOMIC_SEQ_CST);
+    }
+    /* Pairs with the membarrier of a scan: it sees the address, or what follows sees that the object was removed. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Ends the protection. */
+LW_INLINE void lw_hazard_clear(lw_hazard *hazard) {
+    LW_TSAN_RELEASE(hazard);
+    __atomic_store_n(&hazard->protected_head, 0, __ATOMIC_RELEASE);
+}
+
+/* Reads a pointer to an object and protects the object. `head` is the offset of the head in the object. */
+LW_INLINE void *lw_hazard_protect(lw_hazard *hazard, const void *from, size_t head) {
+    void *const *place = (void *const *)from;
+    void *object = __atomic_load_n(place, __ATOMIC_RELAXED);
+    for (;;) {
+        void *now;
+        lw_hazard_set(hazard, object ? (const lw_rcu_head *)((const char *)object + head) : 0);
+        now = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+        if (LW_LIKELY(now == object)) {
+            return object;
+        }
+        object = now;
+    }
+}
+
+LW_END_C
+
+#endif

@@ -1,0 +1,186 @@
+/* RCU: readers mark sections with plain instructions, and what was removed is reclaimed when no section is left that may
+ * have found it. Sections are the process's: one protects what is retired in any domain of its flavour.
+ *
+ *     lw_rcu_read_lock();                                   // a reader: it waits for no thread
+ *     struct route *route = lw_rcu_dereference(&table);
+ *     use(route);
+ *     lw_rcu_read_unlock();
+ *
+ *     struct route *old = lw_rcu_exchange(&table, new);     // an updater
+ *     lw_rcu_call(&old->head, free_route);                  // or lw_rcu_synchronize(); free_route(old);
+ *
+ * | flavour | sections | functions |
+ * | general | a few plain instructions | lw_rcu_* |
+ * | epochs | the same | lw_epoch_* |
+ * | quiescent-state-based | nothing; the thread announces quiescent states | lw_qsbr_* |
+ *
+ * lw_*_call and lw_*_retire never wait, and run callbacks of other objects now and then, in the calling thread: do not call
+ * them while you hold a lock that a callback takes. A callback may call and retire, and synchronize; it must not call a
+ * barrier. */
+#ifndef LATCHWORK_RCU_H
+#define LATCHWORK_RCU_H
+
+#include "base.h"
+
+LW_BEGIN_C
+
+/* Room inside of an object for what the library notes about it once it is retired. Zero it, or leave it as it is. */
+typedef struct lw_rcu_head {
+    void *words[4];
+} lw_rcu_head;
+
+LW_STATIC_ASSERT(sizeof(lw_rcu_head) == 32, "lw_rcu_head has another layout");
+
+/* Ends the life of an object, of which `head` is a part. Any thread may run it, and several may run at the same time. */
+typedef void lw_rcu_callback(struct lw_rcu_head *head);
+
+/* Objects that are retired together. Null stands for the default domain of the process. */
+typedef struct lw_rcu_domain lw_rcu_domain;
+typedef struct lw_epoch_domain lw_epoch_domain;
+typedef struct lw_qsbr_domain lw_qsbr_domain;
+
+/* The bits of a record's word that count nested sections, and the bit that says that the thread has no light fence. */
+#define LW_RCU_NESTING_ 0xffffu
+
+void lw_rcu_read_lock_slow(void) LW_NOEXCEPT LW_COLD;
+void lw_epoch_enter_slow(void) LW_NOEXCEPT LW_COLD;
+void lw_qsbr_quiescent_slow(void) LW_NOEXCEPT LW_COLD;
+
+/* Begins the outermost section of a thread that is known. 0: the section is nested, or the thread has no light fences. */
+LW_INLINE int lw_section_enter_(uint64_t *word, const uint64_t *clock) {
+    if (LW_UNLIKELY((__atomic_load_n(word, __ATOMIC_RELAXED) & LW_RCU_NESTING_) != 0)) {
+        return 0;
+    }
+    /* Acquire: a section with this stamp finds nothing that was removed before the clock advanced. */
+    __atomic_store_n(word, __atomic_load_n(clock, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+    /* Pairs with the membarrier of the thread that waits: it sees the stamp, or the section begins after that. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return 1;
+}
+
+/* Begins a section. Sections nest, up to 32,767 deep; one more ends the process. */
+LW_INLINE void lw_rcu_read_lock(void) {
+    struct lw_record *record = lw_thread.record;
+    if (LW_UNLIKELY(!record) || LW_UNLIKELY(!lw_section_enter_(&record->section, &lw_thread.clocks->grace))) {
+        lw_rcu_read_lock_slow();
+    }
+    LW_TSAN_ACQUIRE(lw_thread.clocks);
+}
+
+/* Ends the innermost section of the calling thread. There must be one. */
+LW_INLINE void lw_rcu_read_unlock(void) {
+    uint64_t *word = &lw_thread.record->section;
+    LW_TSAN_RELEASE(lw_thread.clocks);
+    /* Release: what was done in the section happens before the end of the grace period that waits for it. */
+    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
+}
+
+/* Whether the calling thread is in a section. */
+LW_INLINE int lw_rcu_is_reading(void) {
+    const struct lw_record *record = lw_thread.record;
+    return record && (__atomic_load_n(&record->section, __ATOMIC_RELAXED) & 0x7fff) != 0;
+}
+
+/* Sections of epoch-based reclamation. */
+LW_INLINE void lw_epoch_enter(void) {
+    struct lw_record *record = lw_thread.record;
+    if (LW_UNLIKELY(!record) || LW_UNLIKELY(!lw_section_enter_(&record->pinned, &lw_thread.clocks->epoch))) {
+        lw_epoch_enter_slow();
+    }
+    LW_TSAN_ACQUIRE(lw_thread.clocks);
+}
+
+LW_INLINE void lw_epoch_leave(void) {
+    uint64_t *word = &lw_thread.record->pinned;
+    LW_TSAN_RELEASE(lw_thread.clocks);
+    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
+}
+
+/* Reads a pointer, in a section. */
+#define lw_rcu_dereference(from) __atomic_load_n((from), __ATOMIC_ACQUIRE)
+/* Stores a pointer so that readers who find it see the object behind it. */
+#define lw_rcu_assign(to, pointer) __atomic_store_n((to), (pointer), __ATOMIC_RELEASE)
+/* The same, and returns the pointer that stood there. */
+#define lw_rcu_exchange(to, pointer) __atomic_exchange_n((to), (pointer), __ATOMIC_ACQ_REL)
+
+/* What is retired and not reclaimed yet. */
+typedef struct lw_garbage {
+    uint64_t objects;
+    uint64_t bytes;        /* each object rounded up to 16; without what it owns */
+    uint64_t oldest_nanos; /* for how long the oldest object has been waiting, at least */
+} lw_garbage;
+
+/* Waits until every section that runs now is over. In a section of the caller's own it ends the process, with a message:
+ * it would wait for ever. */
+void lw_rcu_synchronize(void) LW_NOEXCEPT;
+/* The same in a hurry: the waiting thread burns a processor for it. */
+void lw_rcu_synchronize_expedited(void) LW_NOEXCEPT;
+/* Begins a grace period, for lw_rcu_poll. */
+uint64_t lw_rcu_start_poll(void) LW_NOEXCEPT;
+/* Whether every section is over that ran when the number was made. It does not wait. */
+int lw_rcu_poll(uint64_t number) LW_NOEXCEPT;
+
+/* Has `callback(head)` called when every section is over that runs now. It never waits, allocates nothing for the object,
+ * and may be called in a section. The object has been removed: a section that begins now does not find it. */
+void lw_rcu_call(lw_rcu_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+/* As lw_rcu_call, and notes the time: an lw_rcu_barrier in a section that begins later does not wait for that section on
+ * account of this object. It costs an atomic read-modify-write of the word that every reader loads. */
+void lw_rcu_call_ordered(lw_rcu_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+/* Has `reclaim(object)` called then, for an object that has no head. Returns 0, or ENOMEM: then nothing was done. */
+int lw_rcu_retire(lw_rcu_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
+/* Waits until everything is reclaimed that was retired before. In a callback it ends the process, with a message. In a
+ * section it returns if everything was retired by lw_rcu_call_ordered before the section began; else it waits for the end
+ * of that very section, and so for ever. */
+void lw_rcu_barrier(lw_rcu_domain *domain) LW_NOEXCEPT;
+/* For debug checks, before an object is retired: 0 if it is retired already and not reclaimed. It takes a lock. */
+int lw_rcu_is_first_retirement(const lw_rcu_head *head) LW_NOEXCEPT;
+/* Reclaims what can be reclaimed without waiting. */
+void lw_rcu_collect(lw_rcu_domain *domain) LW_NOEXCEPT;
+/* How much garbage there is. */
+void lw_rcu_garbage(lw_rcu_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
+/* A new domain, or null if there is no memory. */
+lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
+/* Reclaims everything in the domain, waiting for readers, and ends it. No thread uses it any more. */
+void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
+/* The default domain: the same object for the whole process. */
+lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((const));
+
+/* The same for epochs. */
+void lw_epoch_call(lw_epoch_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+int lw_epoch_retire(lw_epoch_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
+void lw_epoch_barrier(lw_epoch_domain *domain) LW_NOEXCEPT;
+void lw_epoch_collect(lw_epoch_domain *domain) LW_NOEXCEPT;
+void lw_epoch_garbage(lw_epoch_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
+lw_epoch_domain *lw_epoch_domain_create(void) LW_NOEXCEPT;
+void lw_epoch_domain_destroy(lw_epoch_domain *domain) LW_NOEXCEPT;
+
+/* Quiescent-state-based RCU. A thread is online from lw_qsbr_online to lw_qsbr_offline, or to its exit, and may read at any
+ * time meanwhile. Grace periods wait until it announces a quiescent state, in which it keeps no reference to what it has
+ * read, or goes offline. So a thread goes offline around whatever may take long: epoll_wait, a lock, a sleep. Calls do not
+ * nest. */
+void lw_qsbr_online(void) LW_NOEXCEPT;
+void lw_qsbr_offline(void) LW_NOEXCEPT;
+void lw_qsbr_call(lw_qsbr_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+int lw_qsbr_retire(lw_qsbr_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
+/* Like lw_rcu_synchronize and lw_rcu_barrier. A thread that is online goes offline for the time of the call: what it has
+ * read before may be gone afterwards. */
+void lw_qsbr_synchronize(void) LW_NOEXCEPT;
+void lw_qsbr_barrier(lw_qsbr_domain *domain) LW_NOEXCEPT;
+void lw_qsbr_collect(lw_qsbr_domain *domain) LW_NOEXCEPT;
+void lw_qsbr_garbage(lw_qsbr_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
+lw_qsbr_domain *lw_qsbr_domain_create(void) LW_NOEXCEPT;
+void lw_qsbr_domain_destroy(lw_qsbr_domain *domain) LW_NOEXCEPT;
+
+/* Announces a quiescent state of a thread that is online. Two loads if no grace period has begun since the last one. */
+LW_INLINE void lw_qsbr_quiescent(void) {
+    LW_TSAN_RELEASE(lw_thread.clocks);
+    /* 0x8000: the thread has said so for those below it as well. */
+    if (LW_UNLIKELY((__atomic_load_n(&lw_thread.record->online, __ATOMIC_RELAXED) ^
+                     __atomic_load_n(&lw_thread.clocks->grace, __ATOMIC_RELAXED)) != 0x8000)) {
+        lw_qsbr_quiescent_slow();
+    }
+}
+
+LW_END_C
+
+#endif

@@ -1,0 +1,27 @@
+#include <latchwork.h>
+#include <stdlib.h>
+
+struct node {
+    int value;
+    lw_rcu_head head;
+};
+static struct node *top;
+
+static void free_node(lw_rcu_head *head) { free((char *)head - offsetof(struct node, head)); }
+
+int main(void) {
+    top = calloc(1, sizeof *top);
+    top->value = 7;
+
+    lw_hazard *hazard = lw_hazard_make();
+    if (!hazard) {
+        return 1;
+    }
+    const struct node *node = lw_hazard_protect(hazard, &top, offsetof(struct node, head));
+    struct node *removed = __atomic_exchange_n(&top, NULL, __ATOMIC_ACQ_REL);
+    lw_hazard_retire(&removed->head, free_node);
+    int value = node->value; /* still there */
+    lw_hazard_destroy(hazard);
+    lw_hazard_collect();
+    return value == 7 ? 0 : 1;
+}

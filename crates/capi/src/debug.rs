@@ -1,0 +1,265 @@
+//! What debuggers and observers see: names, what each thread waits for, and with `LW_DEBUG` what it holds.
+//!
+//! [`waiting`] stands around each slow path. It stores two words of the thread for gdb, and has a probe before and after. The
+//! functions `lw_debug_*` stand in place of the inline paths in programs with `LW_DEBUG`. They note the holder, and tell the
+//! preload library, if the program runs under it.
+
+use crate::mutex::{Mutex as LwMutex, lw_mutex_clocklock_slow};
+use crate::probe::probe;
+use crate::rwlock::{self as rw, RwLock};
+use latchwork::Mutex;
+use latchwork::locks::mutex::{Fair, RawMutex};
+use libc::{EBUSY, clockid_t, timespec};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{null, null_mut};
+
+/// `how`: bits of it.
+const KIND: c_int = 3;
+const MUTEX: c_int = 0;
+const READ: c_int = 1;
+const WRITE: c_int = 2;
+const ATTEMPT: c_int = 4;
+const FAIR: c_int = 8;
+/// `how` of what is no lock.
+pub(crate) const COND: c_int = 16;
+pub(crate) const SEM: c_int = 32;
+
+#[repr(C)]
+struct Hold {
+    lock: *const c_void,
+    how: u64,
+}
+
+/// `struct lw_thread_debug`.
+#[repr(C)]
+struct ThreadDebug {
+    waits_for: *const c_void,
+    waits_how: u32,
+    holds: u32,
+    held: [Hold; 14],
+}
+
+const _: () = assert!(size_of::<ThreadDebug>() == 240);
+
+type Step = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+unsafe extern "C" {
+    #[allow(improper_ctypes, reason = "to C, the words are addresses")]
+    fn lw_thread_debug_address() -> *mut ThreadDebug;
+    fn lw_observe_acquire(
+        lock: *mut c_void,
+        how: c_int,
+        attempt: Step,
+        block: Step,
+        context: *mut c_void,
+    ) -> c_int;
+    fn lw_observe_release(lock: *mut c_void, how: c_int, below: Step, context: *mut c_void) -> c_int;
+    safe fn lw_observe_gone(lock: *mut c_void);
+    fn lw_observe_name(object: *mut c_void, name: *const c_char);
+}
+
+/// Runs the slow path of an object.
+#[inline]
+pub(crate) fn waiting<T, R>(object: *const T, how: c_int, slow_path: impl FnOnce() -> R) -> R {
+    // SAFETY: the words are the thread's own. They are written whole, for a debugger that stops the thread.
+    let own = unsafe { lw_thread_debug_address() };
+    probe!("wait_begin", object, how);
+    // SAFETY: the words are the thread's own.
+    let before = unsafe {
+        (*own).waits_how = how as u32;
+        (&raw mut (*own).waits_for).replace(object.cast())
+    };
+    let result = slow_path();
+    // SAFETY: the words are the thread's own.
+    unsafe { (*own).waits_for = before };
+    probe!("wait_end", object, how);
+    result
+}
+
+/// Notes that the calling thread holds a lock.
+fn note(lock: *const c_void, how: c_int) {
+    // SAFETY: the words are the thread's own.
+    let own = unsafe { &mut *lw_thread_debug_address() };
+    if let Some(entry) = own.held.get_mut(own.holds as usize) {
+        *entry = Hold { lock, how: u64::from(how & KIND & READ != 0) };
+        own.holds += 1;
+    }
+}
+
+/// Notes that it does not hold the lock any more. Returns whether it did.
+fn forget(lock: *const c_void) -> bool {
+    // SAFETY: the words are the thread's own.
+    let own = unsafe { &mut *lw_thread_debug_address() };
+    let held = &mut own.held[..own.holds as usize];
+    let Some(at) = held.iter().rposition(|hold| hold.lock == lock) else { return false };
+    held[at..].rotate_left(1);
+    own.holds -= 1;
+    true
+}
+
+/// A lock call, while the observer has it in its hands.
+struct Call {
+    lock: *mut c_void,
+    how: c_int,
+    clock: clockid_t,
+    time: *const timespec,
+}
+
+/// Acquires without waiting. SAFETY, for this and the two functions below: `context` is a [`Call`] of a live lock.
+unsafe extern "C" fn attempt(context: *mut c_void) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let call = &*context.cast::<Call>();
+        match call.how & KIND {
+            MUTEX => [EBUSY, 0][usize::from((*call.lock.cast::<LwMutex>()).try_lock_weak().is_some())],
+            WRITE => rw::lw_rwlock_wrtrylock_slow(call.lock.cast()),
+            _ => rw::lw_rwlock_rdtrylock_slow(call.lock.cast()),
+        }
+    }
+}
+
+/// Does what the program asked for.
+unsafe extern "C" fn block(context: *mut c_void) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let &Call { lock, how, clock, time } = &*context.cast::<Call>();
+        let (mutex, rwlock) = (lock.cast::<LwMutex>(), lock.cast::<RwLock>());
+        let is_attempt = how & ATTEMPT != 0;
+        match how & KIND {
+            MUTEX if is_attempt => [EBUSY, 0][usize::from((*mutex).try_lock().is_some())],
+            MUTEX if time.is_null() => {
+                waiting(mutex, MUTEX, || (*mutex).lock());
+                0
+            }
+            MUTEX => lw_mutex_clocklock_slow(mutex, clock, time),
+            WRITE if is_attempt => rw::lw_rwlock_wrtrylock_slow(rwlock),
+            WRITE if time.is_null() => {
+                rw::lw_rwlock_wrlock_slow(rwlock);
+                0
+            }
+            WRITE => rw::lw_rwlock_wrclocklock_slow(rwlock, clock, time),
+            _ if is_attempt => rw::lw_rwlock_rdtrylock_slow(rwlock),
+            READ if time.is_null() => {
+                rw::lw_rwlock_rdlock_slow(rwlock);
+                0
+            }
+            READ => rw::lw_rwlock_rdclocklock_slow(rwlock, clock, time),
+            _ => {
+                rw::lw_rwlock_rdlock_recursive_slow(rwlock);
+                0
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn unlock(context: *mut c_void) -> c_int {
+    // SAFETY: see above; the calling thread holds the lock.
+    unsafe {
+        let &Call { lock, how, .. } = &*context.cast::<Call>();
+        let (mutex, rwlock) = (lock.cast::<LwMutex>(), lock.cast::<RwLock>());
+        match (how & KIND, how & FAIR != 0) {
+            (MUTEX, false) => (*mutex).unlock(()),
+            (MUTEX, true) => (*mutex).unlock_fair(()),
+            (WRITE, false) => rw::lw_rwlock_wrunlock_slow(rwlock),
+            (WRITE, true) => rw::lw_rwlock_wrunlock_fair_slow(rwlock),
+            _ => rw::lw_rwlock_rdunlock_slow(rwlock),
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn nothing(_: *mut c_void) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_debug_acquire(
+    lock: *mut c_void,
+    how: c_int,
+    clock: clockid_t,
+    time: *const timespec,
+) -> c_int {
+    let mut call = Call { lock, how, clock, time };
+    // SAFETY: the program passes a live lock and a valid time or null.
+    let result = unsafe { lw_observe_acquire(lock, how, attempt, block, (&raw mut call).cast()) };
+    if result == 0 {
+        note(lock, how);
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_debug_release(lock: *mut c_void, how: c_int) {
+    forget(lock);
+    let mut call = Call { lock, how, clock: 0, time: null() };
+    // SAFETY: the program passes a live lock that it holds.
+    unsafe { lw_observe_release(lock, how, unlock, (&raw mut call).cast()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_debug_gone(lock: *mut c_void) {
+    lw_observe_gone(lock);
+}
+
+/// Around a wait for a condition variable: the calling thread does not hold the mutex meanwhile.
+pub(crate) fn without<R>(mutex: *const LwMutex, wait: impl FnOnce() -> R) -> R {
+    let lock = mutex.cast::<c_void>().cast_mut();
+    let noted = forget(lock);
+    if noted {
+        // SAFETY: the function ignores its argument.
+        unsafe { lw_observe_release(lock, MUTEX, nothing, null_mut()) };
+    }
+    let result = wait();
+    if noted {
+        // SAFETY: the functions ignore their argument.
+        unsafe { lw_observe_acquire(lock, MUTEX, nothing, nothing, null_mut()) };
+        note(lock, MUTEX);
+    }
+    result
+}
+
+/// A name, cut to 39 bytes and a zero byte.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub(crate) struct Named {
+    object: *const c_void,
+    name: [u8; 40],
+}
+
+// SAFETY: an address that is only compared.
+unsafe impl Send for Named {}
+
+/// The names, sorted by address; behind it `lw_names`, an array for gdb.
+static NAMES: Mutex<BTreeMap<usize, [u8; 40]>> = Mutex::new(BTreeMap::new());
+
+/// For gdb: the names in an array, which ends with a null object. It is made anew at each change, and old ones are leaked:
+/// programs name locks when they start.
+#[unsafe(no_mangle)]
+static mut lw_names: *const Named = null();
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_name(object: *const c_void, name: *const c_char) {
+    let mut names = NAMES.lock();
+    if name.is_null() {
+        names.remove(&object.addr());
+    } else {
+        // SAFETY: the program passes a string.
+        let text = unsafe { CStr::from_ptr(name) }.to_bytes();
+        let mut cut = [0; 40];
+        let length = text.len().min(39);
+        cut[..length].copy_from_slice(&text[..length]);
+        names.insert(object.addr(), cut);
+    }
+    let entry = |(object, name): (&usize, &[u8; 40])| Named {
+        object: std::ptr::without_provenance(*object),
+        name: *name,
+    };
+    let end = Named { object: null(), name: [0; 40] };
+    let array: Box<[Named]> = names.iter().map(entry).chain([end]).collect();
+    // SAFETY: the lock of the names is held. Only a debugger reads this, while the process is stopped.
+    unsafe { lw_names = Box::leak(array).as_ptr() };
+    drop(names);
+    // SAFETY: null, or the program's string.
+    unsafe { lw_observe_name(object.cast_mut(), name) };
+}

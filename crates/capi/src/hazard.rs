@@ -1,0 +1,382 @@
+//! Hazard pointers as C++26 has them: any number of them, each an object that may move from thread to thread.
+//!
+//! Source: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", TPDS 2004; the interface is that of
+//! P2530 and the C++26 standard, [saferecl.hp].
+//!
+//! `latchwork::reclaim::hazard` has hazard pointers that belong to a thread's record, four to a guard. Here each one is a
+//! [`Slot`] of its own. A slot holds the address of the head of the object that it protects, not an address inside of the
+//! object: a head may lie anywhere in its object. So a scan looks for equal addresses.
+//!
+//! State of an object: retired (on the stack [`RETIRED`]) -> in a scan (the thread that has taken the stack) -> reclaimed, or
+//! retired again, if a slot holds its address. State of a slot: free -> owned (`lw_hazard_make`) -> free
+//! (`lw_hazard_destroy`); free slots are in a thread's [`Spare`] or in [`FREE`]. Slots are never unmapped, and a scan looks
+//! at all of them.
+//!
+//! What pairs with what: (A) the owner stores a slot, fences lightly and loads the pointer again (`hazard.h`); a scan takes
+//! the stack, issues the heavy fence, and loads the slots. So the scan sees the slot, or the owner sees that the object was
+//! removed. (B) the push of an object onto the stack with the exchange that takes the stack. (E) the owner's release of a
+//! slot with the scan's load. (D) the linking of a block of slots with the loads of `BLOCKS`.
+//!
+//! Nothing here waits for a reader, or allocates for a retired object. Between two scans at most [`BATCH`] objects, or twice
+//! the number of slots if that is more, are retired. So at most that many objects for each thread that retires, and one for
+//! each slot, are garbage.
+//!
+//! Size: 64 bytes per slot, 32 per object. Atomic read-modify-writes: protection 0, retirement 2.
+
+use crate::rcu::{CGarbage, Callback};
+use crate::{same_layout, thread};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::machine::{Machine, Native};
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// Objects that are retired between two scans, at least: enough to be worth the heavy fence.
+const BATCH: u64 = 256;
+/// Slots that are made at a time: with the link, a page.
+const SLOTS: usize = 63;
+/// Free slots that a thread keeps.
+const KEPT: u32 = 8;
+/// Chains in a scan's table.
+const CHAINS: usize = 512;
+
+/// `lw_hazard`.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// 0, or the address of the head of the object that is protected.
+    protected: AtomicUsize,
+    /// 1 if the owner must issue full fences.
+    fenced: AtomicU32,
+    /// The next free slot, while this one is free.
+    next: AtomicPtr<Slot>,
+}
+
+same_layout!(Slot, 64, 64);
+
+#[repr(C, align(64))]
+struct Block {
+    next: AtomicPtr<Block>,
+    slots: [Slot; SLOTS],
+}
+
+/// The head of a retired object: `lw_rcu_head`, as hazard pointers use it.
+#[repr(C)]
+pub(crate) struct Head {
+    next: *mut Head,
+    callback: Option<Callback<Head>>,
+    is_protected: bool,
+    unused: usize,
+}
+
+same_layout!(Head, 32, 8);
+
+/// All blocks of slots, the newest first.
+static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
+/// How many slots there are.
+static MADE: AtomicU64 = AtomicU64::new(0);
+/// Free slots that no thread keeps.
+static FREE: Free = Free { lock: UnsafeCell::new(RawShfl::new()), chain: UnsafeCell::new(Chain(null_mut())) };
+/// Retired objects.
+static RETIRED: AtomicPtr<Head> = AtomicPtr::new(null_mut());
+/// How many objects have been retired since a thread took the stack.
+static INCOMING: AtomicU64 = AtomicU64::new(0);
+/// How many objects are retired and not reclaimed.
+static GARBAGE: AtomicU64 = AtomicU64::new(0);
+
+/// Free slots, linked.
+struct Chain(*mut Slot);
+
+/// Free slots for all threads, and their lock. The handlers of `fork` keep it locked during the fork, so that the child has
+/// a whole list.
+struct Free {
+    lock: UnsafeCell<RawShfl<Native>>,
+    chain: UnsafeCell<Chain>,
+}
+
+// SAFETY: the lock is for any thread; it is replaced in a forked child alone, which has one thread. The chain is used with
+// the lock held.
+unsafe impl Sync for Free {}
+
+impl Free {
+    fn with<R>(&self, work: impl FnOnce(&mut Chain) -> R) -> R {
+        // SAFETY: the chain is used with the lock held, and `work` does not come back here.
+        unsafe {
+            (*self.lock.get()).lock();
+            let result = work(&mut *self.chain.get());
+            (*self.lock.get()).unlock(());
+            result
+        }
+    }
+}
+
+extern "C" fn before_fork() {
+    // SAFETY: nothing refers to the lock exclusively.
+    unsafe { (*FREE.lock.get()).lock() };
+}
+
+extern "C" fn after_fork_in_the_parent() {
+    // SAFETY: `before_fork` has locked it, in this thread.
+    unsafe { (*FREE.lock.get()).unlock(()) };
+}
+
+extern "C" fn after_fork_in_the_child() {
+    // SAFETY: the child has one thread. The threads that waited for the lock are not there.
+    unsafe { FREE.lock.get().write(RawShfl::new()) };
+}
+
+impl Chain {
+    fn push(&mut self, slot: &'static Slot) {
+        slot.next.store(self.0, Relaxed);
+        self.0 = core::ptr::from_ref(slot).cast_mut();
+    }
+
+    fn pop(&mut self) -> Option<&'static Slot> {
+        // SAFETY: null, or a slot, and slots live for ever.
+        let slot: &'static Slot = unsafe { self.0.as_ref() }?;
+        self.0 = slot.next.load(Relaxed);
+        Some(slot)
+    }
+}
+
+/// Free slots that a thread keeps. Zero bytes are none.
+#[repr(C)]
+pub(crate) struct Spare {
+    chain: Chain,
+    length: u32,
+}
+
+impl Spare {
+    fn pop(&mut self) -> Option<&'static Slot> {
+        let slot = self.chain.pop()?;
+        self.length -= 1;
+        Some(slot)
+    }
+
+    /// Gives all slots to other threads.
+    pub(crate) fn give_back(&mut self) {
+        if self.length > 0 {
+            FREE.with(|free| {
+                while let Some(slot) = self.pop() {
+                    free.push(slot);
+                }
+            });
+        }
+    }
+}
+
+/// Maps slots, of which the caller gets one. `None`: there is no memory.
+#[cold]
+fn make_block() -> Option<&'static Slot> {
+    static AT_FORK: Once = Once::new();
+    // SAFETY: the handlers do nothing that a forked child may not do.
+    AT_FORK.call_once(|| unsafe {
+        libc::pthread_atfork(
+            Some(before_fork),
+            Some(after_fork_in_the_parent),
+            Some(after_fork_in_the_child),
+        );
+    });
+    let fenced = u32::from(!Native::prepare_fences());
+    // SAFETY: the layout is not empty. Zero bytes are free slots. Blocks are never freed.
+    let block: &'static Block = unsafe { alloc_zeroed(Layout::new::<Block>()).cast::<Block>().as_ref()? };
+    let (first, others) = block.slots.split_first().expect("a block has slots");
+    for slot in &block.slots {
+        slot.fenced.store(fenced, Relaxed);
+        thread::lw_tsan_release(core::ptr::from_ref(slot).cast_mut().cast());
+    }
+    let mut newest = BLOCKS.load(Relaxed);
+    loop {
+        block.next.store(newest, Relaxed);
+        // (D) A scan that does not find the block began before the block's slots had owners: it sees what they protect as
+        // removed by then, or their owners see that (A).
+        match BLOCKS.compare_exchange(newest, core::ptr::from_ref(block).cast_mut(), Release, Relaxed) {
+            Ok(_) => break,
+            Err(now) => newest = now,
+        }
+    }
+    MADE.fetch_add(SLOTS as u64, Relaxed);
+    FREE.with(|free| others.iter().for_each(|slot| free.push(slot)));
+    Some(first)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_hazard_make() -> *const Slot {
+    let own = thread::own();
+    // SAFETY: the words are the thread's own.
+    let spare = unsafe { &mut (*own).hazards };
+    let slot = spare.pop().or_else(|| FREE.with(Chain::pop)).or_else(make_block);
+    let slot = slot.map_or(null_mut(), |slot| core::ptr::from_ref(slot).cast_mut());
+    // What earlier owners did comes before what this one does: else ThreadSanitizer forgets them at the next store.
+    thread::lw_tsan_acquire(slot.cast());
+    slot
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
+    // SAFETY: the program passes a slot that it owns, or null; slots live for ever.
+    let Some(slot) = (unsafe { slot.as_ref() }) else { return };
+    thread::lw_tsan_release(core::ptr::from_ref(slot).cast_mut().cast());
+    // (E) what the owner did with the object happens before its reclamation.
+    slot.protected.store(0, Release);
+    // SAFETY: the words are the thread's own.
+    let spare = unsafe { &mut (*thread::own()).hazards };
+    if spare.length == KEPT {
+        return FREE.with(|free| free.push(slot));
+    }
+    if spare.length == 0 {
+        thread::notice_exit();
+    }
+    spare.chain.push(slot);
+    spare.length += 1;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_retire(head: *mut Head, callback: Callback<Head>) {
+    thread::lw_tsan_release(head.cast());
+    // SAFETY: the program passes room for a head in an object that it has removed, and retires it once.
+    unsafe {
+        head.write(Head { next: null_mut(), callback: Some(callback), is_protected: false, unused: 0 })
+    };
+    GARBAGE.fetch_add(1, Relaxed);
+    push(head, head);
+    if INCOMING.fetch_add(1, Relaxed) + 1 >= BATCH.max(2 * MADE.load(Relaxed)) {
+        scan_unless_scanning();
+    }
+}
+
+/// Puts a chain of objects on the stack.
+fn push(first: *mut Head, last: *mut Head) {
+    let mut newest = RETIRED.load(Relaxed);
+    loop {
+        // SAFETY: the chain is the caller's alone, and retired objects live until they are reclaimed.
+        unsafe { (*last).next = newest };
+        // (B) pairs with the exchange in `scan`. There is no pop of a single object, so no ABA problem.
+        match RETIRED.compare_exchange(newest, first, Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => newest = now,
+        }
+    }
+}
+
+/// Scans, unless the caller is a callback of a scan: then that scan's thread does it afterwards.
+fn scan_unless_scanning() {
+    let own = thread::own();
+    // SAFETY: the words are the thread's own.
+    unsafe {
+        if (*own).scans {
+            return;
+        }
+        (*own).scans = true;
+        loop {
+            scan();
+            if INCOMING.load(Relaxed) < BATCH.max(2 * MADE.load(Relaxed)) {
+                break;
+            }
+        }
+        (*own).scans = false;
+    }
+}
+
+/// The chain of the table that an object with a head at this address is in.
+fn chain_of(head: usize) -> usize {
+    // Heads are 8 bytes apart at least. The multiplier is 2^64 divided by the golden ratio.
+    ((head >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) % CHAINS
+}
+
+/// Reclaims each retired object that no slot protects.
+fn scan() {
+    INCOMING.store(0, Relaxed);
+    // (B) pairs with `push`: what was done before the retirement happens before this.
+    let mut objects = RETIRED.swap(null_mut(), Acquire);
+    if objects.is_null() {
+        return;
+    }
+    let mut table = [null_mut::<Head>(); CHAINS];
+    while !objects.is_null() {
+        // SAFETY: the objects are this thread's alone since the exchange, and live until they are reclaimed.
+        unsafe {
+            let next = (*objects).next;
+            let chain = &mut table[chain_of(objects.addr())];
+            (*objects).next = *chain;
+            *chain = objects;
+            objects = next;
+        }
+    }
+    // (A) pairs with the light fence of a slot's owner.
+    let fenced = Native::heavy_fence();
+    // (D) pairs with the exchange in `make_block`.
+    let mut block = BLOCKS.load(Acquire);
+    // SAFETY: null, or a block, and blocks are never freed.
+    while let Some(this) = unsafe { block.as_ref() } {
+        for slot in &this.slots {
+            // (E) pairs with the owner's stores.
+            let protected = slot.protected.load(Acquire);
+            thread::lw_tsan_acquire(core::ptr::from_ref(slot).cast_mut().cast());
+            let mut at = if protected == 0 { null_mut() } else { table[chain_of(protected)] };
+            while !at.is_null() {
+                // SAFETY: as above, the objects are this thread's alone.
+                unsafe {
+                    (*at).is_protected |= at.addr() == protected;
+                    at = (*at).next;
+                }
+            }
+        }
+        block = this.next.load(Acquire);
+    }
+    let (mut kept, mut last) = (null_mut(), null_mut::<Head>());
+    for mut at in table {
+        while !at.is_null() {
+            // SAFETY: as above, the objects are this thread's alone. A slot that does not hold the address now never will: the object was removed before it was
+            // retired, and an owner that stores the address later sees that (A).
+            unsafe {
+                let object = at;
+                at = (*object).next;
+                if (*object).is_protected || !fenced {
+                    (*object).is_protected = false;
+                    (*object).next = kept;
+                    kept = object;
+                    if last.is_null() {
+                        last = object;
+                    }
+                    continue;
+                }
+                let callback = (*object).callback.expect("a retired object has one");
+                thread::lw_tsan_acquire(object.cast());
+                callback(object);
+            }
+            GARBAGE.fetch_sub(1, Release);
+        }
+    }
+    if !kept.is_null() {
+        push(kept, last);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_hazard_collect() {
+    // Again, for what the callbacks have retired; objects that stay are protected.
+    let mut before = u64::MAX;
+    while GARBAGE.load(Acquire) < before {
+        before = GARBAGE.load(Acquire);
+        let own = thread::own();
+        // SAFETY: the words are the thread's own.
+        unsafe {
+            if (*own).scans {
+                return;
+            }
+            (*own).scans = true;
+            scan();
+            (*own).scans = false;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_garbage(garbage: *mut CGarbage) {
+    let objects = GARBAGE.load(Relaxed);
+    // SAFETY: the program passes room.
+    unsafe { garbage.write(CGarbage::new(objects, objects * 32, 0)) };
+}

@@ -1,0 +1,320 @@
+//! Every lock of the registry, for C: a table of functions for each (`struct lw_mutex_ops`, `struct lw_rwlock_ops`), by
+//! name at run time (`lw_any_mutex_t`, `lw_any_rwlock_t`), and by type (`registered`, which is generated, and
+//! `include/latchwork/registered.h`).
+//!
+//! What an acquisition hands to its release is a word, the token.
+
+use crate::registered::{MUTEXES, RWLOCKS};
+use crate::time::deadline;
+use latchwork::locks::Token;
+use latchwork::locks::mutex::{Fair, RawMutex};
+use latchwork::locks::rwlock::{RawDowngrade, RawRwLock};
+use latchwork::machine::{Deadline, Native};
+use libc::{EBUSY, ENOENT, ENOMEM, ETIMEDOUT, clockid_t, timespec};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+
+type Lock = *mut c_void;
+type Release = unsafe extern "C" fn(Lock, usize);
+type Try = unsafe extern "C" fn(Lock, *mut usize) -> c_int;
+type Timed = unsafe extern "C" fn(Lock, clockid_t, *const timespec, *mut usize) -> c_int;
+
+/// `struct lw_mutex_ops`.
+#[repr(C)]
+pub struct MutexOps {
+    name: *const c_char,
+    size: usize,
+    align: usize,
+    lock: unsafe extern "C" fn(Lock) -> usize,
+    trylock: Try,
+    clocklock: Timed,
+    unlock: Release,
+    /// `None` if the lock has no fair unlock.
+    unlock_fair: Option<Release>,
+}
+
+/// `struct lw_rwlock_ops`.
+#[repr(C)]
+pub struct RwLockOps {
+    name: *const c_char,
+    size: usize,
+    align: usize,
+    rdlock: unsafe extern "C" fn(Lock) -> usize,
+    tryrdlock: Try,
+    clockrdlock: Timed,
+    rdunlock: Release,
+    wrlock: unsafe extern "C" fn(Lock) -> usize,
+    trywrlock: Try,
+    clockwrlock: Timed,
+    wrunlock: Release,
+    /// Turns the token of a write acquisition into that of a read. `None` if the lock cannot.
+    downgrade: Option<unsafe extern "C" fn(Lock, usize) -> usize>,
+    destroy: unsafe extern "C" fn(Lock),
+}
+
+// SAFETY: the names are constants, and the functions are for any thread.
+unsafe impl Sync for MutexOps {}
+// SAFETY: the names are constants, and the functions are for any thread.
+unsafe impl Sync for RwLockOps {}
+
+/// Stores the token of an acquisition for C.
+///
+/// # Safety
+///
+/// `token` is valid for writes.
+unsafe fn give<T: Token>(acquired: Option<T>, token: *mut usize, failed: c_int) -> c_int {
+    match acquired {
+        Some(acquired) => {
+            // SAFETY: the caller's pointer is valid.
+            unsafe { *token = acquired.into_word() };
+            0
+        }
+        None => failed,
+    }
+}
+
+/// Acquires with `until`, which gives up at `time`, and stores the token for C.
+///
+/// # Safety
+///
+/// `time` is valid for reads, and `token` for writes.
+unsafe fn give_until<T: Token>(
+    clock: clockid_t,
+    time: *const timespec,
+    token: *mut usize,
+    until: impl FnOnce(Deadline) -> Option<T>,
+) -> c_int {
+    // SAFETY: the caller's pointers are valid.
+    unsafe {
+        match deadline(clock, time) {
+            Ok(deadline) => give(until(deadline), token, ETIMEDOUT),
+            Err(error) => error,
+        }
+    }
+}
+
+// SAFETY, for all functions below: C passes a live lock of the table's type, tokens that it got from the acquisition that it
+// ends, valid times, and room for tokens.
+impl MutexOps {
+    /// The table of a lock.
+    pub const fn of<L: RawMutex<Machine = Native>>(name: &'static CStr) -> Self {
+        unsafe extern "C" fn lock<L: RawMutex>(lock: Lock) -> usize {
+            // SAFETY: see above.
+            unsafe { &*lock.cast::<L>() }.lock().into_word()
+        }
+        unsafe extern "C" fn trylock<L: RawMutex>(lock: Lock, token: *mut usize) -> c_int {
+            // SAFETY: see above.
+            unsafe { give((*lock.cast::<L>()).try_lock(), token, EBUSY) }
+        }
+        unsafe extern "C" fn clocklock<L: RawMutex>(
+            lock: Lock,
+            clock: clockid_t,
+            time: *const timespec,
+            token: *mut usize,
+        ) -> c_int {
+            // SAFETY: see above.
+            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<L>()).lock_until(deadline)) }
+        }
+        unsafe extern "C" fn unlock<L: RawMutex>(lock: Lock, token: usize) {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<L>()).unlock(L::Token::from_word(token)) };
+        }
+        MutexOps {
+            name: name.as_ptr(),
+            size: size_of::<L>(),
+            align: align_of::<L>(),
+            lock: lock::<L>,
+            trylock: trylock::<L>,
+            clocklock: clocklock::<L>,
+            unlock: unlock::<L>,
+            unlock_fair: None,
+        }
+    }
+
+    /// The table of a lock that has a fair unlock.
+    pub const fn fair<L: Fair<Machine = Native>>(name: &'static CStr) -> Self {
+        unsafe extern "C" fn unlock_fair<L: Fair>(lock: Lock, token: usize) {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<L>()).unlock_fair(L::Token::from_word(token)) };
+        }
+        MutexOps { unlock_fair: Some(unlock_fair::<L>), ..Self::of::<L>(name) }
+    }
+}
+
+impl RwLockOps {
+    /// The table of a lock.
+    pub const fn of<R: RawRwLock<Machine = Native>>(name: &'static CStr) -> Self {
+        unsafe extern "C" fn rdlock<R: RawRwLock>(lock: Lock) -> usize {
+            // SAFETY: see above.
+            unsafe { &*lock.cast::<R>() }.read().into_word()
+        }
+        unsafe extern "C" fn tryrdlock<R: RawRwLock>(lock: Lock, token: *mut usize) -> c_int {
+            // SAFETY: see above.
+            unsafe { give((*lock.cast::<R>()).try_read(), token, EBUSY) }
+        }
+        unsafe extern "C" fn clockrdlock<R: RawRwLock>(
+            lock: Lock,
+            clock: clockid_t,
+            time: *const timespec,
+            token: *mut usize,
+        ) -> c_int {
+            // SAFETY: see above.
+            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<R>()).read_until(deadline)) }
+        }
+        unsafe extern "C" fn rdunlock<R: RawRwLock>(lock: Lock, token: usize) {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).unlock_read(R::Read::from_word(token)) };
+        }
+        unsafe extern "C" fn wrlock<R: RawRwLock>(lock: Lock) -> usize {
+            // SAFETY: see above.
+            unsafe { &*lock.cast::<R>() }.write().into_word()
+        }
+        unsafe extern "C" fn trywrlock<R: RawRwLock>(lock: Lock, token: *mut usize) -> c_int {
+            // SAFETY: see above.
+            unsafe { give((*lock.cast::<R>()).try_write(), token, EBUSY) }
+        }
+        unsafe extern "C" fn clockwrlock<R: RawRwLock>(
+            lock: Lock,
+            clock: clockid_t,
+            time: *const timespec,
+            token: *mut usize,
+        ) -> c_int {
+            // SAFETY: see above.
+            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<R>()).write_until(deadline)) }
+        }
+        unsafe extern "C" fn wrunlock<R: RawRwLock>(lock: Lock, token: usize) {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).unlock_write(R::Write::from_word(token)) };
+        }
+        unsafe extern "C" fn destroy<R: RawRwLock>(lock: Lock) {
+            // SAFETY: see above; no thread uses the lock any more.
+            unsafe { lock.cast::<R>().drop_in_place() };
+        }
+        RwLockOps {
+            name: name.as_ptr(),
+            size: size_of::<R>(),
+            align: align_of::<R>(),
+            rdlock: rdlock::<R>,
+            tryrdlock: tryrdlock::<R>,
+            clockrdlock: clockrdlock::<R>,
+            rdunlock: rdunlock::<R>,
+            wrlock: wrlock::<R>,
+            trywrlock: trywrlock::<R>,
+            clockwrlock: clockwrlock::<R>,
+            wrunlock: wrunlock::<R>,
+            downgrade: None,
+            destroy: destroy::<R>,
+        }
+    }
+
+    /// The table of a lock that can downgrade: its writer becomes a reader.
+    pub const fn downgradable<R: RawDowngrade<Machine = Native>>(name: &'static CStr) -> Self {
+        unsafe extern "C" fn downgrade<R: RawDowngrade>(lock: Lock, token: usize) -> usize {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).downgrade(R::Write::from_word(token)).into_word() }
+        }
+        RwLockOps { downgrade: Some(downgrade::<R>), ..Self::of::<R>(name) }
+    }
+}
+
+/// What all tables begin with.
+trait Described: 'static {
+    fn name(&self) -> &CStr;
+    fn layout(&self) -> Layout;
+}
+
+macro_rules! described {
+    ($ops:ty) => {
+        impl Described for $ops {
+            fn name(&self) -> &CStr {
+                // SAFETY: `of` was given a constant.
+                unsafe { CStr::from_ptr(self.name) }
+            }
+            fn layout(&self) -> Layout {
+                Layout::from_size_align(self.size, self.align).expect("the layout of a type")
+            }
+        }
+    };
+}
+described!(MutexOps);
+described!(RwLockOps);
+
+/// `lw_any_mutex_t` and `lw_any_rwlock_t`: a lock of a type that is chosen at run time.
+#[repr(C)]
+pub struct Any<O: 'static> {
+    ops: *const O,
+    raw: Lock,
+    token: usize,
+}
+
+/// Makes a lock with the name `name`. Null stands for the first of `all` that is called `default`.
+///
+/// # Safety
+///
+/// `any` is valid for writes, and `name` is a string or null.
+unsafe fn make<O: Described>(
+    any: *mut Any<O>,
+    all: &[&'static O],
+    name: *const c_char,
+    default: &CStr,
+) -> c_int {
+    // SAFETY: the caller's name is a string.
+    let name = if name.is_null() { default } else { unsafe { CStr::from_ptr(name) } };
+    let Some(ops) = all.iter().find(|ops| ops.name() == name) else { return ENOENT };
+    // SAFETY: no lock is empty. Zero bytes are an unlocked lock. The caller's `any` is valid.
+    unsafe {
+        let raw = alloc_zeroed(ops.layout());
+        if raw.is_null() {
+            return ENOMEM;
+        }
+        any.write(Any { ops: *ops, raw: raw.cast(), token: 0 });
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_any_mutex_init(any: *mut Any<MutexOps>, name: *const c_char) -> c_int {
+    // SAFETY: the program passes room for a lock, and a name or null.
+    unsafe { make(any, MUTEXES, name, c"shfl") }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_any_mutex_destroy(any: *mut Any<MutexOps>) {
+    // SAFETY: `make` made the lock, and no thread uses it any more. Mutexes have no destructors.
+    unsafe {
+        dealloc((*any).raw.cast(), (*(*any).ops).layout());
+        (*any).raw = null_mut();
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_any_rwlock_init(any: *mut Any<RwLockOps>, name: *const c_char) -> c_int {
+    // SAFETY: the program passes room for a lock, and a name or null.
+    unsafe { make(any, RWLOCKS, name, c"bravo-2d-shfl-rw") }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_any_rwlock_destroy(any: *mut Any<RwLockOps>) {
+    // SAFETY: `make` made the lock, and no thread uses it any more.
+    unsafe {
+        ((*(*any).ops).destroy)((*any).raw);
+        dealloc((*any).raw.cast(), (*(*any).ops).layout());
+        (*any).raw = null_mut();
+    }
+}
+
+/// The name of the lock with this number, or null: numbers begin at 0 and have no gaps.
+fn name_of<O: Described>(all: &[&'static O], number: usize) -> *const c_char {
+    all.get(number).map_or(null_mut(), |ops| ops.name().as_ptr().cast_mut())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_mutex_name_of(number: usize) -> *const c_char {
+    name_of(MUTEXES, number)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rwlock_name_of(number: usize) -> *const c_char {
+    name_of(RWLOCKS, number)
+}

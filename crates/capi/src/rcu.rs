@@ -1,0 +1,419 @@
+//! RCU, epochs and quiescent-state-based RCU.
+//!
+//! The domains of C have no limit of garbage, so retiring never waits: a program may retire while it holds a lock that a
+//! reader wants in its section. What C retires is a [`Head`] in the object, or one in a box of its own.
+//!
+//! A callback may synchronize. The domain that runs the callback refuses that, so grace periods that C waits for are those
+//! of a domain without garbage ([`Flavoured::waiting`]).
+
+use crate::probe::probe;
+use crate::{same_layout, thread};
+use latchwork::Mutex;
+use latchwork::machine::record::{NEEDS_FULL_FENCE, NESTING};
+use latchwork::machine::{Machine, Native, Records};
+use latchwork::reclaim::domain::{Cookie, Domain, Flavour};
+use latchwork::reclaim::epoch::Epoch;
+use latchwork::reclaim::qsbr::Qsbr;
+use latchwork::reclaim::rcu::General;
+use latchwork::reclaim::{Header, Limit, Reader, Reclaim, Retire};
+use libc::ENOMEM;
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::HashSet;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+
+/// `lw_rcu_head`.
+#[repr(C)]
+pub(crate) struct Head {
+    header: Header,
+    callback: Callback<Head>,
+}
+
+/// `lw_rcu_callback`.
+pub(crate) type Callback<H> = unsafe extern "C" fn(*mut H);
+
+same_layout!(Head, 32, 8);
+
+// SAFETY: `repr(C)`, and the header comes first. The callback ends the object's life: so C promises.
+unsafe impl Retire for Head {
+    unsafe fn reclaim(this: *mut Self) {
+        thread::lw_tsan_acquire(thread::clocks().cast());
+        thread::lw_tsan_acquire(this.cast());
+        is_reclaimed(this);
+        // SAFETY: no thread uses the object, and this is called once, says the caller.
+        unsafe { ((*this).callback)(this) };
+        // For the thread that waits for it in a barrier.
+        thread::lw_tsan_release(thread::clocks().cast());
+    }
+}
+
+/// An object that has no head of its own.
+#[repr(C)]
+struct Boxed {
+    head: Head,
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+}
+
+unsafe extern "C" fn reclaim_boxed(head: *mut Head) {
+    let boxed: *mut Boxed = head.cast();
+    // SAFETY: `retire` allocated the box, and put this function into it. It is called once.
+    unsafe {
+        let Boxed { object, reclaim, .. } = boxed.read();
+        dealloc(boxed.cast(), Layout::new::<Boxed>());
+        reclaim(object);
+    }
+}
+
+/// A flavour, with the domains that the process has.
+trait Flavoured: Flavour {
+    /// The domain that null stands for.
+    fn default_domain() -> &'static AtomicPtr<Domain<Native, Self>>;
+    /// C waits for the grace periods of this domain, which never has garbage.
+    fn waiting_domain() -> &'static AtomicPtr<Domain<Native, Self>>;
+
+    fn waiting() -> &'static Domain<Native, Self> {
+        once(Self::waiting_domain())
+    }
+
+    /// Waits for a domain's reclamation, also inside of a section, where [`Domain::barrier`] refuses.
+    fn barrier(domain: &Domain<Native, Self>) {
+        if !Domain::<Native, Self>::is_inside() {
+            return domain.barrier();
+        }
+        let mut nap = 20_000;
+        while domain.garbage().objects != 0 {
+            domain.collect();
+            Native::doze(nap);
+            nap = (nap * 2).min(1_000_000);
+        }
+    }
+}
+
+macro_rules! flavoured {
+    ($flavour:ty $(: $barrier:ident)?) => {
+        impl Flavoured for $flavour {
+            fn default_domain() -> &'static AtomicPtr<Domain<Native, Self>> {
+                static DOMAIN: AtomicPtr<Domain<Native, $flavour>> = AtomicPtr::new(null_mut());
+                &DOMAIN
+            }
+            fn waiting_domain() -> &'static AtomicPtr<Domain<Native, Self>> {
+                static DOMAIN: AtomicPtr<Domain<Native, $flavour>> = AtomicPtr::new(null_mut());
+                &DOMAIN
+            }
+            $(fn barrier(domain: &Domain<Native, Self>) {
+                domain.$barrier();
+            })?
+        }
+    };
+}
+flavoured!(General: barrier_anywhere);
+flavoured!(Epoch);
+flavoured!(Qsbr);
+
+/// A domain in which retiring never waits.
+fn domain<F: Flavour>() -> Domain<Native, F> {
+    let domain = Domain::new_in();
+    domain.set_limit(Limit { objects: u64::MAX, bytes: u64::MAX });
+    domain
+}
+
+/// The domain in `place`, which the first thread makes. It lives for ever.
+fn once<F: Flavour>(place: &'static AtomicPtr<Domain<Native, F>>) -> &'static Domain<Native, F> {
+    // (A) pairs with the exchange below. SAFETY: the domain that is stored there is never freed.
+    if let Some(domain) = unsafe { place.load(Acquire).as_ref() } {
+        return domain;
+    }
+    let new = Box::into_raw(Box::new(domain()));
+    match place.compare_exchange(null_mut(), new, AcqRel, Acquire) {
+        // SAFETY: made above, and leaked.
+        Ok(_) => unsafe { &*new },
+        Err(first) => {
+            // SAFETY: `new` was made above, and no other thread has it. `first` is leaked by another thread.
+            unsafe {
+                drop(Box::from_raw(new));
+                &*first
+            }
+        }
+    }
+}
+
+/// The domain that C means.
+///
+/// # Safety
+///
+/// The pointer is null, or to a live domain.
+unsafe fn at<'a, F: Flavoured>(domain: *const Domain<Native, F>) -> &'a Domain<Native, F> {
+    // SAFETY: the caller's pointer is null or to a live domain.
+    unsafe { domain.as_ref() }.unwrap_or_else(|| once(F::default_domain()))
+}
+
+/// # Safety
+///
+/// As `lw_rcu_call`.
+unsafe fn call<F: Flavoured>(domain: *const Domain<Native, F>, head: *mut Head, callback: Callback<Head>) {
+    thread::record(); // before the domain asks for it: see there
+    // SAFETY: the program passes room for a head in an object that it has removed, and retires it once.
+    unsafe {
+        head.write(Head { header: Header::new(), callback });
+        thread::lw_tsan_release(head.cast());
+        at(domain).retire(head);
+    }
+}
+
+unsafe extern "C-unwind" fn reclaim(header: *mut Header) {
+    // SAFETY: `lw_rcu_call_ordered` put this function into the header of a `Head`, and this is called once.
+    unsafe { Head::reclaim(header.cast()) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_rcu_call_ordered(
+    domain: *const Domain<Native, General>,
+    head: *mut Head,
+    callback: Callback<Head>,
+) {
+    thread::record(); // before the domain asks for it: see there
+    // SAFETY: as `call`.
+    unsafe {
+        head.write(Head { header: Header::new(), callback });
+        thread::lw_tsan_release(head.cast());
+        at(domain).retire_ordered(head.cast(), size_of::<Head>() as u32, reclaim);
+    }
+}
+
+/// # Safety
+///
+/// As `lw_rcu_retire`.
+unsafe fn retire<F: Flavoured>(
+    domain: *const Domain<Native, F>,
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+) -> c_int {
+    thread::record(); // before the domain asks for it: see there
+    // SAFETY: the layout is not empty. The program has removed the object, and retires it once.
+    unsafe {
+        let boxed: *mut Boxed = alloc(Layout::new::<Boxed>()).cast();
+        if boxed.is_null() {
+            return ENOMEM;
+        }
+        boxed.write(Boxed { head: Head { header: Header::new(), callback: reclaim_boxed }, object, reclaim });
+        thread::lw_tsan_release(boxed.cast());
+        at(domain).retire(&raw mut (*boxed).head);
+    }
+    0
+}
+
+/// Objects that were retired in programs with debug checks, and are not reclaimed: the addresses of their heads.
+static RETIRED: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
+/// Whether [`RETIRED`] has ever been used.
+static CHECKS: AtomicBool = AtomicBool::new(false);
+
+/// Takes an object that is being reclaimed out of [`RETIRED`].
+pub(crate) fn is_reclaimed<H>(head: *mut H) {
+    if CHECKS.load(Relaxed) {
+        RETIRED.lock().as_mut().map(|retired| retired.remove(&head.addr()));
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_is_first_retirement(head: *const Head) -> c_int {
+    CHECKS.store(true, Relaxed);
+    c_int::from(RETIRED.lock().get_or_insert_default().insert(head.addr()))
+}
+
+/// `lw_garbage`.
+#[repr(C)]
+pub(crate) struct CGarbage {
+    objects: u64,
+    bytes: u64,
+    oldest_nanos: u64,
+}
+
+impl CGarbage {
+    pub(crate) fn new(objects: u64, bytes: u64, oldest_nanos: u64) -> Self {
+        CGarbage { objects, bytes, oldest_nanos }
+    }
+}
+
+/// Defines the functions of C that each flavour has. SAFETY, for all of them: the program passes null or a live domain,
+/// and what the header asks for.
+macro_rules! functions {
+    ($flavour:ty: $call:ident $retire:ident $barrier:ident $collect:ident $garbage:ident $create:ident $destroy:ident) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $call(
+            domain: *const Domain<Native, $flavour>,
+            head: *mut Head,
+            callback: Callback<Head>,
+        ) {
+            // SAFETY: see the macro.
+            unsafe { call(domain, head, callback) };
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $retire(
+            domain: *const Domain<Native, $flavour>,
+            object: *mut c_void,
+            reclaim: unsafe extern "C" fn(*mut c_void),
+        ) -> c_int {
+            // SAFETY: see the macro.
+            unsafe { retire(domain, object, reclaim) }
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $barrier(domain: *const Domain<Native, $flavour>) {
+            // SAFETY: see the macro.
+            let domain = unsafe { at(domain) };
+            offline(|| <$flavour as Flavoured>::barrier(domain));
+            thread::lw_tsan_acquire(thread::clocks().cast());
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $collect(domain: *const Domain<Native, $flavour>) {
+            // SAFETY: see the macro.
+            unsafe { at(domain) }.collect();
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $garbage(domain: *const Domain<Native, $flavour>, garbage: *mut CGarbage) {
+            // SAFETY: see the macro.
+            unsafe {
+                let now = at(domain).garbage();
+                garbage.write(CGarbage::new(now.objects, now.bytes, now.oldest_nanos));
+            }
+        }
+        #[unsafe(no_mangle)]
+        extern "C" fn $create() -> *mut Domain<Native, $flavour> {
+            // SAFETY: the layout is not empty; the memory is written before it is used.
+            unsafe {
+                let place: *mut Domain<Native, $flavour> =
+                    alloc(Layout::new::<Domain<Native, $flavour>>()).cast();
+                if !place.is_null() {
+                    place.write(domain());
+                }
+                place
+            }
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $destroy(domain: *mut Domain<Native, $flavour>) {
+            // SAFETY: see the macro. `create` allocated the domain as a box would.
+            unsafe { offline(|| drop(Box::from_raw(domain))) };
+        }
+    };
+}
+
+functions!(General: lw_rcu_call lw_rcu_retire lw_rcu_barrier lw_rcu_collect lw_rcu_garbage
+    lw_rcu_domain_create lw_rcu_domain_destroy);
+functions!(Epoch: lw_epoch_call lw_epoch_retire lw_epoch_barrier lw_epoch_collect lw_epoch_garbage
+    lw_epoch_domain_create lw_epoch_domain_destroy);
+functions!(Qsbr: lw_qsbr_call lw_qsbr_retire lw_qsbr_barrier lw_qsbr_collect lw_qsbr_garbage
+    lw_qsbr_domain_create lw_qsbr_domain_destroy);
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_default_domain() -> *const Domain<Native, General> {
+    once(General::default_domain())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_synchronize() {
+    probe!("synchronize_begin", 0_usize, 0_u32);
+    General::waiting().synchronize();
+    probe!("synchronize_end", 0_usize, 0_u32);
+    thread::lw_tsan_acquire(thread::clocks().cast());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_synchronize_expedited() {
+    probe!("synchronize_begin", 0_usize, 0_u32);
+    General::waiting().synchronize_expedited();
+    probe!("synchronize_end", 0_usize, 0_u32);
+    thread::lw_tsan_acquire(thread::clocks().cast());
+}
+
+// `Cookie` is one number, which C keeps.
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_start_poll() -> u64 {
+    // SAFETY: a cookie is a number, and nothing else.
+    unsafe { core::mem::transmute::<Cookie, u64>(General::waiting().start_poll()) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_poll(number: u64) -> c_int {
+    // SAFETY: a cookie is a number. One that was never given out makes the answer meaningless, and harms nothing else.
+    let cookie = unsafe { core::mem::transmute::<u64, Cookie>(number) };
+    let over = General::waiting().poll(cookie);
+    if over {
+        thread::lw_tsan_acquire(thread::clocks().cast());
+    }
+    c_int::from(over)
+}
+
+/// Begins a section that the header could not begin itself: the thread has no record yet, the section is nested, or the
+/// thread has no light fences. As `enter_slowly` in `reclaim::section`, over the record that the header uses.
+fn enter(word: &AtomicU64, clock: &AtomicU64) {
+    let now = word.load(Relaxed);
+    if now & NESTING != 0 {
+        assert!(now & NESTING < NESTING, "32767 nested sections: some are never ended");
+        word.store(now + 1, Release);
+        return;
+    }
+    // The orders are those of `lw_section_enter_` in rcu.h; here the fence is whatever the machine has.
+    word.store(clock.load(Acquire) | now & NEEDS_FULL_FENCE, Release);
+    Native::light_fence();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_read_lock_slow() {
+    // SAFETY: only read.
+    enter(&thread::record().section, unsafe { &Native::clocks().grace });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_epoch_enter_slow() {
+    // SAFETY: only read.
+    enter(&thread::record().pinned, unsafe { &Native::clocks().epoch });
+}
+
+/// The thread's reader of quiescent-state-based RCU, if it has one.
+fn reader() -> Option<&'static mut thread::Reader> {
+    // SAFETY: null, or a box that this thread alone uses, until it exits.
+    unsafe { (*thread::own()).reader.as_mut() }
+}
+
+/// Does something that may wait, while the calling thread is offline.
+fn offline(work: impl FnOnce()) {
+    match reader().and_then(Option::as_mut) {
+        Some(reader) => reader.offline(work),
+        None => work(),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_qsbr_online() {
+    thread::record();
+    let own = thread::own();
+    // SAFETY: the words are the thread's own.
+    let slot = unsafe {
+        if (*own).reader.is_null() {
+            (*own).reader = Box::into_raw(Box::new(None));
+        }
+        &mut *(*own).reader
+    };
+    slot.get_or_insert_with(|| once(Qsbr::default_domain()).reader());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_qsbr_offline() {
+    reader().map(Option::take);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_qsbr_quiescent_slow() {
+    if let Some(reader) = reader().and_then(Option::as_mut) {
+        reader.quiescent();
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_qsbr_synchronize() {
+    probe!("synchronize_begin", 0_usize, 0_u32);
+    offline(|| Qsbr::waiting().synchronize());
+    probe!("synchronize_end", 0_usize, 0_u32);
+    thread::lw_tsan_acquire(thread::clocks().cast());
+}

@@ -1,0 +1,157 @@
+//! The words of the calling thread that the headers use (`struct lw_thread`), and what happens to them when it exits.
+//!
+//! The words point to the thread's record and row, which the library gives to another thread after this one has exited. So
+//! the library's hook for exits sets the pointers to null. If destructors that run later read again, a slow path sets them
+//! anew.
+//!
+//! A thread may exit inside of a section, or with a read lock, and end it in such a later destructor. Then it keeps the
+//! record, which no other thread gets any more. The row is not given to another thread as long as a slot is filled, and
+//! `left` says where to find it.
+
+use crate::hazard::Spare;
+use latchwork::Mutex;
+use latchwork::machine::record::{Clocks, NESTING};
+use latchwork::machine::{Machine, Native, ReaderRow, Record, Records};
+use latchwork::reclaim::qsbr::QsbrReader;
+use std::mem::offset_of;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+type OwnRecord = Record<Native>;
+type Row = ReaderRow<Native>;
+/// The thread's reader of quiescent-state-based RCU; `None` while it is offline.
+pub(crate) type Reader = Option<QsbrReader<'static, Native>>;
+
+/// `struct lw_thread`.
+#[repr(C)]
+pub(crate) struct Thread {
+    pub record: *const OwnRecord,
+    clocks: *const Clocks<Native>,
+    pub row: *const Row,
+    pub reader: *mut Reader,
+    /// A row that the thread has left behind, with a lock that it still reads.
+    left: *const Row,
+    /// Whether the thread keeps the record although it has given it back.
+    keeps: bool,
+    /// Whether the thread runs callbacks of hazard pointers.
+    pub scans: bool,
+    /// Hazard pointers that the thread has destroyed, and uses again.
+    pub hazards: Spare,
+}
+
+const _: () = {
+    assert!(offset_of!(Thread, clocks) == 8 && offset_of!(Thread, row) == 16 && size_of::<Thread>() == 64);
+    assert!(offset_of!(OwnRecord, section) == 0 && offset_of!(OwnRecord, online) == 8);
+    assert!(offset_of!(OwnRecord, pinned) == 16);
+    assert!(offset_of!(Clocks<Native>, grace) == 0 && offset_of!(Clocks<Native>, epoch) == 128);
+    assert!(offset_of!(Row, slots) == 0 && offset_of!(Row, unbiased) == 72);
+};
+
+unsafe extern "C" {
+    #[allow(improper_ctypes, reason = "to C, the words are addresses")]
+    fn lw_thread_address() -> *mut Thread;
+    /// Tells ThreadSanitizer, if the program has it, that what was released at the address happens before.
+    pub(crate) safe fn lw_tsan_acquire(address: *mut ());
+    safe fn lw_has_tsan() -> bool;
+    /// Tells ThreadSanitizer, if the program has it, that what was done before is released at the address.
+    pub(crate) safe fn lw_tsan_release(address: *mut ());
+}
+
+/// Gets a record or a row. ThreadSanitizer takes the mapping of a page of them for a write, which must come before their
+/// owners' writes: so threads do this one after the other, in a program that has it.
+fn ordered<T>(get: impl FnOnce() -> T) -> T {
+    static ORDER: Mutex<()> = Mutex::new(());
+    let _ordered = lw_has_tsan().then(|| ORDER.lock());
+    lw_tsan_acquire((&raw const ORDER).cast_mut().cast());
+    let got = get();
+    lw_tsan_release((&raw const ORDER).cast_mut().cast());
+    got
+}
+
+/// The calling thread's words.
+pub(crate) fn own() -> *mut Thread {
+    // SAFETY: the function returns the address of a thread-local variable.
+    unsafe { lw_thread_address() }
+}
+
+/// The calling thread's record, which the headers use from now on.
+pub(crate) fn record() -> &'static OwnRecord {
+    let own = own();
+    // SAFETY: the words are the thread's own; a record is never unmapped. The headers write to the record as `reclaim` does.
+    unsafe {
+        if (*own).record.is_null() {
+            (*own).record = ordered(|| Native::record());
+            (*own).clocks = Native::clocks();
+            notice_exit();
+        }
+        &*(*own).record
+    }
+}
+
+/// Has the headers use the calling thread's row from now on.
+pub(crate) fn use_row() {
+    let own = own();
+    // SAFETY: the words are the thread's own. The headers write to the row as BRAVO does.
+    unsafe {
+        if (*own).row.is_null() {
+            (*own).row = ordered(|| Native::reader_row()).map_or(null(), |row| row);
+            notice_exit();
+        }
+    }
+}
+
+/// Empties a slot that holds `lock` in the row that the thread has left behind. Returns whether there was one.
+pub(crate) fn leave_left_row(lock: usize) -> bool {
+    // SAFETY: the words are the thread's own; rows are never unmapped.
+    let left = unsafe { (*own()).left.as_ref() };
+    let slot = left.and_then(|row| row.slots.iter().find(|slot| slot.load(Relaxed) == lock));
+    slot.inspect(|slot| slot.store(0, Release)).is_some()
+}
+
+/// Where ThreadSanitizer is told that sections have ended: the clocks.
+pub(crate) fn clocks() -> *mut Clocks<Native> {
+    // SAFETY: only the address is used.
+    core::ptr::from_ref(unsafe { Native::clocks() }).cast_mut()
+}
+
+pub(crate) fn notice_exit() {
+    Native::set_exit(at_exit);
+    // Without a key the exit is not noticed, but then the library gives nothing to another thread either.
+    Native::notice_exit();
+}
+
+/// Runs when a thread exits, after the library has given back the thread's record and row; and again if destructors that run
+/// later use them.
+fn at_exit() {
+    let own = own();
+    // SAFETY: the words are the thread's own; records and rows are never unmapped; the reader was made by a box.
+    unsafe {
+        if !(*own).reader.is_null() {
+            drop(Box::from_raw((*own).reader));
+            (*own).reader = null_mut();
+        }
+        (*own).hazards.give_back();
+        if let Some(record) = (*own).record.as_ref() {
+            let reads =
+                [&record.section, &record.pinned].iter().any(|word| word.load(Relaxed) & NESTING != 0);
+            let keepers = record.keepers.load(Relaxed);
+            if reads && !(*own).keeps {
+                // The record is in use, so no other thread has it; this keeps it so after the section.
+                record.keepers.store(keepers + 1, Relaxed);
+                (*own).keeps = true;
+            } else if !reads {
+                if (*own).keeps {
+                    record.keepers.store(keepers - 1, Release);
+                    (*own).keeps = false;
+                }
+                (*own).record = null();
+            }
+        }
+        if let Some(row) = (*own).row.as_ref() {
+            (*own).row = null();
+            if row.slots.iter().any(|slot| slot.load(Acquire) != 0) {
+                (*own).left = row;
+            }
+        }
+    }
+}

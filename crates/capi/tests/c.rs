@@ -1,0 +1,290 @@
+//! Installs the library as a user does, and builds and runs C and C++ programs with nothing but what is installed.
+//!
+//! What is not there (clang, cmake, pkg-config) is left out, with a line that begins with SKIPPED. A C and a C++ compiler
+//! must be there in CI.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+#[path = "c/clauses.rs"]
+mod clauses;
+#[path = "c/costs.rs"]
+mod costs;
+#[path = "c/full.rs"]
+mod full;
+#[path = "c/installed.rs"]
+mod installed;
+#[path = "c/man.rs"]
+mod man;
+#[path = "c/tools.rs"]
+mod tools;
+
+/// How long a program may take: far longer than any takes on a busy machine.
+const WATCHDOG: Duration = Duration::from_secs(300);
+
+fn manifest() -> PathBuf {
+    env!("CARGO_MANIFEST_DIR").into()
+}
+
+fn scratch() -> PathBuf {
+    env!("CARGO_TARGET_TMPDIR").into()
+}
+
+/// Runs a command to its end, and fails the test if the command fails.
+fn run(command: &mut Command) -> String {
+    let output = output(command);
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+    text
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// Whether a program is installed. Says so if not.
+fn is_there(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !there {
+        assert!(
+            env::var_os("CI").is_none() || !["gcc", "g++"].contains(&program),
+            "apt-get install {program}"
+        );
+        eprintln!("SKIPPED: what needs {program}: it is not installed");
+    }
+    there
+}
+
+/// A program, under a watchdog.
+fn run_program(program: &Path, environment: &[(&str, &OsStr)]) -> String {
+    let log = program.with_extension("log");
+    let out = fs::File::create(&log).expect("the directory is there");
+    let mut child = Command::new(program)
+        .envs(environment.iter().copied())
+        .stdout(out.try_clone().expect("a file"))
+        .stderr(out)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("the child is ours") {
+            break status;
+        }
+        if start.elapsed() > WATCHDOG {
+            let _ = child.kill();
+            panic!("{} hangs", program.display());
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let text = String::from_utf8_lossy(&fs::read(&log).expect("the log was written")).into_owned();
+    assert!(status.success(), "{}: {status}\n{text}", program.display());
+    text
+}
+
+/// The directory of an installation, made once, without the command.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = scratch().join("prefix");
+        let _ = fs::remove_dir_all(&prefix);
+        install(&prefix, &["--library-only"]);
+        prefix
+    })
+}
+
+/// Runs the script, with a target directory of its own: the outer cargo holds the lock of the usual one.
+fn install(prefix: &Path, more: &[&str]) {
+    run(Command::new(manifest().join("../../scripts/install.sh"))
+        .arg("--prefix")
+        .arg(prefix)
+        .args(more)
+        .env("CARGO_TARGET_DIR", scratch().join("library"))
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_BUILD_TARGET"));
+}
+
+/// What pkg-config says, or `None` without pkg-config.
+fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
+    if !is_there("pkg-config") {
+        return None;
+    }
+    let text = run(Command::new("pkg-config")
+        .args(arguments)
+        .arg("latchwork")
+        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+    Some(text.split_whitespace().map(str::to_owned).collect())
+}
+
+const C_PROGRAMS: [&str; 4] = ["locks.c", "rcu.c", "hazard.c", "map.c"];
+
+/// How a program is linked.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Link {
+    Shared,
+    Static,
+}
+
+/// A program of `tests/programs`, and how it is built.
+struct Build<'a> {
+    compiler: &'a str,
+    standard: &'a str,
+    source: &'a str,
+    link: Link,
+    more: &'a [&'a str],
+}
+
+impl Build<'_> {
+    /// Compiles and links with what pkg-config says, or with the same words without it.
+    fn build(&self) -> PathBuf {
+        let Build { compiler, standard, source, link, more } = self;
+        let name = format!("{source}-{compiler}-{standard}-{}-{}", *link as u8, more.concat())
+            .replace(['/', '=', '.', '+', ',', ' '], "_");
+        let program = scratch().join(name);
+        let lib = prefix().join("lib");
+        let mut command = Command::new(compiler);
+        command
+            .arg(format!("-std={standard}"))
+            .args(["-O2", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE"])
+            .args(*more)
+            .arg(manifest().join("tests/programs").join(source))
+            .arg("-o")
+            .arg(&program);
+        match link {
+            Link::Shared => {
+                let flags = pkg_config(&["--cflags", "--libs"]);
+                let flags = flags.unwrap_or_else(|| {
+                    let include = prefix().join("include");
+                    vec![
+                        format!("-I{}", include.display()),
+                        format!("-L{}", lib.display()),
+                        "-llatchwork".into(),
+                    ]
+                });
+                command.args(flags).arg(format!("-Wl,-rpath,{}", lib.display()));
+            }
+            Link::Static => {
+                let private = pkg_config(&["--static", "--cflags", "--libs"]).unwrap_or_else(|| {
+                    let include = prefix().join("include");
+                    [&*format!("-I{}", include.display()), &*format!("-L{}", lib.display()), "-lgcc_s", "-lm"]
+                        .map(str::to_owned)
+                        .to_vec()
+                });
+                let archive = "-l:liblatchwork.a".to_owned();
+                command.args(private.into_iter().filter(|word| word != "-llatchwork"));
+                command.arg(archive).args(["-lgcc_s", "-lm"]);
+            }
+        }
+        run(&mut command);
+        program
+    }
+
+    fn run(&self) {
+        run_program(&self.build(), &[]);
+    }
+}
+
+/// The compilers that are there, of a pair such as gcc and clang.
+fn compilers(names: [&str; 2]) -> impl Iterator<Item = &str> {
+    names.into_iter().filter(|name| is_there(name))
+}
+
+#[test]
+fn c_programs() {
+    for compiler in compilers(["gcc", "clang"]) {
+        for source in C_PROGRAMS {
+            for link in [Link::Shared, Link::Static] {
+                Build { compiler, standard: "c11", source, link, more: &[] }.run();
+            }
+        }
+    }
+}
+
+/// AddressSanitizer sees a callback that comes too early, ThreadSanitizer an annotation that is missing.
+#[test]
+fn c_programs_under_sanitizers() {
+    for source in C_PROGRAMS {
+        for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
+            if is_there("gcc") {
+                Build { compiler: "gcc", standard: "c11", source, link: Link::Static, more: &[sanitizer] }
+                    .run();
+            }
+        }
+    }
+}
+
+/// Where clang checks which thread holds what: a program that is right, and mistakes that it must find.
+#[test]
+fn thread_safety_analysis() {
+    if !is_there("clang") {
+        return;
+    }
+    let compile = |more: &[&str]| {
+        output(
+            Command::new("clang")
+                .args(["-std=c11", "-fsyntax-only", "-Wthread-safety", "-Werror", "-I"])
+                .arg(prefix().join("include"))
+                .args(more)
+                .arg(manifest().join("tests/programs/annotated.c")),
+        )
+    };
+    let right = compile(&[]);
+    assert!(right.status.success(), "{}", String::from_utf8_lossy(&right.stderr));
+    for mistake in 1..=4 {
+        let wrong = compile(&[&format!("-DMISTAKE={mistake}")]);
+        let text = String::from_utf8_lossy(&wrong.stderr);
+        assert!(
+            !wrong.status.success() && text.contains("thread-safety"),
+            "mistake {mistake} is not found:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn cpp_programs() {
+    for compiler in compilers(["g++", "clang++"]) {
+        for (standard, source) in
+            [("c++17", "drop_in.cpp"), ("c++17", "map.cpp"), ("c++20", "types.cpp"), ("c++23", "types.cpp")]
+        {
+            // clang 14 calls it so.
+            let standard = if standard == "c++23" { "c++2b" } else { standard };
+            Build { compiler, standard, source, link: Link::Shared, more: &[] }.run();
+        }
+    }
+}
+
+#[test]
+fn cpp_programs_under_sanitizers() {
+    if !is_there("g++") {
+        return;
+    }
+    for (source, sanitizer) in [
+        ("drop_in.cpp", "-fsanitize=thread"),
+        ("types.cpp", "-fsanitize=thread"),
+        ("map.cpp", "-fsanitize=thread"),
+        ("map.cpp", "-fsanitize=address,undefined"),
+        ("types.cpp", "-fsanitize=address,undefined"),
+    ] {
+        Build { compiler: "g++", standard: "c++20", source, link: Link::Static, more: &[sanitizer] }.run();
+    }
+}
+
+/// The program that is written against the standard library: it passes with the standard library too.
+#[test]
+fn the_drop_in_program_is_a_program_of_std() {
+    if is_there("g++") {
+        Build {
+            compiler: "g++",
+            standard: "c++20",
+            source: "drop_in.cpp",
+            link: Link::Shared,
+            more: &["-DWITH_STD"],
+        }
+        .run();
+    }
+}

@@ -1,0 +1,94 @@
+//! The clauses of C++26's [saferecl], by number: what runs (`clauses.cpp`, TAP) and what must not compile
+//! (`clauses_reject.cpp`).
+
+use super::*;
+
+/// The clauses that only the compiler can check.
+const STATIC_ONLY: [u32; 4] = [1, 15, 52, 81];
+
+fn run_clauses(build: Build<'_>) {
+    let text = run_program(&build.build(), &[]);
+    let number = |line: &str| line.strip_prefix("ok ")?.split_whitespace().next()?.parse::<u32>().ok();
+    let mut passed: BTreeSet<u32> = text.lines().filter_map(number).collect();
+    passed.extend(STATIC_ONLY);
+    let missing: Vec<_> = (1..=90).filter(|clause| !passed.contains(clause)).collect();
+    assert!(missing.is_empty(), "clauses {missing:?} have no test:\n{text}");
+    assert!(!text.contains("\nnot ok"), "{text}");
+}
+
+#[test]
+fn the_clauses_hold() {
+    for compiler in compilers(["g++", "clang++"]) {
+        for standard in ["c++17", "c++2b"] {
+            run_clauses(Build { compiler, standard, source: "clauses.cpp", link: Link::Shared, more: &[] });
+        }
+    }
+}
+
+#[test]
+fn the_clauses_hold_under_sanitizers() {
+    if is_there("g++") {
+        for sanitizer in ["-fsanitize=address", "-fsanitize=thread"] {
+            let more = &[sanitizer, "-O1"];
+            run_clauses(Build {
+                compiler: "g++",
+                standard: "c++20",
+                source: "clauses.cpp",
+                link: Link::Static,
+                more,
+            });
+        }
+    }
+}
+
+/// The clauses fail for a library in which protection, regions or waiting do nothing.
+#[test]
+fn the_clauses_find_mistakes() {
+    if !is_there("g++") {
+        return;
+    }
+    let more = &["-DWITH_MISTAKES", "-O0"];
+    let build = Build { compiler: "g++", standard: "c++17", source: "clauses.cpp", link: Link::Shared, more };
+    let program = build.build();
+    let passes = |mistake| output(Command::new(&program).env("MISTAKE", mistake)).status.success();
+    assert!(passes("0"), "without a mistake");
+    for mistake in ["1", "2", "3", "4"] {
+        assert!(!passes(mistake), "mistake {mistake} is not found");
+    }
+}
+
+#[test]
+fn what_the_clauses_forbid_does_not_compile() {
+    let source = manifest().join("tests/programs/clauses_reject.cpp");
+    let text = fs::read_to_string(&source).unwrap();
+    let cases: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once("if REJECT == ")?.1.split_once(" // clause "))
+        .map(|(case, rest)| (case, rest.split_once(": ").expect("what the compiler says").1))
+        .collect();
+    assert!(cases.len() > 15);
+    for compiler in compilers(["g++", "clang++"]) {
+        let compile = |case: &str| {
+            output(
+                Command::new(compiler)
+                    .args(["-std=c++17", "-fsyntax-only", "-I"])
+                    .arg(prefix().join("include"))
+                    .arg(format!("-DREJECT={case}"))
+                    .arg(&source),
+            )
+        };
+        let allowed = compile("0");
+        assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+        // Clause 10: gcc, and clang before 20, have no means to refuse it.
+        let refuses = run(Command::new("sh")
+            .arg("-c")
+            .arg("echo '__has_cpp_attribute(clang::no_specializations)' | \"$0\" -E -P -xc++ -")
+            .arg(compiler));
+        let clause_10 = (refuses.trim() != "0").then_some(("1001", "does not specialise it"));
+        for (case, message) in cases.iter().copied().chain(clause_10) {
+            let refused = compile(case);
+            let text = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success() && text.contains(message), "{compiler}, case {case}:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What is installed: names, sections, files.
+
+use super::*;
+
+fn readelf(arguments: &[&str]) -> String {
+    run(Command::new("readelf").args(arguments).arg("--wide").arg(prefix().join("lib/liblatchwork.so")))
+}
+
+#[test]
+fn the_shared_library_exports_the_names_of_the_list_and_no_others() {
+    let names = run(Command::new("nm")
+        .args(["--dynamic", "--defined-only", "--with-symbol-versions"])
+        .arg(prefix().join("lib/liblatchwork.so")));
+    let series = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+    let mut exported = BTreeSet::new();
+    for name in names.lines().filter_map(|line| line.split_whitespace().nth(2)) {
+        let (name, version) = name.split_once('@').unwrap_or((name, ""));
+        let version = version.trim_start_matches('@');
+        if name.starts_with("LATCHWORK_") {
+            continue; // the version itself
+        }
+        assert_eq!(version, format!("LATCHWORK_{series}"), "{name}");
+        exported.insert(name.to_owned());
+    }
+    let list = fs::read_to_string(manifest().join("exports")).unwrap();
+    let expected: BTreeSet<_> = list.lines().map(str::to_owned).collect();
+    assert_eq!(exported, expected, "exports must list what src defines for C, and nothing else");
+    assert!(list.lines().is_sorted(), "the list is sorted");
+}
+
+/// The list has each name that a header declares, and the archive has no other global name.
+#[test]
+fn the_archive_defines_the_names_of_the_list_and_no_others() {
+    let names = run(Command::new("nm")
+        .args(["--extern-only", "--defined-only", "--no-sort"])
+        .arg(prefix().join("lib/liblatchwork.a")));
+    let defined: BTreeSet<_> =
+        names.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect();
+    let list = fs::read_to_string(manifest().join("exports")).unwrap();
+    assert_eq!(defined, list.lines().map(str::to_owned).collect());
+}
+
+#[test]
+fn the_shared_library_is_as_a_library_should_be() {
+    let dynamic = readelf(&["--dynamic"]);
+    let major = env!("CARGO_PKG_VERSION_MAJOR");
+    assert!(dynamic.contains(&format!("[liblatchwork.so.{major}]")), "{dynamic}");
+    assert!(!dynamic.contains("TEXTREL"), "{dynamic}");
+    assert!(dynamic.contains("BIND_NOW") && dynamic.contains("STATIC_TLS"), "{dynamic}");
+    for needed in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
+        let known = ["libc.so.6", "libgcc_s.so.1", "ld-linux"];
+        assert!(known.iter().any(|library| needed.contains(library)), "{needed}");
+    }
+    // The words of a thread are reached without a call.
+    let words: Vec<_> =
+        readelf(&["--relocs"]).lines().filter(|line| line.contains("lw_thread")).map(str::to_owned).collect();
+    let model = if cfg!(target_arch = "x86_64") { "TPOFF64" } else { "TPREL" };
+    assert!(!words.is_empty() && words.iter().all(|line| line.contains(model)), "{words:?}");
+    let stack = readelf(&["--program-headers"]);
+    let stack = stack.lines().find(|line| line.contains("GNU_STACK")).expect("the header is there");
+    assert!(!stack.contains("RWE"), "an executable stack: {stack}");
+}
+
+/// Sizes and offsets of the types of C are those of the last release.
+#[test]
+fn the_layout_is_the_one_that_is_written_down() {
+    if !is_there("gcc") {
+        return;
+    }
+    let program =
+        Build { compiler: "gcc", standard: "c11", source: "layout.c", link: Link::Shared, more: &[] }.build();
+    let now = run_program(&program, &[]);
+    let path = manifest().join("layout");
+    if env::var_os("LATCHWORK_WRITE_DOCS").is_some() {
+        fs::write(&path, &now).unwrap();
+    }
+    let before = fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(
+        now, before,
+        "a changed layout breaks programs: LATCHWORK_WRITE_DOCS=1 writes it down, for a new soname"
+    );
+}
+
+#[test]
+fn cmake_finds_both_libraries() {
+    if !is_there("cmake") {
+        return;
+    }
+    let build = scratch().join("cmake-build");
+    let _ = fs::remove_dir_all(&build);
+    run(Command::new("cmake")
+        .arg("-S")
+        .arg(manifest().join("tests/programs/cmake"))
+        .arg("-B")
+        .arg(&build)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    for program in ["shared-c", "static-c", "shared-cpp", "static-cpp"] {
+        run_program(&build.join(program), &[]);
+    }
+}
+
+/// Two shared libraries of a process have one registry: a reader in one library holds up grace periods in the other. Both may
+/// be linked with the shared library, or each with the archive.
+#[test]
+fn two_libraries_have_one_registry() {
+    if !is_there("gcc") {
+        return;
+    }
+    let compile = |name: &str, more: &[&str]| {
+        let file = scratch().join(name);
+        let lib = prefix().join("lib");
+        run(Command::new("gcc")
+            .args(["-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", "-I"])
+            .arg(prefix().join("include"))
+            .arg(manifest().join("tests/programs/registry.c"))
+            .arg("-o")
+            .arg(&file)
+            .arg("-L")
+            .arg(&lib)
+            .arg("-L")
+            .arg(scratch())
+            .args(more)
+            .arg(format!("-Wl,-rpath,{}:{}", lib.display(), scratch().display())));
+        file
+    };
+    for (kind, library) in [("shared", "-llatchwork"), ("static", "-l:liblatchwork.a")] {
+        for part in ["READER", "UPDATER"] {
+            let define = format!("-D{part}");
+            let name = format!("liblwtest-{part}-{kind}.so");
+            compile(&name, &["-fPIC", "-shared", &define, library, "-lgcc_s", "-lm"]);
+        }
+        let [reader, updater] = ["READER", "UPDATER"].map(|part| format!("-l:liblwtest-{part}-{kind}.so"));
+        run_program(&compile(&format!("registry-{kind}"), &["-DMAIN", &reader, &updater]), &[]);
+    }
+}
+
+#[test]
+fn an_installation_can_be_removed() {
+    let root = scratch().join("destdir");
+    let _ = fs::remove_dir_all(&root);
+    let more = ["--library-only", "--libdir", "/usr/lib/here", "--destdir", root.to_str().unwrap()];
+    install(Path::new("/usr"), &more);
+    let config = fs::read_to_string(root.join("usr/lib/here/pkgconfig/latchwork.pc")).unwrap();
+    assert!(config.contains("prefix=/usr\n") && config.contains("libdir=/usr/lib/here\n"), "{config}");
+    assert!(root.join("usr/include/latchwork/mutex.h").exists());
+    let mut uninstall = more.to_vec();
+    uninstall[0] = "--uninstall";
+    install(Path::new("/usr"), &uninstall);
+    assert!(!root.join("usr").exists(), "{}", run(Command::new("find").arg(&root)));
+}

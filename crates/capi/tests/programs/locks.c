@@ -1,0 +1,428 @@
+/* Every kind of lock: results, exclusion, errors, and that zero bytes are ready for use. */
+#include "check.h"
+#include <latchwork.h>
+#include <string.h>
+
+enum { ROUNDS = 4000 };
+
+static lw_mutex_t mutex;
+static lw_rwlock_t rwlock;
+static long counter;
+
+static void *add(void *number) {
+    for (int i = 0; i < ROUNDS; i++) {
+        lw_mutex_lock(&mutex);
+        counter++;
+        if (i % 64 == (long)number) {
+            lw_mutex_unlock_fair(&mutex);
+        } else {
+            lw_mutex_unlock(&mutex);
+        }
+    }
+    return NULL;
+}
+
+/* Runs a function in another thread: the locks' holders are told apart by thread. */
+static void *run(void *body) {
+    ((void (*)(void))body)();
+    return NULL;
+}
+
+static void elsewhere(void (*body)(void)) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, (void *)body) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void mutex_is_held(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 20), real = in_ms(CLOCK_REALTIME, 20), wrong = {0, 1000000000};
+    CHECK(lw_mutex_trylock(&mutex) == EBUSY);
+    CHECK(lw_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+    CHECK(lw_mutex_timedlock(&mutex, &real) == ETIMEDOUT);
+    CHECK(lw_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &wrong) == EINVAL);
+    CHECK(lw_mutex_clocklock(&mutex, CLOCK_BOOTTIME, &soon) == EINVAL);
+    CHECK(lw_mutex_is_locked(&mutex) && lw_mutex_destroy(&mutex) == EBUSY);
+}
+
+static void mutex_is_free(void) {
+    struct timespec past = {0, 0};
+    CHECK(!lw_mutex_is_locked(&mutex));
+    CHECK(lw_mutex_trylock(&mutex) == 0 && lw_mutex_unlock(&mutex) == 0);
+    CHECK(lw_mutex_clocklock(&mutex, CLOCK_REALTIME, &past) == 0);
+    CHECK(lw_mutex_unlock_fair(&mutex) == 0);
+}
+
+static void mutexes(void) {
+    static lw_mutex_t initialised = LW_MUTEX_INIT;
+    CHECK(memcmp(&initialised, &mutex, sizeof mutex) == 0);
+    CHECK(lw_mutex_lock(&mutex) == 0);
+    elsewhere(mutex_is_held);
+    CHECK(lw_mutex_unlock(&mutex) == 0);
+    elsewhere(mutex_is_free);
+    in_threads(add);
+    CHECK(counter == (long)THREADS * ROUNDS);
+    CHECK(lw_mutex_destroy(&mutex) == 0 && lw_mutex_init(&mutex) == 0);
+}
+
+static void rwlock_is_read(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 20);
+    CHECK(lw_rwlock_tryrdlock(&rwlock) == 0 && lw_rwlock_rdunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_clockrdlock(&rwlock, CLOCK_MONOTONIC, &soon) == 0 && lw_rwlock_rdunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_trywrlock(&rwlock) == EBUSY);
+    CHECK(lw_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+    CHECK(lw_rwlock_is_locked(&rwlock) && lw_rwlock_destroy(&rwlock) == EBUSY);
+}
+
+static void rwlock_is_written(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 20);
+    CHECK(lw_rwlock_tryrdlock(&rwlock) == EBUSY && lw_rwlock_trywrlock(&rwlock) == EBUSY);
+    CHECK(lw_rwlock_tryuplock(&rwlock) == EBUSY);
+    CHECK(lw_rwlock_clockrdlock(&rwlock, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+    CHECK(lw_rwlock_clockuplock(&rwlock, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+    CHECK(lw_rwlock_clockrdlock(&rwlock, CLOCK_BOOTTIME, &soon) == EINVAL);
+}
+
+static void rwlock_is_upgradable(void) {
+    CHECK(lw_rwlock_tryrdlock(&rwlock) == 0 && lw_rwlock_rdunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_tryuplock(&rwlock) == EBUSY && lw_rwlock_trywrlock(&rwlock) == EBUSY);
+}
+
+static long pair[2];
+
+static void *read_and_write(void *number) {
+    for (int i = 0; i < ROUNDS; i++) {
+        switch (number == NULL ? i % 200 : 5 + i % 100) {
+        case 0:
+            lw_rwlock_wrlock(&rwlock);
+            pair[0]++, pair[1]++;
+            lw_rwlock_wrunlock(&rwlock);
+            break;
+        case 1:
+            lw_rwlock_uplock(&rwlock);
+            CHECK(pair[0] == pair[1]);
+            lw_rwlock_upgrade(&rwlock);
+            pair[0]++, pair[1]++;
+            lw_rwlock_downgrade(&rwlock);
+            CHECK(pair[0] == pair[1]);
+            lw_rwlock_rdunlock(&rwlock);
+            break;
+        default:
+            lw_rwlock_rdlock(&rwlock);
+            if (i % 16 == 0) {
+                lw_rwlock_rdlock_recursive(&rwlock);
+                CHECK(pair[0] == pair[1]);
+                lw_rwlock_rdunlock(&rwlock);
+            }
+            CHECK(pair[0] == pair[1]);
+            lw_rwlock_rdunlock(&rwlock);
+        }
+    }
+    return NULL;
+}
+
+/* A thread that exits with a read lock, and unlocks it in a destructor that runs after the library's own. */
+static pthread_key_t late;
+static void leave_late(void *round) {
+    if ((long)round < 3) {
+        CHECK(pthread_setspecific(late, (void *)((long)round + 1)) == 0);
+        return;
+    }
+    CHECK(lw_rwlock_rdunlock(&rwlock) == 0);
+    lw_rwlock_rdlock(&rwlock);
+    lw_rwlock_rdunlock(&rwlock);
+}
+
+static void read_until_exit(void) {
+    CHECK(pthread_setspecific(late, (void *)1) == 0);
+    lw_rwlock_rdlock(&rwlock);
+}
+
+static void rwlocks(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 5);
+    for (int i = 0; i < 40; i++) { /* the lock becomes biased */
+        CHECK(lw_rwlock_rdlock(&rwlock) == 0);
+        if (i % 39 == 0) {
+            elsewhere(rwlock_is_read);
+        }
+        CHECK(lw_rwlock_rdunlock(&rwlock) == 0);
+    }
+    CHECK(lw_rwlock_wrlock(&rwlock) == 0);
+    elsewhere(rwlock_is_written);
+    CHECK(lw_rwlock_downgrade(&rwlock) == 0);
+    elsewhere(rwlock_is_read);
+    CHECK(lw_rwlock_rdunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_uplock(&rwlock) == 0);
+    elsewhere(rwlock_is_upgradable);
+    CHECK(lw_rwlock_tryupgrade(&rwlock) == 0);
+    elsewhere(rwlock_is_written);
+    CHECK(lw_rwlock_downgrade_to_upgradable(&rwlock) == 0);
+    CHECK(lw_rwlock_clockupgrade(&rwlock, CLOCK_MONOTONIC, &soon) == 0);
+    CHECK(lw_rwlock_downgrade_to_upgradable(&rwlock) == 0);
+    elsewhere(rwlock_is_upgradable);
+    CHECK(lw_rwlock_downgrade_upgradable(&rwlock) == 0);
+    elsewhere(rwlock_is_read);
+    CHECK(lw_rwlock_rdunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_tryuplock(&rwlock) == 0 && lw_rwlock_upunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_wrlock(&rwlock) == 0 && lw_rwlock_wrunlock_fair(&rwlock) == 0);
+    CHECK(!lw_rwlock_is_locked(&rwlock));
+    CHECK(pthread_key_create(&late, leave_late) == 0);
+    for (int i = 0; i < 5; i++) {
+        elsewhere(read_until_exit);
+    }
+    CHECK(lw_rwlock_trywrlock(&rwlock) == 0 && lw_rwlock_wrunlock(&rwlock) == 0);
+    in_threads(read_and_write);
+    CHECK(pair[0] == 2 * (ROUNDS / 200));
+    CHECK(lw_rwlock_destroy(&rwlock) == 0 && lw_rwlock_init(&rwlock) == 0);
+}
+
+static lw_cond_t cond;
+static int turn;
+
+static void *take_turns(void *number) {
+    for (int i = 0; i < 200; i++) {
+        lw_mutex_lock(&mutex);
+        while (turn % THREADS != (long)number) {
+            lw_cond_wait(&cond, &mutex);
+        }
+        turn++;
+        lw_mutex_unlock(&mutex);
+        lw_cond_broadcast(&cond);
+    }
+    return NULL;
+}
+
+static void signal_once(void) {
+    lw_mutex_lock(&mutex);
+    turn = 1;
+    lw_mutex_unlock(&mutex);
+    lw_cond_signal(&cond);
+}
+
+static void *signal_later(void *unused) {
+    struct timespec ms = {0, 2000000};
+    nanosleep(&ms, NULL);
+    signal_once();
+    return unused;
+}
+
+static void conditions(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 20), real = in_ms(CLOCK_REALTIME, 20), wrong = {0, -1};
+    pthread_t thread;
+    int result;
+    CHECK(lw_cond_signal(&cond) == 0 && lw_cond_broadcast(&cond) == 0);
+    lw_mutex_lock(&mutex);
+    while ((result = lw_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &soon)) == 0) {
+    }
+    CHECK(result == ETIMEDOUT && lw_mutex_is_locked(&mutex));
+    while ((result = lw_cond_timedwait(&cond, &mutex, &real)) == 0) {
+    }
+    CHECK(result == ETIMEDOUT);
+    CHECK(lw_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &wrong) == EINVAL && lw_mutex_is_locked(&mutex));
+    CHECK(lw_cond_clockwait(&cond, &mutex, 77, &soon) == EINVAL);
+    lw_mutex_unlock(&mutex);
+
+    /* With a lock of another library, step by step. */
+    pthread_mutex_t foreign = PTHREAD_MUTEX_INITIALIZER;
+    turn = 0;
+    CHECK(pthread_create(&thread, NULL, signal_later, NULL) == 0);
+    pthread_mutex_lock(&foreign);
+    for (;;) {
+        uint32_t ticket = lw_cond_prepare(&cond);
+        pthread_mutex_unlock(&foreign);
+        lw_mutex_lock(&mutex);
+        int done = turn;
+        lw_mutex_unlock(&mutex);
+        soon = in_ms(CLOCK_MONOTONIC, 100);
+        result = done ? 0 : lw_cond_block(&cond, ticket, CLOCK_MONOTONIC, &soon);
+        lw_cond_finish(&cond, ticket, result);
+        pthread_mutex_lock(&foreign);
+        if (done) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&foreign);
+    pthread_join(thread, NULL);
+
+    turn = 0;
+    in_threads(take_turns);
+    CHECK(turn == 200 * THREADS && !lw_cond_has_waiters(&cond));
+    CHECK(lw_cond_destroy(&cond) == 0 && lw_cond_init(&cond) == 0);
+}
+
+static lw_sem_t items, rooms = LW_SEM_INIT(3);
+static long produced, consumed;
+
+static void *produce(void *number) {
+    for (int i = 0; i < 2000; i++) {
+        if ((long)number % 2 == 0) {
+            lw_sem_wait(&rooms);
+            __atomic_fetch_add(&produced, 1, __ATOMIC_RELAXED);
+            lw_sem_post(&items);
+        } else {
+            lw_sem_wait(&items);
+            __atomic_fetch_add(&consumed, 1, __ATOMIC_RELAXED);
+            lw_sem_post(&rooms);
+        }
+    }
+    return NULL;
+}
+
+static void semaphores(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 20), real = in_ms(CLOCK_REALTIME, 20), wrong = {0, 1000000000};
+    CHECK(lw_sem_value(&items) == 0 && lw_sem_value(&rooms) == 3);
+    CHECK(lw_sem_trywait(&items) == EBUSY);
+    CHECK(lw_sem_clockwait(&items, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+    CHECK(lw_sem_timedwait(&items, &real) == ETIMEDOUT);
+    CHECK(lw_sem_clockwait(&items, CLOCK_MONOTONIC, &wrong) == EINVAL);
+    CHECK(lw_sem_post(&items) == 0 && lw_sem_post_many(&items, 2) == 0 && lw_sem_value(&items) == 3);
+    CHECK(lw_sem_wait(&items) == 0 && lw_sem_trywait(&items) == 0);
+    CHECK(lw_sem_clockwait(&items, CLOCK_MONOTONIC, &soon) == 0 && lw_sem_trywait(&items) == EBUSY);
+    lw_sem_t full;
+    CHECK(lw_sem_init(&full, LW_SEM_VALUE_MAX + 1u) == EINVAL && lw_sem_init(&full, LW_SEM_VALUE_MAX) == 0);
+    CHECK(lw_sem_post(&full) == EOVERFLOW && lw_sem_value(&full) == LW_SEM_VALUE_MAX);
+    CHECK(lw_sem_trywait(&full) == 0 && lw_sem_post(&full) == 0 && lw_sem_destroy(&full) == 0);
+    in_threads(produce);
+    CHECK(produced == consumed && produced == 2000 * THREADS / 2 && lw_sem_value(&rooms) == 3);
+}
+
+static lw_seqlock_t seqlock;
+static uint64_t words[3];
+
+static void *copy_or_store(void *number) {
+    uint64_t last = 0;
+    for (int i = 0; i < 5000; i++) {
+        uint64_t copy[3];
+        if (number == NULL) {
+            lw_seqlock_write_lock(&seqlock);
+            uint64_t next[3] = {words[0] + 1, words[1] + 2, words[2] + 3};
+            lw_seqlock_store(&seqlock, words, next, 3);
+            lw_seqlock_write_unlock(&seqlock);
+        } else {
+            CHECK(lw_seqlock_read(&seqlock, copy, words, 3) == 0);
+            CHECK(copy[1] == 2 * copy[0] && copy[2] == 3 * copy[0] && copy[0] >= last);
+            last = copy[0];
+        }
+    }
+    return NULL;
+}
+
+static void sequence_locks(void) {
+    uint64_t copy[3];
+    in_threads(copy_or_store);
+    CHECK(lw_seqlock_try_read(&seqlock, copy, words, 3) == 0 && copy[0] == 5000);
+    seqlock.sequence++;
+    CHECK(lw_seqlock_try_read(&seqlock, copy, words, 3) == EBUSY);
+    CHECK(lw_seqlock_read(&seqlock, copy, words, 3) == 0 && copy[2] == 15000);
+    CHECK(lw_seqlock_init(&seqlock) == 0);
+}
+
+static lw_any_mutex_t any;
+static lw_any_rwlock_t any_rw;
+
+static void *add_any(void *unused) {
+    for (int i = 0; i < 40; i++) {
+        lw_any_mutex_lock(&any);
+        counter++;
+        lw_any_mutex_unlock(&any);
+    }
+    return unused;
+}
+
+static void *use_any_rw(void *number) {
+    for (int i = 0; i < 40; i++) {
+        lw_token token;
+        if (i % 10 == (long)number) {
+            lw_any_rwlock_wrlock(&any_rw);
+            pair[0]++, pair[1]++;
+            if (lw_any_rwlock_downgrade(&any_rw, &token) == 0) {
+                CHECK(pair[0] == pair[1]);
+                lw_any_rwlock_rdunlock(&any_rw, token);
+            } else {
+                lw_any_rwlock_wrunlock(&any_rw);
+            }
+        } else {
+            lw_any_rwlock_rdlock(&any_rw, &token);
+            CHECK(pair[0] == pair[1]);
+            lw_any_rwlock_rdunlock(&any_rw, token);
+        }
+    }
+    return NULL;
+}
+
+static void any_is_held(void) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 2);
+    CHECK(lw_any_mutex_trylock(&any) == EBUSY);
+    CHECK(lw_any_mutex_clocklock(&any, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+    CHECK(lw_any_mutex_clocklock(&any, 77, &soon) == EINVAL);
+}
+
+static void locks_by_name(void) {
+    const char *name;
+    size_t count = 0;
+    CHECK(lw_any_mutex_init(&any, "no-such-lock") == ENOENT && lw_any_rwlock_init(&any_rw, "shfl") == ENOENT);
+    for (; (name = lw_mutex_name_of(count)) != NULL; count++) {
+        counter = 0;
+        CHECK(lw_any_mutex_init(&any, name) == 0 && strcmp(any.ops->name, name) == 0);
+        CHECK(lw_any_mutex_lock(&any) == 0);
+        elsewhere(any_is_held);
+        CHECK(lw_any_mutex_unlock(&any) == 0 && lw_any_mutex_trylock(&any) == 0);
+        if (lw_any_mutex_unlock_fair(&any) == ENOTSUP) {
+            CHECK(lw_any_mutex_trylock(&any) == EBUSY && lw_any_mutex_unlock(&any) == 0);
+        }
+        in_threads(add_any);
+        CHECK(counter == 40 * THREADS);
+        lw_any_mutex_destroy(&any);
+    }
+    CHECK(count >= 26);
+    for (count = 0; (name = lw_rwlock_name_of(count)) != NULL; count++) {
+        pair[0] = pair[1] = 0;
+        CHECK(lw_any_rwlock_init(&any_rw, name) == 0);
+        in_threads(use_any_rw);
+        CHECK(pair[0] == 4 * THREADS && pair[1] == pair[0]);
+        lw_any_rwlock_destroy(&any_rw);
+    }
+    CHECK(count >= 15);
+    CHECK(lw_any_mutex_init(&any, NULL) == 0 && strcmp(any.ops->name, "shfl") == 0);
+    lw_any_mutex_destroy(&any);
+}
+
+static lw_mcs_t mcs;
+static lw_cna_t cna;
+static lw_pf_q_t phase_fair;
+
+static void *add_typed(void *unused) {
+    for (int i = 0; i < 100; i++) {
+        lw_token token;
+        lw_mcs_lock(&mcs);
+        lw_cna_lock(&cna);
+        lw_pf_q_wrlock(&phase_fair);
+        counter++;
+        CHECK(lw_pf_q_downgrade(&phase_fair, &token) == 0);
+        lw_pf_q_rdunlock(&phase_fair, token);
+        lw_cna_unlock(&cna);
+        lw_mcs_unlock(&mcs);
+    }
+    return unused;
+}
+
+static void locks_by_type(void) {
+    counter = 0;
+    in_threads(add_typed);
+    CHECK(counter == 100 * THREADS);
+    CHECK(lw_mcs_trylock(&mcs) == 0 && lw_mcs_trylock(&mcs) == EBUSY && lw_mcs_unlock_fair(&mcs) == 0);
+    lw_pf_q_destroy(&phase_fair);
+}
+
+int main(void) {
+    lw_init();
+    CHECK(strcmp(lw_version(), LW_VERSION) == 0);
+    mutexes();
+    rwlocks();
+    conditions();
+    semaphores();
+    sequence_locks();
+    locks_by_name();
+    locks_by_type();
+    puts("ok");
+    return 0;
+}

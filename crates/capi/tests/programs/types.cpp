@@ -1,0 +1,229 @@
+// What latchwork.hpp has beyond the standard library's locks; properties of the types; corners.
+#include "latchwork.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define CHECK(...)                                                              \
+    do {                                                                        \
+        if (!(__VA_ARGS__)) {                                                   \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #__VA_ARGS__); \
+            std::exit(1);                                                       \
+        }                                                                       \
+    } while (0)
+
+using namespace std::chrono_literals;
+
+// Static objects are made at compile time.
+LW_CONSTINIT lw::mutex static_mutex;
+LW_CONSTINIT lw::recursive_mutex static_recursive;
+LW_CONSTINIT lw::shared_mutex static_shared;
+LW_CONSTINIT lw::condition_variable static_condition;
+LW_CONSTINIT lw::condition_variable_any static_any;
+LW_CONSTINIT lw::counting_semaphore<> static_semaphore(3);
+LW_CONSTINIT lw::basic_mutex<lw::mcs> static_mcs;
+LW_CONSTINIT lw::rcu_ptr<int> static_ptr;
+
+static_assert(sizeof(lw::mutex) == 16 && sizeof(lw::shared_mutex) == 32 && sizeof(lw::condition_variable) == 8);
+static_assert(sizeof(lw::counting_semaphore<>) == 8 && sizeof(lw::seqlock<uint64_t>) == 32);
+template <class T>
+constexpr bool is_fixed = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
+                          !std::is_move_constructible_v<T> && !std::is_move_assignable_v<T>;
+static_assert(is_fixed<lw::mutex> && is_fixed<lw::recursive_mutex> && is_fixed<lw::shared_mutex>);
+static_assert(is_fixed<lw::condition_variable> && is_fixed<lw::condition_variable_any>);
+static_assert(is_fixed<lw::counting_semaphore<>> && is_fixed<lw::basic_mutex<lw::shfl>> && is_fixed<lw::rcu_ptr<int>>);
+static_assert(std::is_nothrow_default_constructible_v<lw::mutex> && std::is_trivially_destructible_v<lw::mutex>);
+static_assert(noexcept(static_mutex.try_lock()) && noexcept(static_shared.try_lock_shared()));
+static_assert(noexcept(static_condition.notify_all()) && noexcept(static_semaphore.try_acquire()));
+static_assert(std::is_same_v<lw::mutex::native_handle_type, lw_mutex_t *>);
+
+// A clock of the program's own, which runs at half speed.
+struct slow_clock {
+    using duration = std::chrono::milliseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<slow_clock>;
+    static constexpr bool is_steady = true;
+    static time_point now() noexcept {
+        return time_point(std::chrono::duration_cast<duration>(std::chrono::steady_clock::now().time_since_epoch() / 2));
+    }
+};
+
+// A lock that throws when it is told to.
+struct throwing_lock {
+    lw::mutex mutex;
+    int unlocks_left = 1000000;
+    void lock() { mutex.lock(); }
+    void unlock() {
+        if (unlocks_left-- == 0) {
+            throw 7;
+        }
+        mutex.unlock();
+    }
+};
+
+template <class F> void in_threads(F body) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; i++) {
+        threads.emplace_back(body, i);
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+}
+
+template <class Algorithm> void registered() {
+    lw::basic_mutex<Algorithm> mutex;
+    long counter = 0;
+    in_threads([&](int) {
+        for (int i = 0; i < 100; i++) {
+            const std::lock_guard guard(mutex);
+            counter++;
+        }
+    });
+    CHECK(counter == 400 && mutex.try_lock());
+    std::thread([&] { CHECK(!mutex.try_lock() && !mutex.try_lock_for(2ms)); }).join();
+    mutex.unlock();
+    CHECK(mutex.try_lock_for(1s));
+    mutex.unlock();
+}
+
+template <class Algorithm> void registered_shared() {
+    lw::basic_shared_mutex<Algorithm> lock;
+    long pair[2] = {};
+    in_threads([&](int number) {
+        for (int i = 0; i < 100; i++) {
+            if (i % 4 == number) {
+                const std::lock_guard guard(lock);
+                pair[0]++, pair[1]++;
+            } else {
+                const typename lw::basic_shared_mutex<Algorithm>::reader reader(lock);
+                CHECK(pair[0] == pair[1]);
+            }
+        }
+    });
+    CHECK(pair[0] == 100 && lock.try_lock());
+    lock.unlock();
+}
+
+struct position {
+    double x, y;
+    int n;
+};
+
+static void seqlocks() {
+    lw::seqlock<position> lock;
+    in_threads([&](int number) {
+        for (int i = 0; i < 500; i++) {
+            if (number == 0) {
+                lock.update([](position &p) { p.x++, p.y += 2, p.n += 3; });
+            } else {
+                const position p = lock.load();
+                CHECK(p.y == 2 * p.x && p.n == 3 * static_cast<int>(p.x));
+            }
+        }
+    });
+    position p{};
+    CHECK(lock.try_load(p) && p.x == 500);
+    try {
+        lock.update([](position &now) {
+            now.x = 0;
+            throw 1;
+        });
+        CHECK(false);
+    } catch (int) {
+    }
+    CHECK(lock.load().x == 500);
+    lock.store({1, 2, 3});
+    CHECK(lock.load().n == 3 && lw::seqlock<char>('a').load() == 'a');
+}
+
+static std::atomic<int> alive{0};
+struct counted {
+    std::string text;
+    explicit counted(std::string t) : text(std::move(t)) { alive++; }
+    counted(const counted &other) : text(other.text) { alive++; }
+    counted(counted &&other) noexcept : text(std::move(other.text)) { alive++; }
+    ~counted() { alive--; }
+};
+
+static void pointers() {
+    {
+        lw::rcu_ptr<counted> shared(std::in_place, "0");
+        in_threads([&](int number) {
+            for (int i = 0; i < 500; i++) {
+                if (i % 4 == number) {
+                    shared.update([](const counted &old) { return counted(std::to_string(std::stoi(old.text) + 1)); });
+                } else if (const auto now = shared.read()) {
+                    CHECK(std::stoi(now->text) >= 0 && (*now).text == now.get()->text);
+                }
+            }
+        });
+        CHECK(shared.read()->text == "500");
+        shared.store(counted("x"));
+        CHECK(shared.read()->text == "x");
+        shared.reset();
+        CHECK(!shared.read());
+    }
+    lw_rcu_barrier(nullptr);
+    CHECK(alive == 0 && !static_ptr.read());
+}
+
+static void conditions() {
+    lw::mutex mutex;
+    lw::condition_variable condition;
+    lw::condition_variable_any any;
+    std::unique_lock lock(mutex);
+    const auto slow = slow_clock::now() + 3ms;
+    CHECK(!condition.wait_until(lock, slow, [] { return false; }) && slow_clock::now() >= slow);
+    CHECK(!any.wait_until(lock, slow_clock::now() + 2ms, [] { return false; }));
+    CHECK(any.wait_for(lock, 1ms) == lw::cv_status::timeout || lock.owns_lock());
+    CHECK(!mutex.try_lock());
+    // A duration that does not fit into a time.
+    bool done = false;
+    std::thread waker([&] {
+        const std::lock_guard guard(mutex);
+        done = true;
+        condition.notify_all();
+    });
+    CHECK(condition.wait_for(lock, std::chrono::hours::max(), [&] { return done; }));
+    waker.join();
+    lock.unlock();
+    CHECK(mutex.try_lock_until(std::chrono::steady_clock::time_point::min()));
+    std::thread([&] { CHECK(!mutex.try_lock_until(slow_clock::now() + 2ms)); }).join();
+    mutex.unlock();
+    throwing_lock throwing;
+    throwing.lock();
+    throwing.unlocks_left = 0;
+    try {
+        any.wait(throwing);
+        CHECK(false);
+    } catch (int) {
+    }
+    throwing.mutex.unlock();
+    any.notify_all(); // without waiters: the one that threw is not counted any more
+    lw::shared_mutex shared;
+    shared.lock();
+    shared.unlock_and_lock_shared();
+    std::thread([&] { CHECK(shared.try_lock_shared() && (shared.unlock_shared(), !shared.try_lock())); }).join();
+    shared.unlock_shared();
+    shared.lock();
+    shared.unlock_fair();
+}
+
+int main() {
+    registered<lw::mcs>();
+    registered<lw::cna>();
+    registered<lw::shfl>();
+    registered<lw::hmcs>();
+    registered_shared<lw::pf_q>();
+    registered_shared<lw::mcs_rw>();
+    registered_shared<lw::bravo_2d_shfl_rw>();
+    seqlocks();
+    pointers();
+    conditions();
+    std::puts("ok");
+}
