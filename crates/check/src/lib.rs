@@ -36,10 +36,12 @@
 
 mod cancel;
 mod graph;
+mod names;
 mod report;
 mod stack;
 mod wrapper;
 
+pub use names::set as name;
 pub use report::problems;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 

@@ -1,5 +1,6 @@
 //! What was found, in words.
 
+use crate::names::shown;
 use crate::stack::Stack;
 use latchwork::machine::{Machine, Native};
 use std::ffi::CStr;
@@ -94,37 +95,40 @@ fn describe(problem: &Problem, names: bool) -> String {
         Problem::Inversion { now, then, back, length } => {
             part(
                 format!(
-                    "lock-order inversion, which may deadlock\n    thread {:#x} holds lock {:#x}, taken at",
+                    "lock-order inversion, which may deadlock\n    thread {:#x} holds lock {}, taken at",
                     Native::thread_id(),
-                    now.held.0
+                    shown(now.held.0)
                 ),
                 &now.held.1,
             );
-            part(format!("    and takes lock {:#x} at", now.taken.0), &now.taken.1);
+            part(format!("    and takes lock {} at", shown(now.taken.0)), &now.taken.1);
             let others = match length {
                 0 | 1 => String::new(),
                 n => format!(" (the first of {n} steps)"),
             };
-            part(format!("    before, lock {:#x} was held{others}, taken at", then.held.0), &then.held.1);
-            part(format!("    when lock {:#x} was taken at", then.taken.0), &then.taken.1);
+            part(format!("    before, lock {} was held{others}, taken at", shown(then.held.0)), &then.held.1);
+            part(format!("    when lock {} was taken at", shown(then.taken.0)), &then.taken.1);
             if *length > 1 {
-                part(format!("    and lock {:#x} (the last step), taken at", back.held.0), &back.held.1);
-                part(format!("    when lock {:#x} was taken at", back.taken.0), &back.taken.1);
+                part(format!("    and lock {} (the last step), taken at", shown(back.held.0)), &back.held.1);
+                part(format!("    when lock {} was taken at", shown(back.taken.0)), &back.taken.1);
             }
         }
         Problem::SelfDeadlock { lock, held, here } => {
-            part(format!("self-deadlock: a thread waits for lock {lock:#x} at"), here);
+            part(format!("self-deadlock: a thread waits for lock {} at", shown(*lock)), here);
             part("    which it holds itself, taken at".into(), held);
         }
         Problem::Stranger { lock, holder, here } => match holder {
             Some((thread, taken)) => {
-                part(format!("lock {lock:#x} is unlocked by a thread that does not hold it, at"), here);
+                part(
+                    format!("lock {} is unlocked by a thread that does not hold it, at", shown(*lock)),
+                    here,
+                );
                 part(format!("    thread {thread:#x} holds it, taken at"), taken);
             }
-            None => part(format!("lock {lock:#x} is unlocked, which nobody holds, at"), here),
+            None => part(format!("lock {} is unlocked, which nobody holds, at", shown(*lock)), here),
         },
         Problem::Destroyed { lock, holder: (thread, taken), here } => {
-            part(format!("lock {lock:#x} is destroyed while it is held, at"), here);
+            part(format!("lock {} is destroyed while it is held, at", shown(*lock)), here);
             part(format!("    thread {thread:#x} holds it, taken at"), taken);
         }
         Problem::Full(what) => {
