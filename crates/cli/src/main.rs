@@ -8,12 +8,22 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod compare;
+mod config;
 mod demo;
 mod documents;
 mod library;
 mod list;
+// The screen of `top` uses more of these two than its tables.
+#[cfg_attr(not(feature = "top"), allow(dead_code))]
+mod live;
+mod predict;
+mod profile;
 mod program;
+mod record;
 mod run;
+#[cfg_attr(not(feature = "top"), allow(dead_code))]
+mod top;
+mod tune;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use latchwork_console::failure;
@@ -40,6 +50,11 @@ Examples:
   latchwork compare                          see the point, on a built-in program
   latchwork compare -- ./server --bench      which lock serves this program best?
   latchwork run -- ./server                  run it under the recommended locks
+  latchwork tune -- ./server --bench         find a lock for each of its locks
+  latchwork profile -- ./server              which lock do its threads wait for, and because of whom?
+  latchwork top PID                          watch one that runs under latchwork run
+  latchwork record -- ./server               write down its lock calls, and
+  latchwork predict trace.lw --machine 8x24  see them on a machine that you do not have
   latchwork check -- ./server                does it misuse its locks?
   latchwork list                             every lock there is
 
@@ -65,9 +80,24 @@ enum Command {
     /// Run a program, and report what it does wrong with its locks
     #[command(after_help = flowing(CHECK_HELP))]
     Check(run::CheckOptions),
+    /// Run a program, and report which locks its threads waited for, and because of which holders
+    #[command(after_help = flowing(profile::HELP))]
+    Profile(Box<profile::Options>),
+    /// Run a program, and write down every lock call, for `predict`
+    #[command(after_help = flowing(record::HELP))]
+    Record(Box<record::Options>),
+    /// Replay what `record` has written on a machine that you do not have
+    #[command(disable_help_flag = true, after_help = flowing(predict::HELP))]
+    Predict(predict::Options),
+    /// Watch which locks the threads of a live process wait for
+    #[command(after_help = flowing(top::HELP))]
+    Top(top::Options),
     /// Measure a program under several locks, and say which one serves it best
     #[command(after_help = flowing(compare::HELP))]
     Compare(Box<compare::Options>),
+    /// Measure a program, and find a lock for each of its locks
+    #[command(after_help = flowing(tune::HELP))]
+    Tune(Box<tune::Options>),
     /// Print the script that completes this command's options in a shell
     #[command(after_help = documents::COMPLETIONS_HELP)]
     Completions(documents::CompletionsOptions),
@@ -93,6 +123,7 @@ if it cannot be executed, or not with the library in it (it uses musl, or an old
 Examples:
   latchwork run -- ./server
   latchwork run --mutex mcs --rwlock glibc --stats -- make -j8
+  latchwork run --config latchwork.toml -- ./server             what `latchwork tune` found
   latchwork run --only 'ld*' -- make -j8                        only the linkers that make starts
   LATCHWORK_PRELOAD_PATH=/opt/lw.so latchwork run -- ./server   use this library file"
     )
@@ -103,7 +134,12 @@ fn command() -> i32 {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
         Command::Check(options) => run::check(&options).map(|never| match never {}),
+        Command::Profile(options) => profile::profile(&options),
+        Command::Predict(options) => predict::predict(&options).map(|never| match never {}),
+        Command::Record(options) => record::record(&options),
+        Command::Top(options) => top::top(&options).map(|()| 0),
         Command::Compare(options) => compare::compare(*options),
+        Command::Tune(options) => tune::tune(*options),
         Command::Completions(options) => {
             documents::completions(Cli::command(), &options);
             Ok(0)

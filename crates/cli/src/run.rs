@@ -1,5 +1,6 @@
 //! `latchwork run`: becomes the program, with the preload library in it.
 
+use crate::config;
 use crate::library;
 use crate::program::{self, Obstacle};
 use clap::{Args, ValueHint};
@@ -15,8 +16,17 @@ use std::{env, io};
 
 /// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
 /// that this process was given.
-pub const VARIABLES: [&str; 4] =
-    ["LATCHWORK_MUTEX", "LATCHWORK_RWLOCK", "LATCHWORK_STATS", "LATCHWORK_CHECK"];
+pub const VARIABLES: [&str; 9] = [
+    "LATCHWORK_MUTEX",
+    "LATCHWORK_RWLOCK",
+    "LATCHWORK_LOCKS",
+    "LATCHWORK_STATS",
+    "LATCHWORK_CHECK",
+    "LATCHWORK_PROFILE",
+    "LATCHWORK_TRACE",
+    "LATCHWORK_TRACE_WINDOW",
+    "LATCHWORK_LIVE",
+];
 
 /// Under which locks a program runs, and which of the programs that it starts.
 #[derive(Args)]
@@ -27,6 +37,9 @@ pub struct Under {
     /// Lock to use for pthread reader-writer locks, or glibc to leave them alone
     #[arg(long, value_name = "NAME")]
     rwlock: Option<String>,
+    /// A lock per lock: a file that `latchwork tune` has written, or that you have
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["mutex", "rwlock"])]
+    config: Option<PathBuf>,
     #[command(flatten)]
     programs: Programs,
 }
@@ -116,8 +129,17 @@ fn become_program(
     more: Vec<(&'static str, OsString)>,
     command: &[OsString],
 ) -> Result<Infallible> {
-    let choice = choose(under.mutex.as_deref(), under.rwlock.as_deref())?;
     let path = program::find(&command[0])?;
+    let (choice, locks) = match &under.config {
+        None => (choose(under.mutex.as_deref(), under.rwlock.as_deref())?, None),
+        Some(file) => {
+            let resolved = config::read(file)?.resolve(&path).map_err(|why| config::refused(file, &why))?;
+            for note in &resolved.notes {
+                eprintln!("latchwork: {}: {note}", file.display());
+            }
+            (resolved.choice, resolved.locks)
+        }
+    };
     let library = library::path()?;
     let shown = Path::new(&command[0]).display();
     match program::obstacle(&path, &library) {
@@ -128,7 +150,11 @@ fn become_program(
         Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
     let environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
-    for (name, value) in environment.into_iter().chain(under.programs.environment()).chain(more) {
+    // A value of this process's own must not reach the program.
+    let locks = ("LATCHWORK_LOCKS", locks.unwrap_or_default().into());
+    let environment = environment.into_iter().chain([locks]).chain(under.programs.environment());
+    let more = more.into_iter().chain([("LATCHWORK_LIVE", "1".into())]);
+    for (name, value) in environment.chain(more) {
         // SAFETY: no other thread exists: this runs first thing in main.
         unsafe { env::set_var(name, value) };
     }
@@ -184,7 +210,7 @@ fn report(options: &Options) -> Result<Option<OsString>> {
 
 /// `execvp`, directly: std's own exec resets the disposition of SIGPIPE, and the program must find
 /// everything as it would have without us.
-fn execute(command: &[OsString]) -> Result<Infallible> {
+pub fn execute(command: &[OsString]) -> Result<Infallible> {
     let words: Vec<CString> = command
         .iter()
         .map(|word| CString::new(word.as_bytes()).expect("arguments of a process hold no zero byte"))

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Candidate {
     /// Which.
     pub choice: Choice,
+    /// Where single locks have other algorithms: the value of `LATCHWORK_LOCKS`, and how people call the whole.
+    pub locks: Option<(String, String)>,
     /// Measured runs, each with its round.
     pub runs: Vec<(u32, Measured)>,
     /// Why it was left out, if it was.
@@ -93,7 +95,12 @@ impl Measure {
 impl Candidate {
     /// Before its first run.
     pub fn new(choice: Choice) -> Self {
-        Self { choice, runs: Vec::new(), failed: None, slowest: Duration::ZERO, set_up: false }
+        Self { choice, locks: None, runs: Vec::new(), failed: None, slowest: Duration::ZERO, set_up: false }
+    }
+
+    /// As tables show it.
+    pub fn label(&self) -> String {
+        self.locks.as_ref().map_or_else(|| self.choice.label(), |(_, label)| label.clone())
     }
 
     /// One measure of all runs.

@@ -55,10 +55,11 @@ pub enum End {
 /// Runs a program once; also returns what the program left running in the background, which has ended by then. An
 /// error means that the program could not be started, or that something could not be ended.
 ///
-/// With `any_status` the program may exit with another status than 0.
+/// With `any_status` the program may exit with another status than 0. What it left running is killed after `stop_timeout`.
 pub fn run(
     launch: &Launch,
     timeout: Option<Duration>,
+    stop_timeout: Duration,
     any_status: bool,
     signals: &Signals,
 ) -> Result<(End, Vec<Daemon>), String> {
@@ -69,7 +70,7 @@ pub fn run(
         leftovers::settle(program.process);
     }
     let ended = program.end();
-    let (daemons, asked) = leftovers::end(&[ended.group], signals)?;
+    let (daemons, asked) = leftovers::end(&[ended.group], stop_timeout, signals)?;
     let end = match asked.map_or(event, Event::Interrupted) {
         Event::Interrupted(signal) => End::Interrupted(signal),
         Event::TimedOut => End::Bad(timed_out(wall), ended.output),

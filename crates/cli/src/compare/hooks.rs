@@ -5,8 +5,11 @@ use super::tail::tail;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
+use std::time::Duration;
 
 const HEADING: &str = "Commands around the runs";
+/// How long what a command leaves running may take to end when it is asked to.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The commands, in the words of the shell.
 #[derive(clap::Args)]
@@ -31,7 +34,7 @@ pub fn run(option: &str, command: Option<&String>, signals: &Signals) -> Result<
     let Some(command) = command else { return Ok(None) };
     let words = ["sh", "-c", command].map(OsString::from);
     let launch = Launch { command: &words, environment: &[], input: None };
-    let (end, _) = child::run(&launch, None, false, signals)
+    let (end, _) = child::run(&launch, None, STOP_TIMEOUT, false, signals)
         .map_err(|error| Failure::new(format!("--{option} {command:?}: {error}")))?;
     match end {
         End::Good(..) => Ok(None),

@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 /// How long a process may take to leave the program's group after the program has ended. One that calls daemon(3)
 /// takes some microseconds, or its turn on a busy machine.
 const SETTLES: Duration = Duration::from_millis(100);
-/// How long a daemon has to end after SIGTERM; a server may have data to write.
-pub const POLITE: Duration = Duration::from_secs(5);
 /// How long the kernel has to end what SIGKILL was sent to.
 const FORCED: Duration = Duration::from_secs(10);
 /// How often the processes are looked at.
@@ -43,9 +41,13 @@ pub fn settle(program: libc::pid_t) {
 }
 
 /// Ends all children of this process, after the programs were waited for and their groups killed: those outside the
-/// groups with SIGTERM, and with SIGKILL if they take long or if a signal asks this process to end meanwhile. Returns
-/// those outside the groups, and the signal.
-pub fn end(groups: &[libc::pid_t], signals: &Signals) -> Result<(Vec<Daemon>, Option<i32>), String> {
+/// groups with SIGTERM, and with SIGKILL if they take longer than `stop_timeout` or if a signal asks this process to end
+/// meanwhile. Returns those outside the groups, and the signal.
+pub fn end(
+    groups: &[libc::pid_t],
+    stop_timeout: Duration,
+    signals: &Signals,
+) -> Result<(Vec<Daemon>, Option<i32>), String> {
     let mut asked = None;
     let mut daemons: Vec<Daemon> = Vec::new();
     let begin = Instant::now();
@@ -60,7 +62,7 @@ pub fn end(groups: &[libc::pid_t], signals: &Signals) -> Result<(Vec<Daemon>, Op
             }
         }
         asked = asked.or_else(|| signals.take());
-        if forced.is_none() && (begin.elapsed() > POLITE || asked.is_some()) {
+        if forced.is_none() && (begin.elapsed() > stop_timeout || asked.is_some()) {
             forced = Some(Instant::now());
         }
         if let Some(forced) = forced {

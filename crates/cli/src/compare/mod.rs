@@ -1,22 +1,22 @@
 //! `latchwork compare`: runs a program under several locks in turn, and says which one serves it best.
 
-mod candidates;
+pub mod candidates;
 mod child;
 mod hooks;
 mod json;
 mod leftovers;
-mod metric;
-mod options;
+pub mod metric;
+pub mod options;
 mod output;
-mod plan;
-mod progress;
+pub mod plan;
+pub mod progress;
 mod report;
-mod results;
-mod rounds;
+pub mod results;
+pub mod rounds;
 mod server;
 mod tables;
 mod tail;
-mod verdict;
+pub mod verdict;
 
 use candidates::Candidate;
 use latchwork_console::failure::Result;

@@ -10,6 +10,7 @@ use crate::run::{self, Programs};
 use crate::{demo, library};
 use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::signals::Signals;
 use latchwork_console::{machine, output};
 use std::env;
 use std::ffi::OsString;
@@ -29,8 +30,6 @@ pub struct Options {
     /// Reader-writer locks to try, or `all`
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub rwlock: Vec<String>,
-    #[command(flatten)]
-    programs: Programs,
     /// Measured runs of each lock [default: so many that a verdict stands if one run disagrees: 12 for five locks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10000))]
     runs: Option<u32>,
@@ -40,6 +39,24 @@ pub struct Options {
     /// Runs of each lock before that, not measured
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=10000))]
     warmup: u32,
+    /// Write every number of every run here; with -, print it in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub json: Option<PathBuf>,
+    /// Write the table here as Markdown; with -, print it in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub markdown: Option<PathBuf>,
+    /// Write a line of comma-separated values for each lock here; with -, print them in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub csv: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+/// What is run, and how a run is measured: the options that `latchwork tune` has too.
+#[derive(Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    programs: Programs,
     /// Compare by a number in the program's output: what the expression's first group captures
     #[arg(
         long,
@@ -68,15 +85,9 @@ skipped. With --server, the output is that of the load. Without this option, run
     /// Before the first run, wait at most so many seconds until other programs leave the CPUs alone
     #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds_or_zero)]
     settle: Duration,
-    /// Write every number of every run here; with -, print it in place of the table
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
-    pub json: Option<PathBuf>,
-    /// Write the table here as Markdown; with -, print it in place of the table
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
-    pub markdown: Option<PathBuf>,
-    /// Write a line of comma-separated values for each lock here; with -, print them in place of the table
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
-    pub csv: Option<PathBuf>,
+    /// Kill a server, or what PROG leaves running, if it does not end within so many seconds after SIGTERM
+    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
+    stop_timeout: Duration,
     #[command(flatten)]
     hooks: Hooks,
     /// Start this server under each lock, in place of PROG, and measure it under --load
@@ -117,16 +128,23 @@ impl Options {
     /// What they ask for, in a comparison of so many locks with glibc.
     pub fn plan(self, locks: usize) -> Result<Plan> {
         check_files(&self)?;
+        let length = match (self.seconds, self.runs) {
+            (Some(seconds), _) => Length::Time(seconds),
+            (None, runs) => Length::Rounds(runs.unwrap_or(verdict::default_rounds(locks))),
+        };
+        self.run.plan(length, self.warmup)
+    }
+}
+
+impl RunOptions {
+    /// What they ask for.
+    pub fn plan(self, length: Length, warmup: u32) -> Result<Plan> {
         let better = if self.lower_is_better { Better::Lower } else { Better::Higher };
         let built_in = self.command.is_empty() && self.server.is_none();
         let metric = match self.metric.as_deref() {
             Some(expression) => Some(Metric::new(expression, better)?),
             None if built_in => Some(Metric::new(demo::METRIC, Better::Higher)?),
             None => None,
-        };
-        let length = match (self.seconds, self.runs) {
-            (Some(seconds), _) => Length::Time(seconds),
-            (None, runs) => Length::Rounds(runs.unwrap_or(verdict::default_rounds(locks))),
         };
         let subject = match (self.server, self.ready, self.load) {
             (Some(server), Some(ready), Some(load)) => {
@@ -142,12 +160,15 @@ impl Options {
             built_in,
             metric,
             length,
-            warmup: self.warmup,
+            warmup,
             timeout: self.timeout,
             any_status: self.ignore_failure,
             settle: self.settle,
+            stop_timeout: self.stop_timeout,
+            warns: true,
             hooks: self.hooks,
             programs: self.programs,
+            signals: Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?,
             library,
             sanitizer,
         })

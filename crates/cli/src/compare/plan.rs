@@ -6,6 +6,7 @@ use super::metric::Metric;
 use super::server::Server;
 use super::verdict::Better;
 use crate::run::Programs;
+use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
@@ -41,9 +42,15 @@ pub struct Plan {
     /// Whether a run may exit with another status than 0.
     pub any_status: bool,
     pub settle: Duration,
+    /// How long a server, or what a program left running, may take to end when it is asked to.
+    pub stop_timeout: Duration,
+    /// Whether to warn about noise after the measuring.
+    pub warns: bool,
     pub hooks: Hooks,
     /// Which of the programs that are started get the locks.
     pub programs: Programs,
+    /// Ctrl-C and the like, from the moment on at which the plan was made.
+    pub signals: Signals,
     /// The preload library.
     pub library: PathBuf,
     /// The runtime of the sanitizer that the program is built with.

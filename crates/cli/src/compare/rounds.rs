@@ -13,6 +13,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::{self, Clock, Machine};
 use latchwork_console::signals::Signals;
 use latchwork_console::stats::{self, order};
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,7 +27,7 @@ const NOISY: f64 = 0.10;
 
 /// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile.
 pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> Result<Results> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = &plan.signals;
     leftovers::adopt();
     let results = Results {
         candidates,
@@ -37,8 +38,8 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> 
         left_running: Vec::new(),
         interrupted: None,
     };
-    let mut measuring = Measuring { plan, signals: &signals, progress, results };
-    measuring.results.interrupted = wait_for_quiet(plan.settle, &signals, progress);
+    let mut measuring = Measuring { plan, signals, progress, results };
+    measuring.results.interrupted = wait_for_quiet(plan.settle, signals, progress);
     let (clock, own) = (Clock::now(), machine::own_seconds());
     let measured = match measuring.results.interrupted {
         Some(_) => Ok(()),
@@ -47,7 +48,7 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> 
     progress.finish();
     measured.and(measuring.clean_up())?;
     measuring.results.others = clock.others_share(Clock::now(), machine::own_seconds() - own);
-    for warning in noise(plan, &measuring.results) {
+    for warning in noise(plan, &measuring.results).into_iter().filter(|_| plan.warns) {
         measuring.warn_once(warning);
     }
     Ok(measuring.results)
@@ -114,7 +115,7 @@ impl Measuring<'_> {
         for index in order(round as usize, self.results.candidates.len()) {
             let candidate = &self.results.candidates[index];
             if candidate.failed.is_none() {
-                self.progress.begins(&candidate.choice.label(), round < self.plan.warmup);
+                self.progress.begins(&candidate.label(), round < self.plan.warmup);
                 let once = self.turn(index)?;
                 if self.take(index, round, once)?.is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -144,31 +145,15 @@ impl Measuring<'_> {
 
     fn run(&mut self, index: usize) -> Result<Once> {
         let plan = self.plan;
-        let choice = &self.results.candidates[index].choice;
-        let environment = if choice.is_glibc() {
-            Vec::new()
-        } else {
-            let locks = run::environment(choice, &plan.library, plan.sanitizer.as_deref());
-            locks.into_iter().chain(plan.programs.environment()).collect()
-        };
+        let environment = environment(plan, &self.results.candidates[index]);
         let timeout = plan.timeout.or_else(|| timeout(&self.results.candidates[0]));
-        let (end, daemons) = match &plan.subject {
-            Subject::Program(command, input) => {
-                let launch = Launch { command, environment: &environment, input: input.as_ref() };
-                child::run(&launch, timeout, plan.any_status, self.signals).map_err(Failure::new)?
-            }
-            Subject::Server(server) => {
-                let run =
-                    server.run(&environment, timeout, plan.any_status, self.signals).map_err(Failure::new)?;
-                if run.killed {
-                    self.warn_once(format!(
-                        "the server did not stop within {} s after SIGTERM, so it was killed",
-                        leftovers::POLITE.as_secs()
-                    ));
-                }
-                (run.end, run.daemons)
-            }
-        };
+        let (end, daemons, killed) = one_run(plan, &environment, timeout, self.signals)?;
+        if killed {
+            self.warn_once(format!(
+                "the server did not stop within {} s after SIGTERM, so it was killed (see --stop-timeout)",
+                plan.stop_timeout.as_secs_f64()
+            ));
+        }
         if self.results.left_running.is_empty() && !daemons.is_empty() {
             self.warn_once(match plan.subject {
                 Subject::Program(..) => background(&daemons),
@@ -198,12 +183,13 @@ impl Measuring<'_> {
             }
             Once::Bad(why, output) if index == 0 => {
                 return Err(Failure::new(format!(
-                    "the program fails under glibc already, so there is nothing to compare with: {why}{}",
+                    "the program fails under {} already, so there is nothing to compare with: {why}{}",
+                    candidate.label(),
                     tail(&output)
                 )));
             }
             Once::Bad(why, output) => {
-                self.progress.failed(&candidate.choice.label(), &why);
+                self.progress.failed(&candidate.label(), &why);
                 candidate.failed = Some(Failed { round, why, output });
             }
             Once::Interrupted(signal) => {
@@ -232,6 +218,68 @@ impl Measuring<'_> {
             self.results.warnings.push(text);
         }
     }
+}
+
+/// The variables of a candidate's runs.
+fn environment(plan: &Plan, candidate: &Candidate) -> Vec<(&'static str, OsString)> {
+    if candidate.choice.is_glibc() {
+        return Vec::new();
+    }
+    let mut environment = run::environment(&candidate.choice, &plan.library, plan.sanitizer.as_deref());
+    environment.extend(plan.programs.environment());
+    environment.extend(candidate.locks.iter().map(|(locks, _)| ("LATCHWORK_LOCKS", locks.into())));
+    environment
+}
+
+/// Runs the program, or the server and its load, once. The last part of the result says whether the server had to be killed.
+fn one_run(
+    plan: &Plan,
+    environment: &[(&'static str, OsString)],
+    timeout: Option<Duration>,
+    signals: &Signals,
+) -> Result<(End, Vec<Daemon>, bool)> {
+    match &plan.subject {
+        Subject::Program(command, input) => {
+            let launch = Launch { command, environment, input: input.as_ref() };
+            let run = child::run(&launch, timeout, plan.stop_timeout, plan.any_status, signals)
+                .map_err(Failure::new)?;
+            Ok((run.0, run.1, false))
+        }
+        Subject::Server(server) => {
+            let run = server
+                .run(environment, timeout, plan.stop_timeout, plan.any_status, signals)
+                .map_err(Failure::new)?;
+            Ok((run.end, run.daemons, run.killed))
+        }
+    }
+}
+
+/// Runs the program once with these variables and the commands around a run, for what it leaves elsewhere: a profile. Returns
+/// the signal that ended it.
+pub fn observe(plan: &Plan, environment: &[(&'static str, OsString)]) -> Result<Option<i32>> {
+    let signals = &plan.signals;
+    leftovers::adopt();
+    let hooks = &plan.hooks;
+    let mut asked = None;
+    for (name, hook) in [("setup", &hooks.setup), ("prepare", &hooks.prepare)] {
+        asked = asked.or(hooks::run(name, hook.as_ref(), signals)?);
+    }
+    if asked.is_none() {
+        match one_run(plan, environment, plan.timeout, signals)?.0 {
+            End::Good(..) => {}
+            End::Interrupted(signal) => asked = Some(signal),
+            End::Bad(why, output) => {
+                return Err(Failure::new(format!(
+                    "the program fails while it is profiled: {why}{}",
+                    tail(&output)
+                )));
+            }
+        }
+    }
+    for (name, hook) in [("conclude", &hooks.conclude), ("cleanup", &hooks.cleanup)] {
+        asked = asked.or(hooks::run(name, hook.as_ref(), signals)?);
+    }
+    Ok(asked)
 }
 
 /// Whether the measuring ends before the next round, when so many rounds were measured (none: warm-up), the whole has taken

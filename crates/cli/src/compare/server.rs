@@ -2,7 +2,7 @@
 //! preload library, and the server is asked to stop.
 
 use super::child::{self, Cost, End, Event, Launch, Program};
-use super::leftovers::{self, Daemon, POLITE};
+use super::leftovers::{self, Daemon};
 use super::tail::last_lines;
 use latchwork_console::signals::Signals;
 use regex_lite::Regex;
@@ -46,11 +46,12 @@ pub struct Run {
 
 impl Server {
     /// Runs the server with these variables, and the load without them. The wall time is that of the load, everything
-    /// else that was measured is the server's.
+    /// else that was measured is the server's. A server that does not stop within `stop_timeout` is killed.
     pub fn run(
         &self,
         environment: &[(&'static str, OsString)],
         timeout: Option<Duration>,
+        stop_timeout: Duration,
         any_status: bool,
         signals: &Signals,
     ) -> Result<Run, String> {
@@ -67,10 +68,10 @@ impl Server {
             Outcome::Ready => self.load(&server, timeout, any_status, signals)?,
             other => (other, None),
         };
-        let (killed, asked) = stop(&server, signals);
+        let (killed, asked) = stop(&server, stop_timeout, signals);
         let server = server.end();
         let groups: Vec<_> = [Some(server.group), load_group].into_iter().flatten().collect();
-        let (daemons, also_asked) = leftovers::end(&groups, signals)?;
+        let (daemons, also_asked) = leftovers::end(&groups, stop_timeout, signals)?;
         let end = match asked.or(also_asked).map_or(outcome, Outcome::Interrupted) {
             Outcome::Interrupted(signal) => End::Interrupted(signal),
             Outcome::Loaded(wall, output) => End::Good(Cost { wall, ..server.cost }, output),
@@ -185,13 +186,13 @@ enum Outcome {
     Interrupted(i32),
 }
 
-/// Asks the server's process group to end, and waits until the server has ended or has had enough time. Returns whether
-/// the time was not enough, and a signal that asked this process to end meanwhile.
-fn stop(server: &Program, signals: &Signals) -> (bool, Option<i32>) {
+/// Asks the server's process group to end, and waits until the server has ended or `stop_timeout` has passed. Returns
+/// whether the time was not enough, and a signal that asked this process to end meanwhile.
+fn stop(server: &Program, stop_timeout: Duration, signals: &Signals) -> (bool, Option<i32>) {
     server.signal(libc::SIGTERM);
     // A process that is stopped does not see SIGTERM before it continues.
     server.signal(libc::SIGCONT);
-    match child::watch(&[server], signals, Some(Instant::now() + POLITE)) {
+    match child::watch(&[server], signals, Some(Instant::now() + stop_timeout)) {
         Event::Ended(_) => {
             server.settle();
             (false, None)

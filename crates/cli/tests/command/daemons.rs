@@ -117,7 +117,7 @@ fn a_daemon_is_noticed_asked_to_end_and_no_lock_is_recommended() {
 #[test]
 fn a_daemon_that_does_not_end_when_asked_is_killed_with_its_workers() {
     let daemon = Daemon::new("deaf");
-    let output = finished(daemon.compare(&["--runs", "1", "--json", "-"], "deaf"));
+    let output = finished(daemon.compare(&["--runs", "1", "--json", "-", "--stop-timeout", "0.3"], "deaf"));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["left_running"][0], "my-daemon", "{json}");
     assert_eq!(json["candidates"][1]["runs"].as_array().unwrap().len(), 1);

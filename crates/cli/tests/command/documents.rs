@@ -5,7 +5,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 /// The commands that a user sees.
-const COMMANDS: [&str; 6] = ["list", "run", "check", "compare", "completions", "man"];
+const COMMANDS: [&str; 11] =
+    ["list", "run", "check", "profile", "record", "predict", "top", "compare", "completions", "man", "tune"];
 
 #[test]
 fn the_pages_hold_options_and_examples() {

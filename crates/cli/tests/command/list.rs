@@ -14,7 +14,7 @@ fn json_holds_every_registered_lock() {
     expected.extend(registry::PRELOADED);
     let semaphore = &locks[expected.len()];
     assert_eq!((&semaphore["name"], &semaphore["kind"]), (&"semaphore".into(), &"semaphore".into()));
-    assert_eq!((&semaphore["bytes"], &semaphore["waiter_bytes"]), (&4.into(), &0.into()));
+    assert_eq!((&semaphore["bytes"], &semaphore["waiter_bytes"]), (&8.into(), &0.into()));
     assert_eq!(locks.len(), expected.len() + 1 + latchwork::reclaim::STRATEGIES.len());
     for (strategy, info) in locks[expected.len() + 1..].iter().zip(latchwork::reclaim::STRATEGIES) {
         assert_eq!((&strategy["name"], &strategy["kind"]), (&info.name.into(), &"reclamation".into()));

@@ -9,11 +9,15 @@ mod daemons;
 mod documents;
 mod embedded;
 mod list;
+mod live;
 mod obstacles;
+mod profile;
+mod record;
 mod run;
 mod sanitizers;
 mod server;
 mod statistics;
+mod tune;
 
 /// The command that was just built.
 const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork");

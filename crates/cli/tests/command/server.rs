@@ -184,10 +184,11 @@ fn a_port_that_is_taken_is_noticed_before_the_server_starts() {
 fn a_server_that_does_not_stop_is_killed_and_that_is_said_once() {
     let server = Server::new("deaf");
     let port = server.port.to_string();
-    let output = server.command("deaf", &port, "true").output().unwrap();
+    let mut command = server.command("deaf", &port, "true");
+    let output = command.args(["--stop-timeout", "0.3"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(
-        stderr(&output).matches("did not stop within 5 s after SIGTERM").count(),
+        stderr(&output).matches("did not stop within 0.3 s after SIGTERM").count(),
         1,
         "{}",
         stderr(&output)

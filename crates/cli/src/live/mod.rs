@@ -1,0 +1,382 @@
+//! A live process, and the sessions in which it is recorded: `latchwork profile --pid` and `latchwork top`.
+//!
+//! [`process`] looks at the process in `/proc`, and sends it the signal. [`latchwork_recording::control`] says what the two
+//! processes tell each other.
+
+mod process;
+mod signals;
+
+use crate::profile::files;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_recording::control::{self, AHEAD, Control, answer, request};
+use latchwork_recording::layout::VERSION;
+use latchwork_recording::reader::Recording;
+use process::Process;
+pub use signals::Signals;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{Error, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the deadline is moved on. The process allows [`AHEAD`].
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// The directory in which a process records for this one. Dropping it ends the recording and removes the directory.
+pub struct Session {
+    process: Process,
+    /// The directory, and the one that it lies in. They may lie in another root directory, that of the process, which is out
+    /// of reach when the process has ended: so they stay open.
+    directory: File,
+    parent: File,
+    name: String,
+    number: u64,
+    control: Arc<Mapped>,
+    heart: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    recording: bool,
+}
+
+impl Session {
+    /// Finds the process, and makes a directory for its recordings. Nothing is recorded yet.
+    pub fn new(pid: u32) -> Result<Self> {
+        let process = Process::find(pid)?;
+        let mut last = None;
+        for (parent, flag) in [("dev/shm", 0), ("tmp", control::IN_TMP)] {
+            let number = random()? & !control::IN_TMP | flag;
+            match Self::make(&process, &process.root().join(parent), number) {
+                Ok((parent, directory, name, control)) => {
+                    return Ok(Self {
+                        process,
+                        directory,
+                        parent,
+                        name,
+                        number,
+                        control: Arc::new(control),
+                        heart: None,
+                        stop: Arc::default(),
+                        recording: false,
+                    });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        let error = last.expect("one was tried");
+        Err(Failure::new(format!("cannot make a directory in /dev/shm or /tmp of process {pid}: {error}")))
+    }
+
+    fn make(process: &Process, parent: &Path, number: u64) -> std::io::Result<(File, File, String, Mapped)> {
+        let parent = File::open(parent)?;
+        let mut path = String::new();
+        control::directory(number, &mut path).expect("a String");
+        let name = path.rsplit('/').next().expect("one part").to_owned();
+        let path = of(&parent).join(&name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let finish = || {
+            let directory = File::open(&path)?;
+            let control = Mapped::create(&of(&directory).join(control::FILE), process)?;
+            if process.is_foreign() {
+                chown(&path, Some(process.user), Some(process.group))?;
+            }
+            Ok((directory, control))
+        };
+        match finish() {
+            Ok((directory, control)) => Ok((parent, directory, name, control)),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    /// What the process is called.
+    pub fn program(&self) -> &str {
+        &self.process.name
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        self.process.has_ended()
+    }
+
+    /// A descriptor that is readable once the process has ended.
+    pub fn descriptor(&self) -> i32 {
+        self.process.descriptor()
+    }
+
+    /// Whether the process has been asked to record.
+    pub fn is_on(&self) -> bool {
+        self.recording
+    }
+
+    /// Has the process record.
+    pub fn on(&mut self) -> Result<()> {
+        if self.recording {
+            return Ok(());
+        }
+        self.control.move_deadline();
+        self.beat();
+        match self.ask(request::ON)? {
+            answer::ON => {
+                self.recording = true;
+                Ok(())
+            }
+            other => Err(self.refused(other)),
+        }
+    }
+
+    /// Has the process stop. The recording stays until [`clear`](Self::clear), or until this is dropped.
+    pub fn off(&mut self) -> Result<()> {
+        if !self.recording {
+            return Ok(());
+        }
+        self.recording = false;
+        if self.has_ended() {
+            return Ok(());
+        }
+        match self.ask(request::OFF) {
+            // BUSY: it has stopped. A thread that does not run keeps the file mapped.
+            Ok(answer::OFF | answer::BUSY) => Ok(()),
+            Ok(other) => Err(self.refused(other)),
+            Err(_) if self.has_ended() => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// What has been recorded until now, of the process and of those that it forked meanwhile.
+    pub fn read(&self) -> Result<Vec<Recording>> {
+        files::read(&of(&self.directory)).map_err(|failure| {
+            let pid = self.pid();
+            if self.control.is_over() {
+                return Failure::new(format!(
+                    "process {pid} has ended its recording, because latchwork did not run for {} s",
+                    AHEAD / 1_000_000_000
+                ));
+            }
+            Failure::new(format!("process {pid} left no recording: {}", failure.message))
+        })
+    }
+
+    /// Copies the recordings to a directory.
+    pub fn copy_to(&self, to: &Path) -> Result<()> {
+        let copy = || {
+            for entry in fs::read_dir(of(&self.directory))? {
+                let entry = entry?;
+                if entry.file_name() != control::FILE {
+                    copy_sparse(&entry.path(), &to.join(entry.file_name()))?;
+                }
+            }
+            Ok(())
+        };
+        copy().map_err(|error: Error| Failure::new(format!("{}: {error}", to.display())))
+    }
+
+    /// Removes the recordings.
+    pub fn clear(&self) {
+        for entry in fs::read_dir(of(&self.directory)).into_iter().flatten().flatten() {
+            if entry.file_name() != control::FILE {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Knocks until the process answers.
+    fn ask(&self, what: u32) -> Result<u32> {
+        let begin = Instant::now();
+        let control = self.control.get();
+        let mut question = control.question.load(Relaxed).wrapping_add(1);
+        control.request.store(what, Relaxed);
+        control.question.store(question, Release); // pairs with the process's load
+        let mut knocked: Option<Instant> = None;
+        loop {
+            if control.answered.load(Acquire) == question {
+                let answer = control.answer.load(Relaxed);
+                if answer != answer::BUSY || begin.elapsed() > PATIENCE {
+                    return Ok(answer);
+                }
+                // A thread still writes to the last recording.
+                thread::sleep(Duration::from_millis(2));
+                question = question.wrapping_add(1);
+                control.question.store(question, Release);
+                knocked = None;
+            }
+            if self.has_ended() {
+                return Err(Failure::new(format!("process {} has ended", self.pid())));
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(self.process.silent());
+            }
+            if knocked.is_none_or(|when| when.elapsed() > Duration::from_millis(50))
+                && self.process.knock(self.number, begin.elapsed())?
+            {
+                knocked = Some(Instant::now());
+            }
+            thread::sleep(Duration::from_micros(if knocked.is_some() { 100 } else { 2000 }));
+        }
+    }
+
+    fn refused(&self, answer: u32) -> Failure {
+        let (pid, control) = (self.pid(), self.control.get());
+        let detail = control.detail.load(Relaxed);
+        Failure::new(match answer {
+            answer::TAKEN if detail != 0 => format!(
+                "process {pid} is recorded already, by process {detail}; end that one first, or wait until it has ended"
+            ),
+            answer::TAKEN => format!("process {pid} is recorded from its start, by latchwork profile"),
+            answer::VERSION => format!(
+                "process {pid} was started by another version of latchwork: its recordings have version {detail}, and this \
+                 is for version {VERSION}"
+            ),
+            answer::BUSY => {
+                format!("process {pid} cannot begin: a thread still writes to the last recording")
+            }
+            _ => {
+                let why: Vec<u8> =
+                    control.why.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0).collect();
+                format!("process {pid} cannot record: {}", String::from_utf8_lossy(&why))
+            }
+        })
+    }
+
+    /// Moves the deadline on from now on.
+    fn beat(&mut self) {
+        if self.heart.is_some() {
+            return;
+        }
+        let (control, stop) = (Arc::clone(&self.control), Arc::clone(&self.stop));
+        self.heart = Some(thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                thread::park_timeout(HEARTBEAT);
+                control.move_deadline();
+            }
+        }));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The process ends the recording by itself if it does not answer.
+        let _ = self.off();
+        self.stop.store(true, Relaxed);
+        if let Some(heart) = self.heart.take() {
+            heart.thread().unpark();
+            let _ = heart.join();
+        }
+        // Forked children stop when they next look.
+        self.control.get().deadline.store(0, Relaxed);
+        let _ = fs::remove_dir_all(of(&self.parent).join(&self.name));
+    }
+}
+
+/// Copies a file, which is mostly holes, with its holes.
+fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
+    let (from, to) = (File::open(from)?, File::create(to)?);
+    to.set_len(from.metadata()?.len())?;
+    let seek = |at: i64, what| {
+        // SAFETY: a system call on an open file.
+        let found = unsafe { libc::lseek(from.as_raw_fd(), at, what) };
+        if found >= 0 { Ok(found) } else { Err(Error::last_os_error()) }
+    };
+    let mut end = 0;
+    loop {
+        let start = match seek(end, libc::SEEK_DATA) {
+            Ok(start) => start,
+            // There is no more.
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        end = seek(start, libc::SEEK_HOLE)?;
+        let mut piece = vec![0; (end - start) as usize];
+        from.read_exact_at(&mut piece, start as u64)?;
+        to.write_all_at(&piece, start as u64)?;
+    }
+}
+
+/// A path to an open directory, whichever root directory it lies below.
+fn of(directory: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::new(format!("/dev/urandom: {error}")))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The mapped control file.
+struct Mapped(*mut Control);
+
+// SAFETY: what both processes write is atomic; this process does not write the rest once the file is made.
+unsafe impl Send for Mapped {}
+// SAFETY: several threads may read the mapping at once, and write to its atomics.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    fn create(path: &Path, process: &Process) -> std::io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let mut bytes = vec![0; size_of::<Control>()];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(std::mem::offset_of!(Control, magic), &control::MAGIC.to_ne_bytes());
+        put(std::mem::offset_of!(Control, version), &VERSION.to_ne_bytes());
+        put(std::mem::offset_of!(Control, observer), &std::process::id().to_ne_bytes());
+        file.write_all(&bytes)?;
+        if process.is_foreign() {
+            chown(path, Some(process.user), Some(process.group))?;
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a file that is as long.
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes.len(),
+                protection,
+                libc::MAP_SHARED,
+                std::os::fd::AsRawFd::as_raw_fd(&file),
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(Self(mapped.cast())) }
+    }
+
+    fn get(&self) -> &Control {
+        // SAFETY: it is mapped as long as this lives, and page-aligned. The file keeps its length: nobody else may write to it
+        // but the process, which has no reason to.
+        unsafe { &*self.0 }
+    }
+
+    fn move_deadline(&self) {
+        self.get().deadline.store(now() + AHEAD, Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.get().deadline.load(Relaxed) < now()
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: `create` has mapped it.
+        unsafe { libc::munmap(self.0.cast(), size_of::<Control>()) };
+    }
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

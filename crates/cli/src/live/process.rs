@@ -1,0 +1,224 @@
+//! The process that is observed: whether it can be, and which of its threads gets the signal.
+
+use latchwork_console::failure::{Failure, Result};
+use latchwork_recording::control::SIGNAL;
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// For this time, the signal goes only to a thread that is in no system call which the signal would disturb.
+const CHOOSY: Duration = Duration::from_millis(500);
+
+/// How `maps` names the library.
+const LIBRARY: &str = "liblatchwork_preload";
+
+/// A process under latchwork's library.
+pub struct Process {
+    pub pid: u32,
+    /// The name of its executable, at most 15 bytes.
+    pub name: String,
+    /// Its effective user and group.
+    pub user: u32,
+    pub group: u32,
+    descriptor: OwnedFd,
+}
+
+/// What `/proc/N/status` says.
+struct Status {
+    name: String,
+    state: char,
+    user: u32,
+    group: u32,
+    /// Signals that are blocked, and that have a handler: bits from 0 on for signals from 1 on.
+    blocked: u64,
+    caught: u64,
+}
+
+impl Status {
+    fn read(path: &str) -> std::io::Result<Self> {
+        let text = String::from_utf8_lossy(&fs::read(path)?).into_owned();
+        let field = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim()
+        };
+        let number = |name: &str| field(name).split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        let mask = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(0);
+        Ok(Self {
+            name: field("Name").into(),
+            state: field("State").chars().next().unwrap_or('?'),
+            user: number("Uid").unwrap_or(u32::MAX),
+            group: number("Gid").unwrap_or(u32::MAX),
+            blocked: mask("SigBlk"),
+            caught: mask("SigCgt"),
+        })
+    }
+}
+
+fn has(mask: u64) -> bool {
+    mask & 1 << (SIGNAL - 1) != 0
+}
+
+impl Process {
+    /// Finds the process, and checks that it can be observed.
+    pub fn find(pid: u32) -> Result<Self> {
+        let fail = |why: String| Err(Failure::new(format!("process {pid}{why}")));
+        let gone = || Err(Failure::new(format!("there is no process {pid}")));
+        // SAFETY: a system call with plain arguments; no other code has the descriptor that it returns.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if descriptor < 0 {
+            let error = Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::ESRCH | libc::EINVAL) => gone(),
+                _ => fail(format!(": pidfd_open: {error} (it needs Linux 5.3)")),
+            };
+        }
+        // SAFETY: the kernel has just made the descriptor, so nothing else owns it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor")) };
+        let Ok(status) = Status::read(&format!("/proc/{pid}/status")) else { return gone() };
+        if matches!(status.state, 'Z' | 'X') {
+            return fail(" has ended".into());
+        }
+        // SAFETY: the call takes nothing and always succeeds.
+        let me = unsafe { libc::geteuid() };
+        if me != 0 && me != status.user {
+            return fail(format!(
+                " ({}) belongs to user {}: only that user and root may observe it",
+                status.name, status.user
+            ));
+        }
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let variable = |name: &str| {
+            let find = |entry: &[u8]| {
+                let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+                (!value.is_empty() && value != b"0").then_some(())
+            };
+            environment.split(|byte| *byte == 0).any(|entry| find(entry).is_some())
+        };
+        let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = String::from_utf8_lossy(&maps);
+        let name = &status.name;
+        let start = "start it with `latchwork run -- ...` (with glibc's locks: --mutex glibc --rwlock glibc)";
+        if !maps.contains(LIBRARY) && !variable("LATCHWORK_LIVE") {
+            return fail(format!(" ({name}) was not started under latchwork: {start}"));
+        }
+        if variable("LATCHWORK_PROFILE") {
+            return fail(format!(" ({name}) is recorded from its start, by latchwork profile"));
+        }
+        if !has(status.caught) {
+            return fail(match variable("LATCHWORK_LIVE") {
+                true => format!(
+                    " ({name}) cannot be observed: --only or --not leaves it out, it has raised privileges, or it handles \
+                     SIGURG itself"
+                ),
+                false => format!(" ({name}) was not started by latchwork run: {start}"),
+            });
+        }
+        Ok(Self { pid, name: status.name, user: status.user, group: status.group, descriptor })
+    }
+
+    /// Whether it belongs to another user.
+    pub fn is_foreign(&self) -> bool {
+        // SAFETY: the call takes nothing and always succeeds.
+        self.user != unsafe { libc::geteuid() }
+    }
+
+    /// Its root directory.
+    pub fn root(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
+        if fs::metadata(root.join(".")).is_ok() { root } else { "/".into() }
+    }
+
+    pub fn descriptor(&self) -> i32 {
+        self.descriptor.as_raw_fd()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor, which is open.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+    }
+
+    /// Sends the signal with this value, if there is a suitable thread. `waited`: for how long there has been none, or no
+    /// answer.
+    pub fn knock(&self, value: u64, waited: Duration) -> Result<bool> {
+        let mut threads = Vec::new();
+        for entry in fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
+            let Ok(status) = Status::read(&path.join("status").to_string_lossy()) else { continue };
+            if has(status.blocked) || matches!(status.state, 'Z' | 'X') {
+                continue;
+            }
+            let sleeps_in = || fs::read_to_string(path.join("wchan")).unwrap_or_default();
+            // glibc's functions go on after a signal that comes while they wait in a futex.
+            let disturbs = status.state != 'R' && !sleeps_in().contains("futex");
+            threads.push((disturbs, status.state != 'R', tid));
+        }
+        threads.sort_unstable();
+        let Some((disturbs, _, tid)) = threads.first() else {
+            return if self.has_ended() || waited < CHOOSY {
+                Ok(false)
+            } else {
+                Err(Failure::new(format!("process {} blocks SIGURG in all of its threads", self.pid)))
+            };
+        };
+        if *disturbs && waited < CHOOSY {
+            return Ok(false);
+        }
+        self.send(*tid, value)
+    }
+
+    fn send(&self, tid: i32, value: u64) -> Result<bool> {
+        /// The kernel's `siginfo_t` of a signal with a value.
+        #[repr(C)]
+        struct Info {
+            signal: i32,
+            error: i32,
+            code: i32,
+            alignment: i32,
+            sender: u32,
+            user: u32,
+            value: u64,
+            rest: [u64; 12],
+        }
+        const { assert!(size_of::<Info>() == size_of::<libc::siginfo_t>()) };
+        let info = Info {
+            signal: SIGNAL,
+            error: 0,
+            code: libc::SI_QUEUE,
+            alignment: 0,
+            sender: std::process::id(),
+            // SAFETY: the call takes nothing and always succeeds.
+            user: unsafe { libc::getuid() },
+            value,
+            rest: [0; 12],
+        };
+        // SAFETY: the structure that the call expects. The process may have ended: then the call fails, or, if its number is
+        // used again, a process gets a signal that it ignores.
+        let result =
+            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, self.pid, tid, SIGNAL, &raw const info) };
+        if result == 0 {
+            return Ok(true);
+        }
+        let error = Error::last_os_error();
+        match error.kind() {
+            ErrorKind::PermissionDenied => {
+                Err(Failure::new(format!("process {}: no right to send it a signal: {error}", self.pid)))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The failure for a process that does not answer.
+    pub fn silent(&self) -> Failure {
+        let status = Status::read(&format!("/proc/{}/status", self.pid));
+        let why = match status.map(|status| status.state) {
+            Ok('T' | 't') => "it is stopped (continue it with SIGCONT)",
+            _ => "it may handle SIGURG itself, or its locks may be those of another version of latchwork",
+        };
+        Failure::new(format!("process {} ({}) does not answer: {why}", self.pid, self.name))
+    }
+}

@@ -1,0 +1,42 @@
+//! Recording a process that runs already.
+
+use super::files::Recordings;
+use crate::live::{Session, Signals};
+use latchwork_console::failure::{Failure, Result};
+use latchwork_recording::reader::Recording;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A number of seconds, from a thousandth on.
+pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|time| *time >= Duration::from_millis(1))
+        .ok_or_else(|| "must be a number of seconds, at least 0.001".into())
+}
+
+/// Records the process for so long, or until it ends, or until Ctrl-C.
+pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<Vec<Recording>> {
+    let kept = keep.map(|path| Recordings::new(Some(path))).transpose()?;
+    let mut signals = Signals::block().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let mut session = Session::new(pid)?;
+    session.on()?;
+    let until = time.map_or_else(|| "until Ctrl-C".into(), |time| format!("for {} s", time.as_secs_f64()));
+    eprintln!("latchwork: recording process {pid} ({}) {until}", session.program());
+    let end = time.map(|time| Instant::now() + time);
+    loop {
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        // A wait ends up to a millisecond early.
+        let [ended] = signals.wait([session.descriptor()], left + Duration::from_millis(1));
+        if ended || signals.come().is_some() || end.is_some_and(|end| Instant::now() >= end) {
+            break;
+        }
+    }
+    session.off()?;
+    let recordings = session.read()?;
+    if let Some(kept) = &kept {
+        session.copy_to(kept.path())?;
+    }
+    Ok(recordings)
+}

@@ -1,0 +1,352 @@
+//! The verdict in sentences, and what to try.
+//!
+//! Each rule of [`advice`] states its threshold with its reason. A rule looks only at classes that matter: at locks that
+//! cost the program a noticeable part of its time.
+
+use super::model::{Class, Kind, Profile};
+use super::units::{count, percent, time};
+
+/// Below this share of the threads' time, locks are not what makes a program slow: nothing that is done about them shows.
+const NOTABLE: f64 = 0.01;
+
+/// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
+const MATTERS: f64 = 0.05;
+
+/// One holder that causes so much of a lock's waiting is worth a look of its own: shortening another one helps less.
+const MOST: f64 = 0.5;
+
+/// Sections that are held shorter are shorter than a wakeup, which takes some microseconds: how the lock waits and hands
+/// over matters more than what the section does.
+const SHORT_NS: u64 = 5_000;
+
+/// Sections that are held longer contain a system call, a sleep or a loop over data, which may be moved out.
+const LONG_NS: u64 = 1_000_000;
+
+/// A lock that is held for so much of the run makes threads wait whichever lock serves.
+const BUSY: f64 = 0.05;
+
+/// Splitting a lock shall leave this chance that a thread finds its part held.
+const LEFT_OVER: f64 = 0.02;
+
+/// Parts beyond this number help no program with as many threads as CPUs, and cost memory.
+const MOST_PARTS: u64 = 64;
+
+/// So many reads make it worth while that readers do not write to the lock (the BRAVO paper gains from nine in ten on).
+const MOSTLY_READ: f64 = 0.9;
+
+/// A thing to try, for one class of locks.
+#[derive(Debug, PartialEq)]
+pub struct Advice {
+    /// A word for scripts.
+    pub rule: &'static str,
+    /// A number in [`Profile::locks`].
+    pub lock: usize,
+    /// What to do and why, in a sentence or two.
+    pub text: String,
+}
+
+/// What the profile says, most important first.
+pub fn verdict(profile: &Profile) -> Vec<String> {
+    let (waited, lived) = (profile.wait_ns(), profile.lifetime_ns());
+    if profile.locks.iter().all(|class| class.acquisitions == 0) {
+        return vec!["The program called no lock that latchwork sees.".into()];
+    }
+    let share = ratio(waited, lived);
+    if waited == 0 {
+        return vec!["No thread ever waited for a lock.".into()];
+    }
+    let total = format!("{} of their time waiting for locks ({} in all)", percent(share), time(waited));
+    let mut sentences = vec![if share < NOTABLE {
+        format!("Locks do not slow this program down: threads spent {total}.")
+    } else {
+        format!("Threads spent {total}.")
+    }];
+    let top = &profile.locks[0];
+    let mut sentence =
+        format!("{} of that for {}{}", percent(ratio(top.waits.sum_ns, waited)), top.name, instances(top));
+    if let Some(holder) = profile.top_holder(top) {
+        sentence += &format!(
+            "; {} of it while {} held it, {} at a time",
+            percent(ratio(holder.caused_wait_ns, top.waits.sum_ns)),
+            holder.function,
+            time(holder.at_a_time_ns())
+        );
+    }
+    sentences.push(sentence + ".");
+    let handover: u64 = profile.locks.iter().map(|class| class.handover_ns).sum();
+    if ratio(handover, waited) >= 0.25 {
+        sentences.push(format!(
+            "During {} of the waiting no thread held the lock: a waiter had been woken, and did not run yet.",
+            percent(ratio(handover, waited))
+        ));
+    }
+    let idle: u64 = profile.condvars.iter().map(|condition| condition.wait_ns).sum();
+    if idle > 0 && lived > 0 {
+        sentences.push(format!(
+            "Threads spent {} of their time waiting for conditions, which is no contention.",
+            percent(ratio(idle, lived))
+        ));
+    }
+    sentences
+}
+
+fn instances(class: &Class) -> String {
+    match class.instances {
+        0 | 1 => String::new(),
+        many => format!(" ({} instances)", count(many)),
+    }
+}
+
+/// What to try, in the order of the locks.
+pub fn advice(profile: &Profile) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let waited = profile.wait_ns();
+    let reacquired: u64 = profile.locks.iter().map(|class| class.reacquire_ns).sum();
+    if ratio(waited + reacquired, profile.lifetime_ns()) < NOTABLE {
+        return advice;
+    }
+    for (lock, class) in profile.locks.iter().enumerate() {
+        if ratio(class.waits.sum_ns + class.reacquire_ns, waited + reacquired) < MATTERS {
+            continue;
+        }
+        let mut add = |rule, text: String| advice.push(Advice { rule, lock, text });
+        let wakeups = is_wakeups(class);
+        if wakeups {
+            add(
+                "wakeups",
+                format!(
+                    "{}: it is the condition variable's wakeups, not the lock: {} went to acquiring it again after a wait \
+                     for a condition. Signal one thread in place of all, and after unlocking.",
+                    class.name,
+                    time(class.reacquire_ns)
+                ),
+            );
+        }
+        if let Some(text) = shorten(profile, class) {
+            add("shorten", text);
+        }
+        if let Some(text) = skewed(class) {
+            add("skewed", text);
+        } else if let Some(text) = split(profile, class) {
+            add("split", text);
+        }
+        if !wakeups && let Some(text) = other_lock(class) {
+            add("lock", text);
+        }
+        if let Some(text) = polling(class) {
+            add("polling", text);
+        }
+    }
+    advice
+}
+
+/// More than half of what the lock costs is getting it back after a condition.
+fn is_wakeups(class: &Class) -> bool {
+    class.reacquire_ns > class.waits.sum_ns
+}
+
+/// One holder causes most of the waiting: its section is what to shorten. What else it does there depends on its length.
+fn shorten(profile: &Profile, class: &Class) -> Option<String> {
+    let holder = profile.top_holder(class)?;
+    let share = ratio(holder.caused_wait_ns, class.waits.sum_ns);
+    if share < MOST || holder.at_a_time_ns() < SHORT_NS {
+        return None;
+    }
+    let hint = if holder.at_a_time_ns() >= LONG_NS {
+        " Sections of that length sleep, read files or walk through data: move that out of the lock."
+    } else {
+        ""
+    };
+    Some(format!(
+        "{}: shorten the section of {}: it caused {} of the waiting, and holds the lock for {} at a time.{hint}",
+        class.name,
+        holder.function,
+        percent(share),
+        time(holder.at_a_time_ns())
+    ))
+}
+
+/// The lock is split already, but most threads want the same part.
+fn skewed(class: &Class) -> Option<String> {
+    let first = *class.instance_wait_ns.first()?;
+    let share = ratio(first, class.waits.sum_ns);
+    (class.instances >= 4 && share >= MOST).then(|| {
+        format!(
+            "{}: {} of the waiting is for one of the {} locks: spread what they protect more evenly.",
+            class.name,
+            percent(share),
+            count(class.instances)
+        )
+    })
+}
+
+/// The lock is held for much of the run by sections that each are short: more locks, each for a part of the data.
+fn split(profile: &Profile, class: &Class) -> Option<String> {
+    let held_ns = class.holds.mean_ns() as f64 * class.acquisitions as f64 / class.instances.max(1) as f64;
+    let busy = (held_ns / (profile.seconds * 1e9)).min(1.0);
+    // With the parts of a long section a thread would have to hold many parts.
+    let long = profile.top_holder(class).is_some_and(|holder| holder.at_a_time_ns() >= LONG_NS);
+    if long || busy < BUSY || class.holds.count == 0 {
+        return None;
+    }
+    let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
+    Some(format!(
+        "{}: split it, if its data can be: it is held {} of the time. With {parts} locks for parts of the data, about one \
+         acquisition in {} would wait.",
+        class.name,
+        percent(busy),
+        count((parts as f64 / busy) as u64)
+    ))
+}
+
+/// Another lock may serve better: readers that do not write to the lock, or a cheaper handover.
+fn other_lock(class: &Class) -> Option<String> {
+    let reads = ratio(class.reads, class.acquisitions);
+    if class.kind == Kind::RwLock && reads >= MOSTLY_READ {
+        return Some(format!(
+            "{}: {} of its holders only read. It is a candidate for bravo, whose readers do not write to the lock: \
+             latchwork compare --rwlock bravo-2d-shfl-rw.",
+            class.name,
+            percent(reads)
+        ));
+    }
+    if class.kind == Kind::RwLock && reads < 0.5 {
+        return Some(format!(
+            "{}: only {} of its holders read. A mutex has less to do than a reader-writer lock.",
+            class.name,
+            percent(reads)
+        ));
+    }
+    let handover = ratio(class.handover_ns, class.waits.sum_ns);
+    // A quarter: below that, a lock that hands over at no cost would still leave most of the waiting.
+    (class.kind == Kind::Mutex && handover >= 0.25 && class.holds.mean_ns() < SHORT_NS).then(|| {
+        format!(
+            "{}: its sections are short ({}), and {} of the waiting goes to handing it over. Another lock may do that \
+             faster: latchwork compare.",
+            class.name,
+            time(class.holds.mean_ns()),
+            percent(handover)
+        )
+    })
+}
+
+/// Threads try again and again. Ten failures for one success are no accident.
+fn polling(class: &Class) -> Option<String> {
+    // A hundred acquisitions: fewer say nothing about the program.
+    (class.failed_tries > 10 * class.acquisitions.max(100)).then(|| {
+        format!(
+            "{}: {} attempts failed for {} acquisitions: a loop around trylock takes CPU time from the holder.",
+            class.name,
+            count(class.failed_tries),
+            count(class.acquisitions)
+        )
+    })
+}
+
+/// 0 of nothing.
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::sample;
+
+    fn rules(profile: &Profile) -> Vec<&'static str> {
+        advice(profile).iter().map(|advice| advice.rule).collect()
+    }
+
+    #[test]
+    fn the_verdict_names_lock_and_holder() {
+        let text = verdict(&sample::profile()).join(" ");
+        for part in [
+            "Threads spent 38% of their time waiting for locks",
+            "91% of that for cache.mutex_ (3 instances)",
+            "84% of it while Cache::evict held it, 1.2 ms at a time",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_waiting_is_told_so() {
+        assert_eq!(verdict(&Profile::default()), ["The program called no lock that latchwork sees."]);
+        let mut profile = sample::profile();
+        for class in &mut profile.locks {
+            class.waits = Default::default();
+        }
+        assert_eq!(verdict(&profile)[0], "No thread ever waited for a lock.");
+        assert_eq!(rules(&profile), [""; 0]);
+    }
+
+    #[test]
+    fn each_rule_speaks_at_its_threshold_only() {
+        let profile = |change: &dyn Fn(&mut Class)| {
+            let mut profile = sample::profile();
+            profile.locks.truncate(1);
+            change(&mut profile.locks[0]);
+            profile
+        };
+        let holds = |mean_ns: u64| super::super::model::Lengths {
+            count: 100,
+            sum_ns: 100 * mean_ns,
+            max_ns: 2 * mean_ns,
+            buckets: Vec::new(),
+        };
+        assert_eq!(rules(&profile(&|_| ())), ["shorten"]);
+        // Half of the waiting has other reasons.
+        assert_eq!(
+            rules(&profile(&|class| class.holders[0].caused_wait_ns = class.waits.sum_ns / 2 - 1)),
+            [""; 0]
+        );
+        // Short sections, held most of the time, at the last threshold of each.
+        let busy = |class: &mut Class| {
+            (class.instances, class.acquisitions) = (1, 1_250_000);
+            class.instance_wait_ns.truncate(1);
+            class.holds = holds(4_000);
+            class.handover_ns = 0;
+            class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
+        };
+        assert_eq!(rules(&profile(&busy)), ["split"]);
+        assert!(advice(&profile(&busy))[0].text.contains("With 32 locks"), "{:?}", advice(&profile(&busy)));
+        let slow_handover = |class: &mut Class| {
+            busy(class);
+            class.handover_ns = class.waits.sum_ns / 2;
+        };
+        assert_eq!(rules(&profile(&slow_handover)), ["split", "lock"]);
+        let rarely_held = |class: &mut Class| {
+            busy(class);
+            class.acquisitions = 100_000;
+        };
+        assert_eq!(rules(&profile(&rarely_held)), [""; 0]);
+        let many = |class: &mut Class| {
+            busy(class);
+            class.instances = 16;
+            class.instance_wait_ns = vec![class.waits.sum_ns];
+        };
+        assert_eq!(rules(&profile(&many)), ["skewed"]);
+        let reading = |class: &mut Class| {
+            rarely_held(class);
+            class.kind = Kind::RwLock;
+            class.reads = 90_000;
+        };
+        assert_eq!(rules(&profile(&reading)), ["lock"]);
+        assert!(advice(&profile(&reading))[0].text.contains("90% of its holders only read"));
+        let writing = |class: &mut Class| {
+            reading(class);
+            class.reads = 60_000;
+        };
+        assert_eq!(rules(&profile(&writing)), [""; 0]);
+        let conditions = |class: &mut Class| {
+            rarely_held(class);
+            class.reacquire_ns = class.waits.sum_ns + 1;
+        };
+        assert_eq!(rules(&profile(&conditions)), ["wakeups"]);
+        let trying = |class: &mut Class| {
+            rarely_held(class);
+            class.failed_tries = 1_000_001;
+        };
+        assert_eq!(rules(&profile(&trying)), ["polling"]);
+    }
+}

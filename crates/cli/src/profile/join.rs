@@ -1,0 +1,475 @@
+//! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of the same name joined.
+
+use super::model::{
+    self, Bucket, Cause, Class, Condition, Dropped, Holder, Interner, Lengths, Origin, Pair, Place as Spot,
+    Process, Profile, StackId, Thread, Wait, Waiter, place,
+};
+use super::symbols::{Frame, Module, Symbols, module_of, wrappers};
+use super::units::count;
+use latchwork_recording::histogram;
+use latchwork_recording::reader::{self, Counters, Kind, Recording};
+use std::collections::HashMap;
+
+/// Joins the recordings, which are those of one run.
+pub fn join(recordings: &[Recording]) -> Profile {
+    join_again(recordings, &mut Symbols::default())
+}
+
+/// The same with the files of modules that were opened before.
+pub fn join_again(recordings: &[Recording], symbols: &mut Symbols) -> Profile {
+    let mut joiner = Joiner { symbols: std::mem::take(symbols), ..Joiner::default() };
+    let start = recordings.iter().map(|recording| recording.started).min().unwrap_or(0);
+    let end = recordings.iter().map(|recording| recording.ended).max().unwrap_or(0);
+    let mut in_order: Vec<&Recording> = recordings.iter().collect();
+    in_order.sort_by_key(|recording| (recording.started, recording.pid));
+    for recording in &in_order {
+        joiner.add(recording, start);
+    }
+    let (mut profile, opened) = joiner.finish();
+    *symbols = opened;
+    profile.seconds = end.saturating_sub(start) as f64 / 1e9;
+    if let Some(first) = in_order.first() {
+        profile.command = first.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        if profile.command.is_empty() {
+            profile.command.push(first.executable.to_string_lossy().into_owned());
+        }
+    }
+    profile
+}
+
+/// What the profile calls things.
+pub struct Names {
+    /// Each class of the recording.
+    pub classes: Vec<String>,
+    /// The frames of each stack of the recording, the innermost first.
+    pub stacks: Vec<Vec<Frame>>,
+}
+
+/// Names the classes and the stacks of a recording.
+pub fn names(recording: &Recording) -> Names {
+    let mut joiner = Joiner::default();
+    let modules: Vec<Module> = recording.modules.iter().map(|found| module(found, recording)).collect();
+    let stacks: Vec<StackId> = recording.stacks.iter().map(|stack| joiner.stack(&modules, stack)).collect();
+    let name = |class: &reader::Class| {
+        let kind = match class.kind {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+            Kind::Spin => "spin",
+            Kind::Condvar => "condition",
+            Kind::Semaphore => "semaphore",
+        };
+        joiner.name(kind, &modules, &stacks, class).0
+    };
+    let classes = recording.classes.iter().map(name).collect();
+    let frames = |stack: &StackId| {
+        joiner.interner.stacks[*stack].iter().map(|frame| joiner.interner.frames[*frame].clone()).collect()
+    };
+    Names { classes, stacks: stacks.iter().map(frames).collect() }
+}
+
+/// The profile while recordings are added to it.
+#[derive(Default)]
+struct Joiner {
+    profile: Profile,
+    symbols: Symbols,
+    interner: Interner,
+    /// Numbers in [`Profile::locks`].
+    locks: HashMap<(model::Kind, String), usize>,
+    /// Numbers in [`Profile::condvars`].
+    conditions: HashMap<(bool, String), usize>,
+    /// What is summed up by stack, for each lock and each condition.
+    lock_sums: Vec<Sums>,
+    condition_sums: Vec<Sums>,
+    dropped: HashMap<&'static str, u64>,
+    unaccounted: u64,
+}
+
+/// Waits and nanoseconds of a class.
+#[derive(Default)]
+struct Sums {
+    waiters: HashMap<StackId, (u64, u64)>,
+    holders: HashMap<StackId, Holder>,
+    pairs: HashMap<(StackId, Cause), u64>,
+    handover_ns: u64,
+}
+
+/// Where a class of a recording went.
+#[derive(Copy, Clone)]
+enum Place {
+    Lock(usize),
+    Condition(usize),
+}
+
+impl Joiner {
+    fn add(&mut self, recording: &Recording, start: u64) {
+        let modules: Vec<Module> = recording.modules.iter().map(|found| module(found, recording)).collect();
+        let stacks: Vec<StackId> = recording.stacks.iter().map(|stack| self.stack(&modules, stack)).collect();
+        let places: Vec<Place> =
+            recording.classes.iter().map(|class| self.class(recording, &modules, &stacks, class)).collect();
+        for pair in &recording.pairs {
+            let sums = match places[pair.class] {
+                Place::Lock(lock) => &mut self.lock_sums[lock],
+                Place::Condition(condition) => &mut self.condition_sums[condition],
+            };
+            sums.add(pair, &stacks);
+        }
+        for hold in recording.holds.iter().filter(|hold| hold.holder != 0) {
+            if let Place::Lock(lock) = places[hold.class] {
+                let holder = self.lock_sums[lock].holder(stacks[hold.holder]);
+                holder.holds += hold.count;
+                holder.hold_ns += hold.nanos;
+            }
+        }
+        let process = self.profile.processes.len();
+        let program = recording.executable.file_name().unwrap_or(recording.executable.as_os_str());
+        let program = program.to_string_lossy().into_owned();
+        if !recording.complete {
+            self.profile.notes.push(format!(
+                "{program} (process {}) was killed, or still runs: what its last calls counted may be missing.",
+                recording.pid
+            ));
+        }
+        let first_thread = self.profile.threads.len();
+        for thread in &recording.threads {
+            self.profile.threads.push(self::thread(process, thread));
+        }
+        self.unfinished(recording, &places, &stacks);
+        for event in &recording.events {
+            if let Place::Lock(lock) = places[event.class] {
+                self.profile.waits.push(Wait {
+                    thread: first_thread + event.thread,
+                    lock,
+                    start_ns: event.start.saturating_sub(start),
+                    length_ns: event.nanos,
+                    stands_for_ns: event.stands_for.max(event.nanos),
+                    cause: cause(event.cause, &stacks),
+                    stack: stacks[event.waiter],
+                });
+            }
+        }
+        let lived = recording.ended.saturating_sub(recording.started);
+        self.profile.processes.push(Process { pid: recording.pid, program, seconds: lived as f64 / 1e9 });
+        for (what, lost) in &recording.dropped {
+            *self.dropped.entry(what).or_default() += lost;
+        }
+        self.unaccounted += recording.unaccounted;
+        let overhead = &mut self.profile.overhead;
+        overhead.memory_bytes += recording.bytes;
+        overhead.stacks += recording.unwound;
+        overhead.unwinding_ns += recording.unwinding_nanos;
+        let calls = |counters: &Counters| counters.acquisitions + counters.failed;
+        overhead.calls += recording.classes.iter().map(|class| calls(&class.counters)).sum::<u64>();
+    }
+
+    /// Threads that waited for a lock when the recording ended: a deadlock perhaps.
+    fn unfinished(&mut self, recording: &Recording, places: &[Place], stacks: &[StackId]) {
+        let mut waiting: HashMap<usize, (u64, StackId)> = HashMap::new();
+        for thread in &recording.threads {
+            if let Some(wait) = &thread.waiting
+                && let Place::Lock(lock) = places[wait.class]
+            {
+                waiting.entry(lock).or_insert((0, stacks[wait.stack])).0 += 1;
+                let class = &mut self.profile.locks[lock];
+                class.waiting += 1;
+                class.waiting_since_sum = class.waiting_since_sum.saturating_add(wait.since);
+            }
+        }
+        let mut waiting: Vec<_> = waiting.into_iter().collect();
+        waiting.sort_unstable();
+        for (lock, (threads, stack)) in waiting {
+            let place = self.place(stack);
+            self.profile.notes.push(format!(
+                "At the end {} still waited for {} in process {}, for example at {place}. These waits are in no figure.",
+                if threads == 1 { "a thread".into() } else { format!("{} threads", count(threads)) },
+                self.profile.locks[lock].name,
+                recording.pid
+            ));
+        }
+    }
+
+    fn stack(&mut self, modules: &[Module], addresses: &[u64]) -> StackId {
+        let mut frames = Vec::new();
+        for address in addresses {
+            frames.extend(self.symbols.frames(modules, *address));
+        }
+        if frames.is_empty() {
+            frames.push(Frame { function: "[unknown]".into(), ..Frame::default() });
+        }
+        self.interner.stack(frames)
+    }
+
+    /// What names a stack that the profile does not have yet.
+    fn place(&self, stack: StackId) -> String {
+        self.naming(stack).map_or_else(|| "[unknown]".into(), place)
+    }
+
+    fn naming(&self, stack: StackId) -> Option<&Frame> {
+        let frames: Vec<&Frame> =
+            self.interner.stacks[stack].iter().map(|frame| &self.interner.frames[*frame]).collect();
+        frames.get(wrappers::naming(&frames)).copied()
+    }
+
+    fn class(
+        &mut self,
+        recording: &Recording,
+        modules: &[Module],
+        stacks: &[StackId],
+        class: &reader::Class,
+    ) -> Place {
+        let kind = match class.kind {
+            Kind::Mutex => model::Kind::Mutex,
+            Kind::RwLock => model::Kind::RwLock,
+            Kind::Spin => model::Kind::Spin,
+            Kind::Condvar => return self.condition(modules, stacks, class, false),
+            Kind::Semaphore => return self.condition(modules, stacks, class, true),
+        };
+        let (name, origin) = self.name(kind.text(), modules, stacks, class);
+        let locks = &mut self.profile.locks;
+        let number = *self.locks.entry((kind, name)).or_insert_with_key(|(_, name)| {
+            locks.push(Class { name: name.clone(), origin, kind, ..Class::default() });
+            self.lock_sums.push(Sums::default());
+            locks.len() - 1
+        });
+        let from_where = self::origin(&mut self.symbols, &self.interner, recording, modules, stacks, class);
+        let (into, from) = (&mut locks[number], &class.counters);
+        into.origins.extend(from_where);
+        into.instances += class.instances;
+        into.instance_wait_ns
+            .extend(class.objects.iter().map(|object| object.wait_nanos).filter(|ns| *ns > 0));
+        into.acquisitions += from.acquisitions;
+        into.reads += from.reads;
+        into.contended += from.contended;
+        into.failed_tries += from.failed;
+        into.timeouts += from.timeouts;
+        into.waits.add(&lengths(from.contended, from.wait_nanos, from.wait_max, &class.waits));
+        into.holds.add(&lengths(from.hold_samples, from.hold_nanos, from.hold_max, &class.holds));
+        into.reacquires += from.relocks;
+        into.reacquire_ns += from.relock_nanos;
+        into.waiters_max = into.waiters_max.max(from.most_waiting);
+        into.readers_max = into.readers_max.max(from.most_readers);
+        into.read_holds += from.read_samples;
+        into.read_hold_ns += from.read_nanos;
+        into.timed_ns += from.timed_nanos;
+        into.spun_ns += from.spun_nanos;
+        into.successions.compared += from.successions;
+        into.successions.by_thread += from.owner_changes;
+        into.successions.by_cpu += from.cpu_changes;
+        into.successions.by_node += from.node_changes;
+        let under = if kind == model::Kind::RwLock { &recording.rwlock } else { &recording.mutex };
+        if !into.served_by.contains(under) {
+            into.served_by.push(under.clone());
+        }
+        Place::Lock(number)
+    }
+
+    fn condition(
+        &mut self,
+        modules: &[Module],
+        stacks: &[StackId],
+        class: &reader::Class,
+        is_semaphore: bool,
+    ) -> Place {
+        let text = if is_semaphore { "semaphore" } else { "condition" };
+        let (name, origin) = self.name(text, modules, stacks, class);
+        let condvars = &mut self.profile.condvars;
+        let number = *self.conditions.entry((is_semaphore, name)).or_insert_with_key(|(_, name)| {
+            condvars.push(Condition { name: name.clone(), origin, is_semaphore, ..Condition::default() });
+            self.condition_sums.push(Sums::default());
+            condvars.len() - 1
+        });
+        let (into, from) = (&mut condvars[number], &class.counters);
+        into.instances += class.instances;
+        into.waits += from.contended;
+        into.wait_ns += from.wait_nanos;
+        into.timeouts += from.timeouts;
+        into.notifications += from.reads;
+        Place::Condition(number)
+    }
+
+    /// The name of a class, and how it was found.
+    fn name(
+        &mut self,
+        kind: &str,
+        modules: &[Module],
+        stacks: &[StackId],
+        class: &reader::Class,
+    ) -> (String, String) {
+        if class.address != 0
+            && let Some(variable) = self.symbols.variable(modules, class.address)
+        {
+            return (variable.name, format!("static in {}", variable.module));
+        }
+        let site = stacks[class.birth];
+        let module = self.naming(site).map(|frame| frame.module.clone()).filter(|module| !module.is_empty());
+        let place = self.place(site);
+        let origin = module.map_or_else(String::new, |module| format!(" in {module}"));
+        (format!("{kind} of {place}"), format!("first used at {place}{origin}"))
+    }
+
+    fn finish(mut self) -> (Profile, Symbols) {
+        let mut profile = self.profile;
+        for (class, sums) in profile.locks.iter_mut().zip(self.lock_sums) {
+            sums.finish(class);
+            class.origins.sort_unstable();
+            class.origins.dedup();
+            class.instance_wait_ns.sort_unstable_by(|first, second| second.cmp(first));
+        }
+        for (condition, sums) in profile.condvars.iter_mut().zip(self.condition_sums) {
+            condition.waiters = waiters(sums.waiters);
+        }
+        // The waits name locks by number, so that sorting must say where each went.
+        let mut order: Vec<usize> = (0..profile.locks.len()).collect();
+        order.sort_by_key(|lock| {
+            let class = &profile.locks[*lock];
+            (std::cmp::Reverse((class.waits.sum_ns, class.acquisitions)), class.name.clone())
+        });
+        let mut moved = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, old)| moved[*old] = new);
+        let mut locks: Vec<_> = profile.locks.into_iter().map(Some).collect();
+        profile.locks = order.iter().map(|old| locks[*old].take().expect("each once")).collect();
+        profile.waits.iter_mut().for_each(|wait| wait.lock = moved[wait.lock]);
+        profile.waits.sort_by_key(|wait| wait.start_ns);
+        profile.condvars.sort_by(|first, second| {
+            second.wait_ns.cmp(&first.wait_ns).then_with(|| first.name.cmp(&second.name))
+        });
+        profile.dropped =
+            self.dropped.into_iter().map(|(what, count)| Dropped { what: what.into(), count }).collect();
+        profile.dropped.sort_by(|first, second| first.what.cmp(&second.what));
+        if self.unaccounted > 0 {
+            profile.notes.push(format!("The holders of {} waits are not known.", count(self.unaccounted)));
+        }
+        self.symbols.changed.sort();
+        self.symbols.changed.dedup();
+        for path in &self.symbols.changed {
+            profile.notes.push(format!(
+                "{} has changed since the program ran: its functions have no names here.",
+                path.display()
+            ));
+        }
+        profile.frames = self.interner.frames;
+        profile.stacks = self.interner.stacks;
+        (profile, self.symbols)
+    }
+}
+
+impl Sums {
+    fn add(&mut self, pair: &reader::Pair, stacks: &[StackId]) {
+        let waiter = stacks[pair.waiter];
+        if pair.cause == reader::Cause::Whole {
+            let sums = self.waiters.entry(waiter).or_default();
+            *sums = (sums.0 + pair.waits, sums.1 + pair.nanos);
+            return;
+        }
+        let cause = cause(pair.cause, stacks);
+        match cause {
+            Cause::Holder(holder) => {
+                let sums = self.holder(holder);
+                sums.waits += pair.waits;
+                sums.caused_wait_ns += pair.nanos;
+            }
+            Cause::Handover => self.handover_ns += pair.nanos,
+            Cause::Others | Cause::Unknown => {}
+        }
+        *self.pairs.entry((waiter, cause)).or_default() += pair.nanos;
+    }
+
+    fn holder(&mut self, stack: StackId) -> &mut Holder {
+        self.holders.entry(stack).or_insert(Holder { stack, ..Holder::default() })
+    }
+
+    fn finish(self, class: &mut Class) {
+        class.handover_ns = self.handover_ns;
+        class.waiters = waiters(self.waiters);
+        class.holders = self.holders.into_values().collect();
+        class
+            .holders
+            .sort_by_key(|holder| (std::cmp::Reverse((holder.caused_wait_ns, holder.hold_ns)), holder.stack));
+        class.pairs = self
+            .pairs
+            .into_iter()
+            .map(|((waiter, cause), wait_ns)| Pair { waiter, cause, wait_ns })
+            .collect();
+        class.pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.wait_ns), pair.waiter, pair.cause));
+    }
+}
+
+/// Where the locks of a class come from. `None`: a module of it is not known.
+fn origin(
+    symbols: &mut Symbols,
+    interner: &Interner,
+    recording: &Recording,
+    modules: &[Module],
+    stacks: &[StackId],
+    class: &reader::Class,
+) -> Option<Origin> {
+    let place = |address: u64| {
+        let module = module_of(modules, address)?;
+        let address = address.wrapping_sub(module.bias);
+        Some(Spot { module: module.path.clone(), build_id: module.build_id.clone(), address })
+    };
+    if class.address != 0 {
+        return place(class.address).map(Origin::Static);
+    }
+    let frames: Vec<&Frame> =
+        interner.stacks[stacks[class.birth]].iter().map(|frame| &interner.frames[*frame]).collect();
+    let naming = wrappers::naming(&frames);
+    let (mut calls, mut seen) = (Vec::new(), 0);
+    for address in &recording.stacks[class.birth] {
+        // A return address lies behind its call.
+        calls.push(place(address - 1)?);
+        seen += symbols.frames(modules, *address).len();
+        if seen > naming {
+            break;
+        }
+    }
+    (!calls.is_empty()).then_some(Origin::Calls(calls))
+}
+
+fn waiters(sums: HashMap<StackId, (u64, u64)>) -> Vec<Waiter> {
+    let mut waiters: Vec<_> =
+        sums.into_iter().map(|(stack, (count, wait_ns))| Waiter { stack, count, wait_ns }).collect();
+    waiters.sort_by_key(|waiter| (std::cmp::Reverse(waiter.wait_ns), waiter.stack));
+    waiters
+}
+
+fn cause(cause: reader::Cause, stacks: &[StackId]) -> Cause {
+    match cause {
+        reader::Cause::Holder(stack) => Cause::Holder(stacks[stack]),
+        reader::Cause::Handover => Cause::Handover,
+        reader::Cause::Others => Cause::Others,
+        reader::Cause::Whole | reader::Cause::Unknown => Cause::Unknown,
+    }
+}
+
+fn module(module: &reader::Module, recording: &Recording) -> Module {
+    // The dynamic linker has no name for the program itself.
+    let path = if module.path.as_os_str().is_empty() { &recording.executable } else { &module.path };
+    Module {
+        path: path.clone(),
+        build_id: module.build_id.clone(),
+        start: module.start,
+        end: module.end,
+        bias: module.bias,
+    }
+}
+
+fn thread(process: usize, thread: &reader::Thread) -> Thread {
+    Thread {
+        process,
+        tid: thread.tid,
+        name: thread.name.clone(),
+        lifetime_ns: thread.ended.saturating_sub(thread.started).max(thread.wait_nanos + thread.sleep_nanos),
+        wait_ns: thread.wait_nanos,
+        waits: thread.waits,
+        idle_ns: thread.sleep_nanos,
+    }
+}
+
+fn lengths(count: u64, sum_ns: u64, max_ns: u64, counts: &[u64]) -> Lengths {
+    let bucket = |(number, count): (usize, &u64)| {
+        let (start, end) = histogram::bounds(number);
+        Bucket { start, end, count: *count }
+    };
+    let buckets = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(bucket).collect();
+    Lengths { count, sum_ns, max_ns, buckets }
+}

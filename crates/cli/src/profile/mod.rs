@@ -1,0 +1,197 @@
+//! `latchwork profile`: which lock threads wait for, where, for how long, and because of which holders.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`session`] | runs the program |
+//! | [`attach`] | records a process that runs already |
+//! | [`files`] | finds the recordings |
+//! | [`symbols`] | turns addresses into names |
+//! | [`join`] | makes one [`model::Profile`] of the recordings of all processes |
+//! | [`findings`], [`chains`] | say what the profile means |
+//! | [`terminal`], [`json`], [`pprof`], [`folded`], [`html`] | the reports |
+
+pub mod attach;
+mod chains;
+pub mod files;
+pub mod findings;
+mod folded;
+mod html;
+pub mod join;
+mod json;
+pub mod model;
+mod pprof;
+#[cfg(test)]
+pub mod sample;
+pub mod session;
+pub mod symbols;
+mod terminal;
+pub mod units;
+
+use crate::program::{self, Obstacle};
+use crate::run::{self, Programs};
+use clap::{Args, ValueHint};
+use files::Recordings;
+use latchwork::registry::Kind;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::names::{self, Choice, GLIBC};
+use latchwork_console::output;
+use model::Profile;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Text below the options.
+pub const HELP: &str = "\
+The report says which locks threads waited for, how long, where, and who held them meanwhile. It comes on stderr when the
+program has ended, also after Ctrl-C. The exit status is the program's (128 and the number of the signal that killed it).
+Waiting for a condition or a semaphore is shown apart: it is no contention.
+
+The program keeps glibc's locks unless --mutex or --rwlock says otherwise. Build it with -g and -fno-omit-frame-pointer, or
+install its debug symbols, to see lines and whole stacks.
+
+Examples:
+  latchwork profile -- ./server --bench                 the report on the terminal
+  latchwork profile -o report.html -- ./server          a page to look at in a browser
+  latchwork profile --json - -- ./server | jq '.locks[0].name'
+  latchwork profile --pprof locks.pb.gz -- ./server && go tool pprof -http=: locks.pb.gz
+  latchwork profile --folded locks.txt -- ./server      for tools that draw flame graphs
+  latchwork profile --pid 4711 --seconds 10             a process under latchwork run
+  latchwork profile --keep recording -- ./server        keep what was recorded, and
+  latchwork profile --read recording -o report.html     report on it again";
+
+/// Options of `latchwork profile`.
+#[derive(Args)]
+pub struct Options {
+    /// Lock to use for pthread mutexes [default: glibc]
+    #[arg(long, value_name = "NAME")]
+    mutex: Option<String>,
+    /// Lock to use for pthread reader-writer locks [default: glibc]
+    #[arg(long, value_name = "NAME")]
+    rwlock: Option<String>,
+    #[command(flatten)]
+    programs: Programs,
+    /// Write the report as a page for a browser, which needs no network
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Write the report as JSON (- is standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// Write the stacks for `go tool pprof`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pprof: Option<PathBuf>,
+    /// Write the stacks of waiting threads, one a line, for tools that draw flame graphs (- is standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    folded: Option<PathBuf>,
+    /// Keep the recording in this new or empty directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    keep: Option<PathBuf>,
+    /// Report on a recording that was kept; nothing is run
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, conflicts_with_all = ["command", "keep", "mutex", "rwlock", "only", "not"])]
+    read: Option<PathBuf>,
+    /// Record this process, which was started with latchwork run; nothing is run
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "read", "mutex", "rwlock", "only", "not"])]
+    pid: Option<u32>,
+    /// Record it for so long [default: until Ctrl-C, or until it ends]
+    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["command", "read"], value_parser = attach::seconds)]
+    seconds: Option<Duration>,
+    /// The program and its arguments
+    #[arg(value_name = "PROG", trailing_var_arg = true, required_unless_present_any = ["read", "pid"], value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// Runs the program and reports. Returns the program's exit status.
+pub fn profile(options: &Options) -> Result<i32> {
+    for (name, path) in options.files() {
+        output::check(name, path)?;
+    }
+    let recorded = match (&options.read, options.pid) {
+        (Some(kept), _) => Some(files::read(kept)?),
+        (None, Some(pid)) => Some(attach::record(pid, options.seconds, options.keep.as_deref())?),
+        (None, None) => None,
+    };
+    if let Some(recorded) = recorded {
+        let profile = join::join(&recorded);
+        // No program runs, so the text cannot be mixed with a program's output.
+        if options.files().all(|(_, path)| path != Path::new("-")) {
+            print(&terminal::text(&profile))?;
+        }
+        options.write(&profile)?;
+        return Ok(0);
+    }
+    let choice = Choice {
+        mutex: names::check(Kind::Mutex, options.mutex.as_deref().unwrap_or(GLIBC))?,
+        rwlock: names::check(Kind::RwLock, options.rwlock.as_deref().unwrap_or(GLIBC))?,
+    };
+    let path = program::find(&options.command[0])?;
+    let library = crate::library::path()?;
+    let shown = Path::new(&options.command[0]).display();
+    match program::obstacle(&path, &library) {
+        None => {}
+        // The programs that it starts are recorded.
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: {shown} cannot be recorded: {why}")
+        }
+        Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
+    }
+    let recordings = Recordings::new(options.keep.as_deref())?;
+    let mut environment = run::environment(&choice, &library, program::sanitizer(&path).as_deref());
+    environment.extend(options.programs.environment());
+    environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
+    let status = session::run(&options.command, &environment)?;
+    let found = files::read(recordings.path()).map_err(|failure| {
+        let why = format!("{shown} ended with status {status} and made no recording: {}", failure.message);
+        Failure { status: if status == 0 { 1 } else { u8::try_from(status).unwrap_or(1) }, message: why }
+    })?;
+    let profile = join::join(&found);
+    eprint!("\n{}", terminal::text(&profile));
+    if let Some(kept) = &options.keep {
+        eprintln!("The recording is in {0}: latchwork profile --read {0}", kept.display());
+    }
+    options.write(&profile)?;
+    Ok(status)
+}
+
+impl Options {
+    /// The files to write, with their options.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [
+            ("--output", &self.output),
+            ("--json", &self.json),
+            ("--pprof", &self.pprof),
+            ("--folded", &self.folded),
+        ];
+        files.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?)))
+    }
+
+    fn write(&self, profile: &Profile) -> Result<()> {
+        for (name, path) in self.files() {
+            let content = match name {
+                "--output" => html::text(profile).into_bytes(),
+                "--json" => json::text(profile).into_bytes(),
+                "--pprof" => pprof::bytes(profile),
+                _ => folded::text(profile).into_bytes(),
+            };
+            let written = match path.to_str() {
+                Some("-") => std::io::stdout().write_all(&content),
+                _ => fs::write(path, content),
+            };
+            written.map_err(|error| Failure::new(format!("{name} {}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+}
+
+/// The report as a page for a browser.
+#[cfg(feature = "top")]
+pub fn page(profile: &Profile) -> String {
+    html::text(profile)
+}
+
+/// A reader that has gone away (`| head`) ends this process by its signal, as other programs end.
+pub fn print(text: &str) -> Result<()> {
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::new(format!("standard output: {error}")))
+}

@@ -1,0 +1,485 @@
+//! What a profile says, in the form that all reports are made from: names in place of addresses, and classes of locks over
+//! all processes.
+
+use super::symbols::Frame;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// A number in [`Profile::stacks`].
+pub type StackId = usize;
+
+/// A run of a program with everything that it started.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// From the start of the first process to the end of the last.
+    pub seconds: f64,
+    /// Those that made a recording.
+    pub processes: Vec<Process>,
+    /// Of all processes.
+    pub threads: Vec<Thread>,
+    /// Every frame once.
+    pub frames: Vec<Frame>,
+    /// Every stack once, as numbers in `frames`, innermost first.
+    pub stacks: Vec<Vec<usize>>,
+    /// Classes of locks in order of the time waited for them.
+    pub locks: Vec<Class>,
+    /// Classes of condition variables in order of the time waited for them.
+    pub condvars: Vec<Condition>,
+    /// What profiling itself cost.
+    pub overhead: Overhead,
+    /// What the recording has no room for.
+    pub dropped: Vec<Dropped>,
+    /// Waits in the order of their beginnings, where the recording has them.
+    pub waits: Vec<Wait>,
+    /// Sentences about what limits this profile, for the reader.
+    pub notes: Vec<String>,
+}
+
+/// A process that was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The file name of the program.
+    pub program: String,
+    /// How long it was recorded.
+    pub seconds: f64,
+}
+
+/// A thread of the program.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// A number in [`Profile::processes`].
+    pub process: usize,
+    /// As the kernel numbers it.
+    pub tid: u32,
+    /// The name that the program gave it.
+    pub name: String,
+    /// How long it was recorded.
+    pub lifetime_ns: u64,
+    /// Time that it waited for locks.
+    pub wait_ns: u64,
+    /// Number of these waits.
+    pub waits: u64,
+    /// Time that it waited for conditions.
+    pub idle_ns: u64,
+}
+
+/// Which pthread object a lock is.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `pthread_mutex_t`.
+    #[default]
+    Mutex,
+    /// `pthread_rwlock_t`.
+    RwLock,
+    /// `pthread_spinlock_t`.
+    Spin,
+}
+
+impl Kind {
+    /// For scripts.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "rwlock",
+            Self::Spin => "spin",
+        }
+    }
+
+    /// For sentences.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "reader-writer lock",
+            Self::Spin => "spin lock",
+        }
+    }
+}
+
+/// Lengths of many waits or holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lengths {
+    /// How many there were.
+    pub count: u64,
+    /// Sum of all, in nanoseconds. Of a sample: of those in the sample.
+    pub sum_ns: u64,
+    /// The longest one.
+    pub max_ns: u64,
+    /// How many there were of each length, in order.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Lengths from `start` up to `end`, in nanoseconds.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    pub start: u64,
+    pub end: u64,
+    pub count: u64,
+}
+
+impl Lengths {
+    /// The mean in nanoseconds.
+    pub fn mean_ns(&self) -> u64 {
+        self.sum_ns.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// The length that the share `quantile` does not exceed: the middle of the bucket that holds it.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        let total: u64 = self.buckets.iter().map(|bucket| bucket.count).sum();
+        let rank = (total as f64 * quantile).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for bucket in &self.buckets {
+            seen += bucket.count;
+            if seen >= rank {
+                return bucket.start.midpoint(bucket.end).min(self.max_ns);
+            }
+        }
+        self.max_ns
+    }
+
+    /// Adds what another lock of the class has.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        for more in &other.buckets {
+            match self.buckets.binary_search_by_key(&more.start, |bucket| bucket.start) {
+                Ok(index) => self.buckets[index].count += more.count,
+                Err(index) => self.buckets.insert(index, *more),
+            }
+        }
+    }
+}
+
+/// A place in a file of the program, which is the same in every run of that file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The file.
+    pub module: PathBuf,
+    /// Of the file that the program ran. Empty: it has none.
+    pub build_id: Vec<u8>,
+    /// As the file counts addresses. Of a call: that of its last byte.
+    pub address: u64,
+}
+
+/// Where locks of a class come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// A static object.
+    Static(Place),
+    /// The calls that initialised, or else first used it, innermost first: up to the one that names the class.
+    Calls(Vec<Place>),
+}
+
+/// The locks of one site: the elements of one static variable, or those that were made or first acquired by one stack.
+#[derive(Clone, Debug, Default)]
+pub struct Class {
+    /// What users see: `cache.mutex_`, `mutex of Cache::get (cache.cc:31)`.
+    pub name: String,
+    /// How the name was found, in a few words with the module: `static in server`, `made at ...`, `first acquired at ...`.
+    pub origin: String,
+    pub kind: Kind,
+    /// Every place that its locks come from, each once, as far as they are known.
+    pub origins: Vec<Origin>,
+    /// The names of the locks that serve it: `glibc`, or one of latchwork's.
+    pub served_by: Vec<String>,
+    /// How many locks.
+    pub instances: u64,
+    /// The time waited for each lock of the class that was contended, longest first.
+    pub instance_wait_ns: Vec<u64>,
+    pub acquisitions: u64,
+    /// Acquisitions for reading, among these.
+    pub reads: u64,
+    /// Acquisitions that had to wait.
+    pub contended: u64,
+    /// `trylock` calls that did not get the lock.
+    pub failed_tries: u64,
+    pub timeouts: u64,
+    /// Waits for the lock.
+    pub waits: Lengths,
+    /// The part of the waiting time in which no thread held the lock: it was handed over, and the waiter did not run yet.
+    pub handover_ns: u64,
+    /// Time to acquire the mutex again after waiting for a condition. Not part of `waits`.
+    pub reacquire_ns: u64,
+    /// Such acquisitions that had to wait.
+    pub reacquires: u64,
+    /// Holds: all that met contention, and a sample of the others.
+    pub holds: Lengths,
+    /// Most threads that waited at once.
+    pub waiters_max: u64,
+    /// Threads that waited when the recording was read. Their waits are in no other figure.
+    pub waiting: u64,
+    /// The sum of the moments at which these waits began, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub waiting_since_sum: u64,
+    /// Most readers that were seen inside at once.
+    pub readers_max: u64,
+    /// Acquisitions for reading among `holds`, and how long they held the lock.
+    pub read_holds: u64,
+    /// See `read_holds`.
+    pub read_hold_ns: u64,
+    /// The length of the waits of which the CPU time was measured.
+    pub timed_ns: u64,
+    /// Their CPU time: the waiting thread was spinning.
+    pub spun_ns: u64,
+    /// So many acquisitions were compared with the one before.
+    pub successions: Successions,
+    /// Where threads waited, longest first.
+    pub waiters: Vec<Waiter>,
+    /// Because of which holders, longest first.
+    pub holders: Vec<Holder>,
+    /// Pairs of a place that waited and the place of the holder that it waited for, longest wait first.
+    pub pairs: Vec<Pair>,
+}
+
+/// Threads that waited for a lock at one place.
+#[derive(Clone, Debug, Default)]
+pub struct Waiter {
+    pub stack: StackId,
+    pub count: u64,
+    pub wait_ns: u64,
+}
+
+/// Threads that acquired the lock at one place. Threads that kept no other waiting are listed too, if their holds were measured.
+#[derive(Clone, Debug, Default)]
+pub struct Holder {
+    pub stack: StackId,
+    /// How many waits it had a part in.
+    pub waits: u64,
+    pub caused_wait_ns: u64,
+    /// Its holds that were measured: all that met contention, and a sample of the others.
+    pub holds: u64,
+    /// How long these took.
+    pub hold_ns: u64,
+}
+
+impl Holder {
+    /// How long it holds the lock at a time. `None`: that was not measured.
+    pub fn mean_hold_ns(&self) -> Option<u64> {
+        self.hold_ns.checked_div(self.holds)
+    }
+}
+
+/// Acquisitions that were compared with the one before of the same lock.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Successions {
+    pub compared: u64,
+    /// By another thread, on another CPU, on a CPU of another NUMA node.
+    pub by_thread: u64,
+    pub by_cpu: u64,
+    pub by_node: u64,
+}
+
+/// A function that holds a lock, over all stacks.
+#[derive(Clone, Debug, Default)]
+pub struct TopHolder {
+    pub function: String,
+    pub caused_wait_ns: u64,
+    /// How many waits it had a part in.
+    pub waits: u64,
+    /// Its holds that were measured, and how long they took.
+    pub holds: u64,
+    /// See `holds`.
+    pub hold_ns: u64,
+}
+
+impl TopHolder {
+    /// How long it holds the lock at a time; or how long it kept each waiting thread waiting, if no hold was measured.
+    pub fn at_a_time_ns(&self) -> u64 {
+        let per_wait = self.caused_wait_ns.checked_div(self.waits).unwrap_or(0);
+        self.hold_ns.checked_div(self.holds).unwrap_or(per_wait)
+    }
+}
+
+impl Class {
+    /// How many readers hold a lock of the class on average over so many seconds.
+    pub fn readers_mean(&self, seconds: f64) -> f64 {
+        let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
+        over(held_ns, seconds)
+    }
+
+    /// How many threads wait for a lock of the class on average over so many seconds.
+    pub fn waiters_mean(&self, seconds: f64) -> f64 {
+        over(self.waits.sum_ns as f64, seconds)
+    }
+}
+
+/// Nanoseconds for each nanosecond of so many seconds.
+fn over(nanos: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { nanos / (seconds * 1e9) } else { 0.0 }
+}
+
+/// Waits at one place because of holders that acquired at another.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    pub waiter: StackId,
+    pub cause: Cause,
+    pub wait_ns: u64,
+}
+
+/// Why a thread waited.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// A thread held the lock that had acquired it at this stack.
+    Holder(StackId),
+    /// No thread held the lock: it had been released, and the waiter did not run yet.
+    Handover,
+    /// Holders that the recorder does not tell apart.
+    Others,
+    /// Not known.
+    Unknown,
+}
+
+impl Cause {
+    /// For tables.
+    pub fn place(self, profile: &Profile) -> String {
+        match self {
+            Self::Holder(stack) => profile.place(stack),
+            Self::Handover => "(handover: nobody held it)".into(),
+            Self::Others => "(other holders)".into(),
+            Self::Unknown => "(not known)".into(),
+        }
+    }
+}
+
+/// Condition variables or semaphores of one site. Waiting for them is not contention: a worker without work waits like this.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    pub name: String,
+    pub origin: String,
+    /// In place of a condition variable.
+    pub is_semaphore: bool,
+    pub instances: u64,
+    pub waits: u64,
+    pub wait_ns: u64,
+    pub timeouts: u64,
+    /// Signals and broadcasts, or posts.
+    pub notifications: u64,
+    /// Where threads waited, longest first.
+    pub waiters: Vec<Waiter>,
+}
+
+/// What profiling cost.
+#[derive(Clone, Debug, Default)]
+pub struct Overhead {
+    /// Lock calls that passed the recorder.
+    pub calls: u64,
+    /// Stacks that were unwound, in all threads.
+    pub stacks: u64,
+    /// CPU time for that, in all threads.
+    pub unwinding_ns: u64,
+    /// Bytes of the recordings.
+    pub memory_bytes: u64,
+}
+
+/// What the recording has no room for.
+#[derive(Clone, Debug, Default)]
+pub struct Dropped {
+    /// `locks`, `stacks`, ...
+    pub what: String,
+    pub count: u64,
+}
+
+/// One wait, for the timeline.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// A number in [`Profile::threads`].
+    pub thread: usize,
+    /// A number in [`Profile::locks`].
+    pub lock: usize,
+    /// Since the start of the profile.
+    pub start_ns: u64,
+    pub length_ns: u64,
+    /// Waits are chosen by their length: this one stands for so many nanoseconds of waiting.
+    pub stands_for_ns: u64,
+    /// What caused most of it.
+    pub cause: Cause,
+    pub stack: StackId,
+}
+
+impl Profile {
+    /// Time that all threads together lived.
+    pub fn lifetime_ns(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.lifetime_ns).sum()
+    }
+
+    /// Time that all threads together waited for locks.
+    pub fn wait_ns(&self) -> u64 {
+        self.locks.iter().map(|class| class.waits.sum_ns).sum()
+    }
+
+    /// The frame that names a stack: the first that is no way to call the lock.
+    pub fn naming(&self, stack: StackId) -> Option<&Frame> {
+        let frames: Vec<&Frame> = self.stacks.get(stack)?.iter().map(|frame| &self.frames[*frame]).collect();
+        frames.get(super::symbols::wrappers::naming(&frames)).copied()
+    }
+
+    /// What names a stack, for tables: `Cache::evict (cache.cc:120)`.
+    pub fn place(&self, stack: StackId) -> String {
+        self.naming(stack).map_or_else(|| "[unknown]".into(), place)
+    }
+
+    /// The function in which most waiting for the class was caused.
+    pub fn top_holder(&self, class: &Class) -> Option<TopHolder> {
+        let mut sums: HashMap<String, TopHolder> = HashMap::new();
+        for holder in &class.holders {
+            let function = self.function(holder.stack);
+            let sum = sums.entry(function).or_default();
+            sum.caused_wait_ns += holder.caused_wait_ns;
+            sum.waits += holder.waits;
+            sum.holds += holder.holds;
+            sum.hold_ns += holder.hold_ns;
+        }
+        let by_cause = |first: &TopHolder, second: &TopHolder| {
+            first.caused_wait_ns.cmp(&second.caused_wait_ns).then(second.function.cmp(&first.function))
+        };
+        let named = sums.into_iter().map(|(function, sum)| TopHolder { function, ..sum });
+        named.filter(|holder| holder.caused_wait_ns > 0).max_by(by_cause)
+    }
+
+    /// The function that names a stack, for sentences.
+    pub fn function(&self, stack: StackId) -> String {
+        self.naming(stack).map_or_else(|| "[unknown]".into(), |frame| frame.function.clone())
+    }
+}
+
+/// A frame with its line.
+pub fn place(frame: &Frame) -> String {
+    if frame.file.is_empty() {
+        return frame.function.clone();
+    }
+    let file = frame.file.rsplit('/').next().expect("one part");
+    match frame.line {
+        0 => format!("{} ({file})", frame.function),
+        line => format!("{} ({file}:{line})", frame.function),
+    }
+}
+
+/// Gives every frame and every stack a number.
+#[derive(Default)]
+pub struct Interner {
+    pub frames: Vec<Frame>,
+    pub stacks: Vec<Vec<usize>>,
+    frame_ids: HashMap<Frame, usize>,
+    stack_ids: HashMap<Vec<usize>, StackId>,
+}
+
+impl Interner {
+    /// The number of a stack, innermost frame first.
+    pub fn stack(&mut self, frames: Vec<Frame>) -> StackId {
+        let ids: Vec<usize> = frames.into_iter().map(|frame| self.frame(frame)).collect();
+        *self.stack_ids.entry(ids).or_insert_with_key(|ids| {
+            self.stacks.push(ids.clone());
+            self.stacks.len() - 1
+        })
+    }
+
+    fn frame(&mut self, frame: Frame) -> usize {
+        *self.frame_ids.entry(frame).or_insert_with_key(|frame| {
+            self.frames.push(frame.clone());
+            self.frames.len() - 1
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! The program while it is recorded. It runs as it would without latchwork: with the same standard streams, in the same
+//! process group. This process only waits for it, and passes on the signals that were meant for it.
+
+use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use std::ffi::OsString;
+use std::io::{Error, ErrorKind};
+use std::mem::{MaybeUninit, zeroed};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Signals that users and supervisors send to a program.
+const PASSED_ON: [i32; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it.
+pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Result<i32> {
+    let signals = Signals::block();
+    let process = start(command, environment, &signals)?;
+    loop {
+        let (signal, by_terminal) = signals.next();
+        if signal == libc::SIGCHLD {
+            if let Some(status) = ended(process) {
+                return Ok(status);
+            }
+        } else if !by_terminal {
+            // The terminal sends Ctrl-C to the program as well. A signal that is sent to this process alone is meant for the program.
+            // SAFETY: a signal to a child that was not waited for yet.
+            unsafe { libc::kill(process, signal) };
+        }
+    }
+}
+
+fn start(command: &[OsString], environment: &[(&'static str, OsString)], signals: &Signals) -> Result<i32> {
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]);
+    for name in crate::run::VARIABLES {
+        child.env_remove(name);
+    }
+    child.envs(environment.iter().map(|(name, value)| (name, value)));
+    let (mask, pipe, on_child) = (signals.before, signals.pipe, signals.on_child);
+    // SAFETY: only system calls that are safe between fork and exec.
+    unsafe {
+        child.pre_exec(move || {
+            // std sets this one to its default, and the program shall find it as this process did.
+            libc::sigaction(libc::SIGPIPE, &pipe, std::ptr::null_mut());
+            libc::sigaction(libc::SIGCHLD, &on_child, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            Ok(())
+        })
+    };
+    let child = child.spawn().map_err(|error| {
+        let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        Failure { status, message: format!("{}: {error}", Path::new(&command[0]).display()) }
+    })?;
+    // The handle does nothing when it is dropped; `ended` waits.
+    Ok(i32::try_from(child.id()).expect("a process id"))
+}
+
+/// The program's exit status, if it has ended.
+fn ended(process: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: room for the status.
+    let found = unsafe { libc::waitpid(process, &mut status, libc::WNOHANG) };
+    if found != process {
+        return None;
+    }
+    Some(if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) })
+}
+
+/// Signals that this process waits for. They stay blocked as long as it lives.
+struct Signals {
+    waited_for: libc::sigset_t,
+    before: libc::sigset_t,
+    pipe: libc::sigaction,
+    on_child: libc::sigaction,
+}
+
+impl Signals {
+    fn block() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: each call gets valid numbers and room for what it writes; `sigemptyset` makes the set.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in PASSED_ON {
+                // What was ignored before (nohup) stays ignored, here and in the program.
+                if disposition(signal).sa_sigaction != libc::SIG_IGN {
+                    libc::sigaddset(set.as_mut_ptr(), signal);
+                }
+            }
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+            let waited_for = set.assume_init();
+            let (pipe, on_child) = (disposition(libc::SIGPIPE), disposition(libc::SIGCHLD));
+            // Where it is ignored, the kernel forgets a child's status.
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            let mut before = MaybeUninit::uninit();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for, before.as_mut_ptr());
+            Self { waited_for, before: before.assume_init(), pipe, on_child }
+        }
+    }
+
+    /// The next signal, and whether a key on the terminal caused it.
+    fn next(&self) -> (i32, bool) {
+        loop {
+            // SAFETY: plain data, for which zeroes are a value; the call writes it.
+            let mut info: libc::siginfo_t = unsafe { zeroed() };
+            // SAFETY: a set of signals, and room for the answer.
+            let signal = unsafe { libc::sigwaitinfo(&self.waited_for, &mut info) };
+            if signal > 0 {
+                return (signal, info.si_code > 0);
+            }
+            assert_eq!(
+                Error::last_os_error().kind(),
+                ErrorKind::Interrupted,
+                "sigwaitinfo fails for no other reason"
+            );
+        }
+    }
+}
+
+fn disposition(signal: i32) -> libc::sigaction {
+    // SAFETY: plain data, for which zeroes are a value; the call writes it.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action
+    }
+}

@@ -1,0 +1,104 @@
+//! Names as programmers write them.
+
+use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+
+/// Longest name that is shown with its template arguments: half a line. Those of nested templates have thousands of
+/// characters.
+const LONGEST: usize = 60;
+
+/// Longest name that is shown whole.
+const CUT: usize = 160;
+
+/// A function's name without parameters, return type and, if it is long, template arguments.
+pub(super) fn function(name: &str) -> String {
+    // `f.part.0`, `f.cold`, `f.constprop.0`: parts and copies that gcc makes. Symbol versions: `f@@V1`.
+    let name = name.split('@').next().expect("one part");
+    let plain =
+        name.split_once('.').map_or(name, |(before, _)| if before.is_empty() { name } else { before });
+    let text = rust(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned());
+    shorten(&text)
+}
+
+/// A variable's name.
+pub(super) fn variable(name: &str) -> String {
+    let name = name.split('@').next().expect("one part");
+    let plain =
+        name.split_once('.').map_or(name, |(before, _)| if before.is_empty() { name } else { before });
+    shorten(&rust(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned()))
+}
+
+fn rust(name: &str) -> Option<String> {
+    // An old Rust name is also a C++ name; the hash at its end tells them apart, which the library looks at.
+    Some(format!("{:#}", rustc_demangle::try_demangle(name).ok()?))
+}
+
+fn cpp(name: &str) -> Option<String> {
+    if !name.starts_with("_Z") {
+        return None;
+    }
+    let symbol = Symbol::new_with_options(name, &ParseOptions::default()).ok()?;
+    let options = DemangleOptions::new().no_params().no_return_type();
+    symbol.demangle_with_options(&options).ok().map(|text| text.replace("[abi:cxx11]", ""))
+}
+
+/// Leaves out what stands in the outermost `<...>` of a long name.
+fn shorten(name: &str) -> String {
+    if name.len() <= LONGEST {
+        return name.to_owned();
+    }
+    let (mut text, mut depth) = (String::new(), 0_u32);
+    let mut before = ' ';
+    for char in name.chars() {
+        match char {
+            // `operator<`, `operator->` and `->` are no brackets.
+            '<' if !text.ends_with("operator") => {
+                if depth == 0 {
+                    text += "<..>";
+                }
+                depth += 1;
+            }
+            '>' if depth > 0 && before != '-' => depth -= 1,
+            _ if depth == 0 => text.push(char),
+            _ => {}
+        }
+        before = char;
+    }
+    match text.char_indices().nth(CUT) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        for (symbol, name) in [
+            ("main", "main"),
+            ("free_unlock.part.0", "free_unlock"),
+            ("pthread_mutex_lock@@GLIBC_2.2.5", "pthread_mutex_lock"),
+            ("_ZNSt5mutex4lockEv", "std::mutex::lock"),
+            (
+                "_ZN7leveldb6DBImpl3GetERKNS_11ReadOptionsERKNS_5SliceEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+                "leveldb::DBImpl::Get",
+            ),
+            ("_ZNSt10lock_guardISt5mutexEC2ERS0_", "std::lock_guard<std::mutex>::lock_guard"),
+            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
+            (
+                "_ZN3std4sync5mutex14Mutex$LT$T$GT$4lock17h0123456789abcdefE",
+                "std::sync::mutex::Mutex<T>::lock",
+            ),
+        ] {
+            assert_eq!(function(symbol), name);
+        }
+    }
+
+    #[test]
+    fn a_long_name_loses_its_template_arguments() {
+        let long = format!("a<{}>::b<c->d, int>::operator<", "x<y>".repeat(60));
+        assert_eq!(shorten(&long), "a<..>::b<..>::operator<");
+        assert_eq!(shorten(&"é".repeat(400)).chars().count(), CUT + 1);
+    }
+}

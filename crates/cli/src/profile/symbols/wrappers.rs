@@ -1,0 +1,297 @@
+//! Which function of a stack names the place: the first one that is more than a way to call the lock.
+//!
+//! Programs lock through `std::lock_guard`, `leveldb::MutexLock`, `inline_mysql_mutex_lock` and the like. A report that said
+//! "blocked in MutexLock::MutexLock" would help nobody.
+
+use super::Frame;
+
+/// Name spaces of the libraries that wrap locks. Each function in them is one.
+const LIBRARIES: [&str; 17] = [
+    "std::sync::",
+    "std::sys::",
+    "std::sys_common::",
+    "std::thread::park",
+    "std::thread::lifecycle",
+    "core::",
+    "alloc::",
+    "lock_api::",
+    "parking_lot::",
+    "parking_lot_core::",
+    "latchwork",
+    "__gnu_cxx::",
+    "boost::posix::",
+    "pthread_",
+    "__pthread_",
+    "__gthread_",
+    "__glibcxx_rwlock_",
+];
+
+/// Types of the C++ libraries that wrap locks.
+const CPP_TYPES: [&str; 18] = [
+    "mutex",
+    "timed_mutex",
+    "recursive_mutex",
+    "recursive_timed_mutex",
+    "shared_mutex",
+    "shared_timed_mutex",
+    "__shared_mutex_pthread",
+    "__shared_timed_mutex_base",
+    "__timed_mutex_impl",
+    "lock_guard",
+    "unique_lock",
+    "scoped_lock",
+    "shared_lock",
+    "condition_variable",
+    "condition_variable_any",
+    "_V2::condition_variable_any",
+    "__condvar",
+    "__mutex_base",
+];
+
+/// Words that the names of wrappers are made of. A function whose name has no other word is a wrapper.
+const WORDS: [&str; 65] = [
+    "alloc",
+    "create",
+    "new",
+    "free",
+    "rwmutex",
+    "unlock",
+    "unlocker",
+    "release",
+    "leave",
+    "destroy",
+    "init",
+    "mutex",
+    "lock",
+    "locks",
+    "locker",
+    "locked",
+    "guard",
+    "scoped",
+    "acquire",
+    "enter",
+    "rd",
+    "wr",
+    "rdlock",
+    "wrlock",
+    "read",
+    "write",
+    "reader",
+    "writer",
+    "shared",
+    "exclusive",
+    "spin",
+    "spinlock",
+    "rw",
+    "rwlock",
+    "unique",
+    "auto",
+    "try",
+    "timed",
+    "timedwait",
+    "wait",
+    "until",
+    "cond",
+    "condition",
+    "condvar",
+    "cv",
+    "var",
+    "variable",
+    "signal",
+    "broadcast",
+    "mtx",
+    "sem",
+    "semaphore",
+    "critical",
+    "section",
+    "raw",
+    "impl",
+    "slow",
+    "cs",
+    "inline",
+    "mysql",
+    "psi",
+    "my",
+    "native",
+    "noninlined",
+    "sqlite3",
+];
+
+/// At least one of these must be among the words.
+const ESSENTIAL: [&str; 32] = [
+    "rwmutex",
+    "unlock",
+    "mutex",
+    "lock",
+    "locks",
+    "locker",
+    "guard",
+    "acquire",
+    "rdlock",
+    "wrlock",
+    "spinlock",
+    "rwlock",
+    "spin",
+    "mtx",
+    "sem",
+    "semaphore",
+    "cond",
+    "condition",
+    "condvar",
+    "cv",
+    "critical",
+    "enter",
+    "timedwait",
+    "wait",
+    "cs",
+    "locked",
+    "shared",
+    "exclusive",
+    "signal",
+    "broadcast",
+    "unique",
+    "rw",
+];
+
+/// Whether the function is only a way to call the lock.
+pub fn is_wrapper(function: &str) -> bool {
+    if LIBRARIES.iter().any(|library| function.starts_with(library))
+        || function.starts_with('<') && is_rust_library(function)
+    {
+        return true;
+    }
+    let plain = without_arguments(function);
+    if let Some(rest) = plain.strip_prefix("std::") {
+        let class = rest.rsplit_once("::").map_or(rest, |(class, _)| class);
+        if CPP_TYPES.contains(&class)
+            || ["lock", "call_once", "try_lock"].contains(&rest)
+            || rest.starts_with("__detail")
+        {
+            return true;
+        }
+    }
+    let last = plain.rsplit("::").next().expect("one part");
+    let words = words(last);
+    words.iter().all(|word| WORDS.contains(&word.as_str()) || word == "pthread")
+        && words.iter().any(|word| ESSENTIAL.contains(&word.as_str()))
+}
+
+/// The index of the frame that names the place: the first that is no wrapper. A stack of nothing else is named by its
+/// last frame.
+pub fn naming(frames: &[&Frame]) -> usize {
+    let named = |frame: &&Frame| !is_wrapper(&frame.function) && !is_system(&frame.module);
+    let known = |frame: &&Frame| !is_wrapper(&frame.function);
+    let position = frames.iter().position(named).or_else(|| frames.iter().position(known));
+    position.unwrap_or(frames.len().saturating_sub(1))
+}
+
+/// Implementations of traits: `<std::sync::Mutex<T> as ...>::...`.
+fn is_rust_library(function: &str) -> bool {
+    ["<std::sync", "<core::", "<alloc::", "<lock_api::", "<parking_lot"]
+        .iter()
+        .any(|start| function.starts_with(start))
+}
+
+/// Libraries that only pass calls on.
+fn is_system(module: &str) -> bool {
+    ["libc.so", "libpthread", "libstdc++", "libc++", "ld-linux", "liblatchwork_preload"]
+        .iter()
+        .any(|start| module.starts_with(start))
+}
+
+fn without_arguments(name: &str) -> String {
+    let (mut text, mut depth) = (String::new(), 0_u32);
+    for char in name.chars() {
+        match char {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            '(' if depth == 0 => break,
+            char if depth == 0 => text.push(char),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// `pthreadMutexEnter`, `pthread_mutex_enter` and `PTHREAD_MUTEX_ENTER` have the same words. `~` of a destructor stays out.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_is_lower = false;
+    for char in name.chars() {
+        if char == '_' || char == '~' || char.is_uppercase() && before_is_lower {
+            words.push(String::new());
+        }
+        if char != '_' && char != '~' {
+            words.last_mut().expect("never empty").extend(char.to_lowercase());
+        }
+        before_is_lower = char.is_lowercase() || char.is_numeric();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrappers_are_told_from_functions_that_do_something() {
+        for name in [
+            "std::mutex::lock",
+            "std::lock_guard<std::mutex>::lock_guard",
+            "std::unique_lock<std::shared_mutex>::unique_lock",
+            "std::condition_variable::wait",
+            "__gthread_mutex_lock",
+            "pthread_mutex_lock",
+            "std::sync::poison::mutex::Mutex<T>::lock",
+            "lock_api::mutex::Mutex<R,T>::lock",
+            "<lock_api::mutex::RawMutex as x>::lock",
+            "leveldb::port::Mutex::Lock",
+            "leveldb::MutexLock::MutexLock",
+            "kyotocabinet::ScopedMutex::ScopedMutex",
+            "kyotocabinet::RWLock::lock_reader",
+            "inline_mysql_mutex_lock",
+            "psi_mutex_lock",
+            "pthreadMutexEnter",
+            "sqlite3_mutex_enter",
+            "pthreadMutexAlloc",
+            "kyotocabinet::RWLock::unlock",
+            "rocksdb::port::RWMutex::RWMutex",
+            "leveldb::MutexLock::~MutexLock",
+        ] {
+            assert!(is_wrapper(name), "{name}");
+        }
+        for name in [
+            "main",
+            "Cache::evict",
+            "leveldb::DBImpl::Get",
+            "item_lock_hashtable_for",
+            "std::vector<int>::push_back",
+            "lock_sys_resize",
+            "do_slabs_alloc",
+            "read",
+            "write",
+            "kyotocabinet::CacheDB::accept",
+        ] {
+            assert!(!is_wrapper(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_first_frame_that_does_something_names_the_place() {
+        let frame = |function: &str, module: &str| Frame {
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        };
+        let stack = [
+            frame("__gthread_mutex_lock", "server"),
+            frame("std::mutex::lock", "server"),
+            frame("Cache::get", "server"),
+            frame("main", "server"),
+        ];
+        assert_eq!(naming(&stack.iter().collect::<Vec<_>>()), 2);
+        assert_eq!(naming(&stack[..2].iter().collect::<Vec<_>>()), 1);
+        assert_eq!(naming(&[]), 0);
+    }
+}

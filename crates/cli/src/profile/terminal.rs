@@ -1,0 +1,271 @@
+//! The report on the terminal: the verdict, the tables, what to try, and what profiling cost.
+
+use super::findings::{self, ratio};
+use super::model::{Class, Kind, Profile};
+use super::units::{bytes, count, percent, time};
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write as _;
+
+/// Lines of each table. The other reports have all.
+const LINES: usize = 10;
+
+/// Classes that cost less of all waiting than this are counted below the table.
+const LEAST: f64 = 0.001;
+
+/// Longest name in a table. A longer one would push the figures out of the terminal.
+const WIDEST: usize = 44;
+
+/// All of it.
+pub fn text(profile: &Profile) -> String {
+    let mut text = String::new();
+    for sentence in findings::verdict(profile) {
+        text += &fold(&sentence, "");
+    }
+    text += &locks(profile);
+    text += &pairs(profile);
+    text += &conditions(profile);
+    let advice = findings::advice(profile);
+    if !advice.is_empty() {
+        text += "\nWhat to try:\n";
+        for advice in &advice {
+            text += &fold(&format!("- {}", advice.text), "  ");
+        }
+    }
+    text + "\n" + &cost(profile)
+}
+
+fn locks(profile: &Profile) -> String {
+    let waited = profile.wait_ns();
+    let shown = |class: &&Class| waited > 0 && ratio(class.waits.sum_ns, waited) >= LEAST;
+    let classes: Vec<&Class> = profile.locks.iter().filter(shown).take(LINES).collect();
+    if classes.is_empty() {
+        return String::new();
+    }
+    let mut table = table([
+        "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "held 99%",
+    ]);
+    for class in &classes {
+        let known = |ns: u64| if class.holds.count == 0 { "-".into() } else { time(ns) };
+        table.add_row([
+            cut(&class.name),
+            match class.kind {
+                Kind::RwLock => format!("rw, {} read", percent(ratio(class.reads, class.acquisitions))),
+                kind => kind.key().into(),
+            },
+            count(class.instances),
+            count(class.acquisitions),
+            percent(ratio(class.contended, class.acquisitions)),
+            time(class.waits.sum_ns),
+            percent(ratio(class.waits.sum_ns, waited)),
+            time(class.waits.quantile_ns(0.99)),
+            time(class.waits.max_ns),
+            known(class.holds.mean_ns()),
+            known(class.holds.quantile_ns(0.99)),
+        ]);
+    }
+    (2..=10).for_each(|column| right(&mut table, column));
+    let mut text = format!("\n{}\n", table.trim_fmt());
+    let rest = profile.locks.len() - classes.len();
+    if rest > 0 {
+        let lost: u64 = profile.locks.iter().map(|class| class.waits.sum_ns).sum::<u64>()
+            - classes.iter().map(|class| class.waits.sum_ns).sum::<u64>();
+        let lost =
+            if lost == 0 { "no thread waited".into() } else { format!("threads waited {}", time(lost)) };
+        writeln!(text, "and {} more, for which {lost}", things(rest as u64, "class")).expect("a String");
+    }
+    text + &manners(profile, &classes)
+}
+
+/// How threads waited for these classes, and where the locks went.
+fn manners(profile: &Profile, classes: &[&Class]) -> String {
+    let mut table = table([
+        "how",
+        "spinning",
+        "handover",
+        "waiting",
+        "at most",
+        "readers",
+        "at most",
+        "next: other thread",
+        "other CPU",
+        "other node",
+    ]);
+    let share = |part, whole| if whole == 0 { "-".into() } else { percent(ratio(part, whole)) };
+    for class in classes {
+        let next = class.successions;
+        let is_shared = class.kind == Kind::RwLock;
+        let of_readers = |text: String| if is_shared { text } else { String::new() };
+        table.add_row([
+            cut(&class.name),
+            share(class.spun_ns, class.timed_ns),
+            share(class.handover_ns, class.waits.sum_ns),
+            format!("{:.2}", class.waiters_mean(profile.seconds)),
+            count(class.waiters_max),
+            of_readers(format!("{:.2}", class.readers_mean(profile.seconds))),
+            of_readers(count(class.readers_max)),
+            share(next.by_thread, next.compared),
+            share(next.by_cpu, next.compared),
+            share(next.by_node, next.compared),
+        ]);
+    }
+    (1..=9).for_each(|column| right(&mut table, column));
+    format!("\n{}\n", table.trim_fmt())
+}
+
+fn pairs(profile: &Profile) -> String {
+    let waited = profile.wait_ns();
+    let mut all = Vec::new();
+    for class in &profile.locks {
+        let mut parts: Vec<((String, String), u64)> = Vec::new();
+        for pair in &class.pairs {
+            let key = (profile.place(pair.waiter), pair.cause.place(profile));
+            match parts.iter_mut().find(|part| part.0 == key) {
+                Some(part) => part.1 += pair.wait_ns,
+                None => parts.push((key, pair.wait_ns)),
+            }
+        }
+        all.extend(parts.into_iter().map(|part| (class, part)));
+    }
+    all.sort_by_key(|(_, (_, ns))| std::cmp::Reverse(*ns));
+    all.retain(|(_, (_, ns))| ratio(*ns, waited) >= LEAST);
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut table = table(["lost", "", "blocked at", "because it was held from", "lock"]);
+    for (class, ((waiter, holder), ns)) in all.iter().take(LINES) {
+        table.add_row([time(*ns), percent(ratio(*ns, waited)), cut(waiter), cut(holder), cut(&class.name)]);
+    }
+    (0..=1).for_each(|column| right(&mut table, column));
+    format!("\n{}\n", table.trim_fmt())
+}
+
+fn conditions(profile: &Profile) -> String {
+    let conditions: Vec<_> =
+        profile.condvars.iter().filter(|condition| condition.waits > 0).take(LINES / 2).collect();
+    if conditions.is_empty() {
+        return String::new();
+    }
+    let mut table = table(["waiting for work, not for a lock", "", "waits", "time", "notified"]);
+    for condition in conditions {
+        table.add_row([
+            cut(&condition.name),
+            if condition.is_semaphore { "semaphore" } else { "condition" }.into(),
+            count(condition.waits),
+            time(condition.wait_ns),
+            count(condition.notifications),
+        ]);
+    }
+    (2..=4).for_each(|column| right(&mut table, column));
+    format!("\n{}\n", table.trim_fmt())
+}
+
+fn cost(profile: &Profile) -> String {
+    let overhead = &profile.overhead;
+    let processes = match profile.processes.len() {
+        1 => String::new(),
+        many => format!(" in {many} processes"),
+    };
+    let mut text = fold(
+        &format!(
+            "Recorded {:.1} s, {}{processes}. Profiling: {} recorded, {} of file, {} for {}.",
+            profile.seconds,
+            things(profile.threads.len() as u64, "thread"),
+            things(overhead.calls, "lock call"),
+            bytes(overhead.memory_bytes),
+            time(overhead.unwinding_ns),
+            things(overhead.stacks, "stack")
+        ),
+        "",
+    );
+    for dropped in &profile.dropped {
+        text += &fold(&format!("There was no room for {} {}.", count(dropped.count), dropped.what), "");
+    }
+    for note in &profile.notes {
+        text += &fold(note, "");
+    }
+    text
+}
+
+fn things(number: u64, what: &str) -> String {
+    let ending = match (number, what.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {what}{ending}", count(number))
+}
+
+fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    table
+}
+
+fn right(table: &mut Table, column: usize) {
+    table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
+}
+
+/// A name as wide as the tables allow. What stands at its end, file and line, is kept.
+fn cut(name: &str) -> String {
+    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
+    if chars.len() <= WIDEST {
+        return chars.into_iter().collect();
+    }
+    let (head, tail) = (WIDEST / 2, WIDEST - WIDEST / 2 - 1);
+    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
+}
+
+/// A sentence in lines of at most 100 characters. Lines after the first begin with `indent`.
+fn fold(sentence: &str, indent: &str) -> String {
+    let (mut text, mut width) = (String::new(), 0);
+    for word in sentence.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > 100 {
+            text += "\n";
+            text += indent;
+            width = indent.len();
+        } else if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text += word;
+        width += length;
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::sample;
+
+    #[test]
+    fn the_verdict_comes_first_and_the_cost_last() {
+        let text = text(&sample::profile());
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?} in:\n{text}"));
+        let order = [
+            "Threads spent 38%",
+            "wait 99%",
+            "spinning",
+            "blocked at",
+            "Cache::evict (cache.cc:120)",
+            "waiting for work",
+            "What to try:",
+            "Profiling: 1.0 M lock calls",
+            "no room for 12 stacks",
+            "This is a sample.",
+        ];
+        for pair in order.windows(2) {
+            assert!(at(pair[0]) < at(pair[1]), "{pair:?}:\n{text}");
+        }
+        assert!(text.contains("(handover: nobody held it)"), "{text}");
+        assert!(text.contains("rw, 97% read"), "{text}");
+    }
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        let cut = cut(&format!("{}::f (file.cc:7)", "n".repeat(100)));
+        assert!(cut.chars().count() == WIDEST && cut.ends_with("f (file.cc:7)"), "{cut}");
+    }
+}

@@ -1,0 +1,218 @@
+//! `latchwork record`: writes down every lock call of a program, for `latchwork predict`.
+
+use crate::profile::files::Recordings;
+use crate::profile::join;
+use crate::profile::session;
+use crate::profile::symbols::Frame;
+use crate::program::{self, Obstacle};
+use crate::run::{self, Programs};
+use clap::{Args, ValueHint};
+use latchwork::registry::Kind;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::names::{self, Choice, GLIBC};
+use latchwork_console::{machine::Machine, output};
+use latchwork_recording::reader::Kind as ObjectKind;
+use latchwork_recording::trace_file::{About, Class, Thread, Trace};
+use latchwork_recording::trace_raw::{Raw, RawThread};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Text below the options.
+pub const HELP: &str = "\
+The trace says, thread by thread, which lock each call acquired, how much CPU time passed before it, how long it waited, and
+how long the lock was held. `latchwork predict` replays it on a simulated machine. The exit status is the program's.
+
+The file has 16 bytes for each acquisition and 16 for each release. If a process makes more than --size MiB, what it does
+after that is dropped and counted; record a part of a long run with --delay and --seconds. Of several processes, the file has
+the one with the most events: choose with --only and --not.
+
+Record with the threads and the load that you know, on an otherwise idle machine.
+
+Examples:
+  latchwork record -o trace.lw -- ./server --bench
+  latchwork record -o trace.lw --delay 10 --seconds 5 -- ./server  five seconds, after ten
+  latchwork predict trace.lw --machine 8x24 --threads 1..192       on a machine that you do not have";
+
+/// Options of `latchwork record`.
+#[derive(Args)]
+pub struct Options {
+    /// The file to write
+    #[arg(short, long, value_name = "FILE", default_value = "trace.lw", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+    /// Lock to use for pthread mutexes [default: glibc]
+    #[arg(long, value_name = "NAME")]
+    mutex: Option<String>,
+    /// Lock to use for pthread reader-writer locks [default: glibc]
+    #[arg(long, value_name = "NAME")]
+    rwlock: Option<String>,
+    #[command(flatten)]
+    programs: Programs,
+    /// Begin so many seconds after the start of each process
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seconds)]
+    delay: u64,
+    /// Record for so many seconds [default: to the end]
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    seconds: Option<u64>,
+    /// Keep so many MiB of events of each process
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    size: u32,
+    /// The program and its arguments
+    #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// A number of seconds, in milliseconds.
+fn seconds(text: &str) -> std::result::Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok((seconds * 1e3).round() as u64),
+        _ => Err("a number of seconds from 0 to 1000000".into()),
+    }
+}
+
+/// Runs the program and writes the trace. Returns the program's exit status.
+pub fn record(options: &Options) -> Result<i32> {
+    output::check("--output", &options.output)?;
+    if options.seconds == Some(0) {
+        return Err(Failure::usage("--seconds 0 would record nothing"));
+    }
+    let choice = Choice {
+        mutex: names::check(Kind::Mutex, options.mutex.as_deref().unwrap_or(GLIBC))?,
+        rwlock: names::check(Kind::RwLock, options.rwlock.as_deref().unwrap_or(GLIBC))?,
+    };
+    let path = program::find(&options.command[0])?;
+    let library = crate::library::path()?;
+    let shown = Path::new(&options.command[0]).display();
+    match program::obstacle(&path, &library) {
+        None => {}
+        // The programs that it starts are recorded.
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: {shown} cannot be recorded: {why}");
+        }
+        Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
+    }
+    let directory = Recordings::new(None)?;
+    let mut environment = run::environment(&choice, &library, program::sanitizer(&path).as_deref());
+    environment.extend(options.programs.environment());
+    environment.push(("LATCHWORK_TRACE", directory.path().into()));
+    let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
+    environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
+    let status = session::run(&options.command, &environment)?;
+    let (raw, others) = busiest(directory.path()).map_err(|why| Failure {
+        status: if status == 0 { 1 } else { u8::try_from(status).unwrap_or(1) },
+        message: format!("{shown} ended with status {status}, and {why}"),
+    })?;
+    let command = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let trace = convert(raw, command, others);
+    trace
+        .write(&options.output)
+        .map_err(|error| Failure::new(format!("--output {}: {error}", options.output.display())))?;
+    eprintln!("latchwork: {}: {}", options.output.display(), summary(&trace));
+    Ok(status)
+}
+
+/// The process with the most events, and how many other processes recorded any.
+fn busiest(directory: &Path) -> std::result::Result<(Raw, usize), String> {
+    let files = std::fs::read_dir(directory).map_err(|error| error.to_string())?;
+    let mut found: Vec<Raw> = Vec::new();
+    for file in files.flatten() {
+        // A process that was killed while it made the file leaves one that is no trace.
+        found.extend(Raw::read(&file.path()).ok());
+    }
+    found.retain(|raw| raw.events() > 0);
+    let others = found.len().saturating_sub(1);
+    let busiest = found.into_iter().max_by_key(|raw| (raw.events(), std::cmp::Reverse(raw.pid)));
+    let why = "made no lock call that could be recorded; only dynamically linked programs that use glibc are recorded, and \
+               none that --only or --not leaves out, within --delay and --seconds";
+    busiest.map(|raw| (raw, others)).ok_or_else(|| why.into())
+}
+
+/// The trace of a process, with names in place of addresses.
+fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
+    let names = join::names(&raw.named);
+    let kind = |kind: ObjectKind| match kind {
+        ObjectKind::Mutex => "mutex",
+        ObjectKind::RwLock => "rwlock",
+        ObjectKind::Spin => "spin",
+        ObjectKind::Condvar => "condvar",
+        ObjectKind::Semaphore => "semaphore",
+    };
+    // Classes of one name and kind are one, as in the profile.
+    let mut classes: Vec<Class> = Vec::new();
+    let mut moved = Vec::new();
+    for (class, name) in raw.named.classes.iter().zip(&names.classes) {
+        let is_static = class.address != 0;
+        let class = Class { name: name.clone(), kind: kind(class.kind).into(), is_static };
+        moved.push(classes.iter().position(|known| *known == class).unwrap_or(classes.len()));
+        if moved.last() == Some(&classes.len()) {
+            classes.push(class);
+        }
+    }
+    let threads: Vec<RawThread> =
+        raw.threads.into_iter().filter(|thread| !thread.steps.is_empty() || thread.dropped > 0).collect();
+    let end = |thread: &RawThread| {
+        let lasted: u64 = thread.steps.iter().map(|step| step.cpu + step.off + step.wait).sum();
+        thread.start_ns + lasted + thread.preempted_ns
+    };
+    let first = threads.iter().map(|thread| thread.start_ns).min().unwrap_or(0);
+    let last = threads.iter().map(end).max().unwrap_or(0);
+    let machine = Machine::here();
+    let about = About {
+        command,
+        seconds: last.saturating_sub(first) as f64 / 1e9,
+        cpus: machine.cpus,
+        processor: machine.processor,
+        mutex: raw.mutex,
+        rwlock: raw.rwlock,
+        empty_hold_ns: raw.empty_hold_ns,
+        empty_gap_ns: raw.empty_gap_ns,
+        classes,
+        objects: raw.objects.iter().map(|class| moved[*class]).collect(),
+        threads: threads
+            .iter()
+            .map(|thread| Thread {
+                tid: thread.tid,
+                role: role(&names.stacks[thread.stack]),
+                start_ns: thread.start_ns - first,
+                events: thread.steps.len() as u64,
+                dropped: thread.dropped,
+                preempted_ns: thread.preempted_ns,
+            })
+            .collect(),
+        unknown: raw.unknown,
+        other_processes,
+    };
+    Trace { about, steps: threads.into_iter().map(|thread| thread.steps).collect() }
+}
+
+/// The outermost function that is the program's own: what starts threads in the C library, in libstdc++ and in Rust's standard
+/// library is the same for all threads.
+fn role(stack: &[Frame]) -> String {
+    let common = |frame: &Frame| {
+        let of_library = ["libc.so", "libc-", "ld-linux", "libstdc++", "libpthread", "libc++"];
+        let of_start = ["_start", "std::", "core::", "alloc::", "<alloc::", "<core::", "<std::", "__rust_"];
+        of_library.iter().any(|name| frame.module.starts_with(name))
+            || of_start.iter().any(|name| frame.function.starts_with(name))
+    };
+    let own = stack.iter().rev().find(|frame| !common(frame)).or(stack.last());
+    own.map_or_else(|| "[unknown]".into(), |frame| frame.function.clone())
+}
+
+/// One line about what there is.
+fn summary(trace: &Trace) -> String {
+    let events: u64 = trace.about.threads.iter().map(|thread| thread.events).sum();
+    let dropped: u64 =
+        trace.about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + trace.about.unknown;
+    let mut text = format!(
+        "{events} events of {} threads and {} locks in {:.3} s",
+        trace.about.threads.len(),
+        trace.about.objects.len(),
+        trace.about.seconds
+    );
+    if dropped > 0 {
+        text += &format!("; {dropped} more were dropped: use a larger --size, or --seconds");
+    }
+    if trace.about.other_processes > 0 {
+        text += &format!("; {} other processes are not in it", trace.about.other_processes);
+    }
+    text
+}

@@ -1,0 +1,143 @@
+//! A look as text, for people and scripts without a terminal.
+
+use super::sample::{Figures, Order, Row, Sample};
+use crate::profile::findings::ratio;
+use crate::profile::units::{count, percent, time};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Rows of a table; the rest is counted below it.
+const ROWS: usize = 20;
+/// Characters of a name.
+pub const NAME: usize = 32;
+
+/// The first line: what happened to all locks together.
+pub fn headline(pid: u32, program: &str, sample: &Sample, whole: bool) -> String {
+    let seconds = sample.time(whole);
+    let sum = |of: fn(&Figures) -> u64| sample.rows.iter().map(|row| of(row.figures(whole))).sum::<u64>();
+    let waiting: u64 = sample.rows.iter().map(|row| row.waiting).sum();
+    format!(
+        "{program} ({pid}): {} threads, {:.1} wait ({waiting} now), {} acquisitions/s, {} contended",
+        sample.threads,
+        sum(|figures| figures.wait_ns) as f64 / 1e9 / seconds.max(1e-9),
+        count(per_second(sum(|figures| figures.acquisitions), seconds)),
+        percent(ratio(sum(|figures| figures.contended), sum(|figures| figures.acquisitions))),
+    )
+}
+
+/// So many in each second.
+pub fn per_second(number: u64, seconds: f64) -> u64 {
+    (number as f64 / seconds.max(1e-9)).round() as u64
+}
+
+/// The names of the columns behind the lock's, and their widths.
+pub const COLUMNS: [(&str, usize); 7] =
+    [("kind", 7), ("locks", 7), ("acq/s", 8), ("contended", 9), ("waiting", 7), ("wait/s", 8), ("held", 8)];
+
+/// What stands in these columns.
+pub fn columns(row: &Row, seconds: f64, whole: bool) -> [String; COLUMNS.len()] {
+    let figures = row.figures(whole);
+    [
+        row.kind.key().into(),
+        count(row.instances),
+        count(per_second(figures.acquisitions, seconds)),
+        percent(ratio(figures.contended, figures.acquisitions)),
+        count(row.waiting),
+        time(per_second(figures.wait_ns, seconds)),
+        figures.hold_mean_ns().map_or_else(|| "-".into(), time),
+    ]
+}
+
+/// A name in so many characters. What stands at its end, file and line, is kept.
+pub fn cut(name: &str, width: usize) -> String {
+    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
+    if chars.len() <= width {
+        return chars.into_iter().collect();
+    }
+    let tail = width.saturating_sub(1) / 2;
+    let head = width.saturating_sub(1) - tail;
+    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
+}
+
+/// The table.
+pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
+    let mut text = headline(pid, program, sample, false) + "\n";
+    let rows = sample.sorted(order, false);
+    let mut line = |name: &str, cells: [&str; COLUMNS.len()]| {
+        let mut line = format!("{name:NAME$}");
+        for ((_, width), cell) in COLUMNS.iter().zip(cells) {
+            write!(line, " {cell:>width$}").expect("a String");
+        }
+        text += line.trim_end();
+        text.push('\n');
+    };
+    line("lock", COLUMNS.map(|(name, _)| name));
+    for row in rows.iter().take(ROWS) {
+        let cells = columns(row, sample.seconds, false);
+        line(&cut(&row.name, NAME), cells.each_ref().map(String::as_str));
+    }
+    if rows.len() > ROWS {
+        writeln!(text, "and {} more", rows.len() - ROWS).expect("a String");
+    }
+    text
+}
+
+/// A line of JSON.
+pub fn json(pid: u32, sample: &Sample, order: Order) -> String {
+    let figures = |figures: &Figures| {
+        json!({
+            "acquisitions": figures.acquisitions,
+            "reads": figures.reads,
+            "contended": figures.contended,
+            "wait_ns": figures.wait_ns,
+            "hold_ns": figures.hold_mean_ns(),
+        })
+    };
+    let row = |row: &&Row| {
+        let mut line = figures(&row.last);
+        line["name"] = row.name.clone().into();
+        line["kind"] = row.kind.key().into();
+        line["instances"] = row.instances.into();
+        line["waiting"] = row.waiting.into();
+        line["total"] = figures(&row.all);
+        line
+    };
+    let rows: Vec<Value> = sample.sorted(order, false).iter().map(row).collect();
+    let document = json!({
+        "pid": pid,
+        "seconds": sample.seconds,
+        "total_seconds": sample.total_seconds,
+        "threads": sample.threads,
+        "locks": rows,
+    });
+    document.to_string() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::tests::looks;
+    use super::*;
+
+    #[test]
+    fn a_table_for_people_and_a_line_for_scripts() {
+        let [first, second] = looks();
+        let table = text(7, "server", &first, Order::Wait);
+        let lines: Vec<_> = table.lines().collect();
+        assert!(lines[0].starts_with("server (7): 10 threads, 3.8 wait ("), "{table}");
+        assert!(lines[1].starts_with("lock ") && lines[2].starts_with("cache.mutex_ "), "{table}");
+        assert!(lines.iter().skip(1).all(|line| line.chars().count() <= 100), "{table}");
+        let line = json(7, &second, Order::Wait);
+        let value: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line.lines().count(), 1);
+        assert_eq!(value["locks"][0]["acquisitions"], 500);
+        assert_eq!(value["locks"][0]["wait_ns"], 1_000_000_000);
+        assert_eq!(value["locks"][1]["total"]["contended"], 4_000);
+    }
+
+    #[test]
+    fn names_keep_their_ends() {
+        assert_eq!(cut("mutex of f (file.cc:7)", 32), "mutex of f (file.cc:7)");
+        let short = cut(&format!("mutex of {}::f (file.cc:7)", "n".repeat(40)), 32);
+        assert!(short.chars().count() == 32 && short.ends_with("(file.cc:7)"), "{short}");
+    }
+}

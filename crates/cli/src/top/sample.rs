@@ -1,0 +1,216 @@
+//! What happened between two looks at a recording that grows.
+
+use crate::profile::join;
+use crate::profile::model::{Class, Kind, Profile};
+use crate::profile::symbols::Symbols;
+use clap::ValueEnum;
+use latchwork_recording::reader::Recording;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// What rows are sorted by.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// Time that threads waited for the lock
+    #[default]
+    Wait,
+    /// Acquisitions that had to wait
+    Contended,
+    /// Acquisitions
+    Acquisitions,
+    /// Mean time that the lock was held
+    Hold,
+}
+
+/// What one class of locks did.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    pub acquisitions: u64,
+    pub reads: u64,
+    pub contended: u64,
+    /// Waiting time, also of waits that have not ended.
+    pub wait_ns: u64,
+    /// Of the holds that were measured.
+    pub hold_ns: u64,
+    pub holds: u64,
+}
+
+impl Figures {
+    fn of(class: &Class, now: u64) -> Self {
+        let unfinished = (class.waiting * now).saturating_sub(class.waiting_since_sum);
+        Self {
+            acquisitions: class.acquisitions,
+            reads: class.reads,
+            contended: class.contended,
+            wait_ns: class.waits.sum_ns + unfinished,
+            hold_ns: class.holds.sum_ns,
+            holds: class.holds.count,
+        }
+    }
+
+    /// Without what was there before. Each figure is read at another moment, so one may seem to shrink.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            acquisitions: self.acquisitions.saturating_sub(before.acquisitions),
+            reads: self.reads.saturating_sub(before.reads),
+            contended: self.contended.saturating_sub(before.contended),
+            wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
+            hold_ns: self.hold_ns.saturating_sub(before.hold_ns),
+            holds: self.holds.saturating_sub(before.holds),
+        }
+    }
+
+    /// The mean hold, if one was measured.
+    pub fn hold_mean_ns(&self) -> Option<u64> {
+        self.hold_ns.checked_div(self.holds)
+    }
+
+    fn key(&self, order: Order) -> u64 {
+        match order {
+            Order::Wait => self.wait_ns,
+            Order::Contended => self.contended,
+            Order::Acquisitions => self.acquisitions,
+            Order::Hold => self.hold_mean_ns().unwrap_or(0),
+        }
+    }
+}
+
+/// A class of locks.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// A number in [`Profile::locks`].
+    pub lock: usize,
+    pub name: String,
+    pub kind: Kind,
+    pub instances: u64,
+    /// Threads that wait now.
+    pub waiting: u64,
+    /// In the last interval.
+    pub last: Figures,
+    /// Since the recording began.
+    pub all: Figures,
+}
+
+/// One look.
+#[derive(Debug, Default)]
+pub struct Sample {
+    /// Length of the last interval.
+    pub seconds: f64,
+    /// Since the recording began.
+    pub total_seconds: f64,
+    pub threads: usize,
+    pub rows: Vec<Row>,
+    pub profile: Profile,
+}
+
+impl Sample {
+    /// The rows in order: of the last interval, or of the whole recording.
+    pub fn sorted(&self, order: Order, whole: bool) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by_key(|row| {
+            let figures = row.figures(whole);
+            Reverse((figures.key(order), figures.wait_ns, figures.acquisitions, row.all.wait_ns))
+        });
+        rows
+    }
+
+    /// The time that figures are of.
+    pub fn time(&self, whole: bool) -> f64 {
+        if whole { self.total_seconds } else { self.seconds }
+    }
+}
+
+impl Row {
+    pub fn figures(&self, whole: bool) -> &Figures {
+        if whole { &self.all } else { &self.last }
+    }
+}
+
+/// A recording that is looked at again and again.
+pub struct Watch {
+    symbols: Symbols,
+    before: HashMap<(Kind, String), Figures>,
+    begun: Instant,
+    looked: Instant,
+}
+
+impl Watch {
+    /// For a recording that begins now.
+    pub fn new() -> Self {
+        let now = Instant::now();
+        Self { symbols: Symbols::default(), before: HashMap::new(), begun: now, looked: now }
+    }
+
+    /// Looks at what was read of it just now.
+    pub fn look(&mut self, recordings: &[Recording]) -> Sample {
+        // Looking up names takes a while.
+        let (now, clock) = (Instant::now(), crate::live::now());
+        let profile = join::join_again(recordings, &mut self.symbols);
+        let sample = self.compare(profile, clock, now);
+        self.looked = now;
+        sample
+    }
+
+    fn compare(&mut self, profile: Profile, clock: u64, now: Instant) -> Sample {
+        let mut rows = Vec::new();
+        for (lock, class) in profile.locks.iter().enumerate() {
+            let all = Figures::of(class, clock);
+            let before = self.before.insert((class.kind, class.name.clone()), all).unwrap_or_default();
+            rows.push(Row {
+                lock,
+                name: class.name.clone(),
+                kind: class.kind,
+                instances: class.instances,
+                waiting: class.waiting,
+                last: all.since(&before),
+                all,
+            });
+        }
+        Sample {
+            seconds: now.duration_since(self.looked).as_secs_f64(),
+            total_seconds: now.duration_since(self.begun).as_secs_f64(),
+            threads: profile.threads.len(),
+            rows,
+            profile,
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::profile::sample;
+    use std::time::Duration;
+
+    /// Two looks at the sample profile: nothing happened in between, but for one lock.
+    pub fn looks() -> [Sample; 2] {
+        let mut watch = Watch::new();
+        let begin = watch.begun;
+        let first = watch.compare(sample::profile(), 0, begin + Duration::from_secs(10));
+        watch.looked = begin + Duration::from_secs(10);
+        let mut later = sample::profile();
+        later.locks[1].acquisitions += 500;
+        later.locks[1].contended += 5;
+        later.locks[1].waiting = 2;
+        later.locks[1].waiting_since_sum = 2 * 1_000;
+        [first, watch.compare(later, 500_001_000, begin + Duration::from_secs(11))]
+    }
+
+    #[test]
+    fn an_interval_is_the_difference_of_two_looks() {
+        let [first, second] = looks();
+        assert_eq!(first.rows[0].last, first.rows[0].all);
+        assert_eq!((second.seconds, second.total_seconds), (1.0, 11.0));
+        assert_eq!(second.rows[0].last, Figures::default());
+        let last = second.rows[1].last;
+        assert_eq!((last.acquisitions, last.contended), (500, 5));
+        // Two threads have waited for half a second each, and still do.
+        assert_eq!(last.wait_ns, 1_000_000_000);
+        // The order of the last second is another than that of the whole.
+        assert_eq!(second.sorted(Order::Wait, false)[0].lock, 1);
+        assert_eq!(second.sorted(Order::Wait, true)[0].lock, 0);
+        let most = second.sorted(Order::Acquisitions, true)[0].all.acquisitions;
+        assert!(second.rows.iter().all(|row| row.all.acquisitions <= most));
+    }
+}

@@ -1,0 +1,246 @@
+//! The classes of locks that matter, and what the profile says about them.
+
+use super::rules;
+use crate::config::elf::{Elf, hex};
+use crate::config::resolve::DEPTH;
+use crate::config::{Config, Entry, Module, Place};
+use crate::profile::model::{self, Class, Origin, Profile};
+use latchwork_console::machine;
+use latchwork_recording::reader::Recording;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A class is tuned if it takes this share of the threads' time.
+pub const SHARE: f64 = 0.01;
+/// The most classes that are tuned: those that take most time.
+pub const MOST: usize = 10;
+/// What an acquisition without a wait counts, in nanoseconds: about one transfer of a cache line. The profile sees waits, but not
+/// that a line moves; with it a lock that is read all the time, and never waited for, is tuned.
+const TRANSFER: u64 = 50;
+/// The most static objects of a class that a file names, one by one. They fill a sixth of what the library can be told.
+const MOST_OBJECTS: usize = 1000;
+
+/// The classes to tune.
+pub struct Tuned {
+    pub classes: Vec<Tunable>,
+    /// How many classes the program has.
+    pub all: usize,
+    /// Most threads of the program that lived at the same time.
+    pub threads: usize,
+    /// Whether the threads may be more than the processors.
+    pub oversubscribed: bool,
+    /// The files that the classes are in, by short names.
+    pub modules: BTreeMap<String, Module>,
+}
+
+/// A class to tune.
+pub struct Tunable {
+    pub name: String,
+    pub kind: model::Kind,
+    pub features: Features,
+    /// The locks to try, the first of which is glibc's.
+    pub candidates: Vec<String>,
+    objects: Vec<Place>,
+    from: Vec<Vec<Place>>,
+}
+
+/// What decides which locks are tried.
+#[derive(Clone, Debug, Default)]
+pub struct Features {
+    /// Of the threads' time, without what they waited for work.
+    pub share: f64,
+    pub acquisitions: u64,
+    /// Share of the acquisitions that waited.
+    pub contended: f64,
+    /// Share of the acquisitions for reading.
+    pub reads: f64,
+    pub hold_ns: u64,
+    pub hold_p99_ns: u64,
+    /// Most threads that waited at once.
+    pub waiters: u64,
+    /// `trylock` calls that failed, for each acquisition.
+    pub failed_tries: f64,
+    /// Whether threads wait for conditions with it.
+    pub has_conditions: bool,
+}
+
+impl Features {
+    fn new(class: &Class, time_ns: u64) -> Self {
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        Self {
+            share: share(class.waits.sum_ns + class.acquisitions * TRANSFER, time_ns).min(1.0),
+            acquisitions: class.acquisitions,
+            contended: share(class.contended, class.acquisitions),
+            reads: share(class.reads, class.acquisitions),
+            hold_ns: class.holds.mean_ns(),
+            hold_p99_ns: class.holds.quantile_ns(0.99),
+            waiters: class.waiters_max,
+            failed_tries: share(class.failed_tries, class.acquisitions),
+            has_conditions: class.reacquires > 0,
+        }
+    }
+
+    /// A line for people.
+    pub fn text(&self) -> String {
+        let percent = |share: f64| format!("{:.0}%", share * 100.0);
+        let mut text = format!(
+            "{} of the threads' time, {} acquisitions, {} waited, at most {} at once; held {:.1} us (99%: {:.1} us)",
+            percent(self.share),
+            self.acquisitions,
+            percent(self.contended),
+            self.waiters,
+            self.hold_ns as f64 / 1e3,
+            self.hold_p99_ns as f64 / 1e3
+        );
+        if self.reads > 0.0 {
+            text += &format!("; {:.1}% reads", self.reads * 100.0);
+        }
+        if self.has_conditions {
+            text += "; with condition variables";
+        }
+        text
+    }
+}
+
+impl Tuned {
+    /// From the profile, and the recordings that it was made of.
+    pub fn new(profile: &Profile, recordings: &[Recording]) -> Self {
+        let threads = most_at_once(recordings);
+        let oversubscribed = threads > machine::cpus();
+        let idle: u64 = profile.threads.iter().map(|thread| thread.idle_ns).sum();
+        let time_ns = profile.lifetime_ns().saturating_sub(idle);
+        let mut files = Files::default();
+        let mut classes: Vec<Tunable> = profile
+            .locks
+            .iter()
+            .filter(|class| class.kind != model::Kind::Spin && !class.origins.is_empty())
+            .filter_map(|class| {
+                let features = Features::new(class, time_ns);
+                let candidates = rules::candidates(class.kind, &features, threads, oversubscribed);
+                (features.share >= SHARE).then(|| {
+                    let (objects, from) = files.places(&class.origins);
+                    Tunable {
+                        name: class.name.clone(),
+                        kind: class.kind,
+                        features,
+                        candidates,
+                        objects,
+                        from,
+                    }
+                })
+            })
+            .collect();
+        classes.sort_by(|a, b| b.features.share.total_cmp(&a.features.share));
+        classes.truncate(MOST);
+        Self { classes, all: profile.locks.len(), threads, oversubscribed, modules: files.modules }
+    }
+
+    /// The file with this lock for each class.
+    pub fn config(&self, default: crate::config::Defaults, locks: &[String]) -> Config {
+        let here = machine::Machine::here();
+        let here = crate::config::Machine { processor: here.processor, cpus: here.cpus };
+        let mut config = Config::new(here, default);
+        for (class, lock) in self.classes.iter().zip(locks) {
+            config.lock.push(Entry {
+                name: class.name.clone(),
+                kind: class.kind.key().into(),
+                lock: lock.clone(),
+                objects: class.objects.clone(),
+                from: class.from.clone(),
+            });
+        }
+        let places = |entry: &Entry| {
+            entry.objects.iter().chain(entry.from.iter().flatten()).cloned().collect::<Vec<_>>()
+        };
+        let used: Vec<Place> = config.lock.iter().flat_map(places).collect();
+        config.module = self.modules.clone();
+        config.module.retain(|name, _| used.iter().any(|place| place.module == *name));
+        config
+    }
+}
+
+/// Most threads that lived at the same time, in all processes together.
+fn most_at_once(recordings: &[Recording]) -> usize {
+    let threads = recordings.iter().flat_map(|recording| &recording.threads);
+    let mut events: Vec<(u64, i64)> =
+        threads.flat_map(|thread| [(thread.started, 1), (thread.seen.max(thread.started + 1), -1)]).collect();
+    events.sort_unstable();
+    let (mut now, mut most) = (0_i64, 0);
+    for (_, change) in events {
+        now += change;
+        most = most.max(now);
+    }
+    usize::try_from(most).unwrap_or(0)
+}
+
+/// The files of the program that classes are in.
+#[derive(Default)]
+struct Files {
+    modules: BTreeMap<String, Module>,
+    elves: BTreeMap<PathBuf, (String, Option<Elf>)>,
+}
+
+impl Files {
+    /// The places of a class: static objects, and sites of calls.
+    fn places(&mut self, origins: &[Origin]) -> (Vec<Place>, Vec<Vec<Place>>) {
+        let (mut objects, mut from) = (Vec::new(), Vec::new());
+        for origin in origins {
+            match origin {
+                Origin::Static(place) => objects.push(self.place(place)),
+                Origin::Calls(calls) => {
+                    let frames: Vec<Place> = calls.iter().take(DEPTH).map(|call| self.place(call)).collect();
+                    if !from.contains(&frames) {
+                        from.push(frames);
+                    }
+                }
+            }
+        }
+        objects.sort_by_key(|place| (place.module.clone(), place.address));
+        objects.dedup();
+        objects.truncate(MOST_OBJECTS);
+        (objects, from)
+    }
+
+    fn place(&mut self, place: &model::Place) -> Place {
+        if !self.elves.contains_key(&place.module) {
+            let elf = Elf::open(&place.module).ok();
+            let id = if place.build_id.is_empty() {
+                elf.as_ref().map_or_else(String::new, |elf| elf.id.clone())
+            } else {
+                hex(&place.build_id)
+            };
+            let name = self.short_name(&place.module);
+            self.modules.insert(name.clone(), Module { path: place.module.clone(), build_id: id.clone() });
+            let elf = elf.filter(|elf| elf.id == id);
+            self.elves.insert(place.module.clone(), (name, elf));
+        }
+        let (name, elf) = &self.elves[&place.module];
+        let symbol = elf.as_ref().and_then(|elf| elf.symbol(place.address));
+        Place { module: name.clone(), address: place.address, symbol }
+    }
+
+    /// A name that can stand in `[module.NAME]`, and that no other file has.
+    fn short_name(&self, path: &Path) -> String {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let stem = file.split(".so").next().unwrap_or(&file);
+        let plain = |char: char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' };
+        let base: String = stem.chars().map(plain).collect();
+        let names = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}-{number}")));
+        names.into_iter().find(|name| !self.modules.contains_key(name)).expect("one is free")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_recording::reader::Thread;
+
+    #[test]
+    fn threads_count_while_they_live() {
+        let thread = |started, seen| Thread { started, seen, ..Thread::default() };
+        let one = Recording { threads: vec![thread(0, 10), thread(5, 20)], ..Recording::default() };
+        let two = Recording { threads: vec![thread(10, 30), thread(12, 14)], ..Recording::default() };
+        assert_eq!(most_at_once(&[one, two]), 3);
+        assert_eq!(most_at_once(&[]), 0);
+    }
+}

@@ -1,0 +1,146 @@
+//! `latchwork tune`: finds a lock for each of a program's locks.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | this one | the steps, in order |
+//! | [`classes`] | the classes of locks that matter, and their features, from a profile |
+//! | [`rules`] | which locks are tried for a class |
+//! | [`search`] | the measuring: the best pair for all locks, then the locks of one class after the other |
+//! | [`proof`] | fresh rounds: whether the result beats glibc and the best pair |
+//! | [`report`] | the file, the report and the JSON |
+
+mod classes;
+mod proof;
+mod report;
+mod rules;
+mod search;
+
+use crate::compare::options::RunOptions;
+use crate::compare::plan::{Length, Plan};
+use crate::compare::rounds;
+use crate::profile::files::{self, Recordings};
+use crate::profile::join;
+use crate::run;
+use clap::{Args, ValueHint};
+use classes::Tuned;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::names::Choice;
+use latchwork_console::output;
+use std::path::{Path, PathBuf};
+
+/// After the options in `latchwork tune --help`.
+pub const HELP: &str = "\
+What happens: the program is profiled once under glibc's locks. The classes of locks that take 1% of the
+threads' time are tuned, at most ten. Then the program runs at most --runs times: first under single pairs
+of locks for all its locks, then with other locks for one class after the other. The result is measured
+again, in fresh rounds, against glibc and against the best single pair. Unless it beats both by the rule of
+`latchwork compare`, nothing is written, and the answer is to keep what you have.
+
+A class is what `latchwork profile` shows as one lock: a static object, or the objects that one place in
+the program initialises, or else uses first. A lock whose waiters only spin is tried only if the program has
+no more threads than there are CPUs.
+
+The file can be read and edited; docs/tuning.md describes it. It fits the program by its build id, and after
+a rebuild by its symbols.
+
+Exit status: 0 if a file was written; 3 if the program is best left as it is; 1 if a run failed; 2 for
+wrong arguments; 130 after Ctrl-C, when nothing is written.
+
+Examples:
+  latchwork tune -- ./bench --threads 8
+  latchwork run --config latchwork.toml -- ./bench --threads 8
+  latchwork tune --metric 'ops/sec: ([0-9.]+)' -o bench.toml -- ./bench
+  latchwork tune --runs 30 --json tuned.json -- ./bench
+  latchwork tune --server './server -p 7000' --ready 7000 --load './client -p 7000' \\
+                 --metric 'requests/s: ([0-9.]+)'";
+
+/// Exit status if the program is best left as it is.
+const KEEP: i32 = 3;
+
+/// Options of `latchwork tune`.
+#[derive(Args)]
+pub struct Options {
+    /// Write the locks here
+    #[arg(short, long, value_name = "FILE", default_value = "latchwork.toml", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+    /// Runs of the search, at most; the profile and the fresh rounds come on top
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(12..=1000))]
+    runs: u32,
+    /// Write what was found and measured here; with -, print it in place of the report
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+/// What stopped the tuning early: the number of the signal.
+struct Interrupted(i32);
+
+/// Either the value, or the signal that came first.
+type Asked<T> = std::result::Result<T, Interrupted>;
+
+/// Tunes; returns the exit status.
+pub fn tune(options: Options) -> Result<i32> {
+    output::check("--output", &options.output)?;
+    if let Some(json) = &options.json {
+        output::check("--json", json)?;
+    }
+    let mut plan = options.run.plan(Length::Rounds(1), 0)?;
+    let tuned = match profile(&plan)? {
+        Ok(tuned) => tuned,
+        Err(Interrupted(signal)) => return Ok(128 + signal),
+    };
+    say(&format!("{} of {} classes of locks take 1% of the threads' time", tuned.classes.len(), tuned.all));
+    for class in &tuned.classes {
+        say(&format!("  {}: {}; to try: {}", class.name, class.features.text(), class.candidates.join(", ")));
+    }
+    if tuned.classes.is_empty() {
+        println!("Keep what you have: threads wait for no lock long enough that another one could matter.");
+        return Ok(KEEP);
+    }
+    let found = match search::search(&mut plan, &tuned, options.runs)? {
+        Ok(found) => found,
+        Err(Interrupted(signal)) => return Ok(128 + signal),
+    };
+    let proof = match proof::prove(&mut plan, &tuned, &found)? {
+        Ok(proof) => proof,
+        Err(Interrupted(signal)) => return Ok(128 + signal),
+    };
+    let wins = proof.wins();
+    if wins {
+        let text = report::file(&plan, &tuned, &found, &proof);
+        output::write("--output", &options.output, &text)?;
+    }
+    let json = options.json.as_ref().map(|path| (path, report::json(&plan, &tuned, &found, &proof)));
+    match json {
+        Some((path, text)) if path == Path::new("-") => print!("{text}"),
+        other => {
+            if let Some((path, text)) = other {
+                output::write("--json", path, &text)?;
+            }
+            print!("{}", report::text(&plan, &tuned, &found, &proof, &options.output));
+        }
+    }
+    Ok(if wins { 0 } else { KEEP })
+}
+
+/// A line on stderr about what goes on.
+fn say(text: &str) {
+    eprintln!("latchwork: {text}");
+}
+
+/// Runs the program once under glibc's locks, recorded.
+fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
+    say("profiling the program under glibc's locks");
+    let recordings = Recordings::new(None)?;
+    let mut environment = run::environment(&Choice::glibc(), &plan.library, plan.sanitizer.as_deref());
+    environment.extend(plan.programs.environment());
+    environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
+    if let Some(signal) = rounds::observe(plan, &environment)? {
+        return Ok(Err(Interrupted(signal)));
+    }
+    let found = files::read(recordings.path())
+        .map_err(|failure| Failure::new(format!("the program made no recording: {}", failure.message)))?;
+    let profile = join::join(&found);
+    Ok(Ok(Tuned::new(&profile, &found)))
+}

@@ -1,0 +1,244 @@
+//! `latchwork profile --pid` and `latchwork top`: programs that run already.
+
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One thread holds `cache.mutex` for 2 ms at a time, and another one wants it. It runs until standard input ends.
+const BUSY: &str = r#"
+    #include <pthread.h>
+    #include <time.h>
+    #include <unistd.h>
+    static struct { char other[40]; pthread_mutex_t mutex; } cache;
+    static void nap(long us) { struct timespec t = { 0, us * 1000 }; while (nanosleep(&t, &t)) {} }
+    __attribute__((noinline)) void evict(void) {
+        pthread_mutex_lock(&cache.mutex);
+        nap(2000);
+        pthread_mutex_unlock(&cache.mutex);
+    }
+    __attribute__((noinline)) void get(void) {
+        pthread_mutex_lock(&cache.mutex);
+        pthread_mutex_unlock(&cache.mutex);
+    }
+    static void *evictor(void *unused) {
+        for (;;) { evict(); nap(100); }
+        return unused;
+    }
+    static void *getter(void *unused) {
+        for (;;) { get(); nap(100); }
+        return unused;
+    }
+    int main(void) {
+        pthread_t thread;
+        char byte;
+        pthread_create(&thread, 0, evictor, 0);
+        pthread_create(&thread, 0, getter, 0);
+        write(1, "ready\n", 6);
+        while (read(0, &byte, 1) > 0) {}
+        return 0;
+    }"#;
+
+/// A program that runs.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+        Self(child)
+    }
+
+    fn under_latchwork(arguments: &[&str], program: &Path) -> Self {
+        Self::start(latchwork().arg("run").args(arguments).arg("--").arg(program))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn parse(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn a_process_that_runs_is_recorded() {
+    let directory = scratch("live");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    for arguments in [&[][..], &["--mutex", "glibc", "--rwlock", "glibc"]] {
+        let running = Running::under_latchwork(arguments, &program);
+        let pid = running.pid();
+        // Twice: the second recording begins anew.
+        for _ in 0..2 {
+            // On a busy machine the program may not run in half a second.
+            let report = (0..100).find_map(|_| {
+                let run = output(&["profile", "--pid", &pid, "--seconds", "0.5", "--json", "-"]);
+                assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+                let report = parse(&stdout(&run));
+                (report["locks"] != Value::Array(Vec::new())).then_some(report)
+            });
+            let report = report.expect("the program runs");
+            let lock = &report["locks"][0];
+            assert_eq!((&lock["name"], &lock["instances"]), (&"cache.mutex".into(), &1.into()), "{report}");
+            assert!(lock["acquisitions"].as_u64().unwrap() > 0, "{lock}");
+            let seconds = report["seconds"].as_f64().unwrap();
+            assert!(lock["wait_max_ns"].as_f64().unwrap() <= seconds * 1e9, "{report}");
+        }
+        let kept = directory.join(format!("kept{}", arguments.len()));
+        let run = output(&["profile", "--pid", &pid, "--seconds", "0.2", "--keep", kept.to_str().unwrap()]);
+        assert!(stdout(&run).contains("Recorded"), "{}{}", stdout(&run), stderr(&run));
+        let again = output(&["profile", "--read", kept.to_str().unwrap()]);
+        // The copy may occupy more or less.
+        let verdict = |text: &str| text.lines().next().unwrap().to_owned();
+        assert_eq!(verdict(&stdout(&again)), verdict(&stdout(&run)));
+        let file = fs::read_dir(&kept).unwrap().next().unwrap().unwrap();
+        let occupied = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) * 512;
+        assert!(occupied < 64 << 20, "{occupied} bytes: the copy has holes");
+        running.end();
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn ctrl_c_and_the_end_of_the_process_end_the_recording() {
+    let directory = scratch("live-early");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    for kill in [false, true] {
+        let mut running = Running::under_latchwork(&[], &program);
+        let mut profile = latchwork()
+            .args(["profile", "--seconds", "1000", "--json", "-", "--pid", &running.pid()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut announcement = [0; 9];
+        profile.stderr.as_mut().unwrap().read_exact(&mut announcement).unwrap();
+        assert_eq!(&announcement, b"latchwork");
+        thread::sleep(Duration::from_millis(300));
+        if kill {
+            running.0.kill().unwrap();
+        } else {
+            // SAFETY: a signal to a child that was not yet waited for.
+            unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+        }
+        let output = profile.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(parse(&stdout(&output))["seconds"].as_f64().is_some());
+        drop(running);
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn errors_say_why_a_process_cannot_be_observed() {
+    let directory = scratch("live-errors");
+    let program = compile(&directory, "busy", BUSY, &["-O1", "-pthread"]);
+    let refused = |pid: &str, why: &str| {
+        for command in [&["profile", "--seconds", "1", "--pid"][..], &["top", "--once"]] {
+            let mut arguments = command.to_vec();
+            arguments.push(pid);
+            let run = output(&arguments);
+            assert_eq!(run.status.code(), Some(1), "{command:?} {pid}: {}", stderr(&run));
+            assert!(stderr(&run).contains(why), "{command:?} {pid}: {}", stderr(&run));
+        }
+    };
+    // The largest number that the kernel gives is below this one.
+    refused("4194305", "there is no process");
+    let alone = Running::start(&mut Command::new(&program));
+    refused(&alone.pid(), "was not started under latchwork");
+    let left_out = Running::under_latchwork(&["--not", "busy"], &program);
+    refused(&left_out.pid(), "--only or --not leaves it out");
+    let recorded = directory.join("recorded");
+    let mut profile = latchwork();
+    profile.args(["profile", "--keep"]).arg(&recorded).arg("--").arg(&program).stderr(Stdio::null());
+    let profile = Running::start(&mut profile);
+    let file = loop {
+        if let Some(file) = fs::read_dir(&recorded).unwrap().next() {
+            break file.unwrap().file_name().into_string().unwrap();
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    refused(file.split('.').next().unwrap(), "recorded from its start");
+    for running in [alone, left_out, profile] {
+        running.end();
+    }
+
+    // Another observer.
+    let running = Running::under_latchwork(&[], &program);
+    let mut first = latchwork();
+    first.args(["top", "--batch", "100000", "--interval", "0.1", &running.pid()]);
+    let mut first = first.stdout(Stdio::piped()).spawn().unwrap();
+    first.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+    refused(&running.pid(), &format!("recorded already, by process {}", first.id()));
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(first.id() as i32, libc::SIGTERM) };
+    // It ends by the signal, or in order.
+    let mut rest = Vec::new();
+    first.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
+    first.wait().unwrap();
+    let next = output(&["top", "--once", "--interval", "0.1", &running.pid()]);
+    assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
+    running.end();
+
+    assert_eq!(output(&["profile", "--pid", "1", "--", "true"]).status.code(), Some(2));
+    assert_eq!(output(&["profile", "--seconds", "1", "--", "true"]).status.code(), Some(2));
+    assert_eq!(output(&["top", "1", "--json"]).status.code(), Some(2));
+    let no_terminal = output(&["top", "1"]);
+    assert_eq!(no_terminal.status.code(), Some(2), "{}", stderr(&no_terminal));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn top_prints_tables_and_json() {
+    let directory = scratch("live-top");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let mut running = Running::under_latchwork(&[], &program);
+    let pid = running.pid();
+    // On a busy machine the program may not run in 0.3 s.
+    let found = (0..100).any(|_| {
+        let table = output(&["top", "--once", "--interval", "0.3", &pid]);
+        let text = stdout(&table);
+        assert!(text.starts_with(&format!("busy ({pid}): ")), "{text}{}", stderr(&table));
+        text.contains("\ncache.mutex ")
+    });
+    assert!(found, "the program runs");
+    let batch =
+        output(&["top", "--batch", "3", "--json", "--interval", "0.3", "--sort", "acquisitions", &pid]);
+    let lines: Vec<_> = stdout(&batch).lines().map(parse).collect();
+    assert_eq!(lines.len(), 3, "{}", stderr(&batch));
+    let acquisitions =
+        |line: &Value, of: &str| line["locks"][0].pointer(of).and_then(Value::as_u64).unwrap_or_default();
+    let sum: u64 = lines.iter().map(|line| acquisitions(line, "/acquisitions")).sum();
+    assert_eq!(sum, acquisitions(&lines[2], "/total/acquisitions"), "{lines:#?}");
+
+    // The process ends before the tables do.
+    let mut long = latchwork();
+    long.args(["top", "--batch", "1000000", "--interval", "0.05", &pid]);
+    let mut long = long.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    long.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+    running.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    running.end();
+    let begin = Instant::now();
+    let ended = long.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "after {:?}: {}", begin.elapsed(), stderr(&ended));
+    assert!(stderr(&ended).contains("has ended"), "{}", stderr(&ended));
+    fs::remove_dir_all(directory).unwrap();
+}

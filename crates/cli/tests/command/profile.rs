@@ -1,0 +1,232 @@
+//! `latchwork profile`: programs whose waits are known.
+
+use crate::common::{compile, compile_with, latchwork, output, scratch, stderr, stdout};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// One thread sleeps under the lock that another one wants. The sleeper takes it first.
+const HOT: &str = r#"
+    #include <pthread.h>
+    #include <semaphore.h>
+    #include <unistd.h>
+    static struct { char other[40]; pthread_mutex_t mutex; } cache;
+    static sem_t held, asked, done;
+    __attribute__((noinline)) void evict(void) {
+        pthread_mutex_lock(&cache.mutex);
+        sem_post(&held);
+        sem_wait(&asked);
+        usleep(20000);
+        pthread_mutex_unlock(&cache.mutex);
+        sem_wait(&done);
+    }
+    __attribute__((noinline)) void get(void) {
+        sem_wait(&held);
+        sem_post(&asked);
+        pthread_mutex_lock(&cache.mutex);
+        pthread_mutex_unlock(&cache.mutex);
+        sem_post(&done);
+    }
+    static void *evictor(void *unused) {
+        for (int i = 0; i < 10; i++) evict();
+        return unused;
+    }
+    int main(int argc, char **argv) {
+        pthread_t thread;
+        sem_init(&held, 0, 0);
+        sem_init(&asked, 0, 0);
+        sem_init(&done, 0, 0);
+        pthread_create(&thread, 0, evictor, 0);
+        for (int i = 0; i < 10; i++) get();
+        pthread_join(thread, 0);
+        if (argc > 1) { write(1, "ready\n", 6); pause(); }
+        return 3;
+    }"#;
+
+/// The JSON report, and what was on stderr, of a run that must end with this status.
+fn profile(directory: &Path, arguments: &[&str], status: i32) -> (Value, String) {
+    let file = directory.join("report.json");
+    let run = latchwork().args(["profile", "--json"]).arg(&file).args(arguments).output().unwrap();
+    assert_eq!(run.status.code(), Some(status), "{}", stderr(&run));
+    (serde_json::from_slice(&fs::read(&file).unwrap()).unwrap(), stderr(&run))
+}
+
+/// The share of the lock's waiting that holders in this function caused.
+fn blamed(lock: &Value, function: &str) -> f64 {
+    let of = |holder: &Value| holder["stack"].as_array().unwrap().iter().any(|frame| starts(frame, function));
+    let holders = lock["holders"].as_array().unwrap().iter().filter(|holder| of(holder));
+    let caused: f64 = holders.map(|holder| holder["caused_wait_ns"].as_f64().unwrap()).sum();
+    caused / lock["wait_ns"].as_f64().unwrap()
+}
+
+fn starts(frame: &Value, function: &str) -> bool {
+    frame.as_str().unwrap().split(" (").next() == Some(function)
+}
+
+#[test]
+fn the_lock_the_waiter_and_the_holder_have_their_names() {
+    let directory = scratch("profile");
+    let program = compile(&directory, "hot", HOT, &["-g", "-O1", "-pthread"]);
+    let kept = directory.join("kept");
+    let page = directory.join("page.html");
+    let files = [kept.to_str().unwrap(), page.to_str().unwrap(), program.to_str().unwrap()];
+    let (report, text) = profile(&directory, &["--keep", files[0], "-o", files[1], "--", files[2]], 3);
+    let lock = &report["locks"][0];
+    assert_eq!(lock["name"], "cache.mutex", "{text}");
+    assert_eq!(lock["class"], "static in hot");
+    assert_eq!((&lock["acquisitions"], &lock["contended"]), (&20.into(), &10.into()), "{lock}");
+    // Each of the ten waits lasts as long as the sleep at least.
+    assert!(lock["wait_ns"].as_u64().unwrap() > 10 * 19_000_000, "{lock}");
+    assert!(blamed(lock, "evict") > 0.9, "{lock}");
+    assert!(starts(&lock["waiters"][0]["stack"][0], "get"), "{lock}");
+    assert!(text.contains("cache.mutex") && text.contains("while evict held it"), "{text}");
+    // The semaphores are in the report, but not among the locks.
+    assert_eq!(report["locks"].as_array().unwrap().len(), 1, "{report}");
+    assert!(fs::read_to_string(&page).unwrap().contains("cache.mutex"));
+
+    // The same again from the files.
+    let (again, _) = profile(&directory, &["--read", files[0]], 0);
+    assert_eq!(again, report);
+    let folded = output(&["profile", "--read", files[0], "--folded", "-"]);
+    let lines = stdout(&folded);
+    assert!(lines.lines().any(|line| line.contains("main;get;[cache.mutex] ")), "{lines}");
+    // Files of two runs would be taken for one.
+    let refused = output(&["profile", "--keep", files[0], "--", files[2]]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("not empty"), "{}", stderr(&refused));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn recordings_of_children_are_joined() {
+    let directory = scratch("profile-children");
+    let program = compile(&directory, "hot", HOT, &["-g", "-O1", "-pthread"]);
+    let script = format!("{0} & {0}; wait; exit 5", program.display());
+    let (report, _) = profile(&directory, &["--only", "hot", "--", "sh", "-c", &script], 5);
+    assert_eq!(report["processes"].as_array().unwrap().len(), 2, "{}", report["processes"]);
+    let lock = &report["locks"][0];
+    assert_eq!((&lock["name"], &lock["instances"]), (&"cache.mutex".into(), &2.into()), "{lock}");
+    assert_eq!(lock["acquisitions"], 40);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_wrapper_is_not_the_place() {
+    let source = r#"
+        #include <mutex>
+        #include <thread>
+        #include <chrono>
+        #include <atomic>
+        template <class T> struct Guarded {
+            T value{};
+            std::mutex mutex;
+            template <class F> void with(F f) { std::lock_guard<std::mutex> guard(mutex); f(value); }
+        };
+        struct Cache {
+            Guarded<int> entries;
+            std::atomic<int> inside{0};
+            __attribute__((noinline)) void evict() {
+                entries.with([this](int &) { inside++; std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+            }
+            __attribute__((noinline)) void get() { entries.with([](int &value) { value++; }); }
+        };
+        int main() {
+            auto cache = new Cache;
+            std::thread other([cache] { for (int i = 0; i < 5; i++) cache->evict(); });
+            for (int i = 1; i <= 5; i++) {
+                while (cache->inside < i) std::this_thread::yield();
+                cache->get();
+            }
+            other.join();
+        }"#;
+    let directory = scratch("profile-cpp");
+    let Some(program) =
+        compile_with("g++", &directory, "cache", source, &["-x", "c++", "-g", "-O1", "-pthread"])
+    else {
+        eprintln!("SKIPPED: there is no g++");
+        return;
+    };
+    let (report, text) = profile(&directory, &["--", program.to_str().unwrap()], 0);
+    let lock = &report["locks"][0];
+    assert!(lock["name"].as_str().unwrap().starts_with("mutex of "), "{lock}");
+    // The frames of the template say more than those of the library, and are no wrappers of the program's own.
+    let stack = lock["waiters"][0]["stack"].as_array().unwrap();
+    assert!(stack.iter().any(|frame| starts(frame, "Cache::get")), "{stack:?}");
+    assert!(blamed(lock, "Cache::evict") > 0.8, "{lock}");
+    assert!(!text.contains("blocked at std::"), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_signal_reaches_the_program_and_the_report_comes() {
+    let directory = scratch("profile-signal");
+    let program = compile(&directory, "hot", HOT, &["-O1", "-pthread"]);
+    for (signal, status) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let mut child = latchwork()
+            .args(["profile", "--"])
+            .arg(&program)
+            .arg("stay")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        // SAFETY: a signal to a child that was not yet waited for.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert!(stderr(&output).contains("Threads spent"), "{}", stderr(&output));
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let directory = scratch("profile-errors");
+    let path = directory.to_str().unwrap();
+    assert_eq!(output(&["profile", "--", "no-such-program"]).status.code(), Some(127));
+    assert_eq!(output(&["profile"]).status.code(), Some(2));
+    assert_eq!(output(&["profile", "--read", path, "--", "true"]).status.code(), Some(2));
+    let unwritable = output(&["profile", "-o", "/no/such/directory/page.html", "--", "true"]);
+    assert_eq!(unwritable.status.code(), Some(2), "before the program is started");
+    let empty = output(&["profile", "--read", path]);
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(stderr(&empty).contains("no recording"), "{}", stderr(&empty));
+    let program = compile(&directory, "static", "int main(void) { return 0; }", &["-static"]);
+    let fixed = output(&["profile", "--", program.to_str().unwrap()]);
+    assert_eq!(fixed.status.code(), Some(1));
+    assert!(stderr(&fixed).contains("statically linked"), "{}", stderr(&fixed));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let directory = scratch("profile-temporary");
+    let run = latchwork().args(["profile", "--", "true"]).env("TMPDIR", &directory).output().unwrap();
+    assert!(run.status.success() || stderr(&run).contains("no recording"), "{}", stderr(&run));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn go_reads_the_file() {
+    let go = Command::new("go").arg("version").output();
+    if !go.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: there is no go");
+        return;
+    }
+    let directory = scratch("profile-go");
+    let program = compile(&directory, "hot", HOT, &["-g", "-O1", "-pthread"]);
+    let file = directory.join("locks.pb.gz");
+    let arguments = ["profile", "--pprof", file.to_str().unwrap(), "--", program.to_str().unwrap()];
+    assert_eq!(output(&arguments).status.code(), Some(3));
+    let blame = Command::new("go")
+        .args(["tool", "pprof", "-sample_index=blame", "-top"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(stdout(&blame).contains("evict"), "{}{}", stdout(&blame), stderr(&blame));
+    fs::remove_dir_all(directory).unwrap();
+}

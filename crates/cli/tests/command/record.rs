@@ -1,0 +1,279 @@
+//! `latchwork record`: the trace says what the program did.
+
+use crate::COMMAND;
+use crate::common::{compile, output, scratch, stderr, stdout};
+use latchwork_recording::trace::op;
+use latchwork_recording::trace_file::Trace;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Three workers that do each thing a known number of times.
+const KNOWN: &str = r#"
+    #include <pthread.h>
+    #include <semaphore.h>
+    #define ROUNDS 1000
+    static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER, tried = PTHREAD_MUTEX_INITIALIZER, nested;
+    static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
+    static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
+    static sem_t units;
+    static int ready;
+    static long counter;
+    static void *worker(void *unused) {
+        for (int i = 0; i < ROUNDS; i++) {
+            pthread_mutex_lock(&plain);
+            counter++;
+            pthread_mutex_unlock(&plain);
+            pthread_mutex_lock(&nested);
+            pthread_mutex_lock(&nested);
+            pthread_mutex_unlock(&nested);
+            pthread_mutex_unlock(&nested);
+            pthread_rwlock_rdlock(&shared);
+            pthread_rwlock_unlock(&shared);
+            if (i % 10 == 0) {
+                pthread_rwlock_wrlock(&shared);
+                pthread_rwlock_unlock(&shared);
+            }
+            sem_post(&units);
+            sem_wait(&units);
+        }
+        pthread_mutex_lock(&turn_lock);
+        ready++;
+        pthread_cond_signal(&turn);
+        pthread_mutex_unlock(&turn_lock);
+        return unused;
+    }
+    int main(void) {
+        pthread_mutexattr_t attr;
+        pthread_mutexattr_init(&attr);
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+        pthread_mutex_init(&nested, &attr);
+        sem_init(&units, 0, 0);
+        pthread_mutex_lock(&tried);
+        for (int i = 0; i < 7; i++)
+            pthread_mutex_trylock(&tried);
+        pthread_mutex_unlock(&tried);
+        pthread_t threads[3];
+        for (int i = 0; i < 3; i++)
+            pthread_create(&threads[i], 0, worker, 0);
+        pthread_mutex_lock(&turn_lock);
+        while (ready < 3)
+            pthread_cond_wait(&turn, &turn_lock);
+        pthread_mutex_unlock(&turn_lock);
+        for (int i = 0; i < 3; i++)
+            pthread_join(threads[i], 0);
+        return counter == 3 * ROUNDS ? 7 : 1;
+    }
+"#;
+
+/// Runs `latchwork record`; returns the trace, and what the command said.
+fn record(directory: &Path, options: &[&str], program: &Path) -> (Trace, std::process::Output) {
+    let trace = directory.join("trace.lw");
+    let mut words = vec!["record", "-o", trace.to_str().unwrap()];
+    words.extend(options);
+    words.extend(["--", program.to_str().unwrap()]);
+    let output = output(&words);
+    (Trace::read(&trace).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output))), output)
+}
+
+/// How often each operation was done with the objects of each class.
+fn counts(trace: &Trace) -> BTreeMap<(&str, u32), u64> {
+    let mut counts = BTreeMap::new();
+    for step in trace.steps.iter().flatten().filter(|step| step.op != op::EXIT) {
+        let class = &trace.about.classes[trace.about.objects[step.object as usize]];
+        *counts.entry((class.name.as_str(), step.op)).or_default() += 1;
+    }
+    counts
+}
+
+fn known_counts(directory: &str, options: &[&str]) {
+    let directory = scratch(directory);
+    let program = compile(&directory, "known", KNOWN, &["-pthread", "-g"]);
+    let (trace, output) = record(&directory, options, &program);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let counts = counts(&trace);
+    let of = |name: &str, op: u32| counts.get(&(name, op)).copied().unwrap_or(0);
+    for (name, op, wanted) in [
+        ("plain", op::ACQUIRE, 3000),
+        ("plain", op::RELEASE, 3000),
+        // The inner acquisition of a recursive mutex decides nothing.
+        ("nested", op::ACQUIRE, 3000),
+        ("nested", op::RELEASE, 3000),
+        ("shared", op::READ, 3000),
+        ("shared", op::ACQUIRE, 300),
+        ("shared", op::RELEASE, 3300),
+        ("units", op::WAKE, 3000),
+        ("units", op::SLEEP, 3000),
+        ("tried", op::ACQUIRE, 1),
+        ("tried", op::FAILED, 7),
+        ("tried", op::RELEASE, 1),
+        ("turn", op::WAKE, 3),
+    ] {
+        assert_eq!(of(name, op), wanted, "{name}, operation {op}: {counts:#?}");
+    }
+    // The main thread waits for the condition as often as it wakes up, and has the mutex before and after.
+    assert_eq!(of("turn_lock", op::ACQUIRE), 4 + of("turn", op::SLEEP));
+    assert_eq!(of("turn_lock", op::ACQUIRE), of("turn_lock", op::RELEASE));
+    assert_eq!(trace.about.unknown + trace.about.threads.iter().map(|thread| thread.dropped).sum::<u64>(), 0);
+    let mut roles: Vec<&str> = trace.about.threads.iter().map(|thread| thread.role.as_str()).collect();
+    roles.sort_unstable();
+    assert_eq!(roles, ["main", "worker", "worker", "worker"]);
+    let kinds: BTreeMap<&str, &str> =
+        trace.about.classes.iter().map(|class| (class.name.as_str(), class.kind.as_str())).collect();
+    assert_eq!((kinds["plain"], kinds["shared"], kinds["units"]), ("mutex", "rwlock", "semaphore"));
+}
+
+#[test]
+fn the_trace_has_what_the_program_did() {
+    known_counts("record-known", &[]);
+}
+
+#[test]
+fn under_other_locks_too() {
+    known_counts("record-known-shfl", &["--mutex", "shfl", "--rwlock", "bravo-2d-shfl-rw"]);
+}
+
+/// A thread that computes and sleeps between its lock calls, and says how much CPU time it had.
+const CLOCK: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <time.h>
+    #include <unistd.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static long cpu(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return t.tv_sec * 1000000000L + t.tv_nsec;
+    }
+    static void compute(long ns) {
+        long end = cpu() + ns;
+        while (cpu() < end);
+    }
+    static void pair(void) {
+        pthread_mutex_lock(&lock);
+        pthread_mutex_unlock(&lock);
+    }
+    int main(void) {
+        pair();
+        long start = cpu();
+        for (int i = 0; i < 40; i++) {
+            compute(1000000);
+            pair();
+            usleep(2000);
+            pair();
+        }
+        printf("%ld\n", cpu() - start);
+        return 0;
+    }
+"#;
+
+/// What the recorder says of CPU time is what the thread's own clock says, however busy the machine is.
+#[test]
+fn computing_and_sleeping_are_told_apart() {
+    let directory = scratch("record-clock");
+    let program = compile(&directory, "clock", CLOCK, &["-pthread"]);
+    let (trace, output) = record(&directory, &[], &program);
+    let truth: f64 = stdout(&output).trim().parse().unwrap();
+    let steps = &trace.steps[0];
+    let cpu: u64 = steps.iter().skip(2).filter(|step| step.op != op::EXIT).map(|step| step.cpu).sum();
+    assert!((cpu as f64 / truth - 1.0).abs() < 0.15, "{cpu} recorded, {truth} in truth");
+    // 40 sleeps of 2 ms. If the thread lost its processor involuntarily meanwhile, the time counts as that.
+    let away = steps.iter().map(|step| step.off).sum::<u64>() + trace.about.threads[0].preempted_ns;
+    assert!(away > 75_000_000, "{away} ns away");
+}
+
+#[test]
+fn what_there_is_no_room_for_is_counted() {
+    let directory = scratch("record-drops");
+    let program = compile(
+        &directory,
+        "many",
+        r#"
+        #include <pthread.h>
+        int main(void) {
+            pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+            for (int i = 0; i < 100000; i++) {
+                pthread_mutex_lock(&lock);
+                pthread_mutex_unlock(&lock);
+            }
+            return 0;
+        }
+        "#,
+        &["-pthread"],
+    );
+    let (trace, output) = record(&directory, &["--size", "1"], &program);
+    let thread = &trace.about.threads[0];
+    // A MiB has 65,536 events. Those that have the thread's CPU time are neither lock calls nor in the file.
+    assert!(thread.dropped >= 134_464 && thread.events <= 65_536, "{thread:?}");
+    assert!(thread.events + thread.dropped >= 200_000, "{thread:?}");
+    assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_forked_child_has_a_trace_of_its_own() {
+    let directory = scratch("record-fork");
+    let program = compile(
+        &directory,
+        "forks",
+        r#"
+        #include <pthread.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static void pairs(int n) {
+            for (int i = 0; i < n; i++) {
+                pthread_mutex_lock(&lock);
+                pthread_mutex_unlock(&lock);
+            }
+        }
+        int main(void) {
+            pairs(10);
+            int child = fork();
+            if (child == 0) {
+                pairs(1000);
+                return 0;
+            }
+            waitpid(child, 0, 0);
+            pairs(10);
+            return 0;
+        }
+        "#,
+        &["-pthread"],
+    );
+    let (trace, output) = record(&directory, &[], &program);
+    assert_eq!(counts(&trace).get(&("lock", op::ACQUIRE)), Some(&1000), "{}", stderr(&output));
+    assert_eq!(trace.about.other_processes, 1);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    let directory = scratch("record-refused");
+    let trace = directory.join("trace.lw");
+    let trace = trace.to_str().unwrap();
+    for (words, status, why) in [
+        (&["record", "-o", trace, "--seconds", "0", "--", "true"][..], 2, "would record nothing"),
+        (&["record", "-o", trace, "--size", "0", "--", "true"], 2, "--size"),
+        (&["record", "-o", trace, "--mutex", "nonsense", "--", "true"], 2, "nonsense"),
+        (&["record", "-o", "/nowhere/trace.lw", "--", "true"], 2, "/nowhere"),
+        (&["record", "-o", trace, "--", "/bin/true"], 1, "made no lock call"),
+        (&["record", "-o", trace, "--", "/nowhere/program"], 127, "/nowhere/program"),
+    ] {
+        let output = output(words);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    assert!(!fs::exists(trace).unwrap());
+}
+
+#[test]
+fn predict_says_how_to_get_it() {
+    let directory = scratch("predict-alone");
+    let alone = directory.join("latchwork");
+    fs::copy(COMMAND, &alone).unwrap();
+    let output = Command::new(&alone).args(["predict", "trace.lw"]).env("PATH", "").output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    assert!(stderr(&output).contains("cargo build --release -p latchwork-lab"), "{}", stderr(&output));
+}

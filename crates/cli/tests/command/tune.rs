@@ -1,0 +1,157 @@
+//! `latchwork tune`, and `latchwork run --config`.
+
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Two threads and two locks: one is held for a millisecond, asleep, and both threads want it all the time.
+const PROGRAM: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <unistd.h>
+    static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER, rare = PTHREAD_MUTEX_INITIALIZER;
+    static void *work(void *unused) {
+        for (int i = 0; i < 20; i++) {
+            pthread_mutex_lock(&slow);
+            usleep(1000);
+            pthread_mutex_unlock(&slow);
+        }
+        pthread_mutex_lock(&rare);
+        pthread_mutex_unlock(&rare);
+        return unused;
+    }
+    int main(void) {
+        pthread_t thread;
+        pthread_create(&thread, 0, work, 0);
+        work(0);
+        pthread_join(thread, 0);
+        puts("rate: 1000");
+        return 0;
+    }
+"#;
+
+fn program(directory: &Path) -> PathBuf {
+    compile(directory, "slow", PROGRAM, &["-pthread"])
+}
+
+/// A file with one entry.
+fn file(directory: &Path, program: &Path, build_id: &str, more: &str) -> String {
+    let path = directory.join("locks.toml");
+    let text = format!(
+        "version = 1\n[module.slow]\npath = {:?}\nbuild-id = {build_id:?}\n[[lock]]\nname = \"slow\"\nkind = \"mutex\"\n\
+         use = \"ticket\"\nstatic = [\"slow 0x1 slow\"]\n{more}",
+        program.to_str().unwrap()
+    );
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_file_gives_each_lock_its_own() {
+    let directory = scratch("tune-config");
+    let program = program(&directory);
+    let program_name = program.to_str().unwrap();
+    // The build id is not the program's, so its symbol says which lock it is.
+    let config = file(&directory, &program, "00", "");
+    let statistics = directory.join("statistics.json");
+    let output = output(&[
+        "run",
+        "--config",
+        &config,
+        "--stats-json",
+        statistics.to_str().unwrap(),
+        "--",
+        program_name,
+    ]);
+    assert_eq!(stdout(&output), "rate: 1000\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("was rebuilt since"), "{}", stderr(&output));
+    let found: Value = serde_json::from_str(&fs::read_to_string(&statistics).unwrap()).unwrap();
+    // The default is glibc.
+    assert_eq!(found["mutex"]["chosen"], serde_json::json!({"ticket": 1, "glibc": 1}), "{found}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_refused_before_anything_runs() {
+    let directory = scratch("tune-refused");
+    let program = program(&directory);
+    let good = file(&directory, &program, "00", "");
+    let text = fs::read_to_string(&good).unwrap();
+    for (from, to, why) in [
+        ("ticket", "tickte", "did you mean"),
+        ("version = 1", "version = 9", "version is 9"),
+        ("kind = \"mutex\"", "kind = \"barrier\"", "only a mutex or a rwlock"),
+        ("static = ", "statics = ", "unknown field"),
+    ] {
+        fs::write(&good, text.replace(from, to)).unwrap();
+        let output = output(&["run", "--config", &good, "--", "echo", "started"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{from}");
+        assert!(
+            stderr(&output).contains(why) && stderr(&output).contains("locks.toml"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let output = output(&["run", "--config", "/no/such/file", "--", "echo", "started"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+    // A rule that fits nothing is reported, and the program runs.
+    fs::write(&good, text.replace("slow 0x1 slow", "slow 0x1 gone")).unwrap();
+    let output = crate::common::output(&["run", "--config", &good, "--", program.to_str().unwrap()]);
+    assert_eq!(stdout(&output), "rate: 1000\n");
+    assert!(stderr(&output).contains("fits nothing"), "{}", stderr(&output));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The program says the same rate under every lock, so that the rounds cannot prove anything.
+#[test]
+fn what_is_not_better_is_not_written() {
+    let directory = scratch("tune-keep");
+    let program = program(&directory);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "12", "--json", "tuned.json"]);
+    command.args(["--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Keep what you have"), "{}", stdout(&output));
+    assert!(!directory.join("latchwork.toml").exists());
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(directory.join("tuned.json")).unwrap()).unwrap();
+    assert_eq!(json["result"], "keep", "{json}");
+    let classes = json["classes"].as_array().unwrap();
+    assert!(
+        classes.iter().any(|class| class["name"] == "slow" && class["share"].as_f64() > Some(0.01)),
+        "{json}"
+    );
+    let tried = |class: &Value| class["candidates"].as_array().unwrap()[0] == "glibc";
+    assert!(classes.iter().all(tried) && json["search_runs"].as_u64() <= Some(12), "{json}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn an_interrupted_tuning_leaves_nothing() {
+    let directory = scratch("tune-interrupted");
+    let program = program(&directory);
+    let temporary = directory.join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let mut child = latchwork()
+        .current_dir(&directory)
+        .env("TMPDIR", &temporary)
+        .args(["tune", "--settle", "0", "--runs", "1000", "--", program.to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line comes before the first run.
+    let mut byte = [0];
+    std::io::Read::read_exact(child.stderr.as_mut().unwrap(), &mut byte).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(!directory.join("latchwork.toml").exists());
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    fs::remove_dir_all(directory).unwrap();
+}
