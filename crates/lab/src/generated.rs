@@ -5,10 +5,22 @@ pub fn head(machine: &str) -> String {
     format!("<!-- generated: {} -->\n<!-- machine: {machine} -->\n\n", command_line())
 }
 
-/// This process's command line, as a user types it.
+/// Options of files that keep or bring runs, each with a value. They do not change what a document says.
+const KEPT: [&str; 2] = ["--state", "--merge"];
+
+/// This process's command line, as a user types it to get the document.
 fn command_line() -> String {
-    let arguments = std::env::args().skip(1).map(|argument| quoted(&argument));
-    std::iter::once("latchwork-lab".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let program = std::iter::once("latchwork-lab".to_owned());
+    program.chain(deciding(&arguments).map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+/// The arguments that decide what a document says.
+fn deciding(arguments: &[String]) -> impl Iterator<Item = &str> {
+    let is_kept = |at: usize| KEPT.contains(&arguments[at].as_str());
+    let joined = |argument: &str| argument.split_once('=').is_some_and(|(option, _)| KEPT.contains(&option));
+    let is_of_kept = move |at: usize| is_kept(at) || joined(&arguments[at]) || at > 0 && is_kept(at - 1);
+    (0..arguments.len()).filter(move |at| !is_of_kept(*at)).map(|at| arguments[at].as_str())
 }
 
 /// `argument` as a shell reads it. A comment of Markdown must not contain `--` followed by `>`.
@@ -24,6 +36,14 @@ fn quoted(argument: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_runs_are_kept_is_no_part_of_the_command() {
+        let line = "reproduce --state a.jsonl --only bueso --merge=1,2 --merge 3 --runs 2";
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let left: Vec<&str> = deciding(&arguments).collect();
+        assert_eq!(left.join(" "), "reproduce --only bueso --runs 2");
+    }
 
     #[test]
     fn a_head_names_the_command_and_the_machine() {

@@ -11,6 +11,7 @@ mod calibrate;
 mod count;
 mod generated;
 mod measure;
+mod predict;
 mod reproduce;
 mod simulate;
 mod torture;
@@ -43,6 +44,9 @@ enum Command {
     /// Measure a workload on a machine that you do not have, under several locks
     #[command(after_help = flowing(simulate::HELP))]
     Simulate(simulate::Options),
+    /// Replay what `latchwork record` has written on a machine that you do not have
+    #[command(after_help = flowing(predict::HELP))]
+    Predict(predict::Options),
     /// Print the papers' claims beside what this library does on their machines, simulated
     #[command(after_help = flowing(reproduce::HELP))]
     Reproduce(reproduce::Options),
@@ -68,6 +72,7 @@ fn command() -> i32 {
         Command::Ablate(options) => ablate::ablate(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
+        Command::Predict(options) => predict::predict(&options),
         Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Count(options) => count::count(&options).map(|()| 0),

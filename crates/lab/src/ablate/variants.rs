@@ -8,7 +8,6 @@ use latchwork::locks::rwlock::bravo::publish::Owned;
 use latchwork::locks::rwlock::bravo::revoke::{Holding, Passing};
 use latchwork::locks::rwlock::bravo::{RawBravo, Rows};
 use latchwork::locks::rwlock::shfl_rw::RawShflRw;
-use latchwork::locks::rwlock::shfl_rw::tuning::Tuning;
 use latchwork::machine::Machine;
 use latchwork_sim::Sim;
 use latchwork_workloads::lock::{Exclusive, Lock, Shared};
@@ -37,104 +36,81 @@ fn as_it_is<M: Machine, L: Lock<Machine = M>>(visitor: &mut impl Visitor<M>) {
     visitor.variant::<L>("none", "other seeds");
 }
 
+/// A variant of the lock type `$lock<M, P>`, whose policy `P` is [`NumaPolicy`] with other items.
+macro_rules! variant {
+    ($visitor:ident, $lock:ident, $mechanism:literal, $change:literal, $($item:item)*) => {{
+        struct Changed;
+        impl Policy for Changed {
+            $($item)*
+            fn applies<N: Machine>() -> bool {
+                NumaPolicy::applies::<N>()
+            }
+            fn key<N: Machine>() -> u32 {
+                NumaPolicy::key::<N>()
+            }
+            fn rank<N: Machine>(shuffler: u32, waiter: u32) -> usize {
+                NumaPolicy::rank::<N>(shuffler, waiter)
+            }
+        }
+        $visitor.variant::<$lock<M, Changed>>($mechanism, $change);
+    }};
+}
+
+/// How threads wait, which is the same in `shfl` and `shfl-rw`. `$second` is what second looks are called.
+macro_rules! waiting {
+    ($visitor:ident, $lock:ident, $second:literal) => {
+        variant!($visitor, $lock, "first look", "half", const LOOK: u32 = 25;);
+        variant!($visitor, $lock, "first look", "double", const LOOK: u32 = 100;);
+        variant!(
+            $visitor,
+            $lock,
+            "looks come after a share of the wait",
+            "half",
+            const PROMPTNESS: u32 = 16;
+        );
+        variant!(
+            $visitor,
+            $lock,
+            "looks come after a share of the wait",
+            "double",
+            const PROMPTNESS: u32 = 4;
+        );
+        variant!($visitor, $lock, $second, "off", const SECOND_LOOKS: u32 = 0;);
+        variant!($visitor, $lock, $second, "1 in place of 3", const SECOND_LOOKS: u32 = 1;);
+        variant!($visitor, $lock, $second, "double", const SECOND_LOOKS: u32 = 6;);
+        variant!($visitor, $lock, "spin before sleep", "off", const SPIN: u32 = 0;);
+        variant!($visitor, $lock, "spin before sleep", "half", const SPIN: u32 = 5_000;);
+        variant!($visitor, $lock, "spin before sleep", "double", const SPIN: u32 = 20_000;);
+        variant!($visitor, $lock, "turn of the head", "half", const TURN: u32 = 500;);
+        variant!($visitor, $lock, "turn of the head", "double", const TURN: u32 = 2_000;);
+        variant!($visitor, $lock, "naps of a robbed head", "off", const NAPS: bool = false;);
+        variant!(
+            $visitor,
+            $lock,
+            "newcomers spin beside a sleeping head",
+            "off",
+            const BESIDE: bool = false;
+        );
+        variant!($visitor, $lock, "requeue of the next head", "off", const REQUEUES: bool = false;);
+    };
+}
+
 /// The variants of `shfl`.
 pub fn shfl<M: Machine>(visitor: &mut impl Visitor<M>) {
-    /// A variant whose policy is [`NumaPolicy`] with other items.
-    macro_rules! variant {
-        ($mechanism:literal, $change:literal, $($item:item)*) => {{
-            struct Changed;
-            impl Policy for Changed {
-                $($item)*
-                fn key<N: Machine>() -> u32 {
-                    NumaPolicy::key::<N>()
-                }
-                fn rank<N: Machine>(shuffler: u32, waiter: u32) -> usize {
-                    NumaPolicy::rank::<N>(shuffler, waiter)
-                }
-            }
-            visitor.variant::<Exclusive<RawShfl<M, Changed>>>($mechanism, $change);
-        }};
-    }
-    /// The same, with shuffling where there are NUMA nodes.
-    macro_rules! constant {
-        ($mechanism:literal, $change:literal, $($item:item)*) => {
-            variant!($mechanism, $change, $($item)* fn applies<N: Machine>() -> bool { NumaPolicy::applies::<N>() })
-        };
-    }
+    type With<M, P> = Exclusive<RawShfl<M, P>>;
     as_it_is::<M, Exclusive<RawShfl<M>>>(visitor);
-    variant!(
-        "NUMA batches",
-        "off",
-        fn applies<N: Machine>() -> bool {
-            false
-        }
-    );
-    constant!("NUMA batches", "half", const PATIENCE: Option<u32> = Some(8););
-    constant!("NUMA batches", "double", const PATIENCE: Option<u32> = Some(32););
-    constant!("shuffler's role handed on", "off", const HANDS_ON: bool = false;);
-    constant!("walks resume where the last ended", "off", const RESUMES: bool = false;);
-    constant!("a shuffler unparks the next in line", "off", const UNPARKS_EARLY: bool = false;);
-    constant!("first look", "half", const LOOK: u32 = 25;);
-    constant!("first look", "double", const LOOK: u32 = 100;);
-    constant!("looks come after a share of the wait", "half", const PROMPTNESS: u32 = 16;);
-    constant!("looks come after a share of the wait", "double", const PROMPTNESS: u32 = 4;);
-    constant!("second looks at a free lock", "off", const SECOND_LOOKS: u32 = 0;);
-    constant!("second looks at a free lock", "1 in place of 3", const SECOND_LOOKS: u32 = 1;);
-    constant!("second looks at a free lock", "double", const SECOND_LOOKS: u32 = 6;);
-    constant!("spin before sleep", "off", const SPIN: u32 = 0;);
-    constant!("spin before sleep", "half", const SPIN: u32 = 5_000;);
-    constant!("spin before sleep", "double", const SPIN: u32 = 20_000;);
-    constant!("turn of the head", "half", const TURN: u32 = 500;);
-    constant!("turn of the head", "double", const TURN: u32 = 2_000;);
-    constant!("naps of a robbed head", "off", const NAPS: bool = false;);
-    constant!("newcomers spin beside a sleeping head", "off", const BESIDE: bool = false;);
-    constant!("requeue of the next head", "off", const REQUEUES: bool = false;);
+    visitor.variant::<With<M, NoPolicy>>("NUMA batches", "off");
+    variant!(visitor, With, "NUMA batches", "half", const PATIENCE: Option<u32> = Some(8););
+    variant!(visitor, With, "NUMA batches", "double", const PATIENCE: Option<u32> = Some(32););
+    waiting!(visitor, With, "second looks at a free lock");
 }
 
 /// The variants of `shfl-rw`.
 pub fn shfl_rw<M: Machine>(visitor: &mut impl Visitor<M>) {
-    /// A variant with other items, and the order of the lock as it is.
-    macro_rules! constant {
-        ($mechanism:literal, $change:literal, $($item:item)*) => {{
-            struct Changed;
-            impl Tuning for Changed {
-                type Order = NumaPolicy;
-                $($item)*
-            }
-            visitor.variant::<Shared<RawShflRw<M, Changed>>>($mechanism, $change);
-        }};
-    }
-    /// In order of arrival.
-    struct InOrder;
-    impl Tuning for InOrder {
-        type Order = NoPolicy;
-    }
+    type With<M, P> = Shared<RawShflRw<M, P>>;
     as_it_is::<M, Shared<RawShflRw<M>>>(visitor);
-    visitor.variant::<Shared<RawShflRw<M, InOrder>>>("shuffling", "off");
-    constant!("newcomer's looks", "off", const NEWCOMER_LOOKS: u32 = 0;);
-    constant!("newcomer's looks", "half", const NEWCOMER_LOOKS: u32 = 12;);
-    constant!("newcomer's looks", "double", const NEWCOMER_LOOKS: u32 = 48;);
-    constant!("newcomer's longest pause", "half", const NEWCOMER_PAUSE: u32 = 4;);
-    constant!("newcomer's longest pause", "double", const NEWCOMER_PAUSE: u32 = 16;);
-    constant!("newcomer's second looks", "off", const NEWCOMER_IDLE: (u32, u32) = (0, 5););
-    constant!("newcomer's second looks", "double", const NEWCOMER_IDLE: (u32, u32) = (2, 5););
-    constant!("head's second looks", "off", const HEAD_IDLE: (u32, u32) = (0, 8););
-    constant!("head's second looks", "double", const HEAD_IDLE: (u32, u32) = (8, 8););
-    constant!("head's longest pause", "half", const HEAD_PAUSE: (u32, u32) = (1, 64););
-    constant!("head's longest pause", "double", const HEAD_PAUSE: (u32, u32) = (1, 256););
-    constant!("head's looks before it sleeps", "half", const HEAD_LOOKS: u32 = 16;);
-    constant!("head's looks before it sleeps", "double", const HEAD_LOOKS: u32 = 64;);
-    constant!("a writer shuts readers out while it spins", "off", const DRAIN: u32 = 0;);
-    constant!("a writer shuts readers out while it spins", "half", const DRAIN: u32 = 256;);
-    constant!("a writer shuts readers out while it spins", "double", const DRAIN: u32 = 1024;);
-    constant!("readers woken together", "one", const INVITATIONS: u32 = 1;);
-    constant!("readers woken together", "double", const INVITATIONS: u32 = 32;);
-    constant!("requeue of the next head", "off", const REQUEUES: bool = false;);
-    constant!("time for which a head is passed", "half", const STEAL_BOUND: u32 = 100;);
-    constant!("time for which a head is passed", "double", const STEAL_BOUND: u32 = 400;);
-    constant!("time for which a sleeping head is passed", "half", const WAKE_BOUND: u32 = 5_000;);
-    constant!("time for which a sleeping head is passed", "double", const WAKE_BOUND: u32 = 20_000;);
-    constant!("part of that as the head", "off", const HEAD_BOUND: u32 = 0;);
+    visitor.variant::<With<M, NoPolicy>>("shuffling", "off");
+    waiting!(visitor, With, "a writer's second looks at an open lock");
 }
 
 /// A bias that never comes back once it was revoked.
@@ -142,11 +118,11 @@ struct Never;
 
 // SAFETY: the number is at least `FIRST` and less than `REVOKING`, because `Guard` returned it.
 unsafe impl When for Never {
-    fn revoked<M: Machine>(start: u64, now: u64, memory: &mut u32) -> u32 {
-        Guard::<9>::revoked::<M>(start, now, memory)
+    fn revoked<M: Machine>(start: u64, now: u64) -> u32 {
+        Guard::<9>::revoked::<M>(start, now)
     }
 
-    fn may_return<M: Machine>(_: u32) -> bool {
+    fn may_return<M: Machine>(_: u32, _: u32) -> bool {
         false
     }
 }
@@ -157,11 +133,11 @@ pub fn bravo<M: Machine>(visitor: &mut impl Visitor<M>) {
     as_it_is::<M, Shared<Rows<M, RawShflRw<M>>>>(visitor);
     visitor.variant::<Shared<RawShflRw<M>>>("bias", "off");
     visitor.variant::<With<M, Never>>("bias after the first revocation", "off");
-    visitor.variant::<With<M, Guard>>("cost model", "off: the paper's guard, N = 9");
-    visitor.variant::<With<M, Guard<99>>>("cost model", "off: the paper's guard, N = 99");
-    visitor.variant::<With<M, Bernoulli>>("cost model", "off: back after 100 slow reads");
-    visitor.variant::<With<M, Adaptive<4>>>("share of the time for revocations", "double: N = 4");
-    visitor.variant::<With<M, Adaptive<19>>>("share of the time for revocations", "half: N = 19");
+    visitor.variant::<With<M, Guard>>("reads in a row", "off: the paper's guard, N = 9");
+    visitor.variant::<With<M, Guard<99>>>("reads in a row", "off: the paper's guard, N = 99");
+    visitor.variant::<With<M, Bernoulli>>("reads in a row", "off: back after 100 slow reads");
+    visitor.variant::<With<M, Adaptive<4>>>("reads in a row", "half: N = 4");
+    visitor.variant::<With<M, Adaptive<18>>>("reads in a row", "double: N = 18");
     visitor.variant::<With<M, Adaptive, Holding>>("a long revocation lets readers pass", "off");
 }
 

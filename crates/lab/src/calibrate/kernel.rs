@@ -51,8 +51,8 @@ pub struct Wake {
     pub latency: Sample,
 }
 
-/// A waker on one CPU, a sleeper on another one or on the same.
-pub fn wake(waker: usize, sleeper: usize) -> Wake {
+/// A waker on one CPU, a sleeper on another one or on the same, which has slept for `idle`.
+pub fn wake(waker: usize, sleeper: usize, idle: Duration) -> Wake {
     let start = Instant::now();
     let nanos = || start.elapsed().as_nanos() as u64;
     let (word, woken) = (AtomicU32::new(0), AtomicU64::new(0));
@@ -70,8 +70,16 @@ pub fn wake(waker: usize, sleeper: usize) -> Wake {
             for round in 0..ROUNDS as u32 {
                 woken.store(0, Relaxed);
                 // Time for the other thread to fall asleep. With more, its processor would sleep deeper than it does
-                // between two acquisitions.
-                std::thread::sleep(Duration::from_micros(200));
+                // between two acquisitions. A sleep would last for longer than a short time.
+                let asleep = Instant::now();
+                match idle {
+                    short if short < Duration::from_micros(100) => {
+                        while asleep.elapsed() < short {
+                            std::hint::spin_loop();
+                        }
+                    }
+                    long => std::thread::sleep(long),
+                }
                 let before = nanos();
                 set(&word, round + 1);
                 let after = nanos();

@@ -23,6 +23,7 @@ use places::{Distance, Places};
 use sample::{Sample, round};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What `--help` ends with.
 pub const HELP: &str = "\
@@ -363,7 +364,7 @@ impl Calibration {
 
     fn wakes(&mut self) {
         let (cpu, other) = (self.cpu(), self.other());
-        let wake = kernel::wake(cpu, other.unwrap_or(cpu));
+        let wake = kernel::wake(cpu, other.unwrap_or(cpu), Duration::from_micros(200));
         let syscall = self.profile.kernel.syscall.value;
         let less = |sample: Sample, by: f64| Sample {
             median: (sample.median - by).max(0.0),
@@ -380,6 +381,12 @@ impl Calibration {
             None => "from its return to the sleeper's, on the same CPU (the only one)",
         };
         self.profile.kernel.wakeup = self.number("kernel.wakeup", wake.latency, latency);
+        if let Some(other) = other {
+            // Some microseconds of these pass until the sleeper sleeps.
+            let soon = kernel::wake(cpu, other, Duration::from_micros(10)).latency;
+            let what = "the same, on a CPU that was idle for less than 10 microseconds";
+            self.profile.kernel.wakeup_soon = Some(self.number("kernel.wakeup_soon", soon, what));
+        }
         let hand_over = less(kernel::hand_over(cpu), 2.0 * syscall);
         self.profile.kernel.context_switch = self.number(
             "kernel.context_switch",

@@ -1,5 +1,6 @@
 //! `--list`: every workload, or everything about one.
 
+use super::options::HARM;
 use super::{plan, suite};
 use comfy_table::{ContentArrangement, Table, presets};
 use console::Term;
@@ -12,9 +13,9 @@ use std::fmt::Write as _;
 pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> {
     match workload {
         None => Ok(all()),
-        Some(suite::HARM) => Ok(format!(
+        Some(HARM) => Ok(format!(
             "{}: workloads in which a lock that spins does harm: {}\n",
-            suite::HARM,
+            HARM,
             suite::WORKLOADS.join(", ")
         )),
         Some(name) => one(name, candidates),
@@ -42,7 +43,7 @@ fn all() -> String {
             .map(|(short, name)| format!("{short} for {name}"))
             .collect::<Vec<_>>()
             .join(", "),
-        suite::HARM,
+        HARM,
         suite::WORKLOADS.join(", "),
     )
 }

@@ -4,6 +4,9 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The name of the suite of workloads in which a lock that spins does harm, in the place of a workload's.
+pub const HARM: &str = "harm";
+
 /// What to measure, and where to write it.
 #[derive(Clone, Default, Args)]
 pub struct Common {

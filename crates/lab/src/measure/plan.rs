@@ -1,8 +1,7 @@
 //! From what the user typed to the points to measure. Everything that can be wrong with the arguments
 //! is found here, before anything is run.
 
-use super::options::Common;
-use super::suite;
+use super::options::{Common, HARM};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::{names, output};
 use latchwork_workloads::candidate::{Candidate, Kind, Origin};
@@ -111,7 +110,7 @@ fn among(locks: &mut Vec<Candidate>, lock: Candidate) -> usize {
 /// The workload called `name`.
 pub fn workload(name: &str) -> Result<Info> {
     registry::find(name).ok_or_else(|| {
-        let all: Vec<_> = registry::all().iter().map(|info| info.name).chain([suite::HARM]).collect();
+        let all: Vec<_> = registry::all().iter().map(|info| info.name).chain([HARM]).collect();
         Failure::usage(format!(
             "there is no workload called {name:?}{}; there are: {}",
             names::did_you_mean(name, &all),
@@ -213,7 +212,7 @@ fn thread_counts(workload: &Info, wanted: Option<&str>, limits: &Limits) -> Resu
 }
 
 /// Reads `8`, `1..72` or `1..72:8`.
-fn range(text: &str) -> std::result::Result<Vec<usize>, String> {
+pub fn range(text: &str) -> std::result::Result<Vec<usize>, String> {
     let number = |text: &str| match text.trim().parse::<usize>() {
         Ok(0) => Err("at least one thread is needed".to_owned()),
         Ok(number) => Ok(number),

@@ -31,9 +31,8 @@ pub struct Run {
     pub extra: Vec<(&'static str, f64)>,
 }
 
-#[cfg(test)]
 impl Run {
-    /// A run of one thread, of which only the rate matters.
+    /// A run of one thread, of which only the rate is known.
     pub fn at(rate: f64) -> Self {
         Run {
             rate,

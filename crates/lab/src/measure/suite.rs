@@ -1,12 +1,9 @@
 //! Several workloads in one run: `harm`, those in which a lock that spins does harm.
 
-use super::options::Common;
+use super::options::{Common, HARM};
 use super::plan::{self, Limits, Plan};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names;
-
-/// The suite's name, in the place of a workload's.
-pub const HARM: &str = "harm";
 
 /// Holders that sleep, are in the kernel or have just been woken, and tries that fail.
 pub const WORKLOADS: &[&str] = &["file-sections", "interpreter", "barrier", "thread-pool", "yield-inside"];

@@ -2,8 +2,10 @@
 
 use super::claims::{Claim, Paper};
 use super::experiment::{Effort, Ready};
+use super::headlines;
 use super::judge::{Judged, Verdict};
 use super::native::Conditions;
+use super::sensitivity::Sensitivity;
 use super::validate::Comparison;
 use crate::measure::results::{Results, varied};
 use latchwork_console::machine::Machine;
@@ -16,17 +18,35 @@ pub struct Answer {
     pub claim: Claim,
     /// What its rule says.
     pub judged: Judged,
+    /// What that means.
+    pub verdict: Verdict,
+    /// Over the space, if that was run.
+    pub space: Option<Sensitivity>,
+    /// What the simulator counted where the rule is tightest.
+    pub evidence: Option<String>,
 }
 
 impl Answer {
-    /// Why it is what it is, where that has to be said.
+    /// What is said beside the verdict: first what is computed from this run, then the mechanism.
     pub fn why(&self) -> String {
-        match &self.judged.verdict {
-            Verdict::Holds => String::new(),
-            Verdict::DoesNotHold if self.claim.doubt.is_empty() => "we do not know why".into(),
-            Verdict::DoesNotHold => self.claim.doubt.into(),
-            Verdict::NotShown(why) => why.clone(),
+        let mut parts = Vec::new();
+        if !self.verdict.why().is_empty() {
+            parts.push(self.verdict.why().to_owned());
         }
+        if self.verdict != Verdict::Holds && self.judged.missing.is_none() {
+            let checks = &self.judged.checks;
+            let missed = checks.iter().filter(|check| check.met < check.runs.len()).count();
+            if checks.len() > 1 && missed > 0 {
+                parts.push(format!("{missed} of {} parts are missed", checks.len()));
+            }
+            if let Some(evidence) = &self.evidence {
+                parts.push(format!("in the part shown: {evidence}"));
+            }
+            if !self.claim.explanation.is_empty() {
+                parts.push(format!("explanation: {}", self.claim.explanation));
+            }
+        }
+        parts.join("; ")
     }
 }
 
@@ -53,14 +73,23 @@ pub struct Document {
 impl Document {
     /// How many claims have this verdict.
     pub fn count(&self, verdict: &str) -> usize {
-        self.answers.iter().filter(|answer| answer.judged.verdict.text() == verdict).count()
+        self.answers.iter().filter(|answer| answer.verdict.text() == verdict).count()
     }
 
-    /// In a sentence.
+    /// In a sentence. Inputs are not counted.
     pub fn summary(&self) -> String {
-        let (holds, not) = (self.count("holds"), self.count("does not hold"));
-        let unclear = self.count("not shown");
-        format!("{holds} of {} claims hold, {not} do not, {unclear} are not shown.", holds + not + unclear)
+        let [holds, depends, contradicted, outside, design, input] =
+            Verdict::WORDS.map(|verdict| self.count(verdict));
+        let all = holds + depends + contradicted + outside + design;
+        let inputs = match input {
+            0 => String::new(),
+            1 => " 1 more is an input, and counted nowhere.".into(),
+            _ => format!(" {input} more are inputs, and counted nowhere."),
+        };
+        format!(
+            "{holds} of {all} claims hold, {depends} depend, {contradicted} are contradicted, {design} are different \
+             by design, {outside} cannot be shown here.{inputs}"
+        )
     }
 
     /// What was measured here, if anything was but for the simulator's sake.
@@ -104,14 +133,24 @@ impl Document {
 }
 
 fn answer(answer: &Answer) -> Value {
-    let Answer { claim, judged } = answer;
+    let Answer { claim, judged, verdict, space, .. } = answer;
     json!({
         "id": claim.id,
         "paper": claim.paper,
         "place": claim.place,
-        "says": claim.says,
+        "says": claim.sentence(),
         "number": claim.number,
-        "verdict": judged.verdict.text(),
+        "verdict": verdict.text(),
+        "detail": verdict,
+        "headline": headlines::is_one(claim.id),
+        "space": space.as_ref().map(|space| json!({
+            "holds": space.holds(),
+            "points": space.points.len(),
+            "decides": space.decides(),
+            "settled": space.settled,
+            "each": space.points,
+        })),
+        "evidence": answer.evidence,
         "why": answer.why(),
         "on": claim.on(),
         "experiments": claim.experiments(),

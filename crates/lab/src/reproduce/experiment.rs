@@ -1,6 +1,7 @@
 //! Experiments: a workload on a simulated machine, or on this one, under several locks. Several claims may
 //! look at one.
 
+use super::space::{self, Variant};
 use crate::measure::options::Common;
 use crate::measure::plan::{Limits, Plan};
 use crate::simulate::{self, How};
@@ -8,6 +9,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine;
 use latchwork_sim::{MAX_THREADS, Placement, Profile};
 use latchwork_workloads::peers;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Time of each measurement on this machine, if there are no more threads than CPUs.
@@ -51,6 +53,8 @@ pub struct Experiment {
     pub placement: Placement,
     /// Simulated microseconds, if not the workload's own.
     pub micros: Option<u64>,
+    /// Other values of parameters that the paper does not give, each as `name=value`.
+    pub unknown: &'static [&'static str],
 }
 
 impl Experiment {
@@ -83,10 +87,17 @@ pub struct Effort {
     pub seed: u64,
 }
 
+/// The variants of an experiment run for this part of its time.
+const SHORTER: u64 = 4;
+
 /// An experiment that can be run.
 pub struct Ready {
     /// What it is.
     pub experiment: Experiment,
+    /// Under which variant its runs are filed; empty for the experiment itself, and None if they are not filed.
+    pub label: Option<String>,
+    /// The points that are wanted; all, if none is named.
+    pub only: BTreeSet<usize>,
     /// Its points.
     pub plan: Plan,
     /// How each is simulated; None on this machine.
@@ -94,8 +105,8 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Of an experiment on a machine with this profile.
-    pub fn new(experiment: &Experiment, profile: Profile, effort: &Effort) -> Result<Self> {
+    /// Of an experiment on a machine with this profile, with one of its parameters changed.
+    fn new(experiment: &Experiment, profile: Profile, effort: &Effort, change: Option<&str>) -> Result<Self> {
         let limits = Limits {
             candidates: &simulate::candidates(),
             handful: &[],
@@ -104,7 +115,7 @@ impl Ready {
             name: &profile.name,
             runs: effort.runs,
         };
-        let plan = plan(experiment, &limits, effort)?;
+        let plan = plan(experiment, &limits, effort, change)?;
         let own = Duration::from_micros(experiment.micros.unwrap_or(plan.workload.simulated_us));
         let measured = effort.seconds.unwrap_or(own);
         let options = latchwork_sim::Options { placement: experiment.placement, ..Default::default() };
@@ -114,7 +125,31 @@ impl Ready {
             warm_up_ns: simulate::nanos(measured / 4),
             profile,
         };
-        Ok(Ready { experiment: experiment.clone(), plan, how: Some(how) })
+        Ok(Ready { experiment: experiment.clone(), label: None, only: BTreeSet::new(), plan, how: Some(how) })
+    }
+
+    /// Of an experiment on a machine that was just measured. Its runs are not filed: the profile is another each time.
+    pub fn on(experiment: &Experiment, profile: Profile, effort: &Effort) -> Result<Self> {
+        Self::new(experiment, profile, effort, None)
+    }
+
+    /// A variant of a simulated experiment: once, and for a shorter time.
+    pub fn variant(experiment: &Experiment, variant: &Variant, effort: &Effort) -> Result<Self> {
+        let On::Simulated(name) = experiment.on else {
+            return Err(Failure::new(format!("{} is not simulated", experiment.id)));
+        };
+        let base = Profile::find(name).map_err(|error| Failure::usage(error.to_string()))?;
+        let change = match variant {
+            Variant::Unknown(set) => Some(set.as_str()),
+            _ => None,
+        };
+        let once = Effort { runs: 1, ..*effort };
+        let mut ready = Self::new(experiment, space::profile(&base, variant)?, &once, change)?;
+        let how = ready.how.as_mut().expect("it is simulated");
+        how.measured_ns /= SHORTER;
+        how.warm_up_ns /= SHORTER;
+        ready.label = Some(variant.label());
+        Ok(ready)
     }
 
     /// Of an experiment on this machine. It may have too few processors: then there are points without runs.
@@ -127,14 +162,15 @@ impl Ready {
             name: "this machine",
             runs: effort.runs,
         };
-        Ok(Ready { experiment: experiment.clone(), plan: plan(experiment, &limits, effort)?, how: None })
+        let plan = plan(experiment, &limits, effort, None)?;
+        Ok(Ready { experiment: experiment.clone(), label: None, only: BTreeSet::new(), plan, how: None })
     }
 
     /// On the machine that it names.
     pub fn find(experiment: &Experiment, effort: &Effort) -> Result<Self> {
         let On::Simulated(name) = experiment.on else { return Self::here(experiment, effort) };
         let profile = Profile::find(name).map_err(|error| Failure::usage(error.to_string()))?;
-        Self::new(experiment, profile, effort)
+        Ok(Ready { label: Some(String::new()), ..Self::new(experiment, profile, effort, None)? })
     }
 
     /// For how long operations count.
@@ -143,12 +179,14 @@ impl Ready {
     }
 }
 
-fn plan(experiment: &Experiment, limits: &Limits, effort: &Effort) -> Result<Plan> {
+fn plan(experiment: &Experiment, limits: &Limits, effort: &Effort, change: Option<&str>) -> Result<Plan> {
+    let name = |set: &str| set.split_once('=').map_or("", |(name, _)| name).to_owned();
+    let kept = experiment.set.iter().filter(|set| change.is_none_or(|change| name(change) != name(set)));
     let common = Common {
         workload: Some(experiment.workload.into()),
         locks: experiment.locks.iter().map(|lock| (*lock).to_owned()).collect(),
         threads: Some(experiment.threads.into()),
-        set: experiment.set.iter().map(|set| (*set).to_owned()).collect(),
+        set: kept.copied().chain(change).map(str::to_owned).collect(),
         runs: Some(effort.runs),
         seed: effort.seed,
         ..Common::default()

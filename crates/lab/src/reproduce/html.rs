@@ -5,6 +5,8 @@ use super::document::{Answer, Document};
 use super::experiment::Ready;
 use super::judge::{Checked, Verdict};
 use super::rule::{GLOSSARY, number};
+use super::sensitivity::Point;
+use super::table;
 use super::validate::Comparison;
 use crate::measure::plot;
 use crate::measure::report::rate;
@@ -24,9 +26,8 @@ figcaption { font-size: 13px; color: #444 } details summary { cursor: pointer; c
 pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
     let mut body = format!(
         "<h1>The papers' claims</h1>\n<p><strong>{}</strong></p>\n<p>latchwork {}, {} runs, seeds from {}, in {:.0} s on {}. Each claim has a rule \
-         that was stated before the run. It holds if all parts are met in every run, does not hold if no run \
-         meets all of them, and is not shown otherwise. It is tested on a simulated machine, or here: on the machine \
-         just named.</p>\n",
+         that was stated before the run. It holds if all parts are met in every run. It is tested on a simulated \
+         machine, or here: on the machine just named.</p>\n",
         escape(&document.summary()),
         env!("CARGO_PKG_VERSION"),
         document.effort.runs,
@@ -51,7 +52,7 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
         if let Some(here) = document.here().filter(|_| paper == Paper::McKenneyHere) {
             body += &format!("<p>{}</p>\n", escape(&here));
         }
-        body += "<table><tr><th>claim<th>on<th>the paper<th>its number<th>ours<th>rule<th>verdict\n";
+        body += "<table><tr><th>claim<th>on<th>the paper<th>its number<th>ours<th>rule<th>space<th>verdict\n";
         answers.iter().for_each(|answer| body += &row(answer));
         body += "</table>\n";
         if let Some(comparison) = document.comparison.as_ref().filter(|_| paper == Paper::Simulator) {
@@ -80,10 +81,10 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
 }
 
 fn row(answer: &Answer) -> String {
-    let class = match answer.judged.verdict {
+    let class = match answer.verdict {
         Verdict::Holds => "holds",
-        Verdict::DoesNotHold => "not",
-        Verdict::NotShown(_) => "unclear",
+        Verdict::Contradicted => "not",
+        _ => "unclear",
     };
     let claim = &answer.claim;
     let links: Vec<String> =
@@ -110,16 +111,33 @@ fn row(answer: &Answer) -> String {
     };
     format!(
         "<tr><td><code>{}</code><br><span class=where>{}</span><td>{}<td><blockquote>{}</blockquote><span class=where>{}</span>\
-         <td>{}<td class=n>{ours}<td>{rule}{rest}<td><span class=\"v {class}\">{}</span><br><span class=why>{}</span>\n",
+         <td>{}<td class=n>{ours}<td>{rule}{rest}<td>{}{}<td><span class=\"v {class}\">{}</span><br><span class=why>{}</span>\n",
         claim.id,
         links.join(" "),
         claim.on().join(", "),
-        escape(claim.says),
+        escape(&claim.sentence()),
         escape(claim.place),
         escape(claim.number),
-        answer.judged.verdict.text(),
+        escape(&table::space(answer)),
+        points(answer),
+        answer.verdict.text(),
         escape(&answer.why())
     )
+}
+
+/// Every point of the space.
+fn points(answer: &Answer) -> String {
+    let Some(space) = &answer.space else { return String::new() };
+    let line = |point: &Point| {
+        format!(
+            "<tr><td>{}<td class=n>{}<td>{}\n",
+            escape(&point.variant),
+            point.value.map_or_else(|| "-".into(), number),
+            if point.holds { "holds" } else { "does not" }
+        )
+    };
+    let lines: String = space.points.iter().map(line).collect();
+    format!("<details><summary>all points</summary><table>{lines}</table></details>")
 }
 
 fn value(check: &Checked) -> String {

@@ -1,28 +1,112 @@
-//! Applies rules to results: what holds, what does not, and what cannot be told.
+//! Applies rules to results, and says what that means for the claim.
 
 use super::rule::{Check, Figure};
+use super::sensitivity::Sensitivity;
 use serde::Serialize;
 
-/// What the rule says about a claim.
+/// What the runs say about a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "is", content = "why")]
 pub enum Verdict {
     /// Every check was met in every run.
     Holds,
-    /// In every run, one was not.
-    DoesNotHold,
-    /// Neither, or there is nothing to judge by.
-    NotShown(String),
+    /// On a parameter that the paper does not give, or on chance: where it holds and where not.
+    Depends(String),
+    /// In every run a check was missed, and the model covers what matters.
+    Contradicted,
+    /// In every run a check was missed, and what decides it is outside of the model or of this machine; or nothing was run.
+    CannotBeShown(String),
+    /// In every run a check was missed, because a lock of ours differs on purpose.
+    ByDesign(String),
+    /// A parameter was fitted to the claim, so that it shows nothing. It is counted nowhere.
+    Input(String),
 }
 
 impl Verdict {
-    /// As one word or three.
+    /// The words of the page and of the document.
+    pub const WORDS: [&str; 6] =
+        ["holds", "depends", "contradicted", "cannot be shown here", "different by design", "input"];
+
+    /// In a few words.
     pub fn text(&self) -> &'static str {
+        Self::WORDS[match self {
+            Verdict::Holds => 0,
+            Verdict::Depends(_) => 1,
+            Verdict::Contradicted => 2,
+            Verdict::CannotBeShown(_) => 3,
+            Verdict::ByDesign(_) => 4,
+            Verdict::Input(_) => 5,
+        }]
+    }
+
+    /// What is said beside it.
+    pub fn why(&self) -> &str {
         match self {
-            Verdict::Holds => "holds",
-            Verdict::DoesNotHold => "does not hold",
-            Verdict::NotShown(_) => "not shown",
+            Verdict::Holds | Verdict::Contradicted => "",
+            Verdict::Depends(why)
+            | Verdict::CannotBeShown(why)
+            | Verdict::ByDesign(why)
+            | Verdict::Input(why) => why,
         }
+    }
+}
+
+/// What a missed rule says about a claim.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ground {
+    /// That it is contradicted.
+    #[default]
+    Covered,
+    /// Nothing: this decides it, and neither the model nor this machine has it.
+    Outside(&'static str),
+    /// That a lock of ours differs on purpose: in this.
+    Design(&'static str),
+    /// Nothing, and a rule that is met says nothing either: this parameter was fitted to the claim.
+    Input(&'static str),
+}
+
+/// The least share of the space that has to agree with the runs of the claim itself.
+const AGREES: f64 = 0.75;
+
+/// How many times as fast one lock has to be as another, for an experiment to tell locks apart.
+const APART: f64 = 1.2;
+
+/// Whether a world in which all figures are alike meets the rule. Then a run that meets it shows something only if its
+/// experiment tells locks apart.
+pub fn says_the_same(checks: &[Check]) -> bool {
+    judge(checks, 1, &|_, _| Ok(1.0)).holds()
+}
+
+/// The verdict on a claim. `apart`: the largest ratio of two locks' rates at one point of its experiments, if it has any.
+pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apart: Option<f64>) -> Verdict {
+    if let Ground::Input(what) = ground {
+        return Verdict::Input(what.into());
+    }
+    if let Some(why) = &judged.missing {
+        return Verdict::CannotBeShown(why.clone());
+    }
+    if judged.good > 0 && judged.good < judged.runs {
+        return Verdict::Depends(format!("on chance: it holds in {} of {} runs", judged.good, judged.runs));
+    }
+    let holds = judged.holds();
+    if holds && judged.same && apart.is_some_and(|apart| apart < APART) {
+        let why = "no two locks of its experiments differ by a fifth at any point, so that it says nothing to find them alike";
+        return Verdict::CannotBeShown(why.into());
+    }
+    if let Some(space) = space {
+        if let Some(range) = space.range() {
+            return Verdict::Depends(range);
+        }
+        let agrees = if holds { space.share() } else { 1.0 - space.share() };
+        if agrees < AGREES {
+            return Verdict::Depends(format!("on uncertain costs: it holds in {}", space.sentence()));
+        }
+    }
+    match ground {
+        _ if holds => Verdict::Holds,
+        Ground::Outside(what) => Verdict::CannotBeShown(what.into()),
+        Ground::Design(what) => Verdict::ByDesign(what.into()),
+        _ => Verdict::Contradicted,
     }
 }
 
@@ -44,13 +128,30 @@ pub struct Checked {
 /// A rule after the runs.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// What it says.
-    pub verdict: Verdict,
     /// The checks.
     pub checks: Vec<Checked>,
+    /// How many runs there are.
+    pub runs: usize,
+    /// How many of them meet all checks.
+    pub good: usize,
+    /// Why a figure is not there.
+    pub missing: Option<String>,
+    /// See [`says_the_same`].
+    pub same: bool,
 }
 
 impl Judged {
+    /// Whether all runs meet all checks.
+    pub fn holds(&self) -> bool {
+        self.missing.is_none() && self.good == self.runs && !self.checks.is_empty()
+    }
+
+    /// Which of the checks is missed by most, or met by least.
+    pub fn tightest_index(&self) -> usize {
+        let slack = |at: &usize| self.checks[*at].slack;
+        (0..self.checks.len()).min_by(|a, b| slack(a).total_cmp(&slack(b))).unwrap_or(0)
+    }
+
     /// The check that is missed by most, or met by least.
     pub fn tightest(&self) -> Option<&Checked> {
         self.checks.iter().min_by(|a, b| a.slack.total_cmp(&b.slack))
@@ -82,14 +183,10 @@ pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Resu
         checked.push(Checked { rule: check.text(), ours, runs: values, met: good, slack });
     }
     let good = met.iter().filter(|all| **all).count();
-    let verdict = match missing {
-        Some(why) => Verdict::NotShown(why),
-        None if runs == 0 || checks.is_empty() => Verdict::NotShown("nothing was run".into()),
-        None if good == runs => Verdict::Holds,
-        None if good == 0 => Verdict::DoesNotHold,
-        None => Verdict::NotShown(format!("it holds in {good} of {runs} runs")),
-    };
-    Judged { verdict, checks: checked }
+    if runs == 0 || checks.is_empty() {
+        missing.get_or_insert("nothing was run".into());
+    }
+    Judged { checks: checked, runs, good, missing, same: false }
 }
 
 #[cfg(test)]
@@ -116,12 +213,42 @@ mod tests {
 
     #[test]
     fn every_verdict_can_be_reached() {
-        assert_eq!(judge_with(&at_least(2.0), &[2.5, 2.0, 3.0]).verdict, Verdict::Holds);
-        assert_eq!(judge_with(&at_least(2.0), &[1.9, 1.0, 0.1]).verdict, Verdict::DoesNotHold);
-        let mixed = judge_with(&at_least(2.0), &[1.9, 2.1, 3.0]);
-        assert!(matches!(&mixed.verdict, Verdict::NotShown(why) if why.contains("2 of 3")), "{mixed:?}");
-        assert!(matches!(judge_with(&at_least(2.0), &[]).verdict, Verdict::NotShown(_)));
-        assert!(matches!(judge_with(&[], &[1.0]).verdict, Verdict::NotShown(_)));
+        let (met, missed) = ([2.5, 2.0, 3.0], [1.9, 1.0, 0.1]);
+        let of = |ratios: &[f64], ground| verdict(&judge_with(&at_least(2.0), ratios), ground, None, None);
+        assert_eq!(of(&met, Ground::Covered), Verdict::Holds);
+        assert_eq!(of(&met, Ground::Outside("memory")), Verdict::Holds);
+        assert_eq!(of(&missed, Ground::Covered), Verdict::Contradicted);
+        assert_eq!(of(&missed, Ground::Outside("memory")), Verdict::CannotBeShown("memory".into()));
+        assert_eq!(of(&missed, Ground::Design("size")), Verdict::ByDesign("size".into()));
+        for ratios in [met, missed] {
+            assert_eq!(of(&ratios, Ground::Input("gap")), Verdict::Input("gap".into()));
+        }
+        let mixed = of(&[1.9, 2.1, 3.0], Ground::Covered);
+        assert!(matches!(&mixed, Verdict::Depends(why) if why.contains("2 of 3")), "{mixed:?}");
+        assert!(matches!(of(&[], Ground::Covered), Verdict::CannotBeShown(_)));
+        let nothing = verdict(&judge_with(&[], &[1.0]), Ground::Covered, None, None);
+        assert!(matches!(nothing, Verdict::CannotBeShown(_)));
+    }
+
+    #[test]
+    fn to_be_alike_shows_something_only_where_locks_can_differ() {
+        let checks = vec![Check { bound: SIMILAR, ..at_least(0.0).remove(0) }];
+        assert!(says_the_same(&checks) && !says_the_same(&at_least(2.0)));
+        let judged = Judged { same: true, ..judge_with(&checks, &[1.0]) };
+        assert_eq!(verdict(&judged, Ground::Covered, None, Some(3.0)), Verdict::Holds);
+        assert!(matches!(verdict(&judged, Ground::Covered, None, Some(1.1)), Verdict::CannotBeShown(_)));
+    }
+
+    #[test]
+    fn a_claim_that_most_of_the_space_denies_depends() {
+        use super::super::sensitivity::{Point, Sensitivity};
+        let of = |good: usize, all: usize| {
+            let points = (0..all).map(|at| Point::made_up(at < good)).collect();
+            let space = Sensitivity { points, settled: false };
+            verdict(&judge_with(&at_least(2.0), &[2.5]), Ground::Covered, Some(&space), None)
+        };
+        assert_eq!(of(8, 10), Verdict::Holds);
+        assert!(matches!(of(6, 10), Verdict::Depends(why) if why.contains("6 of 10")));
     }
 
     #[test]
@@ -129,7 +256,7 @@ mod tests {
         let mut checks = at_least(1.0);
         checks.push(Check { value: Value::Ratio(rate("new", 8), rate("old", 8)), bound: Bound::AtMost(1.5) });
         let judged = judge_with(&checks, &[2.0, 2.0]);
-        assert_eq!(judged.verdict, Verdict::DoesNotHold);
+        assert!(!judged.holds());
         assert_eq!(judged.tightest().unwrap().rule, checks[1].text());
         assert_eq!((judged.checks[0].met, judged.checks[1].met), (2, 0));
     }
@@ -137,19 +264,19 @@ mod tests {
     #[test]
     fn runs_that_break_different_checks_do_not_hold() {
         let checks = vec![Check { bound: SIMILAR, ..at_least(0.0).remove(0) }];
-        assert_eq!(judge_with(&checks, &[0.5, 2.0]).verdict, Verdict::DoesNotHold);
-        assert_eq!(judge_with(&checks, &[0.9, 1.2]).verdict, Verdict::Holds);
+        assert_eq!(judge_with(&checks, &[0.5, 2.0]).good, 0);
+        assert!(judge_with(&checks, &[0.9, 1.2]).holds());
     }
 
     #[test]
     fn what_failed_or_did_nothing_shows_nothing() {
         let checks =
             [Check { value: Value::Ratio(rate("new", 8), rate("broken", 8)), bound: Bound::AtLeast(0.0) }];
-        assert_eq!(judge_with(&checks, &[9.0]).verdict, Verdict::NotShown("no broken".into()));
+        assert_eq!(judge_with(&checks, &[9.0]).missing, Some("no broken".into()));
         let idle = judge(&at_least(2.0), 1, &|figure, _| {
             Ok(f64::from(u8::from(figure.at().unwrap().lock == "new")))
         });
-        assert!(matches!(idle.verdict, Verdict::NotShown(_)), "a rate of 0 below is no proof: {idle:?}");
+        assert!(idle.missing.is_some() && !idle.holds(), "a rate of 0 below is no proof: {idle:?}");
     }
 
     #[test]
@@ -163,7 +290,7 @@ mod tests {
             })
         };
         assert!((with(0.9).checks[0].ours.unwrap() - 0.9).abs() < 1e-9);
-        assert_eq!(with(0.9).verdict, Verdict::Holds);
-        assert_eq!(with(0.5).verdict, Verdict::DoesNotHold);
+        assert!(with(0.9).holds());
+        assert!(!with(0.5).holds());
     }
 }

@@ -2,9 +2,12 @@
 
 use super::claims::Paper;
 use super::document::{Answer, Document};
-use super::rule::{GLOSSARY, number};
-use super::table::tightest;
+use super::headlines;
+use super::judge::Verdict;
+use super::rule::{Check, GLOSSARY, number};
+use super::table::{self, tightest};
 use crate::generated;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 const INTRODUCTION: &str = "\
@@ -12,18 +15,38 @@ const INTRODUCTION: &str = "\
 
 The laboratory prints this page (`latchwork-lab reproduce --markdown docs/reproduction.md`); do not edit it. Each claim
 of the papers that the locks of this library can show has a rule, which was stated before the run in
-`crates/lab/src/reproduce/claims`. The claim *holds* if every run meets all parts of the rule. It *does not hold* if no
-run meets all of them. It is *not shown* otherwise. A row shows the part of the rule that is missed by most or met by
-least, and our number there. `on` says what the claim was tested on: a simulated machine, whose runs differ in their
-seed, or `here`, the machine named below, whose runs are rounds in which all locks take turns.
+`crates/lab/src/reproduce/claims`.
 
+| verdict | means |
+|---|---|
+| holds | every run meets all parts of the rule |
+| depends | on a parameter that the paper does not give, on costs of the machine that are estimates, or on chance: the page says where it holds |
+| contradicted | no run meets all parts, and the model covers what matters |
+| different by design | no run does, because a lock of ours differs on purpose |
+| cannot be shown here | no run does, and what decides it is outside of the model or of this machine |
+| input | a parameter was fitted to the claim; it is counted nowhere |
+
+A row shows the part of the rule that is missed by most or met by least, and our number there. `on` says what the claim
+was tested on: a simulated machine, whose runs differ in their seed, or `here`, the machine named below, whose runs are
+rounds in which all locks take turns. What a row says after its verdict is computed from this run, but for what follows
+\"explanation\".
+
+`space` is the share of a space in which the claim holds. Every cost that the machine's profile calls an estimate is halved
+and doubled, in eight runs together and, for claims that these leave open, one at a time; and parameters of the workload that
+the paper does not give have other values. After the share stand the parameters that turn the verdict by themselves.
+These runs have one seed and last for a quarter of the time.
+";
+
+/// To repeat the run.
+const REPEAT: &str = "
 To repeat the run:
 
-    cargo run --release --bin latchwork-lab -- reproduce --markdown docs/reproduction.md --report report --json claims.json
+    cargo run --release --bin latchwork-lab -- reproduce --sensitivity --markdown docs/reproduction.md --report report --json claims.json
 
-`--report` writes a page with all parts of the rules and the plots, `--json` every number. The simulated claims come
-out the same on every machine, as long as locks, simulator and seeds are the same; `latchwork-lab reproduce --only ID`
-repeats one of them. What is tested `here` depends on the machine and on the other programs that use it.
+`--report` writes a page with all parts of the rules and the plots, `--json` every number. `--state FILE` resumes, `--shard`
+and `--merge` divide the work. The simulated claims come out the same on every machine, as long as locks, simulator and seeds
+are the same; `latchwork-lab reproduce --only ID` repeats one of them. What is tested `here` depends on the machine and on the
+other programs that use it.
 ";
 
 /// The page.
@@ -33,17 +56,18 @@ pub fn text(document: &Document) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "\n**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}, in {:.0} seconds on {}. Rates are medians over the runs.\n",
+        "\n**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
         document.summary(),
-        env!("CARGO_PKG_VERSION"),
-        document.took.as_secs_f64(),
-        document.machine.line()
+        env!("CARGO_PKG_VERSION")
     )
     .expect("a String");
     if document.interrupted.is_some() {
         text += "The run was interrupted.\n\n";
     }
-    text += "The papers say much in words. They mean the same numbers everywhere:\n\n| words | means |\n|---|---|\n";
+    text += &headlines(document);
+    text += &index(document);
+    text += REPEAT;
+    text += "\nThe papers say much in words. They mean the same numbers everywhere:\n\n| words | means |\n|---|---|\n";
     for (words, meaning) in GLOSSARY {
         writeln!(text, "| {words} | {meaning} |").expect("a String");
     }
@@ -53,7 +77,7 @@ pub fn text(document: &Document) -> String {
             continue;
         }
         writeln!(text, "\n## {}\n\n{}\n", paper.title(), paper.setting()).expect("a String");
-        text += "| claim | on | the paper | its number | ours | rule | verdict |\n|---|---|---|---|---|---|---|\n";
+        text += "| claim | on | the paper | its number | ours | rule | space | verdict |\n|---|---|---|---|---|---|---|---|\n";
         for answer in &answers {
             text += &row(answer);
         }
@@ -64,6 +88,78 @@ pub fn text(document: &Document) -> String {
             text += &comparison(document);
         }
     }
+    writeln!(
+        text,
+        "\nThis run took {:.0} seconds on {}.",
+        document.took.as_secs_f64(),
+        document.machine.line()
+    )
+    .expect("a String");
+    text
+}
+
+/// What the papers say to a reader who chooses a lock.
+fn headlines(document: &Document) -> String {
+    let mut text = String::new();
+    let answers: Vec<&Answer> =
+        document.answers.iter().filter(|answer| headlines::is_one(answer.claim.id)).collect();
+    if answers.is_empty() {
+        return text;
+    }
+    text += "## What matters to one who chooses a lock\n\nThe statements of the abstracts and introductions.\n\n\
+             | the paper | its number | ours | over the space | verdict | claim |\n|---|---|---|---|---|---|\n";
+    for answer in answers {
+        let (_, ours) = tightest(answer);
+        let band = answer.space.as_ref().and_then(|space| {
+            let (least, most) = space.band()?;
+            let share = table::space(answer);
+            Some(format!("{} to {}; holds in {share}", number(least), number(most)))
+        });
+        let claim = &answer.claim;
+        writeln!(
+            text,
+            "| {}: {} | {} | {ours} | {} | **{}** | {} |",
+            claim.paper.name(),
+            cell(&claim.sentence()),
+            cell(claim.number),
+            cell(&band.unwrap_or_default()),
+            answer.verdict.text(),
+            claim.id
+        )
+        .expect("a String");
+    }
+    text + "\n"
+}
+
+/// What the evidence says of each lock.
+fn index(document: &Document) -> String {
+    let mut locks: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
+    for answer in &document.answers {
+        let of_check = |check: &Check| check.value.figures().first().map(|figure| figure.lock());
+        let mut about: Vec<&str> = answer.claim.checks.iter().filter_map(of_check).collect();
+        about.sort_unstable();
+        about.dedup();
+        for lock in about.into_iter().filter(|lock| !lock.is_empty()) {
+            locks.entry(lock).or_default().push(answer);
+        }
+    }
+    let mut text = String::from(
+        "## By lock\n\nThe claims whose rule has the lock's figure over another one.\n\n| lock |",
+    );
+    let words = &Verdict::WORDS[..5];
+    for word in words {
+        write!(text, " {word} |").expect("a String");
+    }
+    text += "\n|---|---|---|---|---|---|\n";
+    for (lock, answers) in locks {
+        write!(text, "| `{lock}` |").expect("a String");
+        for word in words {
+            let of = answers.iter().filter(|answer| answer.verdict.text() == *word);
+            let ids: Vec<&str> = of.map(|answer| answer.claim.id).collect();
+            write!(text, " {} |", ids.join(", ")).expect("a String");
+        }
+        text += "\n";
+    }
     text
 }
 
@@ -73,15 +169,16 @@ fn row(answer: &Answer) -> String {
     let why = if why.is_empty() { why } else { format!(": {why}") };
     let claim = &answer.claim;
     format!(
-        "| {} | {} | {} ({}) | {} | {} | {} | **{}**{} |\n",
+        "| {} | {} | {} ({}) | {} | {} | {} | {} | **{}**{} |\n",
         claim.id,
         claim.on().join(", "),
-        cell(claim.says),
+        cell(&claim.sentence()),
         cell(claim.place),
         cell(claim.number),
         ours,
         cell(&rule),
-        answer.judged.verdict.text(),
+        cell(&table::space(answer)),
+        answer.verdict.text(),
         cell(&why)
     )
 }

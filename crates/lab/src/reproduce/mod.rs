@@ -3,12 +3,16 @@
 mod claims;
 mod document;
 mod experiment;
+mod headlines;
 mod html;
 mod judge;
 mod markdown;
 mod native;
 mod rule;
 mod runner;
+mod sensitivity;
+mod space;
+mod store;
 mod table;
 mod validate;
 
@@ -16,28 +20,39 @@ use crate::measure::{options, progress};
 use claims::{Claim, Paper, SIMULATOR};
 use clap::Args;
 use document::{Answer, Document};
-use experiment::{Effort, Ready};
+use experiment::{Effort, Experiment, Ready};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::signals::Signals;
 use latchwork_console::{names, output};
+use runner::Shard;
+use sensitivity::{Asked, Space};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use store::Store;
 
 /// After the options in `latchwork-lab reproduce --help`.
 pub const HELP: &str = "\
 Each claim has a citation, the paper's sentence or number, and a rule that is stated before the
 run. The locks are this library's own source. The paper's machine is simulated. What two CPUs can
 show of McKenney's claims is also measured on this machine (mckenney-here-..). The column `on`
-names the simulated machine, or says `here`. A claim holds if every run meets its rule, does not
-hold if no run meets it, and is not shown otherwise. Simulated runs differ in their seed. Measured
-runs are rounds in which all locks take turns.
+names the simulated machine, or says `here`. Simulated runs differ in their seed. Measured runs
+are rounds in which all locks take turns.
+
+A claim holds if every run meets its rule. If no run meets it, the claim is contradicted, or it is
+different by design (a lock of ours differs on purpose), or it cannot be shown here (the model lacks
+what decides it). Otherwise it depends: on chance, on a parameter that the paper does not give, or
+on costs of the machine that are estimates. To find out, --sensitivity also runs each simulated
+claim with all these costs halved and doubled, and with other values of such parameters.
+
+To divide the work, give each machine a file and a shard, then merge the files. The page is the
+same, byte for byte, but for what is measured here. A file that is there already is resumed.
 
 The claim `simulator` measures all locks on this machine for a minute or two, and asks whether the
 simulator orders them as the machine does. Other programs disturb what is measured here.
 
-Exit status: 0, whether claims hold or not; 1 if a lock failed a workload's check; 2 for wrong arguments;
-130 after Ctrl-C.
+Exit status: 0, whether claims hold or not; 1 if a lock failed a workload's check; 2 for wrong
+arguments; 130 after Ctrl-C.
 
 Examples:
   latchwork-lab reproduce                                    all of it, in a few minutes
@@ -45,6 +60,9 @@ Examples:
   latchwork-lab reproduce --only bravo-alternator            one of them
   latchwork-lab reproduce --only shfllock,bueso              those of two papers
   latchwork-lab reproduce --only mckenney-here               those of McKenney that are measured
+  latchwork-lab reproduce --sensitivity --state runs.jsonl   with the space; after Ctrl-C it goes on
+  latchwork-lab reproduce --sensitivity --state 2.jsonl --shard 2/8    the second of eight machines
+  latchwork-lab reproduce --sensitivity --merge 1.jsonl,2.jsonl        the page from all of them
   latchwork-lab reproduce --report report --json claims.json and a page with plots";
 
 /// Options of `latchwork-lab reproduce`.
@@ -65,6 +83,18 @@ pub struct Options {
     /// Write the table as Markdown here
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Also run each simulated claim over uncertain costs and unknown parameters
+    #[arg(long)]
+    sensitivity: bool,
+    /// Keep simulated runs in this file, and do not repeat those that it has
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Do only this part of the simulated runs, print no answers (needs --state)
+    #[arg(long, value_name = "K/N", value_parser = shard, requires = "state")]
+    shard: Option<Shard>,
+    /// Take simulated runs from these files of shards as well
+    #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
+    merge: Vec<PathBuf>,
     /// Simulated time of each measurement [default: a few milliseconds, as the workload needs]
     #[arg(long, value_name = "S", value_parser = options::seconds)]
     seconds: Option<Duration>,
@@ -83,6 +113,15 @@ impl Options {
     }
 }
 
+/// `2/8`.
+fn shard(text: &str) -> std::result::Result<Shard, String> {
+    let numbers = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+    match numbers {
+        Some((part, of)) if 0 < part && part <= of => Ok(Shard { part, of }),
+        _ => Err("it takes a part and how many there are, such as 2/8".into()),
+    }
+}
+
 /// Runs, judges, prints; the exit status.
 pub fn reproduce(options: &Options) -> Result<i32> {
     let claims = select(&options.only)?;
@@ -91,64 +130,118 @@ pub fn reproduce(options: &Options) -> Result<i32> {
         return Ok(0);
     }
     check_outputs(options)?;
-    announce(options, &claims);
+    let store = Store::open(options.state.as_deref(), &options.merge)?;
     let effort = Effort { runs: options.runs, seconds: options.seconds, seed: options.seed };
     let used: Vec<&str> = claims.iter().flat_map(Claim::experiments).collect();
-    let ready: Vec<Ready> = claims::experiments()
-        .iter()
-        .filter(|experiment| used.contains(&experiment.id))
-        .map(|experiment| Ready::find(experiment, &effort))
-        .collect::<Result<_>>()?;
-    let document = run(claims, &ready, &effort)?;
+    let experiments: Vec<Experiment> =
+        claims::experiments().into_iter().filter(|experiment| used.contains(&experiment.id)).collect();
+    let ready: Vec<Ready> =
+        experiments.iter().map(|experiment| Ready::find(experiment, &effort)).collect::<Result<_>>()?;
+    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let work = Work { options, effort, store: &store, signals: &signals };
+    if let Some(shard) = options.shard {
+        return work.shard(shard, &claims, &experiments, &ready);
+    }
+    announce(options, &claims);
+    let document = work.all(&claims, &experiments, &ready)?;
     write(options, &document, &ready)?;
     Ok(document.interrupted.map_or(i32::from(document.failed()), |signal| 128 + signal))
 }
 
-fn run(claims: Vec<Claim>, ready: &[Ready], effort: &Effort) -> Result<Document> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
-    let start = Instant::now();
-    let machine = Machine::here();
-    let bar = progress(runner::measurements(ready));
-    let runner::Ran { results, conditions, signal: mut interrupted } = runner::run(ready, &signals, &bar);
-    bar.finish_and_clear();
+/// What a run is done with.
+struct Work<'a> {
+    options: &'a Options,
+    effort: Effort,
+    store: &'a Store,
+    signals: &'a Signals,
+}
 
-    let mut comparison = None;
-    if interrupted.is_none() && claims.iter().any(|claim| claim.id == SIMULATOR) {
-        let bar = progress(0);
-        let measured = validate::measure(&Effort { seconds: None, ..*effort }, &signals, &bar)?;
-        let (simulated, ended) = match measured.signal {
-            None => {
-                let ran = runner::run(&measured.ready, &signals, &bar);
-                (ran.results, ran.signal)
-            }
-            some => (Vec::new(), some),
-        };
-        interrupted = ended;
-        bar.finish_and_clear();
-        if interrupted.is_none() {
-            comparison = Some(validate::Comparison::new(&measured, &simulated, &machine));
+impl Work<'_> {
+    /// Does a part of the simulated runs; the exit status.
+    fn shard(
+        &self,
+        shard: Shard,
+        claims: &[Claim],
+        experiments: &[Experiment],
+        ready: &[Ready],
+    ) -> Result<i32> {
+        let bar = progress(runner::runs(ready));
+        let mut signal = runner::run(ready, self.store, Some(shard), self.signals, &bar).signal;
+        if self.options.sensitivity && signal.is_none() {
+            let asked = Asked::new(claims, experiments, &self.effort);
+            let ended = asked.run(&mut Space::default(), self.store, Some(shard), self.signals, &bar)?;
+            signal = ended.signal();
         }
+        bar.finish_and_clear();
+        let state = self.options.state.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        let Shard { part, of } = shard;
+        let done = if signal.is_some() { "is interrupted; run it again to resume" } else { "is done" };
+        println!("Shard {part} of {of} {done}: its runs are in {state}");
+        Ok(signal.map_or(0, |signal| 128 + signal))
     }
-    let agreement = comparison.as_ref().and_then(validate::Comparison::share);
-    let judge = |claim: &Claim| {
-        // Whatever is the same in every run counts for each of them.
-        let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
-        judge::judge(&claim.checks, runs, &|figure, run| {
-            runner::figure(ready, &results, agreement, figure, run)
+
+    /// Does all of it.
+    fn all(&self, claims: &[Claim], experiments: &[Experiment], ready: &[Ready]) -> Result<Document> {
+        let (effort, signals) = (&self.effort, self.signals);
+        let start = Instant::now();
+        let machine = Machine::here();
+        let bar = progress(runner::runs(ready));
+        let runner::Ran { results, conditions, signal: mut interrupted } =
+            runner::run(ready, self.store, None, signals, &bar);
+        let mut space = Space::default();
+        let asked = Asked::new(claims, experiments, effort);
+        let varied = self.options.sensitivity && interrupted.is_none();
+        if varied {
+            interrupted = asked.run(&mut space, self.store, None, signals, &bar)?.signal();
+        }
+        bar.finish_and_clear();
+        let varied = varied && interrupted.is_none();
+
+        let mut comparison = None;
+        if interrupted.is_none() && claims.iter().any(|claim| claim.id == SIMULATOR) {
+            let bar = progress(0);
+            let measured = validate::measure(&Effort { seconds: None, ..*effort }, signals, &bar)?;
+            let (simulated, ended) = match measured.signal {
+                None => {
+                    let ran = runner::run(&measured.ready, self.store, None, signals, &bar);
+                    (ran.results, ran.signal)
+                }
+                some => (Vec::new(), some),
+            };
+            interrupted = ended;
+            bar.finish_and_clear();
+            if interrupted.is_none() {
+                comparison = Some(validate::Comparison::new(&measured, &simulated, &machine));
+            }
+        }
+        let agreement = comparison.as_ref().and_then(validate::Comparison::share);
+        let answer = |claim: &Claim| {
+            // Whatever is the same in every run counts for each of them.
+            let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
+            let mut judged = judge::judge(&claim.checks, runs, &|figure, run| {
+                runner::figure(ready, &results, agreement, figure, run)
+            });
+            judged.same = judge::says_the_same(&claim.checks);
+            let tightest = judged.tightest_index();
+            let space = if varied { asked.of(&space, claim.id, tightest)? } else { None };
+            let verdict =
+                judge::verdict(&judged, claim.ground, space.as_ref(), runner::apart(ready, &results, claim));
+            let evidence =
+                claim.checks.get(tightest).and_then(|check| runner::evidence(ready, &results, check));
+            Ok(Answer { claim: claim.clone(), judged, verdict, space, evidence })
+        };
+        let answers: Vec<Answer> = claims.iter().map(answer).collect::<Result<_>>()?;
+        Ok(Document {
+            answers,
+            results,
+            conditions,
+            comparison,
+            effort: *effort,
+            interrupted,
+            took: start.elapsed(),
+            machine,
         })
-    };
-    let answers: Vec<Answer> =
-        claims.into_iter().map(|claim| Answer { judged: judge(&claim), claim }).collect();
-    Ok(Document {
-        answers,
-        results,
-        conditions,
-        comparison,
-        effort: *effort,
-        interrupted,
-        took: start.elapsed(),
-        machine,
-    })
+    }
 }
 
 /// The rules, before anything is run.

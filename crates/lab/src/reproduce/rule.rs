@@ -94,6 +94,16 @@ impl Figure {
         }
     }
 
+    /// The same, to be changed.
+    pub fn at_mut(&mut self) -> Option<&mut At> {
+        match self {
+            Figure::Rate(at) | Figure::PerThread(at) | Figure::Fairness(at) | Figure::Extra(_, at) => {
+                Some(at)
+            }
+            _ => None,
+        }
+    }
+
     fn what(&self) -> &'static str {
         match self {
             Figure::Rate(_) => "",
@@ -115,7 +125,8 @@ impl Figure {
         }
     }
 
-    fn lock(&self) -> &'static str {
+    /// The lock that it is of; empty if it is of none.
+    pub fn lock(&self) -> &'static str {
         match self {
             Figure::LockBytes(lock) | Figure::WaiterBytes(lock) | Figure::HolderBytes(lock) => lock,
             _ => self.at().map_or("", |at| at.lock),
@@ -159,6 +170,15 @@ pub enum Value {
 impl Value {
     /// What it is computed from.
     pub fn figures(&self) -> Vec<&Figure> {
+        match self {
+            Value::Of(figure) => vec![figure],
+            Value::Ratio(a, b) | Value::Speedup(a, b) | Value::Difference(a, b) => vec![a, b],
+            Value::OfRatios((a, b), (c, d)) => vec![a, b, c, d],
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn figures_mut(&mut self) -> Vec<&mut Figure> {
         match self {
             Value::Of(figure) => vec![figure],
             Value::Ratio(a, b) | Value::Speedup(a, b) | Value::Difference(a, b) => vec![a, b],

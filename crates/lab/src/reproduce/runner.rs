@@ -1,20 +1,20 @@
 //! Runs experiments, simulated ones on all CPUs of this machine, and finds the figures of the rules in the results.
 
+use super::claims::Claim;
 use super::experiment::Ready;
 use super::native::{self, Conditions};
-use super::rule::Figure;
-use crate::measure::results::{Place, Point, Results};
+use super::rule::{self, Check, Figure};
+use super::store::Store;
+use crate::measure::plan::Plan;
+use crate::measure::results::{Point, Results, varied};
 use crate::simulate::sweep;
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;
 use latchwork_console::machine;
 use latchwork_console::names;
 use latchwork_console::signals::Signals;
-
-/// How many points there are to run.
-pub fn measurements(experiments: &[Ready]) -> usize {
-    experiments.iter().map(|ready| ready.plan.measurements()).sum()
-}
+use std::cmp::Reverse;
+use std::time::Instant;
 
 /// What came out.
 pub struct Ran {
@@ -26,21 +26,136 @@ pub struct Ran {
     pub signal: Option<i32>,
 }
 
+/// Part `part` of `of` of the simulated runs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 1.
+    pub part: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// A point to simulate once.
+struct Task {
+    ready: usize,
+    index: usize,
+    round: u32,
+    key: String,
+}
+
 /// Runs all experiments: first those on this machine, as long as nothing else of ours is running.
-pub fn run(experiments: &[Ready], signals: &Signals, bar: &ProgressBar) -> Ran {
+pub fn run(
+    experiments: &[Ready],
+    store: &Store,
+    shard: Option<Shard>,
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> Ran {
     let mut results: Vec<Results> = experiments.iter().map(|ready| Results::new(&ready.plan)).collect();
-    let (conditions, mut signal) = native::run(experiments, &mut results, signals, bar);
+    let (conditions, mut signal) = match shard {
+        // What is measured is measured by the run that prints it.
+        Some(_) => (Conditions::default(), None),
+        None => native::run(experiments, &mut results, signals, bar),
+    };
     if signal.is_none() {
-        let simulated: Vec<usize> =
-            (0..experiments.len()).filter(|at| experiments[*at].how.is_some()).collect();
-        let ready = |at: &usize| Some((&experiments[*at].plan, experiments[*at].how.as_ref()?));
-        let plans: Vec<_> = simulated.iter().filter_map(ready).collect();
-        let name = |index: usize| bar.set_message(experiments[simulated[index]].experiment.id);
-        let (swept, ended) = sweep::run_all(&plans, signals, bar, name);
-        simulated.into_iter().zip(swept).for_each(|(at, swept)| results[at] = swept);
-        signal = ended;
+        signal = simulate(experiments, &mut results, store, shard, signals, bar);
     }
     Ran { results, conditions, signal }
+}
+
+/// Runs what is simulated and not known yet, and files all of it.
+fn simulate(
+    experiments: &[Ready],
+    results: &mut [Results],
+    store: &Store,
+    shard: Option<Shard>,
+    signals: &Signals,
+    bar: &ProgressBar,
+) -> Option<i32> {
+    let all = tasks(experiments, results);
+    let ours = |at: usize| shard.is_none_or(|shard| at % shard.of == shard.part - 1);
+    let mut done = Vec::new();
+    let mut open = Vec::new();
+    for (at, task) in all.iter().enumerate() {
+        match store.get(&task.key).filter(|_| experiments[task.ready].label.is_some()) {
+            Some(known) => done.push((task, known.clone())),
+            None if ours(at) => open.push(task),
+            None => (),
+        }
+    }
+    bar.inc((all.len() - open.len()) as u64);
+    let work = |task: &&Task| {
+        let ready = &experiments[task.ready];
+        let start = Instant::now();
+        let place = results[task.ready].points[task.index].place;
+        let how = ready.how.as_ref().expect("it is simulated");
+        let outcome = sweep::simulate(&ready.plan, how, place, task.round);
+        match ready.label {
+            Some(_) => store.put(&task.key, outcome, start.elapsed().as_secs_f64()),
+            None => outcome,
+        }
+    };
+    let signal = sweep::in_parallel(&open, signals, bar, work, |task, outcome| {
+        bar.set_message(experiments[task.ready].experiment.id);
+        done.push((*task, outcome));
+    });
+    // Filed in the order of their rounds, so that the output does not depend on which simulation ended first.
+    done.sort_by_key(|(task, _)| (task.ready, task.index, task.round));
+    for (task, outcome) in done {
+        results[task.ready].file(task.index, outcome);
+    }
+    signal
+}
+
+/// How many runs there are to do or to look up.
+pub fn runs(experiments: &[Ready]) -> usize {
+    let points = |ready: &Ready| match ready.only.len() {
+        0 => Results::new(&ready.plan).points.len(),
+        some => some,
+    };
+    experiments.iter().map(|ready| points(ready) * ready.plan.runs as usize).sum()
+}
+
+/// The longest first, so that no CPU is left alone with one at the end.
+fn tasks(experiments: &[Ready], results: &[Results]) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for (at, (ready, results)) in experiments.iter().zip(results).enumerate() {
+        if ready.how.is_none() {
+            continue;
+        }
+        for (index, point) in results.points.iter().enumerate() {
+            if ready.only.is_empty() || ready.only.contains(&index) {
+                tasks.extend((0..ready.plan.runs).map(|round| {
+                    let key = key(ready, point, round);
+                    Task { ready: at, index, round, key }
+                }));
+            }
+        }
+    }
+    tasks.sort_by_key(|task| {
+        let ready = &experiments[task.ready];
+        let how = ready.how.as_ref().expect("it is simulated");
+        let threads = ready.plan.threads[results[task.ready].points[task.index].place.threads];
+        // An operation of a thread that has a processor takes about as long everywhere.
+        Reverse(threads.min(how.profile.cpus()) as u64 * how.measured_ns)
+    });
+    tasks
+}
+
+/// Under which a run is filed: all that decides what comes out.
+fn key(ready: &Ready, point: &Point, round: u32) -> String {
+    let plan = &ready.plan;
+    format!(
+        "{}|{}|{}|{}|{}|{}|{}|{}",
+        ready.experiment.id,
+        ready.experiment.command(),
+        ready.label.as_deref().unwrap_or_default(),
+        plan.locks[point.place.lock].name,
+        plan.threads[point.place.threads],
+        varied(plan, point.place.settings),
+        ready.measured_ns(),
+        plan.seed.wrapping_add(u64::from(round))
+    )
 }
 
 /// A figure of one of the runs.
@@ -51,26 +166,36 @@ pub fn figure(
     figure: &Figure,
     run: usize,
 ) -> Result<f64, String> {
+    let Some(at) = figure.at() else { return known(agreement, figure) };
+    let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment);
+    let place = place.ok_or_else(|| format!("{} was not run", at.experiment))?;
+    figure_of(&experiments[place], &results[place], figure, run)
+}
+
+/// A figure that needs no run of an experiment.
+fn known(agreement: Option<f64>, figure: &Figure) -> Result<f64, String> {
     let registered = |lock: &str, bytes: fn(&Entry) -> usize| {
         let entry = names::registered().into_iter().find(|entry| entry.info.name == lock);
         let entry = entry.ok_or_else(|| format!("there is no lock called {lock}"))?;
         Ok(bytes(&entry) as f64)
     };
     match figure {
-        Figure::LockBytes(lock) => return registered(lock, |entry| entry.bytes),
-        Figure::WaiterBytes(lock) => return registered(lock, |entry| entry.info.waiter_bytes),
-        Figure::HolderBytes(lock) => return registered(lock, |entry| entry.info.holder_bytes),
-        Figure::PthreadMutexBytes => return Ok(size_of::<libc::pthread_mutex_t>() as f64),
-        Figure::Agreement => return agreement.ok_or_else(|| "nothing was measured".into()),
-        _ => (),
+        Figure::LockBytes(lock) => registered(lock, |entry| entry.bytes),
+        Figure::WaiterBytes(lock) => registered(lock, |entry| entry.info.waiter_bytes),
+        Figure::HolderBytes(lock) => registered(lock, |entry| entry.info.holder_bytes),
+        Figure::PthreadMutexBytes => Ok(size_of::<libc::pthread_mutex_t>() as f64),
+        _ => agreement.ok_or_else(|| "nothing was measured".into()),
     }
-    let at = figure.at().expect("all others have a point");
-    let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment);
-    let place = place.ok_or_else(|| format!("{} was not run", at.experiment))?;
-    let point = self::point(&experiments[place], &results[place], at.lock, at.threads, &at.set)
+}
+
+/// A figure of one of the runs of an experiment.
+pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) -> Result<f64, String> {
+    let Some(at) = figure.at() else { return known(None, figure) };
+    let index = index(&ready.plan, results, at.lock, at.threads, &at.set)
         .ok_or_else(|| format!("{} has no point {at:?}", at.experiment))?;
+    let point = &results.points[index];
     let cpus = machine::cpus();
-    if experiments[place].how.is_none() && at.threads > cpus {
+    if ready.how.is_none() && at.threads > cpus {
         return Err(format!("it needs {} CPUs, and this machine has {cpus}", at.threads));
     }
     let Some(one) = point.runs.get(run) else {
@@ -88,20 +213,52 @@ pub fn figure(
     }
 }
 
-/// The point with this lock, so many threads, and this parameter (`name=value`; may be empty).
-fn point<'a>(
-    ready: &Ready,
-    results: &'a Results,
-    lock: &str,
-    threads: usize,
-    set: &str,
-) -> Option<&'a Point> {
-    let plan = &ready.plan;
+/// The largest ratio of two locks' rates at one point of the claim's experiments, if it has any that ran.
+pub fn apart(experiments: &[Ready], results: &[Results], claim: &Claim) -> Option<f64> {
+    let used = claim.experiments();
+    let of = |(ready, results): (&Ready, &Results)| -> Option<f64> {
+        let groups = results.points.chunks(ready.plan.locks.len().max(1));
+        let ratios = groups.filter_map(|group| {
+            let rates = || group.iter().filter_map(Point::rate).filter(|rate| *rate > 0.0);
+            Some(rates().max_by(f64::total_cmp)? / rates().min_by(f64::total_cmp)?)
+        });
+        ratios.max_by(f64::total_cmp)
+    };
+    let used = experiments.iter().zip(results).filter(|(ready, _)| used.contains(&ready.experiment.id));
+    used.filter_map(of).max_by(f64::total_cmp)
+}
+
+/// What the simulator counts, in the order in which it is told as a reason.
+const COUNTED: [&str; 5] = ["misses/op", "atomics/op", "remote", "late wakes", "parked"];
+
+/// What the simulator counted at the two points that a check compares, where that differs: the computed part of a reason.
+pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Option<String> {
+    let [above, below] = check.value.figures()[..] else { return None };
+    let median = |figure: &Figure, name: &'static str| {
+        let at = figure.at()?;
+        let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment)?;
+        let index = index(&experiments[place].plan, &results[place], at.lock, at.threads, &at.set)?;
+        results[place].points[index].extra(name)
+    };
+    let differ = |a: f64, b: f64| (a - b).abs() > 0.05 * a.abs().max(b.abs()) && a.max(b) >= 0.005;
+    let counted = COUNTED.iter().filter_map(|name| {
+        let (a, b) = (median(above, name)?, median(below, name)?);
+        differ(a, b).then(|| format!("{name} {} and {}", rule::number(a), rule::number(b)))
+    });
+    let counted: Vec<String> = counted.collect();
+    (!counted.is_empty()).then(|| counted.join(", "))
+}
+
+/// Which of the points has this lock, so many threads, and this parameter (`name=value`; may be empty).
+pub fn index(plan: &Plan, results: &Results, lock: &str, threads: usize, set: &str) -> Option<usize> {
     let lock = plan.locks.iter().position(|candidate| candidate.name == lock)?;
     let threads = plan.threads.iter().position(|count| *count == threads)?;
     let matches = |wanted: &str, settings: &latchwork_workloads::workload::Settings| {
         settings.iter().any(|(name, text, _)| wanted == format!("{name}={text}"))
     };
     let settings = plan.settings.iter().position(|settings| set.is_empty() || matches(set, settings))?;
-    Some(results.at(Place { settings, threads, lock }))
+    results.points.iter().position(|point| {
+        let place = point.place;
+        (place.settings, place.threads, place.lock) == (settings, threads, lock)
+    })
 }

@@ -24,7 +24,7 @@ pub fn list(claims: &[Claim]) -> String {
          a rule have to be met, in every run.\n",
     );
     for claim in claims {
-        write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.says)
+        write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.sentence())
             .expect("a String");
         match claim.on().join(", ") {
             none if none.is_empty() => (),
@@ -50,6 +50,7 @@ pub fn text(document: &Document) -> String {
         "the paper",
         "ours",
         "where our number is (the tightest part)",
+        "space",
         "",
     ]);
     for answer in &document.answers {
@@ -57,10 +58,11 @@ pub fn text(document: &Document) -> String {
         table.add_row([
             answer.claim.id.to_owned(),
             answer.claim.on().join(", "),
-            answer.judged.verdict.text().to_owned(),
+            answer.verdict.text().to_owned(),
             answer.claim.number.to_owned(),
             ours,
             rule,
+            space(answer),
             answer.why(),
         ]);
     }
@@ -68,6 +70,17 @@ pub fn text(document: &Document) -> String {
         if document.interrupted.is_some() { "Interrupted; what was found until then:\n\n" } else { "" };
     let here = document.here().map_or(String::new(), |sentence| format!("{sentence}\n\n"));
     format!("{interrupted}{}\n\n{here}{}\n", table.trim_fmt(), document.summary())
+}
+
+/// In how much of the space a claim holds, and what decides.
+pub fn space(answer: &Answer) -> String {
+    let Some(space) = &answer.space else { return String::new() };
+    let share = format!("{} of {}", space.holds(), space.points.len());
+    match space.decides().as_slice() {
+        [] => share,
+        [one] => format!("{share}, hangs on {one}"),
+        some => format!("{share}, {}", some.join(", ")),
+    }
 }
 
 /// The part of the rule that is missed by most or met by least, and our value.

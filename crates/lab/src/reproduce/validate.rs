@@ -34,6 +34,7 @@ pub fn experiments() -> Vec<Experiment> {
         set: &[],
         placement: Placement::FirstFill,
         micros: Some(MICROS),
+        unknown: &[],
     };
     vec![of("this-counter", "counter"), of("this-hash-table", "hash-table")]
 }
@@ -48,10 +49,10 @@ pub fn measure(effort: &Effort, signals: &Signals, bar: &ProgressBar) -> Result<
         })?;
         let ready: Vec<Ready> = experiments()
             .iter()
-            .map(|experiment| Ready::new(experiment, profile.clone(), effort))
+            .map(|experiment| Ready::on(experiment, profile.clone(), effort))
             .collect::<Result<_>>()?;
         bar.set_position(0);
-        bar.set_length((measurements(&ready) + runner::measurements(&ready)) as u64);
+        bar.set_length((measurements(&ready) + runner::runs(&ready)) as u64);
         let results = ready.iter().map(|one| Results::new(&one.plan)).collect();
         let mut measured = Measured { profile, ready, results, unsteady: 0, signal: None };
         measured.fill(&probe, calibration == CALIBRATIONS, signals, bar);
@@ -236,23 +237,29 @@ impl Comparison {
     /// All of it but the pairs.
     pub fn sentence(&self) -> String {
         format!(
-            "Measured on {} (load average {} before). Of {} pairs that differ by over 20% in each of {ROUNDS} rounds, \
-             {} are in the same order in the simulator (if medians decide which pairs differ: of {}, {}). In {} of \
-             the rounds the machine's cache lines did not take the time that they took when it was calibrated.",
+            "Measured on {} (load average {} before). Of {} pairs whose medians differ by over 20%, {} ({:.1}%) are in the \
+             same order in the simulator. Of {} that differ by over 20% in each of {ROUNDS} rounds, {} ({:.1}%) are. In {} \
+             of the rounds the machine's cache lines did not take the time that they took when it was calibrated.",
             self.machine,
             self.load_average,
-            self.pairs,
-            self.agree,
             self.by_medians[0],
             self.by_medians[1],
+            100.0 * self.share().unwrap_or_default(),
+            self.pairs,
+            self.agree,
+            100.0 * share(self.pairs, self.agree).unwrap_or_default(),
             self.unsteady
         )
     }
 
     /// The share of the pairs that agree, if there are any.
     pub fn share(&self) -> Option<f64> {
-        (self.pairs > 0).then(|| self.agree as f64 / self.pairs as f64)
+        share(self.by_medians[0], self.by_medians[1])
     }
+}
+
+fn share(pairs: usize, agree: usize) -> Option<f64> {
+    (pairs > 0).then(|| agree as f64 / pairs as f64)
 }
 
 /// Locks that are compared with each other.

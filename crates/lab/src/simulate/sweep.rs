@@ -55,7 +55,7 @@ pub fn run_all(
     let mut done = Vec::new();
     let work = |job: &Job| {
         let (plan, how) = plans[job.plan];
-        simulate(plan, how, job)
+        simulate(plan, how, job.place, job.round)
     };
     let interrupted = in_parallel(&jobs(plans, &results), signals, bar, work, |job, result| {
         each(job.plan);
@@ -129,12 +129,12 @@ fn jobs(plans: &[(&Plan, &How)], results: &[Results]) -> Vec<Job> {
     jobs
 }
 
-/// Simulates one.
-fn simulate(plan: &Plan, how: &How, job: &Job) -> std::result::Result<Run, String> {
-    let lock = &plan.locks[job.place.lock];
-    let stage = Simulated::new(how, plan.seed.wrapping_add(u64::from(job.round)));
-    let settings = &plan.settings[job.place.settings];
-    let threads = plan.threads[job.place.threads];
+/// Simulates one point of a plan once.
+pub fn simulate(plan: &Plan, how: &How, place: Place, round: u32) -> std::result::Result<Run, String> {
+    let lock = &plan.locks[place.lock];
+    let stage = Simulated::new(how, plan.seed.wrapping_add(u64::from(round)));
+    let settings = &plan.settings[place.settings];
+    let threads = plan.threads[place.threads];
     let point = Point { workload: plan.workload.name, settings, threads };
     let measured = point.run_named(&stage, lock.name, lock.kind)?;
     Ok(Run::from(stage.explain(measured)))

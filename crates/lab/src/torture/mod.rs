@@ -75,8 +75,8 @@ pub struct Options {
     /// With --explore: stop one waiting thread for ever; the lock must stay available to the others
     #[arg(long, requires = "explore")]
     freeze: bool,
-    /// Torture locks that are broken on purpose instead, and fail if one is not caught
-    #[arg(long, hide = true, conflicts_with_all = ["lock", "twin", "threads", "json"])]
+    /// Torture locks that are broken on purpose instead (or the one that --twin names), and fail if one is not caught
+    #[arg(long, hide = true, conflicts_with_all = ["lock", "threads", "json"])]
     self_test: bool,
     /// Torture one lock that is broken on purpose, as if it were one of the library's
     #[arg(long, value_name = "NAME", hide = true, conflicts_with = "lock")]
@@ -128,7 +128,7 @@ pub fn torture(options: &Options) -> Result<i32> {
         now.as_nanos() as u64 % 1_000_000
     });
     if options.self_test {
-        return twins::self_test(seed);
+        return twins::self_test(seed, options.twin.as_deref());
     }
     if let Some(schedules) = options.explore {
         return explore::explore(

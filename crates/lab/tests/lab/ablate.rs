@@ -13,7 +13,7 @@ fn the_variants_of_each_lock_run_at_every_point() {
     for (lock, name, only, points) in [
         ("shfl", "shfl", "", 27),
         ("shfl-rw", "shfl-rw", "shuffling,requeue", 54),
-        ("bravo", "bravo-2d-shfl-rw", "bias,cost", 54),
+        ("bravo", "bravo-2d-shfl-rw", "bias,in a row", 54),
     ] {
         let page = page.to_str().unwrap();
         let what = ["ablate", lock, "--only", only, "--machine", "2x1", "--json", "-", "--markdown", page];

@@ -13,7 +13,7 @@ fn json_holds_every_registered_lock() {
     registry::for_each(|entry| expected.push(entry));
     let semaphore = &locks[expected.len()];
     assert_eq!((&semaphore["name"], &semaphore["kind"]), (&"semaphore".into(), &"semaphore".into()));
-    assert_eq!((&semaphore["bytes"], &semaphore["counted_waiter_bytes"]), (&4.into(), &0.into()));
+    assert_eq!((&semaphore["bytes"], &semaphore["counted_waiter_bytes"]), (&8.into(), &0.into()));
     assert_eq!(locks.len(), expected.len() + 1);
     for (lock, entry) in locks.iter().zip(&expected) {
         assert_eq!(lock["name"], entry.info.name);

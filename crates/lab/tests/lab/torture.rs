@@ -107,15 +107,15 @@ fn a_lock_that_stands_still_is_shown_with_its_memory_and_its_threads() {
     }
 }
 
+/// With two of the broken locks. The torture's own tests have all of them.
 #[test]
 fn the_self_test_passes() {
-    let output = output(&["torture", "--self-test", "--seed", "1"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    let said = stdout(&output);
-    let caught = said.lines().filter(|line| line.starts_with("caught ")).count();
-    assert_eq!(caught, latchwork_torture::twins::all().len(), "{said}");
-    for twin in ["skipped-reader", "early-scan"] {
-        assert!(said.lines().any(|line| line.starts_with("caught ") && line.contains(twin)), "{said}");
+    for twin in ["skipped-reader", "early-unlock"] {
+        let output = output(&["torture", "--self-test", "--twin", twin, "--seed", "1"]);
+        let said = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let caught: Vec<_> = said.lines().filter(|line| line.starts_with("caught ")).collect();
+        assert!(caught.len() == 1 && caught[0].contains(twin), "{said}");
     }
 }
 

@@ -69,21 +69,13 @@ pub fn claims() -> Vec<Claim> {
             "table 2",
             "The cost of having the lock's memory location on a remote node is clearly worse when using two sockets.",
             vec![ratio(with("counter", SPIN, 30, "home=remote"), local(SPIN, 30), Bound::AtMost(WORSE))],
-        ).number("clearly worse")
-        .because(
-            "A contended line is always in some cache, and goes from cache to cache here; where \
-             its memory is costs an extra leg (60 ns, an estimate) and no place in a queue. On \
-             the paper's machines every such request goes through the line's home.",
-        ),
+        ).number("clearly worse").outside("a queue at the line's home node: in the model a contended line goes from cache to cache"),
         claim(
             "bueso-remote-memory-90",
             "table 2 (throughput per CPU)",
             "... reducing throughput by more than 90 percent when compared with a single socket.",
             vec![per_cpu(with("counter", SPIN, 30, "home=remote"), local(SPIN, 15), decrease(0.9))],
-        ).number("-90%")
-        .because(
-            "As above: the simulator knows no queue at a line's home.",
-        ),
+        ).number("-90%").outside("a queue at the line's home node: in the model a contended line goes from cache to cache"),
         claim(
             "bueso-first-fill",
             "cache-line contention",
@@ -107,12 +99,7 @@ pub fn claims() -> Vec<Claim> {
                 of(Figure::Extra("remote", at("counter-spread", SPIN, 120)), Bound::Within(0.825, 0.925)),
                 of(Figure::Extra("remote", at("counter-two-sockets", SPIN, 30)), Bound::Within(0.45, 0.55)),
             ],
-        ).number("12.5%, 50%")
-        .because(
-            "A ticket lock is first in, first out, so a closed loop keeps whatever order it \
-             begins with for ever; with 30 threads on two sockets, that one order is a small \
-             sample, in which it is 0.4. With 8 sockets it holds.",
-        ),
+        ).number("12.5%, 50%").because("A ticket lock is first in, first out, so a closed loop keeps the order that it begins with for ever. On two sockets that one order is a small sample."),
         claim(
             "bueso-unfair",
             "cache-line contention",
@@ -129,24 +116,14 @@ pub fn claims() -> Vec<Claim> {
                 more_misses("mcs", SIMILAR),
                 ratio(local("mcs", 120), local("mcs", 30), FLAT),
             ],
-        ).number("constant")
-        .because(
-            "The misses are constant, 7 for each operation at 15 and at 120 CPUs. The rate is \
-             not: from two sockets to eight, handovers between sockets rise from 0.4 to 0.85 of \
-             all, and some take two hops.",
-        ),
+        ).number("constant").because("The misses are constant, but from two sockets to eight more of them come from another socket, and some take two hops."),
         claim(
             "bueso-mcs",
             "figure 3",
             "Throughput in the spinlock case quickly flatlines, while with the MCS lock it steadily improves by a \
              factor of 2.4 (here: MCS against the ticket lock, 120 CPUs).",
             vec![ratio(local("mcs", 120), local(SPIN, 120), gain(2.4))],
-        ).number("2.4x")
-        .because(
-            "By a hair (1.69 for 1.7), and it hangs on an estimate: how long one of 119 spinners \
-             that read a line again from another socket keeps it busy. At 0.2 of a hop in place \
-             of 0.1, MCS is 2.2 times as fast as ticket.",
-        ),
+        ).number("2.4x").because("What decides is how long a spinner's read of the ticket lock from another socket keeps the line busy."),
         claim(
             "bueso-ccas",
             "cache-line mishandling",

@@ -89,12 +89,7 @@ fn strategies() -> Vec<Claim> {
             "globalrw scales negatively.",
             negatively(LARGE_TABLE),
         )
-        .number("negatively")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, two did 1.4 to 2.0 times as much as one. A lookup takes 58 to 150 ns here, most of it misses, and the lock's line takes 16 or 90 ns from one CPU to the \
-             other: there is less of the lock than of the work, where the paper's lock exceeded it. With the \
-             small table, whose lookups take 12 ns, it is negative: see mckenney-here-globalrw-small.",
-        ),
+        .number("negatively").outside("a lookup's misses cover the lock here: the paper's processor needed hundreds of cycles for a lock that is at hand").because("With the small table it is negative: see mckenney-here-globalrw-small."),
         claim(
             "mckenney-here-globalrw-small",
             "section 3.3",
@@ -120,12 +115,7 @@ fn strategies() -> Vec<Claim> {
                 ratio(large(BRLOCK), large(IDEAL), Bound::Within(0.2, 0.5)),
             ],
         )
-        .number("1/3")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, it had 0.64 to 0.85 of the ideal, and 1.1 to 1.5 times \
-             as much as globalrw. A lock that is at hand costs 3.5 ns here (small table, one thread), of 58 to 150 that a lookup with its \
-             misses takes; the paper's cost 1057 instructions.",
-        ),
+        .number("1/3").outside("a lookup's misses cover the lock here: the paper's processor needed hundreds of cycles for a lock that is at hand"),
         claim(
             "mckenney-here-spinbkt",
             "section 3.3, figure 2",
@@ -133,12 +123,7 @@ fn strategies() -> Vec<Claim> {
              brlock.",
             vec![not_slower(large(SPINBKT), large(BRLOCK))],
         )
-        .number("slightly better")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, it had 0.75 to 1.19 of brlock's lookups: no more \
-             difference than there is between two large tables with equal code (0.82 to 1.24), whose pages lie \
-             elsewhere.",
-        ),
+        .number("slightly better").outside("two large tables with equal code differ by as much, depending on where their pages lie"),
         claim(
             "mckenney-here-brlock-small",
             "section 3.3, footnote 7",
@@ -149,13 +134,7 @@ fn strategies() -> Vec<Claim> {
                 large_over_small(BRLOCK, SPINBKT, Bound::AtMost(1.0 / FAR_BETTER)),
             ],
         )
-        .number("sharply")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, it was ahead in the small table in each, 1.3 to 4.1 \
-             times, and in none of the large by more than 1.33. What it gains there is what a lock's line costs \
-             that both CPUs write to: a factor of over 3 while a line takes 90 ns from one to the other, 1.3 to 1.9 \
-             while it takes 16.",
-        ),
+        .number("sharply").because("What brlock gains in the small table is a lock's line that both CPUs write to, and that line's transfer time changes with the machine's placement of the two CPUs."),
         claim(
             "mckenney-here-deferred",
             "section 3.3, figure 2",
@@ -163,13 +142,7 @@ fn strategies() -> Vec<Claim> {
              (here: than a lock in each bucket, and than one reader-writer lock).",
             far_ahead([RCU_L, HPBR_NBS], large),
         )
-        .number("much better")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, RCU had 1.0 to 1.5 times the lookups of the lock in \
-             each bucket, hazard pointers 1.0 to 1.6 times. A lock that is at hand costs 1 ns here (small table, \
-             one thread; the paper: 254), and what it adds to the misses is that it makes the heads take \
-             twice the room. With the small table it is twice as much and more: see mckenney-here-deferred-small.",
-        ),
+        .number("much better").outside("a lookup's misses cover the lock here: the paper's processor needed hundreds of cycles for a lock that is at hand").because("See mckenney-here-deferred-small."),
         claim(
             "mckenney-here-deferred-small",
             "section 3.3",
@@ -192,12 +165,7 @@ fn strategies() -> Vec<Claim> {
             "... with RCU achieving close to the ideal performance.",
             near(RCU_L, LARGE_TABLE),
         )
-        .number("close")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, it had 0.82 to 1.24 of the ideal with two threads, on \
-             either side: lookups are the same instructions in both, and where a large table's pages lie makes \
-             more of a difference. In the small table it had 0.93 to 1.03: see mckenney-here-rcu-ideal-small.",
-        ),
+        .number("close").outside("two large tables with equal code differ by as much, depending on where their pages lie").because("Lookups are the same instructions in both. See mckenney-here-rcu-ideal-small."),
         claim(
             "mckenney-here-rcu-ideal-small",
             "section 3.3",
@@ -212,23 +180,14 @@ fn strategies() -> Vec<Claim> {
             "RCU close to the ideal: the same of this library's general-purpose RCU, whose sections are not free.",
             near(OWN_RCU, LARGE_TABLE),
         )
-        .number("close")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, it had 0.85 to 1.06 of the ideal with two \
-             threads, 0.79 to 1.30 with one, where equal code (qsbr-l) had 0.82 to 1.44. In the small table it had \
-             0.95 to 1.00, but for one of 14 measurements.",
-        ),
+        .number("close").outside("two large tables with equal code differ by as much, depending on where their pages lie"),
         claim(
             "mckenney-here-own-ideal-small",
             "section 3.3",
             "RCU close to the ideal: the same of this library's general-purpose RCU, in the small table.",
             near(OWN_RCU, SMALL_TABLE),
         )
-        .number("close")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, it had 0.95 to 1.00 of the \
-             ideal, but for one of 14 measurements (0.84).",
-        ),
+        .number("close"),
     ]
 }
 
@@ -242,12 +201,7 @@ fn deferred() -> Vec<Claim> {
              that order.",
             order(&[RCU_L, HPBR_NBS, RCU_NBS, HPBR_L], small),
         )
-        .number("order")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, all four did 139 to 175 million lookups a second, and what differs by 1 or 2% has another order from round to round. The paper calls the \
-             differences \"small enough to be sensitive to minor variations in both the system hardware and the \
-             compiler\".",
-        ),
+        .number("order").because("All four differ by about as much as two runs of one. The paper calls the differences \"small enough to be sensitive to minor variations in both the system hardware and the compiler\"."),
         claim(
             "mckenney-here-large",
             "section 4.1, figure 5",
@@ -259,11 +213,7 @@ fn deferred() -> Vec<Claim> {
                 ratio(large(RCU_NBS), large(HPBR_L), CLOSE),
             ],
         )
-        .number("order")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, the order was another in each: the ratios of RCU-L, \
-             HPBR-NBS and RCU-NBS were 0.7 to 1.4, as those between equal code are (0.82 to 1.24).",
-        ),
+        .number("order").outside("two large tables with equal code differ by as much, depending on where their pages lie"),
         claim(
             "mckenney-here-muted",
             "section 4.1",
@@ -272,12 +222,7 @@ fn deferred() -> Vec<Claim> {
              those that are furthest from the ideal have a larger share of it there).",
             [HPBR_L, HPBR_NBS].map(|lock| large_over_small(lock, IDEAL, Bound::AtLeast(1.0))).to_vec(),
         )
-        .number("muted")
-        .because(
-            "There is nothing to be muted: in the small table both have 0.94 to 1.0 of the ideal, but for one of 14 measurements. A full fence after a store takes 5 ns by itself (latchwork-lab bench instructions); \
-             among the instructions of a lookup it \
-             takes half of one at most.",
-        ),
+        .number("muted").because("There is nothing to be muted if the fences of hazard pointers are covered by other instructions of the lookup in the small table too."),
         claim(
             "mckenney-here-size",
             "section 4.1",
@@ -285,11 +230,7 @@ fn deferred() -> Vec<Claim> {
              for the large hash table.",
             vec![ratio(small(IDEAL), large(IDEAL), Bound::Within(1.65, 4.6))],
         )
-        .number("2.3")
-        .because(
-            "Memory is further away than it was. In seven rounds on an AMD Zen 5 with two CPUs, a lookup took 12 ns in the \
-             small table and 42 to 90 in the large one: a factor of 3.8 to 6.6.",
-        ),
+        .number("2.3").because("Memory is further away, counted in operations, than it was in 2005."),
         claim(
             "mckenney-here-hazard-fences",
             "section 4.1",
@@ -300,13 +241,7 @@ fn deferred() -> Vec<Claim> {
                 ratio(small(RCU_NBS), small(HPBR_NBS), Bound::AtLeast(BETTER)),
             ],
         )
-        .number("slowed")
-        .because(
-            "They are not slowed here: in seven rounds, RCU had 0.97 to 1.05 of their lookups, but for \
-             one of 14 ratios (1.15). A full fence after a store takes 5 ns by itself on this AMD Zen 5 (latchwork-lab bench \
-             instructions), and half of one at most among the instructions of a lookup: loads go on meanwhile. \
-             The paper's waited for the whole processor (400 instructions).",
-        ),
+        .number("slowed").because("A full fence after a store lets later loads go on here; the paper's waited for the whole processor."),
     ]
 }
 
@@ -342,23 +277,14 @@ fn mixes() -> Vec<Claim> {
             "The same of this library's general-purpose RCU and hazard pointers with asymmetric fences.",
             competitive([OWN_RCU, OWN_HPBR]),
         )
-        .number("competitively")
-        .because(
-            "Hazard pointers had 0.80 to 1.26 of the updates of the lock in each bucket, general-purpose RCU 0.38 \
-             to 0.70. Its grace periods need a membarrier: 13 us while the other CPU is busy. With a budget of \
-             256 for each thread there is one for every 16 removed elements; with a budget of 10000 it has 0.89.",
-        ),
+        .number("competitively").because("Grace periods of the general-purpose RCU need a membarrier, and a small budget makes many of them."),
         claim(
             "mckenney-here-rcu-nbs-reads",
             "section 4.2, figures 6 and 8 (8 CPUs there, 2 here)",
             "RCU-NBS is the best-performing strategy at all update fractions below this [0.1].",
             best(RCU_NBS, &["0.005", "0.02"], &[RCU_L, HPBR_L, HPBR_NBS]),
         )
-        .number("below 0.1")
-        .because(
-            "It is level with RCU-L, 0.92 to 1.14 in seven rounds, and 0.95 to 1.3 times as fast as hazard \
-             pointers. A hundredth of updates is less than what two large tables with equal code differ by.",
-        ),
+        .number("below 0.1").outside("two large tables with equal code differ by as much, depending on where their pages lie"),
         claim(
             "mckenney-here-two-cpus",
             "section 4.2, figure 7 (updates only)",
@@ -367,10 +293,7 @@ fn mixes() -> Vec<Claim> {
                 .map(|(rcu, hazard)| ratio(changed(rcu), changed(hazard), Bound::AtLeast(1.01)))
                 .to_vec(),
         )
-        .number("2% to 13%")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, the ratios were 0.89 to 1.12 with locks and 0.94 to 1.15 without: neither is ahead by more than two large tables differ by.",
-        ),
+        .number("2% to 13%").outside("two large tables with equal code differ by as much, depending on where their pages lie"),
         claim(
             "mckenney-here-nbs",
             "section 4.5.1 (updates only)",
@@ -379,12 +302,7 @@ fn mixes() -> Vec<Claim> {
                 .map(|(lock_free, locked)| not_slower(changed(lock_free), changed(locked)))
                 .to_vec(),
         )
-        .number("up to 30%")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, the ratios were 0.97 to 1.10 with RCU and 0.84 to 1.08 \
-             with hazard pointers. An atomic instruction on a line that is at hand costs 5 ns, and an update of \
-             the large table 130 with its misses: one atomic instruction less or more is not to be seen.",
-        ),
+        .number("up to 30%").because("One atomic instruction on a line that is at hand is little beside an update's misses."),
         claim(
             "mckenney-here-memory",
             "section 4.3, figure 9 (updates 0.2)",
@@ -392,25 +310,13 @@ fn mixes() -> Vec<Claim> {
              magnitude.",
             insensitive([RCU_L, HPBR_NBS]),
         )
-        .number("insensitive")
-        .because(
-            "In seven rounds on an AMD Zen 5 with two CPUs, a tenth of the budget left 0.80 to 1.17 \
-             of the rate, but for three of 28 ratios, 1.3 to 1.5: less memory would have to be faster, so that \
-             it is where the tables lay.",
-        ),
+        .number("insensitive").outside("two large tables with equal code differ by as much, depending on where their pages lie"),
         claim(
             "mckenney-here-own-memory",
             "section 4.3, figure 9 (updates 0.2)",
             "The same of this library's general-purpose RCU and hazard pointers with asymmetric fences.",
             insensitive([OWN_RCU, OWN_HPBR]),
         )
-        .number("insensitive")
-        .because(
-            "General-purpose RCU becomes 1.3 to 1.5 times as fast with ten times the budget, and \
-             as much again with a hundred times: a \
-             small budget makes small batches, and each grace period needs a membarrier of 13 us. Hazard pointers scan when 256 objects wait or \
-             the budget is used up: 0.73 to 1.28 of the rate is left with a budget of 100, and there is no difference \
-             above.",
-        ),
+        .number("insensitive").because("A small budget makes small batches, and each grace period of the general-purpose RCU needs a membarrier."),
     ]
 }

@@ -8,6 +8,7 @@ mod shfllock;
 mod simulator;
 
 use super::experiment::{Experiment, On};
+use super::judge::Ground;
 use super::rule::{At, Bound, Check, Figure, Value};
 use latchwork_sim::Placement;
 use serde::Serialize;
@@ -90,14 +91,16 @@ impl Paper {
             Paper::Bravo => {
                 "The paper's machines are simulated: X5-2 for section 5, X5-4 for section 6. Its threads are not \
                  bound, so they are spread over the sockets here, as Linux does it (placement round-robin). The \
-                 paper's BA is pf-q, Cohort-RW cohort-rw, Per-CPU percpu with a lock for each CPU. Stock is rwsem, \
-                 written after the kernel's source, and BRAVO in section 6 is BRAVO over that."
+                 paper's BA is pf-q, Cohort-RW cohort-rw, Per-CPU percpu with a lock for each CPU. Stock is rwsem-4.20, \
+                 written after the source of that kernel, and BRAVO in section 6 is BRAVO over that. The rows whose name \
+                 ends in -later have a later kernel's rwsem."
             }
             Paper::ShflLock => {
                 "The paper's machine is simulated: 8 sockets of 24 cores, threads pinned to one socket after the \
                  other. ShflLock-NB is shfl-spin, ShflLock-B is shfl, ShflLock-RW is shfl-rw. Of the kernel's \
-                 locks (Stock), qspinlock is written after its source, hybrid after the mutex and rwsem after the \
-                 rwsem; Pthread is glibc's mutex, written after its source too; Cohort is c-bo-mcs and cohort-rw. \
+                 locks (Stock), qspinlock is written after its source, hybrid after the mutex and rwsem-4.19 after \
+                 the rwsem of Linux 4.19 (in the rows that end in -later, a later kernel's); in those that end in -paper, \
+                 ShflLock-B is the lock of the paper's figures; Pthread is glibc's mutex, written after its source too; Cohort is c-bo-mcs and cohort-rw. \
                  Micro-benchmarks of the kernel are replaced by a lock with the same pattern, as said."
             }
             Paper::Bueso => {
@@ -108,7 +111,7 @@ impl Paper {
                 "The paper's machine is simulated: 8 CPUs, 1.45 GHz POWER4, with the costs of its Table 2, whose instruction is 0.24 ns. RCU-L and \
                  RCU-NBS are qsbr-l and qsbr-nbs; HPBR-L and HPBR-NBS are hpbr-l-fence and hpbr-nbs-fence, whose \
                  readers issue a full fence for each element and have slots of their own, as the paper's did. globalrw is pf-q, brlock percpu, \
-                 spinbkt ttas. An operation computes for 42 ns beside the table, and a large table is one that no CPU has seen much of: simulated caches have no bound."
+                 spinbkt ttas. What an operation computes beside the table is not told; here nothing, and some values of it are tried. A large table is one that no CPU has seen much of: simulated caches have no bound."
             }
             Paper::McKenneyHere => {
                 "Nothing is simulated: the same tables, measured with 1 and 2 threads. In each round each lock has three \
@@ -140,8 +143,12 @@ pub struct Claim {
     pub number: &'static str,
     /// What has to come out, all of it.
     pub checks: Vec<Check>,
-    /// The reason, as far as it is known, why the claim does not hold.
-    pub doubt: &'static str,
+    /// What it is tested with in place of what the paper had, if that is not the paper's own.
+    pub note: &'static str,
+    /// What a missed rule means.
+    pub ground: Ground,
+    /// Where known, the mechanism behind what comes out, without figures: those are computed from the run.
+    pub explanation: &'static str,
 }
 
 impl Claim {
@@ -152,7 +159,17 @@ impl Claim {
         says: &'static str,
         checks: Vec<Check>,
     ) -> Self {
-        Claim { id, paper, place, says, number: "", checks, doubt: "" }
+        Claim {
+            id,
+            paper,
+            place,
+            says,
+            number: "",
+            note: "",
+            checks,
+            ground: Ground::Covered,
+            explanation: "",
+        }
     }
 
     fn number(mut self, number: &'static str) -> Self {
@@ -160,9 +177,53 @@ impl Claim {
         self
     }
 
-    fn because(mut self, doubt: &'static str) -> Self {
-        self.doubt = doubt;
+    /// What the paper says, and with what it is tested here if that is not the paper's own.
+    pub fn sentence(&self) -> String {
+        if self.note.is_empty() {
+            self.says.to_owned()
+        } else {
+            format!("{} (here: {})", self.says, self.note)
+        }
+    }
+
+    /// The mechanism.
+    fn because(mut self, explanation: &'static str) -> Self {
+        self.explanation = explanation;
         self
+    }
+
+    /// What decides the claim is not in the model, or not on this machine.
+    fn outside(mut self, what: &'static str) -> Self {
+        self.ground = Ground::Outside(what);
+        self
+    }
+
+    /// This parameter was fitted to the claim.
+    fn input(mut self, what: &'static str) -> Self {
+        self.ground = Ground::Input(what);
+        self
+    }
+
+    /// A lock of ours differs on purpose.
+    fn by_design(mut self, how: &'static str) -> Self {
+        self.ground = Ground::Design(how);
+        self
+    }
+
+    /// The same claim under another id, of other locks.
+    fn of_others(&self, id: &'static str, note: &'static str, others: &[(&str, &'static str)]) -> Self {
+        let mut claim = self.clone();
+        (claim.id, claim.note) = (id, note);
+        for check in &mut claim.checks {
+            for figure in check.value.figures_mut() {
+                if let Some(at) = figure.at_mut()
+                    && let Some((_, other)) = others.iter().find(|(lock, _)| *lock == at.lock)
+                {
+                    at.lock = other;
+                }
+            }
+        }
+        claim
     }
 
     /// What it is tested on: the names of simulated machines, and `here`.
@@ -236,6 +297,7 @@ fn experiment(
         set: &[],
         placement: Placement::FirstFill,
         micros: None,
+        unknown: &[],
     }
 }
 
@@ -262,7 +324,7 @@ fn of(figure: Figure, bound: Bound) -> Check {
 #[cfg(test)]
 mod tests {
     use super::super::experiment::{Effort, Ready};
-    use super::super::judge::Verdict;
+    use super::super::judge;
     use super::super::runner;
     use super::*;
     use crate::measure::results::Results;
@@ -309,14 +371,19 @@ mod tests {
         }
     }
 
-    /// With the same number for every figure most claims are wrong. A rule that such a world meets must be one that says
-    /// "the same".
+    /// With the same number for every figure at most one claim in ten holds: a rule that such a world meets hardly asks
+    /// anything.
     #[test]
-    fn a_world_in_which_all_locks_are_alike_breaks_most_claims() {
+    fn a_world_in_which_all_locks_are_alike_breaks_nine_claims_in_ten() {
         let alike = |_: &Figure, _: usize| Ok(1.0);
-        let verdict = |claim: &Claim| super::super::judge::judge(&claim.checks, 2, &alike).verdict;
+        let holds = |claim: &&Claim| {
+            let mut judged = judge::judge(&claim.checks, 2, &alike);
+            judged.same = judge::says_the_same(&claim.checks);
+            let apart = (!claim.experiments().is_empty()).then_some(1.0);
+            judge::verdict(&judged, claim.ground, None, apart) == judge::Verdict::Holds
+        };
         let rules = all();
-        let broken = rules.iter().filter(|claim| verdict(claim) == Verdict::DoesNotHold).count();
-        assert!(broken * 2 > rules.len(), "{broken} of {}", rules.len());
+        let met: Vec<&str> = rules.iter().filter(holds).map(|claim| claim.id).collect();
+        assert!(met.len() * 10 <= rules.len(), "{} of {}: {met:?}", met.len(), rules.len());
     }
 }

@@ -26,40 +26,25 @@ pub fn claims() -> Vec<Claim> {
             "section 5.4, figure 4a (9 of 10 operations write)",
             "BRAVO-BA tracks closely to BA, providing neither benefit nor harm.",
             closely(RATIOS[0]),
-        ).number("tracks closely")
-        .because(
-            "As bravo-no-harm: two more looks at the lock's line, and revocations.",
-        ),
+        ).number("tracks closely").because("As bravo-no-harm."),
         claim(
             "bravo-rwbench-b",
             "section 5.4, figure 4b (1 of 2)",
             "The same behavior plays out.",
             closely(RATIOS[1]),
-        ).number("the same")
-        .because(
-            "As bravo-no-harm: two more looks at the lock's line, and revocations.",
-        ),
+        ).number("the same").because("As bravo-no-harm."),
         claim(
             "bravo-rwbench-c",
             "section 5.4, figure 4c (1 of 10)",
             "The same behavior plays out.",
             closely(RATIOS[2]),
-        ).number("the same")
-        .because(
-            "As bravo-no-harm: two more looks at the lock's line, and revocations.",
-        ),
+        ).number("the same").because("As bravo-no-harm."),
         claim(
             "bravo-rwbench-d",
             "section 5.4, figure 4d (1 of 100)",
             "We begin to see BRAVO-BA outperforming BA at higher thread counts.",
             vec![over_with(RATIOS[3], 72, Bound::AtLeast(BETTER))],
-        ).number("outperforms")
-        .because(
-            "At 72 threads a write comes every 20 microseconds, and a bias that was revoked stays \
-             off for nine times what that took: most readers take the lock (3.0 atomic \
-             instructions an operation; 3.4 without BRAVO), and have looked at the bias in vain \
-             besides. At 1 of 1000 it is more than twice as fast.",
-        ),
+        ).number("outperforms").because("A bias that was revoked stays off for nine times what that took, so most readers take the lock and have looked at the bias in vain besides."),
         claim(
             "bravo-rwbench-e",
             "section 5.4, figure 4e (1 of 1000)",
@@ -130,13 +115,7 @@ pub fn claims() -> Vec<Claim> {
                     ratio(bravo, per_cpu, SIMILAR)
                 })
                 .collect(),
-        ).number("similar")
-        .because(
-            "At 1 of 1000 it is up to 8 threads, at 1 of 10000 up to 36. The more threads, the sooner \
-             writes come after each other (at 1 of 1000 and 30 million operations a second, every \
-             33 microseconds), and each takes the bias away for 27, nine times the scan of 4096 \
-             slots.",
-        ),
+        ).number("similar").because("The more threads, the sooner one write follows another, and each takes the bias away for ten times a scan of the table."),
         claim(
             "bravo-rwbench-cohort",
             "section 5.4, figures 4e and 4f",
@@ -151,11 +130,6 @@ pub fn claims() -> Vec<Claim> {
                     ]
                 })
                 .collect(),
-        ).number("modest")
-        .because(
-            "Cohort-RW scales as the paper says. BRAVO at 1 of 1000 does not reach it, because of \
-             the time for which each write takes the bias away (see bravo-rwbench-per-cpu); at 1 \
-             of 10000 it does.",
-        ),
+        ).number("modest").because("As bravo-rwbench-per-cpu: each write takes the bias away for ten times a scan of the table."),
     ]
 }

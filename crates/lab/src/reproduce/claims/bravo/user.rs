@@ -16,12 +16,7 @@ pub fn claims() -> Vec<Claim> {
                     })
                 })
                 .collect(),
-        ).number("broadly similar")
-        .because(
-            "Where they differ, pf-t is the faster. Its waiting readers all see one word change, \
-             and in the simulator reads of one line after the first are short (5 ns, or a tenth \
-             of a hop: an estimate); pf-q wakes its readers one after the other, a transfer each.",
-        ),
+        ).number("broadly similar").because("All waiting readers of pf-t see one word change; pf-q wakes its readers one after the other."),
         claim(
             "bravo-interference",
             "section 5.1, figure 1",
@@ -37,13 +32,7 @@ pub fn claims() -> Vec<Claim> {
                     )
                 })
                 .collect(),
-        ).number("> 0.94")
-        .because(
-            "The simulator's caches have no limit. A private table for each lock (at 256 locks: 8 \
-             MiB that 64 threads touch at random places) then costs nothing, 0.16 misses a read, \
-             where a real cache and its TLB miss; in the shared table, with 8 slots to a line, \
-             1.2 do, and cost a tenth of a loop.",
-        ),
+        ).number("> 0.94").outside("the capacity of caches and TLBs: a private table for each lock costs nothing in the model").because("Slots of the shared table that lie in one line belong to several readers."),
         claim(
             "bravo-2d-interference",
             "section 7",
@@ -93,24 +82,13 @@ pub fn claims() -> Vec<Claim> {
             "section 5.2, figure 2",
             "BRAVO-BA outperforms the underlying BA by a wide margin.",
             [8, 36, 72].map(|threads| over("alternator", threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("wide margin")
-        .because(
-            "Nearly, at 1.48. A turn takes two transfers of a line in the ring itself (115 ns \
-             each) and one more in pf-q, so one transfer saved cannot bring more than 1.5. The \
-             figure shows more; its BA is on a machine whose counters cost more than a plain \
-             transfer.",
-        ),
+        ).number("wide margin").because("A turn takes two transfers of a line in the ring itself and one more in pf-q, so one transfer saved can bring half as much again at most."),
         claim(
             "bravo-alternator-ba-degrades",
             "section 5.2, figure 2",
             "The performance of BA can be seen to degrade as we add threads.",
             vec![ratio(at("alternator", BA, 72), at("alternator", BA, 2), Bound::AtMost(WORSE))],
-        ).number("degrades")
-        .because(
-            "Here a thread's neighbour in the ring is in the other socket from two threads on, so \
-             adding threads changes nothing (with --placement first-fill it is in the same one up \
-             to 36). Linux moves unbound threads about, and keeps few of them together.",
-        ),
+        ).number("degrades").outside("how Linux moves unbound threads between sockets").because("A thread's neighbour in the ring is in the other socket from two threads on, so adding threads changes nothing."),
         claim(
             "bravo-alternator-stable",
             "section 5.2, figure 2",
@@ -130,24 +108,13 @@ pub fn claims() -> Vec<Claim> {
             "section 5.3, figure 3",
             "BRAVO-BA significantly outperforms BA ... at higher thread counts.",
             [35, 71].map(|threads| over("test-rwlock", threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("significantly")
-        .because(
-            "The writer is away for 4 microseconds and then waits for its turn, so that it writes \
-             every 7 (8 readers) to 23 (71). When the bias comes back, most readers are still \
-             queued for the lock's line, and the next write ends it. Where writes are rarer BRAVO \
-             is several times as fast: see bravo-rwbench-e.",
-        ),
+        ).number("significantly").because("When the bias comes back, most readers are still queued for the lock's line, and the next write revokes it."),
         claim(
             "bravo-test-rwlock-cohort",
             "section 5.3, figure 3",
             "BRAVO-BA significantly outperforms BA, and even the Cohort-RW lock at higher thread counts.",
             against("test-rwlock", (BRAVO, COHORT), &[35, 71], Bound::AtLeast(BETTER)),
-        ).number("outperforms")
-        .because(
-            "The bias hardly ever lasts (see bravo-test-rwlock), and without it BRAVO's readers \
-             all count in BA's one word, where Cohort-RW has one for each node and lets writers \
-             wait while readers of a node come in.",
-        ),
+        ).number("outperforms").because("The bias hardly ever lasts, and without it BRAVO's readers all count in one word, where Cohort-RW has a word for each node."),
         claim(
             "bravo-test-rwlock-per-cpu",
             "section 5.3, figure 3",
@@ -166,35 +133,19 @@ pub fn claims() -> Vec<Claim> {
                 .iter()
                 .flat_map(|lock| against("readwhilewriting", (BRAVO, lock), &[1, 8, 18, 36, 71], EXCEEDS))
                 .collect(),
-        ).number("always exceeds")
-        .because(
-            "How often the paper's writer comes back is not told; here it is every 5 to 25 \
-             microseconds (write=4us and the wait for the lock). A scan of the table takes 3, so \
-             the guard keeps the bias off for 27, most of the time between two writes or all of \
-             it. With write=100us and 36 or 71 readers BRAVO has 2.5 times the throughput of BA, \
-             and 0.8 and 0.6 of Cohort-RW's; with write=300us, 1.",
-        ),
+        ).number("always exceeds").because("After a revocation the guard keeps the bias off for nine times as long as the scan of the table took, which is most of the time between two writes."),
         claim(
             "bravo-readwhilewriting-per-cpu",
             "section 5.5, figure 5",
             "... and tracks that of Per-CPU.",
             against("readwhilewriting", (BRAVO, PER_CPU), &[8, 18, 36, 71], CLOSE),
-        ).number("tracks")
-        .because(
-            "As bravo-readwhilewriting. With write=300us it has 0.88 to 0.99 of the Per-CPU lock's \
-             throughput.",
-        ),
+        ).number("tracks").because("As bravo-readwhilewriting."),
         claim(
             "bravo-hash-table-bench",
             "section 5.6, figure 6",
             "BRAVO enhances the performance of underlying locks, and shows substantial speedup at high thread \
              counts (rocksdb's hash_table_bench: two threads write, all others look up).",
             [36, 72].map(|threads| over("rocksdb-hash-table", threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("substantial")
-        .because(
-            "Our two writers write back to back and do nothing else, so that the lock is biased \
-             for next to none of the time. Those of hash_table_bench look for an element, \
-             allocate or free it, and so write less often.",
-        ),
+        ).number("substantial").because("If the two writers do nothing between their writes, the lock is biased for next to none of the time."),
     ]
 }

@@ -25,24 +25,14 @@ fn non_blocking() -> Vec<Claim> {
                 over("hash-table", "cna", STOCK, 192, Bound::AtLeast(BETTER)),
                 over("hash-table", NB, "cna", 192, SIMILAR),
             ],
-        ).number("best")
-        .because(
-            "CNA is 1.4 times as fast, because its handover within a socket is MCS's, a single \
-             write; see shfl-best-everywhere. Both are far ahead of the locks that know nothing \
-             of sockets.",
-        ),
+        ).number("best").because("CNA's handover within a socket is that of MCS, a single write; see shfl-best-everywhere."),
         claim(
             "shfl-cohort-one-socket",
             "section 6.3, figure 11a",
             "The performance of Cohort locks is affected because of bloating of the critical section in the case of one \
              socket (here: against ShflLock).",
             vec![over("hash-table", COHORT, NB, 24, Bound::AtMost(WORSE))],
-        ).number("affected")
-        .because(
-            "In one socket a cohort lock is an MCS lock whose holder keeps the global lock, and \
-             costs a few instructions more. What bloats the section in the kernel, its many lines \
-             and their memory, costs nothing in the simulator, whose caches have no limit.",
-        ),
+        ).number("affected").outside("the capacity of caches: the lines of Cohort's section and their memory cost nothing in the model"),
         claim(
             "shfl-one-socket",
             "sections 6.1 and 6.3, figures 8 and 11a",
@@ -62,15 +52,7 @@ fn non_blocking() -> Vec<Claim> {
                         .map(|lock| over("hash-table", NB, lock, *threads, Bound::AtLeast(WORSE)))
                 })
                 .collect(),
-        ).number("best")
-        .because(
-            "With 4 threads tas and ttas take the lock again before others' requests arrive; up \
-             to the 24 cores of a socket MCS is nearly twice as fast, and so are the locks made \
-             of it, which keep that lead across sockets (CNA and Cohort 1.4 and 1.6 times). MCS \
-             hands over with one write to the next waiter's node; ShflLock frees a word that its \
-             queue's head has to see, fetch and swap: 12 misses an operation against 6. The \
-             kernel's qspinlock, the paper's baseline, pays the same.",
-        ),
+        ).number("best").because("MCS, CNA and Cohort hand over with one write to the next waiter's node. ShflLock frees a word that the head of its queue has to see, fetch and swap. The kernel's qspinlock, the paper's baseline, does the same."),
         claim(
             "shfl-mcs-plateau",
             "section 6.3, figure 11a (a curve, not a sentence)",
@@ -78,11 +60,7 @@ fn non_blocking() -> Vec<Claim> {
             [96, 192]
                 .map(|threads| ratio(at("hash-table", "mcs", threads), at("hash-table", "mcs", 48), FLAT))
                 .to_vec(),
-        ).number("flat")
-        .because(
-            "From 48 threads on two sockets to 192 on eight, handovers between sockets rise from \
-             0.4 to 0.8 of all, and more of them take two hops.",
-        ),
+        ).number("flat").because("The more sockets, the more handovers go from one to another, and some of them take two hops."),
         claim(
             "shfl-fairness",
             "section 6.3, figure 11b",
@@ -111,24 +89,13 @@ fn non_blocking() -> Vec<Claim> {
             "+Shuffler: only the very first waiter shuffles, but doesn't pass the role to other threads: 16% over Base, \
              which is no shuffling.",
             vec![over("hash-table", ONE, FIFO, 192, gain(1.16))],
-        ).number("1.16x")
-        .because(
-            "A walk over the queue lasts no longer than the lock is held, and each waiter that it \
-             looks at is a line from another socket. Our sections are so short that it finds few \
-             of its own. With chains that are four times as long (--set keys=1024 --set \
-             buckets=128), one shuffler brings 12%.",
-        ),
+        ).number("1.16x").because("A walk over the queue lasts no longer than the lock is held, and each waiter that it looks at is a line from another socket."),
         claim(
             "shfl-factor-shufflers",
             "section 6.3, figure 11e (192 threads)",
             "+Shufflers: a shuffler passes the role to any waiter in the local socket: almost 10% over +Shuffler.",
             vec![over("hash-table", HAND_ON, ONE, 192, gain(1.1))],
-        ).number("1.1x")
-        .because(
-            "As above: a walk that starts anew each time finds too few. With chains that are four \
-             times as long, it is 9%. Here nearly all comes with qlast (2.5 times; the paper: \
-             1.3).",
-        ),
+        ).number("1.1x").because("A walk that starts anew each time finds few waiters of its socket while the lock is held."),
         claim(
             "shfl-factor-qlast",
             "section 6.3, figure 11e (192 threads)",
@@ -213,11 +180,7 @@ fn blocking() -> Vec<Claim> {
                     [96, 192].map(|threads| ratio(rate(threads), rate(24), FLAT))
                 })
                 .collect(),
-        ).number("consistent")
-        .because(
-            "Its readers meet in one counter. From one socket to eight, every arrival and \
-             departure moves that line farther.",
-        ),
+        ).number("consistent").because("The readers meet in one counter. The more sockets, the farther that line moves at every arrival and departure."),
         claim(
             "shfl-rw-stock",
             "section 6.3, figure 11 g, h (192 threads)",
@@ -228,13 +191,7 @@ fn blocking() -> Vec<Claim> {
                     ratio(rate(RW), rate(STOCK_RW), gain(factor))
                 })
                 .to_vec(),
-        ).number("8.1x, 3.7x")
-        .because(
-            "The paper says why its stock version is so slow: most threads are blocked, and the \
-             processors idle for 99% of the time. Our rwsem is that of a later kernel, with \
-             optimistic spinning, and its queue is a ShflLock: its waiters sleep as much, but \
-             somebody is always awake to take the lock.",
-        ),
+        ).number("8.1x, 3.7x"),
         claim(
             "shfl-rw-oversubscribed",
             "section 6.3, figure 11 g, h (up to 4x over-subscription)",

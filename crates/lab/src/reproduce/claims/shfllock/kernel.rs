@@ -43,11 +43,7 @@ pub fn claims() -> Vec<Claim> {
                 over("oversubscribe", B, NB, 384, Bound::AtLeast(1.0)),
                 fewer(B, Bound::AtLeast(WORSE)),
             ],
-        ).number("best")
-        .because(
-            "With a processor for each of 192 threads, waiters that spin (Cohort) lose no time to \
-             waking. With two threads per processor ShflLock is the best, and keeps its rate.",
-        ),
+        ).number("best").because("With a processor for each thread, waiters that spin (Cohort) lose no time to waking."),
         claim(
             "shfl-non-blocking-oversubscribed",
             "section 6.1, figure 9a",
@@ -85,14 +81,7 @@ pub fn claims() -> Vec<Claim> {
                         .map(|lock| over("mmap-rw", RW, lock, *threads, Bound::AtLeast(0.9)))
                 })
                 .collect(),
-        ).number("best")
-        .because(
-            "With 1 thread it holds, and against the rwsem with 24 and 192. Most of shfl-rw's \
-             waiters sleep, and the few that are awake look at the word at growing intervals, so \
-             that it stays free for a while after each section; the others' next writer spins, \
-             and sees at once that it is its turn. What holds Cohort back in the paper, its \
-             memory in each inode, costs nothing in the simulator.",
-        ),
+        ).number("best").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock, and the caches have no limit").because("Most waiters of shfl-rw sleep, and the few that are awake look at the word at growing intervals; the next writer of the others spins and sees its turn at once."),
         claim(
             "shfl-writers-stock",
             "section 6.1, figure 9b (the writer side, here mmap)",
@@ -109,12 +98,7 @@ pub fn claims() -> Vec<Claim> {
                     [COHORT_RW, CST_RW].map(|lock| over("mmap-rw", RW, lock, *threads, gain(1.8)))
                 })
                 .collect(),
-        ).number("1.8-2x")
-        .because(
-            "In the paper the inode becomes 3.4 times as large with Cohort, and the memory \
-             allocator is what slows it. Here there is one lock, and the simulator's caches have \
-             no limit.",
-        ),
+        ).number("1.8-2x").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock, and the caches have no limit"),
         claim(
             "shfl-writers-oversubscribed",
             "section 6.1, figure 9b (2x over-subscription, here mmap)",
@@ -122,11 +106,7 @@ pub fn claims() -> Vec<Claim> {
             [STOCK_RW, COHORT_RW, CST_RW]
                 .map(|lock| over("mmap-rw", RW, lock, 384, Bound::AtLeast(1.0)))
                 .to_vec(),
-        ).number("best")
-        .because(
-            "1.5 and 2 times Cohort and Stock, but 0.95 of CST, which leaves more of its waiters asleep for longer \
-             (fairness factor 0.89, ShflLock 0.70).",
-        ),
+        ).number("best").because("CST leaves more of its waiters asleep for longer."),
         claim(
             "shfl-writers-cst",
             "section 6.1, figure 9b (the writer side, here mmap)",
@@ -136,11 +116,7 @@ pub fn claims() -> Vec<Claim> {
                 over("mmap-rw", CST_RW, RW, 48, Bound::AtLeast(WORSE)),
                 over("mmap-rw", CST_RW, RW, 192, Bound::AtLeast(WORSE)),
             ],
-        ).number("after 2 nodes")
-        .because(
-            "It is as fast as ShflLock within a socket too. In the paper each new inode's lock allocates \
-             what its socket needs; here there is one lock, whose sockets are allocated once.",
-        ),
+        ).number("after 2 nodes").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock, and the caches have no limit").because("In the paper each new inode's lock allocates what its socket needs."),
         claim(
             "shfl-readers-hierarchical",
             "section 6.1, figure 9c (readers only)",
@@ -159,12 +135,7 @@ pub fn claims() -> Vec<Claim> {
             "section 6.1, figure 9c (readers only)",
             "ShflLock is still faster than stock rwsem by 1.2 to 1.5x.",
             [192, 384].map(|threads| over("readers", RW, STOCK_RW, threads, gain(1.2))).to_vec(),
-        ).number("1.2-1.5x")
-        .because(
-            "Without a writer each reader of either lock adds to one counter and subtracts from \
-             it, and that is all. The paper's rwsem puts readers to sleep in that benchmark \
-             (spuriously, it says), which ours does not.",
-        ),
+        ).number("1.2-1.5x").outside("why the paper's rwsem puts readers to sleep when there is no writer").because("Without a writer each reader of either lock adds to one counter and subtracts from it, and that is all."),
         claim(
             "shfl-readers-bravo-cohort",
             "section 6.1, figure 9c (readers only)",
@@ -176,22 +147,13 @@ pub fn claims() -> Vec<Claim> {
                     [SHFL_BRAVO, STOCK_BRAVO].map(|bravo| over("readers", bravo, lock, 192, gain(2.3)))
                 })
                 .collect(),
-        ).number("2.3x")
-        .because(
-            "Eight slots of the table of readers share a line, which 192 threads of all sockets \
-             write: 1.74 misses for each read, and far ones. Cohort's are 2, to its socket's \
-             counter (CST's 1). BRAVO-2D, whose slots are each thread's own, has none and is 1.5 times as \
-             fast as Cohort here (190 million reads a second against 125).",
-        ),
+        ).number("2.3x").because("Eight slots of the table of readers share a line, which threads of all sockets write."),
         claim(
             "shfl-readers-bravo-stock",
             "section 6.1, figure 9c (readers only, two threads for each core)",
             "Due to the extra cache-line contention in the stock version, ShflLock-BRAVO still outperforms Stock-BRAVO by 1.6x \
              at 384 threads.",
             vec![over("readers", SHFL_BRAVO, STOCK_BRAVO, 384, gain(1.6))],
-        ).number("1.6x")
-        .because(
-            "Once all readers are in the table, none touches the lock under it, whichever it is.",
-        ),
+        ).number("1.6x").because("Once all readers are in the table, no reader touches the lock under it, whichever it is."),
     ]
 }

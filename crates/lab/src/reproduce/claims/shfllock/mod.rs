@@ -22,9 +22,13 @@ const RW: &str = "shfl-rw";
 /// What the kernel has: the paper's "Stock".
 const STOCK: &str = "qspinlock";
 const STOCK_MUTEX: &str = "hybrid";
-const STOCK_RW: &str = "rwsem";
+const STOCK_RW: &str = "rwsem-4.19";
+/// A later kernel's.
+const LATER_RW: &str = "rwsem";
+/// The blocking lock as the paper's figures have it, beside this library's.
+const PAPER: &str = "shfl-paper";
 /// The paper's "Stock-BRAVO" and "ShflLock-BRAVO".
-const STOCK_BRAVO: &str = "bravo-rwsem";
+const STOCK_BRAVO: &str = "bravo-rwsem-4.20";
 const SHFL_BRAVO: &str = "bravo-shfl-rw";
 /// The paper's "Pthread".
 const PTHREAD: &str = "glibc-futex";
@@ -49,6 +53,7 @@ pub fn experiments() -> Vec<Experiment> {
         Experiment {
             set: &["writes=1%"],
             micros: Some(10_000),
+            unknown: &["keys=512", "gap=1us"],
             ..experiment(
                 "hash-table",
                 MACHINE,
@@ -75,39 +80,63 @@ pub fn experiments() -> Vec<Experiment> {
         Experiment {
             set: &["writes=1%"],
             micros: Some(40_000),
+            unknown: &["keys=512", "gap=1us"],
             ..experiment(
                 "hash-table-blocking",
                 MACHINE,
                 "hash-table",
-                &["mcs", STOCK_MUTEX, CST, NB, B, LOCAL],
+                &["mcs", STOCK_MUTEX, CST, NB, B, LOCAL, PAPER],
                 "24,192,384,576,768",
             )
         },
         Experiment {
             set: &["writes=1%,50%"],
-            ..experiment("hash-table-rw", MACHINE, "hash-table", &[STOCK_RW, RW], "1,24,96,192,384,576,768")
+            unknown: &["keys=512", "gap=1us"],
+            ..experiment(
+                "hash-table-rw",
+                MACHINE,
+                "hash-table",
+                &[STOCK_RW, LATER_RW, RW],
+                "1,24,96,192,384,576,768",
+            )
         },
-        experiment(
-            "oversubscribe",
-            MACHINE,
-            "oversubscribe",
-            &["mcs", COHORT, STOCK_MUTEX, CST, NB, B],
-            "192,384",
-        ),
+        Experiment {
+            unknown: &["hold=2us", "gap=5us"],
+            ..experiment(
+                "oversubscribe",
+                MACHINE,
+                "oversubscribe",
+                &["mcs", COHORT, STOCK_MUTEX, CST, NB, B, PAPER],
+                "192,384",
+            )
+        },
         Experiment {
             set: &["writers=0", "read=1us", "chance=0"],
             ..experiment(
                 "readers",
                 MACHINE,
                 "locktorture",
-                &[STOCK_RW, COHORT_RW, CST_RW, RW, STOCK_BRAVO, SHFL_BRAVO],
+                &[STOCK_RW, LATER_RW, COHORT_RW, CST_RW, RW, STOCK_BRAVO, SHFL_BRAVO],
                 "24,192,384",
             )
         },
-        experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, SHFL_BRAVO], "1,24,96,192"),
-        experiment("mmap-rw", MACHINE, "mmap", &[STOCK_RW, COHORT_RW, CST_RW, RW], "1,4,24,48,192,384"),
+        Experiment {
+            unknown: &["fault=1us", "touch=1us"],
+            ..experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, SHFL_BRAVO], "1,24,96,192")
+        },
+        Experiment {
+            unknown: &["hold=500ns", "hold=8us"],
+            ..experiment(
+                "mmap-rw",
+                MACHINE,
+                "mmap",
+                &[STOCK_RW, LATER_RW, COHORT_RW, CST_RW, RW],
+                "1,4,24,48,192,384",
+            )
+        },
         Experiment {
             micros: Some(20_000),
+            unknown: &["read=500ns", "read=5us"],
             ..experiment(
                 "readrandom",
                 MACHINE,
@@ -118,6 +147,7 @@ pub fn experiments() -> Vec<Experiment> {
         },
         Experiment {
             micros: Some(20_000),
+            unknown: &["work=200ns", "work=5us"],
             ..experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192")
         },
     ]
@@ -143,5 +173,30 @@ fn extra(name: &'static str, at: At, bound: Bound) -> Check {
 }
 
 pub fn claims() -> Vec<Claim> {
-    [table::claims(), kernel::claims(), breakdown::claims(), user::claims()].concat()
+    let mut all = [table::claims(), kernel::claims(), breakdown::claims(), user::claims()].concat();
+    let others = others(&all);
+    all.extend(others);
+    all
+}
+
+/// The same claims of a later kernel's rwsem, and of the blocking lock as the paper has it.
+fn others(claims: &[Claim]) -> Vec<Claim> {
+    const LATER: [(&str, &str); 3] = [
+        ("shfl-writers-stock", "shfl-writers-stock-later"),
+        ("shfl-readers-stock", "shfl-readers-stock-later"),
+        ("shfl-rw-stock", "shfl-rw-stock-later"),
+    ];
+    const BY_PAPER: [(&str, &str); 4] = [
+        ("shfl-mwrm", "shfl-mwrm-paper"),
+        ("shfl-oversubscribed", "shfl-oversubscribed-paper"),
+        ("shfl-blocking-4x", "shfl-blocking-4x-paper"),
+        ("shfl-wakeups", "shfl-wakeups-paper"),
+    ];
+    let find = |id: &str| claims.iter().find(|claim| claim.id == id).expect("one of the above");
+    let later = LATER.map(|(id, other)| {
+        find(id).of_others(other, "with the rwsem of a later kernel", &[(STOCK_RW, LATER_RW)])
+    });
+    let paper = BY_PAPER
+        .map(|(id, other)| find(id).of_others(other, "with the lock of figures 4, 6 and 7", &[(B, PAPER)]));
+    [&later[..], &paper[..]].concat()
 }

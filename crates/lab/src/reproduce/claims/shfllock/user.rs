@@ -42,13 +42,7 @@ pub fn claims() -> Vec<Claim> {
             "The throughput of blocking locks is better than non-blocking ones because fewer threads are contending \
              on locks.",
             vec![over("readrandom", B, NB, 192, Bound::AtLeast(BETTER))],
-        ).number("better")
-        .because(
-            "Both keep the lock within a socket, shfl-spin by shuffling, shfl by stealing. That \
-             fewer threads contend brings nothing here: a waiter that spins on a line of its own \
-             costs nobody anything in the simulator, which has no turbo mode and no limit of \
-             bandwidth.",
-        ),
+        ).number("better").outside("turbo mode and bandwidth: a waiter that spins on a line of its own costs other threads nothing in the model").because("Both keep the lock within a socket, shfl-spin by shuffling, shfl by stealing."),
         claim(
             "shfl-leveldb-pthread",
             "section 6.4, figure 12b",
@@ -78,35 +72,20 @@ pub fn claims() -> Vec<Claim> {
             "section 6.4, figure 12c",
             "ShflLocks has almost similar execution time as that of HMCS.",
             vec![over("barrier", NB, "hmcs", 192, SIMILAR)],
-        ).number("similar")
-        .because(
-            "ShflLock is 3.8 times as fast. Its word can be had by an attempt while others queue; that of HMCS, \
-             as of MCS, is its queue. That attempts look at their own level first is worth 1.5 times. The \
-             paper's HMCS loses time in attempts as well, and makes good for it with lock operations \
-             that take a quarter of ShflLock's; ours does not.",
-        ),
+        ).number("similar").because("An attempt can take the word of ShflLock while others queue. The word of HMCS, as that of MCS, is its queue."),
         claim(
             "shfl-streamcluster-cna",
             "section 6.4, figure 12c",
             "Even though CNA is NUMA-aware, its performance is similar to MCS because the lock state and the queue tail \
              are coupled.",
             vec![over("barrier", "cna", "mcs", 192, SIMILAR)],
-        ).number("similar")
-        .because(
-            "Not with every seed: 0.79 to 1 of MCS. A holder of CNA looks for a waiter of its socket before it \
-             leaves, and meanwhile all attempts fail.",
-        ),
+        ).number("similar").because("A holder of CNA looks for a waiter of its socket before it leaves, and meanwhile all attempts fail."),
         claim(
             "shfl-trylock",
             "section 6.4",
             "Queue-based locks, such as HMCS, CNA, and MCS, spend 15x excessive trylock operations than ShflLock.",
             ["hmcs", "cna", "mcs"].map(|lock| check(Value::Ratio(tries(lock), tries(NB)), gain(15.0))).to_vec(),
-        ).number("15x")
-        .because(
-            "ShflLock has 4 to 7 times fewer. All wait for each other at the barrier, for longer than they spin \
-             there, and then try until they have the lock: most tries fail because somebody is inside, \
-             whichever lock it is.",
-        ),
+        ).number("15x").because("All threads wait for each other at the barrier for longer than they spin there, and then try until they have the lock: most attempts fail because another thread is inside, whichever lock it is."),
         claim(
             "shfl-dedup-memory",
             "section 6.4, figure 13b",

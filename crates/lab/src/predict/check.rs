@@ -1,0 +1,116 @@
+//! Whether a trace can be replayed: what it must not contain, and what the replay on its own machine must give.
+
+use super::load::Load;
+use super::replay::Outcome;
+use serde::Serialize;
+
+/// The most that the replay's throughput may differ from the recorded one (a share).
+pub const THROUGHPUT: f64 = 0.10;
+/// The most that the share of waiting may differ.
+pub const WAITING: f64 = 0.05;
+/// The largest share of the threads' time that may pass outside of what is replayed: see [`Check`].
+const OUTSIDE: f64 = 0.30;
+/// From this share on it is mentioned.
+const MENTIONED: f64 = 0.05;
+/// The largest share of events that may be missing.
+const DROPPED: f64 = 0.01;
+
+/// The result of the check.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Check {
+    /// Acquisitions a second, as recorded and in the replay.
+    pub recorded_throughput: f64,
+    /// See `recorded_throughput`.
+    pub replayed_throughput: f64,
+    /// Share of the threads' time spent waiting for locks, as recorded and in the replay.
+    pub recorded_waiting: f64,
+    /// See `recorded_waiting`.
+    pub replayed_waiting: f64,
+    /// Why there is no prediction. Empty: there is one.
+    pub refusals: Vec<String>,
+    /// What may make the prediction worse.
+    pub warnings: Vec<String>,
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// What the trace itself says, before any replay.
+pub fn of_trace(load: &Load, cpus: usize) -> Check {
+    let mut check = Check {
+        recorded_throughput: load.throughput,
+        recorded_waiting: load.shares.waiting,
+        ..Check::default()
+    };
+    if load.roles.is_empty() {
+        check.refusals.push("It has no acquisition of a lock.".into());
+        return check;
+    }
+    if load.dropped > DROPPED {
+        check.refusals.push(format!(
+            "{} of the calls were dropped. Record with a larger --size, or with --seconds.",
+            percent(load.dropped)
+        ));
+    }
+    let outside = [
+        (
+            load.shares.off,
+            "asleep in system calls, or in locks that are not pthread's (I/O, timers, the futexes of a language's runtime). A \
+             bigger machine changes that time in ways that no lock decides",
+        ),
+        (
+            load.shares.sleeping,
+            "waiting for condition variables and semaphores. The replay keeps these waits as long as they were, but on a bigger \
+             machine they would change",
+        ),
+    ];
+    for (share, what) in outside {
+        let text = format!("The threads spent {} of their time {what}.", percent(share));
+        if share > OUTSIDE {
+            check.refusals.push(text);
+        } else if share > MENTIONED {
+            check.warnings.push(text);
+        }
+    }
+    if load.shares.preempted > MENTIONED && load.threads() <= cpus {
+        check.warnings.push(format!(
+            "The threads could run for {} of their time and had no processor, although there are enough: other programs used \
+             the machine. Record on an idle one.",
+            percent(load.shares.preempted)
+        ));
+    }
+    if !load.left_out.is_empty() {
+        let names = load.left_out.join(", ");
+        check.warnings.push(format!("Left out, because they hardly use locks: threads that run {names}."));
+    }
+    check
+}
+
+/// Compares the replay on the recording machine with the recording.
+pub fn compare(check: &mut Check, replayed: &Outcome) {
+    check.replayed_throughput = replayed.throughput;
+    check.replayed_waiting = replayed.waiting;
+    let off = replayed.throughput / check.recorded_throughput.max(1e-9) - 1.0;
+    if off.abs() > THROUGHPUT {
+        check.refusals.push(format!(
+            "The replay on the recording machine has {} {} acquisitions a second than the recording ({} instead of {}); {} are \
+             allowed.",
+            percent(off.abs()),
+            if off > 0.0 { "more" } else { "fewer" },
+            super::report::rate(replayed.throughput),
+            super::report::rate(check.recorded_throughput),
+            percent(THROUGHPUT)
+        ));
+    }
+    let off = replayed.waiting - check.recorded_waiting;
+    if off.abs() > WAITING {
+        check.refusals.push(format!(
+            "In the replay on the recording machine threads wait for locks for {} of their time, in the recording for {}; a \
+             difference of {:.0} points is allowed.",
+            percent(replayed.waiting),
+            percent(check.recorded_waiting),
+            WAITING * 100.0
+        ));
+    }
+}

@@ -1,0 +1,322 @@
+//! What a trace says of the program: roles of threads, locks, and where the threads' time went.
+
+use latchwork_recording::trace::op;
+use latchwork_recording::trace_file::{About, Step, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A role with a smaller share of the acquisitions is left out of the replay.
+const SMALL: f64 = 0.005;
+
+/// What a lock is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A mutex or a spin lock.
+    Mutex,
+    /// A reader-writer lock.
+    RwLock,
+    /// A condition variable, a semaphore or the like.
+    Event,
+}
+
+/// A lock, a condition variable or a semaphore.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// An index into [`Load::classes`].
+    pub class: usize,
+    /// What it is.
+    pub form: Form,
+    /// Whether it belongs to no single thread: see [`is_shared`].
+    pub shared: bool,
+}
+
+/// Threads that do the same.
+#[derive(Clone, Debug)]
+pub struct Role {
+    /// The function that they run.
+    pub name: String,
+    /// Indices into [`Load::streams`].
+    pub members: Vec<usize>,
+    /// How many of them ran at the same time, on average.
+    pub threads: usize,
+    /// Its share of all acquisitions.
+    pub share: f64,
+}
+
+/// A thread's events, without what the recorder cost.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// The events.
+    pub steps: Vec<Step>,
+    /// Before which of them the thread holds no lock.
+    pub tops: Vec<usize>,
+}
+
+/// Shares of the threads' time.
+#[derive(Copy, Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Shares {
+    /// Computing, inside and outside of locks.
+    pub cpu: f64,
+    /// Waiting for locks.
+    pub waiting: f64,
+    /// Waiting for conditions, semaphores and the like.
+    pub sleeping: f64,
+    /// Asleep outside of the calls that are recorded: in system calls, and in locks that the recorder does not see.
+    pub off: f64,
+    /// Able to run, without a processor.
+    pub preempted: f64,
+}
+
+/// A program, as its trace shows it.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Names of the classes.
+    pub classes: Vec<String>,
+    /// Locks and the like.
+    pub objects: Vec<Object>,
+    /// Roles that are replayed, the busiest first.
+    pub roles: Vec<Role>,
+    /// Names of roles that are left out.
+    pub left_out: Vec<String>,
+    /// The events of each thread.
+    pub streams: Vec<Stream>,
+    /// Acquisitions a second of the replayed roles, all threads together.
+    pub throughput: f64,
+    /// Where their time went.
+    pub shares: Shares,
+    /// Acquisitions for a second of a thread's computing time.
+    pub rate: f64,
+    /// The most acquisitions a second that one of the locks allows: it is held alone all the time.
+    pub bound: f64,
+    /// The share of the events that were dropped.
+    pub dropped: f64,
+}
+
+/// Nanoseconds of each kind, and acquisitions.
+#[derive(Copy, Clone, Default)]
+struct Sums {
+    cpu: u64,
+    waiting: u64,
+    sleeping: u64,
+    off: u64,
+    preempted: u64,
+    acquisitions: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Sums) {
+        self.cpu += other.cpu;
+        self.waiting += other.waiting;
+        self.sleeping += other.sleeping;
+        self.off += other.off;
+        self.preempted += other.preempted;
+        self.acquisitions += other.acquisitions;
+    }
+
+    fn wall(&self) -> u64 {
+        self.cpu + self.waiting + self.sleeping + self.off + self.preempted
+    }
+}
+
+/// Whether an event is an acquisition.
+pub fn acquires(step: &Step) -> bool {
+    matches!(step.op, op::ACQUIRE | op::READ | op::TRY)
+}
+
+impl Load {
+    /// From a trace that was recorded on a machine with so many CPUs. `lock_ns` is what an uncontended pair of acquisition and
+    /// release takes there.
+    pub fn new(trace: &Trace, lock_ns: f64) -> Self {
+        let about = &trace.about;
+        let form = |class: usize| match about.classes[class].kind.as_str() {
+            "mutex" | "spin" => Form::Mutex,
+            "rwlock" => Form::RwLock,
+            _ => Form::Event,
+        };
+        let mut users: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); about.objects.len()];
+        for (thread, steps) in trace.steps.iter().enumerate() {
+            steps.iter().filter(|step| step.op != op::EXIT).for_each(|step| {
+                users[step.object as usize].insert(thread);
+            });
+        }
+        let objects = about
+            .objects
+            .iter()
+            .zip(&users)
+            .map(|(class, users)| {
+                let shared = about.classes[*class].is_static || is_shared(users, about);
+                Object { class: *class, form: form(*class), shared }
+            })
+            .collect();
+        let streams: Vec<Stream> = trace.steps.iter().map(|steps| stream(steps, about)).collect();
+        let sums: Vec<Sums> = streams
+            .iter()
+            .zip(&about.threads)
+            .map(|(stream, thread)| sums(stream, thread.preempted_ns))
+            .collect();
+        let mut roles: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (index, thread) in about.threads.iter().enumerate() {
+            roles.entry(&thread.role).or_default().push(index);
+        }
+        let all: u64 = sums.iter().map(|sums| sums.acquisitions).sum();
+        let mut found: Vec<Role> = roles
+            .into_iter()
+            .map(|(name, members)| {
+                let wall: u64 = members.iter().map(|thread| sums[*thread].wall()).sum();
+                let start = |thread: &usize| about.threads[*thread].start_ns;
+                let first = members.iter().map(start).min().unwrap_or(0);
+                let last =
+                    members.iter().map(|thread| start(thread) + sums[*thread].wall()).max().unwrap_or(0);
+                let acquisitions: u64 = members.iter().map(|thread| sums[*thread].acquisitions).sum();
+                let threads = (wall as f64 / last.saturating_sub(first).max(1) as f64).round() as usize;
+                let threads = threads.clamp(1, members.len());
+                let share = acquisitions as f64 / all.max(1) as f64;
+                Role { name: name.into(), members, threads, share }
+            })
+            .collect();
+        found.sort_by(|first, second| second.share.total_cmp(&first.share));
+        let (roles, small): (Vec<Role>, Vec<Role>) = found.into_iter().partition(|role| role.share >= SMALL);
+        let mut load = Load {
+            classes: about.classes.iter().map(|class| class.name.clone()).collect(),
+            objects,
+            roles,
+            left_out: small.into_iter().map(|role| role.name).collect(),
+            streams,
+            throughput: 0.0,
+            shares: Shares::default(),
+            rate: 0.0,
+            bound: f64::INFINITY,
+            dropped: 0.0,
+        };
+        load.sum_up(&sums, about.cpus, lock_ns);
+        let lost = about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + about.unknown;
+        let kept: u64 = about.threads.iter().map(|thread| thread.events).sum();
+        load.dropped = lost as f64 / (lost + kept).max(1) as f64;
+        load
+    }
+
+    fn sum_up(&mut self, sums: &[Sums], cpus: usize, lock_ns: f64) {
+        // With a processor for each thread, only other programs took processors away. They will not be there.
+        let by_others = self.threads() <= cpus;
+        let mut total = Sums::default();
+        for role in &self.roles {
+            let mut of_role = Sums::default();
+            role.members.iter().for_each(|thread| of_role.add(&sums[*thread]));
+            // What the recorder showed of uncontended locks themselves was subtracted with its own cost.
+            let mut wall = of_role.wall() as f64 + of_role.acquisitions as f64 * lock_ns;
+            if by_others {
+                wall -= of_role.preempted as f64;
+            }
+            self.throughput += role.threads as f64 * of_role.acquisitions as f64 / wall.max(1.0) * 1e9;
+            total.add(&of_role);
+        }
+        let lock = total.acquisitions as f64 * lock_ns;
+        let computed = total.cpu as f64 + lock;
+        let wall = (total.wall() as f64 + lock).max(1.0);
+        let base = if by_others { (wall - total.preempted as f64).max(1.0) } else { wall };
+        self.shares = Shares {
+            cpu: computed / base,
+            waiting: total.waiting as f64 / base,
+            sleeping: total.sleeping as f64 / base,
+            off: total.off as f64 / base,
+            preempted: total.preempted as f64 / wall,
+        };
+        self.rate = total.acquisitions as f64 / (computed / 1e9).max(1e-9);
+        let mut held = vec![0_u64; self.objects.len()];
+        for thread in self.roles.iter().flat_map(|role| &role.members) {
+            self.held_alone(&self.streams[*thread], &mut held);
+        }
+        let most = held.into_iter().max().unwrap_or(0);
+        if most > 0 {
+            self.bound = total.acquisitions as f64 / most as f64 * 1e9;
+        }
+    }
+
+    /// Adds how long a thread held each shared lock alone.
+    fn held_alone(&self, stream: &Stream, held: &mut [u64]) {
+        let mut now = 0;
+        let mut since: BTreeMap<u32, u64> = BTreeMap::new();
+        for step in &stream.steps {
+            now += step.cpu + step.off;
+            match step.op {
+                op::ACQUIRE | op::TRY if self.objects[step.object as usize].shared => {
+                    since.insert(step.object, now);
+                }
+                op::RELEASE => {
+                    if let Some(since) = since.remove(&step.object) {
+                        held[step.object as usize] += now - since;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Threads that are replayed as they were recorded.
+    pub fn threads(&self) -> usize {
+        self.roles.iter().map(|role| role.threads).sum()
+    }
+
+    /// How many threads each role has, of `threads` in all: in the proportions of the recording, at least one each.
+    pub fn divide(&self, threads: usize) -> Vec<usize> {
+        let recorded = self.threads().max(1);
+        let mut counts: Vec<usize> = self
+            .roles
+            .iter()
+            .map(|role| ((role.threads * threads) as f64 / recorded as f64).round().max(1.0) as usize)
+            .collect();
+        // The busiest role takes what rounding leaves or lacks.
+        let others: usize = counts.iter().skip(1).sum();
+        if let Some(first) = counts.first_mut() {
+            *first = threads.saturating_sub(others).max(1);
+        }
+        counts
+    }
+}
+
+/// Whether copies of the threads would use the same lock. A lock that only one of several threads of a role used is taken to belong
+/// to that thread, and each copy gets one of its own. If the role has only one thread, nothing tells such locks from others, and
+/// they count as shared.
+fn is_shared(users: &BTreeSet<usize>, about: &About) -> bool {
+    let of_role = |role: &str| about.threads.iter().filter(|thread| thread.role == role).count();
+    match users.first() {
+        Some(only) if users.len() == 1 => of_role(&about.threads[*only].role) == 1,
+        _ => true,
+    }
+}
+
+/// The events without what the recorder cost.
+fn stream(steps: &[Step], about: &About) -> Stream {
+    let (hold, gap) = (about.empty_hold_ns.round() as u64, about.empty_gap_ns.round() as u64);
+    let mut after_release = false;
+    let mut depth = 0_usize;
+    let (mut corrected, mut tops) = (Vec::with_capacity(steps.len()), Vec::new());
+    for (index, step) in steps.iter().enumerate() {
+        if depth == 0 {
+            tops.push(index);
+        }
+        match step.op {
+            op::ACQUIRE | op::READ | op::TRY => depth += 1,
+            op::RELEASE => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let cost = if after_release { gap } else { hold };
+        after_release = step.op == op::RELEASE;
+        corrected.push(Step { cpu: step.cpu.saturating_sub(cost), ..*step });
+    }
+    Stream { steps: corrected, tops }
+}
+
+fn sums(stream: &Stream, preempted: u64) -> Sums {
+    let mut sums = Sums { preempted, ..Sums::default() };
+    for step in &stream.steps {
+        sums.cpu += step.cpu;
+        sums.off += step.off;
+        if acquires(step) {
+            sums.acquisitions += 1;
+            sums.waiting += step.wait;
+        } else {
+            sums.sleeping += step.wait;
+        }
+    }
+    sums
+}

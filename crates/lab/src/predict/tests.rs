@@ -1,0 +1,236 @@
+//! Synthetic traces with known answers.
+
+use super::check;
+use super::load::Load;
+use super::locks;
+use super::plan::{Curve, Plan, WhatIf};
+use super::replay::{Change, How, Outcome, replay};
+use super::report::Report;
+use latchwork_recording::trace::op;
+use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
+use latchwork_sim::{Arbitration, Profile};
+
+/// Threads that compute for `think`, and then hold the one lock for `hold` nanoseconds. Each call waited for `wait`.
+fn one_lock(threads: usize, hold: u64, think: u64, wait: u64) -> Trace {
+    let steps: Vec<Step> = (0..400)
+        .flat_map(|_| {
+            [
+                Step { op: op::ACQUIRE, object: 0, cpu: think, off: 0, wait },
+                Step { op: op::RELEASE, object: 0, cpu: hold, off: 0, wait: 0 },
+            ]
+        })
+        .collect();
+    let thread = |number: usize| Thread {
+        tid: number as u32,
+        role: "worker".into(),
+        events: steps.len() as u64,
+        ..Thread::default()
+    };
+    Trace {
+        about: About {
+            command: vec!["./synthetic".into()],
+            seconds: 1.0,
+            cpus: 16,
+            processor: "none".into(),
+            mutex: "mcs".into(),
+            rwlock: "glibc".into(),
+            classes: vec![Class { name: "the lock".into(), kind: "mutex".into(), is_static: false }],
+            objects: vec![0],
+            threads: (0..threads).map(thread).collect(),
+            ..About::default()
+        },
+        steps: vec![steps; threads],
+    }
+}
+
+fn machine() -> Profile {
+    Profile::find("1x16").unwrap()
+}
+
+fn run(trace: &Trace, lock: &str, threads: usize, change: Option<Change>) -> Outcome {
+    let load = Load::new(trace, 0.0);
+    let how = How {
+        profile: machine(),
+        mutex: locks::find(lock, false).unwrap(),
+        rwlock: locks::find("glibc", true).unwrap(),
+        other: None,
+        change: change.map(|change| (0, change)),
+        threads: load.divide(threads),
+        seed: 1,
+        arbitration: Arbitration::default(),
+        acquisitions: 4_000,
+    };
+    replay(&load, &how).unwrap()
+}
+
+fn near(found: f64, wanted: f64, by: f64) {
+    assert!((found / wanted - 1.0).abs() < by, "{found} instead of {wanted}");
+}
+
+/// N threads that think for z and hold for h: at most N / (z + h), and at most 1 / h.
+#[test]
+fn one_lock_keeps_its_bounds() {
+    let trace = one_lock(4, 10_000, 90_000, 0);
+    let per_second = |nanos: f64| 1e9 / nanos;
+    for lock in ["mcs", "shfl", "glibc"] {
+        near(run(&trace, lock, 1, None).throughput, per_second(100_000.0), 0.03);
+        let four = run(&trace, lock, 4, None).throughput;
+        assert!(four < 4.03 * per_second(100_000.0) && four > 3.3 * per_second(100_000.0), "{lock}: {four}");
+    }
+    let full = run(&trace, "mcs", 16, None);
+    near(full.throughput, per_second(10_000.0), 0.08);
+    // Each of 16 threads waits unless it thinks or holds: 10 of 16 are in their cycle.
+    near(full.waiting, 1.0 - 10.0 / 16.0, 0.15);
+    assert!(full.classes[0].2 > 0.9, "{full:?}");
+}
+
+#[test]
+fn changes_change_what_they_say() {
+    let trace = one_lock(4, 10_000, 90_000, 0);
+    let per_second = |nanos: f64| 1e9 / nanos;
+    let run = |change| run(&trace, "mcs", 16, Some(change)).throughput;
+    // 16 threads need 16 x 5 us in 95 us: enough for all but a little queueing.
+    let halved = run(Change::Hold(0.5));
+    assert!(halved > 14.0 * per_second(95_000.0) && halved < 16.1 * per_second(95_000.0), "{halved}");
+    near(run(Change::Free), 16.0 * per_second(100_000.0), 0.03);
+    let split = run(Change::Split(16));
+    assert!(split > 14.0 * per_second(100_000.0) && split < 16.1 * per_second(100_000.0), "{split}");
+    near(run(Change::Hold(2.0)), per_second(20_000.0), 0.08);
+}
+
+#[test]
+fn a_lock_of_one_thread_belongs_to_its_copies() {
+    let mut trace = one_lock(2, 10_000, 0, 0);
+    trace.about.objects.push(0);
+    trace.steps[1].iter_mut().for_each(|step| step.object = 1);
+    // All 16 threads compute in their own sections all the time.
+    near(run(&trace, "mcs", 16, None).throughput, 16.0 * 1e9 / 10_000.0, 0.05);
+    // A static lock belongs to nobody: one of the two is taken by half of the threads.
+    trace.about.classes[0].is_static = true;
+    near(run(&trace, "mcs", 16, None).throughput, 2.0 * 1e9 / 10_000.0, 0.08);
+    // Nor does the lock of a role's only thread.
+    near(run(&one_lock(1, 10_000, 0, 0), "mcs", 16, None).throughput, 1e9 / 10_000.0, 0.08);
+}
+
+#[test]
+fn readers_share() {
+    let mut trace = one_lock(2, 10_000, 1_000, 0);
+    trace.about.classes[0].kind = "rwlock".into();
+    for step in trace.steps.iter_mut().flatten().filter(|step| step.op == op::ACQUIRE) {
+        step.op = op::READ;
+    }
+    near(run(&trace, "mcs", 16, None).throughput, 16.0 * 1e9 / 11_000.0, 0.05);
+}
+
+fn plan(trace: &Trace, wanted: &[&str], what_if: &[&str]) -> Plan {
+    let load = Load::new(trace, 0.0);
+    let what_if =
+        what_if.iter().map(|text| WhatIf::parse(text, &load).map_err(|error| error.message).unwrap());
+    let what_if = what_if.collect();
+    let wanted: Vec<String> = wanted.iter().map(|name| (*name).into()).collect();
+    let curves = Curve::all(&wanted, what_if, &trace.about).map_err(|error| error.message).unwrap();
+    let (home_is, threads) = ("for a test".into(), vec![2, 16]);
+    Plan { load, machine: machine(), home: machine(), home_is, curves, threads, seed: 7, most: 2_000 }
+}
+
+/// As the report shows it: the text and the JSON.
+fn report(trace: &Trace, plan: &Plan) -> (String, serde_json::Value) {
+    let answer = plan.run(false).map_err(|error| error.message).unwrap().unwrap();
+    let report = Report::new(&trace.about, plan, &answer);
+    (report.text(), serde_json::from_str(&report.json()).unwrap())
+}
+
+#[test]
+fn a_prediction_names_the_knee_and_the_lock_that_limits() {
+    let trace = one_lock(4, 10_000, 90_000, 0);
+    let plan = plan(&trace, &["mcs"], &["the lock: hold/2", "lock: uncontended"]);
+    let (text, json) = report(&trace, &plan);
+    assert_eq!(json["refused"], false, "{text}");
+    let curve = &json["curves"][0];
+    assert_eq!((&curve["name"], &curve["knee"]), (&"mcs".into(), &16.into()));
+    let last = &curve["points"][1];
+    assert_eq!(last["limit"]["name"], "the lock");
+    assert!(last["low"].as_f64() <= last["throughput"].as_f64());
+    assert!(last["throughput"].as_f64() <= last["high"].as_f64());
+    assert_eq!(json["curves"][1]["against_recorded"], "faster", "{text}");
+    assert_eq!(json["curves"][2]["against_recorded"], "faster", "{text}");
+    assert!(text.contains("the lock: hold/2: 90% of its best from 16 threads on"), "{text}");
+    // The same again gives the same bytes.
+    assert_eq!(report(&trace, &plan), (text, json));
+}
+
+#[test]
+fn locks_that_hardly_differ_are_undecided() {
+    // With so much thinking no lock matters.
+    let trace = one_lock(2, 100, 900_000, 0);
+    let (text, json) = report(&trace, &plan(&trace, &["glibc", "shfl"], &[]));
+    assert_eq!(json["best_lock"], serde_json::Value::Null, "{text}");
+    assert_eq!(json["curves"][1]["against_recorded"], "undecided", "{text}");
+    assert!(text.contains("undecided, the ranges overlap"), "{text}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    // Threads that are said to have waited for half of their time, under a lock that is free for most of it.
+    let trace = one_lock(4, 1_000, 99_000, 100_000);
+    let (text, json) = report(&trace, &plan(&trace, &[], &[]));
+    assert_eq!(json["refused"], true, "{text}");
+    assert_eq!(json["curves"], serde_json::json!([]));
+    let refusals = json["check"]["refusals"].as_array().unwrap();
+    assert_eq!(refusals.len(), 2, "{refusals:#?}");
+    assert!(text.contains("No prediction") && text.contains("more acquisitions a second"), "{text}");
+    assert!(text.contains("0.0% of their time, in the recording for 50.0%"), "{text}");
+}
+
+#[test]
+fn time_that_the_recorder_cannot_see_is_refused_or_mentioned() {
+    for (off, refusals, warnings) in [(100_000, 1, 0), (10_000, 0, 1), (1_000, 0, 0)] {
+        let mut trace = one_lock(4, 1_000, 99_000, 0);
+        trace
+            .steps
+            .iter_mut()
+            .flatten()
+            .filter(|step| step.op == op::ACQUIRE)
+            .for_each(|step| step.off = off);
+        let check = check::of_trace(&Load::new(&trace, 0.0), 16);
+        assert_eq!((check.refusals.len(), check.warnings.len()), (refusals, warnings), "{check:#?}");
+    }
+    let mut trace = one_lock(4, 1_000, 99_000, 0);
+    trace.about.threads[0].dropped = 1_000;
+    let check = check::of_trace(&Load::new(&trace, 0.0), 16);
+    assert!(check.refusals[0].contains("--size"), "{check:#?}");
+    trace.steps.iter_mut().for_each(|steps| *steps = vec![Step { op: op::EXIT, ..Step::default() }]);
+    let check = check::of_trace(&Load::new(&trace, 0.0), 16);
+    assert!(check.refusals[0].contains("no acquisition"), "{check:#?}");
+}
+
+#[test]
+fn roles_keep_their_proportions() {
+    let mut trace = one_lock(4, 1_000, 9_000, 0);
+    trace.about.threads[3].role = "writer".into();
+    let load = Load::new(&trace, 0.0);
+    assert_eq!(load.roles.iter().map(|role| role.threads).collect::<Vec<_>>(), [3, 1]);
+    assert_eq!(load.divide(4), [3, 1]);
+    assert_eq!(load.divide(192), [144, 48]);
+    assert_eq!(load.divide(2), [1, 1]);
+}
+
+#[test]
+fn bad_changes_are_refused() {
+    let load = Load::new(&one_lock(2, 1, 1, 0), 0.0);
+    for (text, why) in [
+        ("the lock", "write 'NAME: hold/2'"),
+        ("the lock: hold/0", "a number from 0.01"),
+        ("the lock: split 1", "a number from 2"),
+        ("the lock: faster", "write 'NAME: hold/2'"),
+        ("another: hold/2", "it has the lock"),
+    ] {
+        let message = WhatIf::parse(text, &load).unwrap_err().message;
+        assert!(message.contains(why), "{text}: {message}");
+    }
+    let trace = one_lock(2, 1, 1, 0);
+    let what_if =
+        vec![WhatIf::parse("the lock: lock nonsense", &load).map_err(|error| error.message).unwrap()];
+    assert!(Curve::all(&[], what_if, &trace.about).is_err());
+    assert!(Curve::all(&["nonsense".into()], Vec::new(), &trace.about).is_err());
+}

@@ -1,0 +1,218 @@
+//! The space in which a claim is tested: what its machine's uncertain costs and its workload's unknowns may be.
+//!
+//! An uncertain cost is one that the machine's profile calls an estimate. It is halved and doubled, by itself and together
+//! with all others. An unknown is a parameter of the workload that the paper does not give.
+
+use super::experiment::{Experiment, On};
+use latchwork_console::failure::{Failure, Result};
+use latchwork_sim::Profile;
+
+/// How far an estimate may be off, either way.
+const FACTOR: f64 = 2.0;
+/// Runs in which all uncertain costs vary at once.
+pub const JOINT: usize = 8;
+
+/// Costs that are uncertain for the same reason, and so vary together.
+const TOGETHER: &[(&str, &[&str])] = &[
+    ("transfer in a cluster", &["lines.cluster", "lines.cluster_modified"]),
+    ("transfer in a socket", &["lines.socket", "lines.socket_modified"]),
+    ("one hop", &["lines.hop", "lines.hop_modified"]),
+    ("two hops", &["lines.two_hops", "lines.two_hops_modified"]),
+    ("memory", &["lines.dram_local", "lines.dram_remote"]),
+];
+
+/// Values that are shares of something, and so at most 1.
+const SHARES: &[&str] = &[
+    "lines.request",
+    "lines.jitter",
+    "lines.pair_prefetch",
+    "lines.read_occupancy_remote",
+    "lines.atomic_wait",
+];
+
+/// A group of costs that vary together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// What a reader calls it.
+    pub name: String,
+    /// The fields of the profile.
+    pub fields: Vec<&'static str>,
+}
+
+/// One point of the space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    /// Nothing is changed, but the run is as short as those of the other variants.
+    AsItIs,
+    /// All uncertain costs are halved or doubled, each according to the design.
+    Joint(usize),
+    /// A parameter of the workload has another value, as `name=value`.
+    Unknown(String),
+    /// A group of costs is doubled (`true`) or halved.
+    Cost(String, bool),
+}
+
+impl Variant {
+    /// As a reader sees it, and as results are filed under it.
+    pub fn label(&self) -> String {
+        match self {
+            Variant::AsItIs => "as it is".into(),
+            Variant::Joint(run) => format!("joint {}", run + 1),
+            Variant::Unknown(set) => set.clone(),
+            Variant::Cost(group, true) => format!("{group} x2"),
+            Variant::Cost(group, false) => format!("{group} /2"),
+        }
+    }
+
+    /// The parameter that differs, if it is a single one.
+    pub fn parameter(&self) -> Option<&str> {
+        match self {
+            Variant::AsItIs | Variant::Joint(_) => None,
+            Variant::Unknown(set) => set.split_once('=').map(|(name, _)| name),
+            Variant::Cost(group, _) => Some(group),
+        }
+    }
+}
+
+/// The uncertain costs of a machine. A cost of 0 has no double; one that the profile calls unused decides nothing.
+pub fn groups(profile: &Profile) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (field, number) in profile.numbers() {
+        let uncertain = number.source.starts_with("estimate") && !number.source.contains("unused");
+        if !uncertain || number.value == 0.0 {
+            continue;
+        }
+        let together = TOGETHER.iter().find(|(_, fields)| fields.contains(&field));
+        let own = field.split_once('.').map_or(field, |(_, name)| name).replace('_', " ");
+        let name = together.map_or(own, |(name, _)| (*name).to_owned());
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => group.fields.push(field),
+            None => groups.push(Group { name, fields: vec![field] }),
+        }
+    }
+    groups
+}
+
+/// In which of the joint runs group number `group` is doubled: in half of them. No two groups of 35 go together in all runs,
+/// or against each other in all.
+fn doubled(group: usize) -> u8 {
+    // A set of half of the runs and its complement are one column of the design: the one with run 0 stands for both.
+    let columns = (0..=u8::MAX).filter(|set| set.count_ones() as usize == JOINT / 2 && set & 1 == 1);
+    let columns: Vec<u8> = columns.collect();
+    let column = columns[group % columns.len()];
+    // In the first run not all are doubled.
+    if group.is_multiple_of(2) { column } else { !column }
+}
+
+/// The machine of this variant.
+pub fn profile(base: &Profile, variant: &Variant) -> Result<Profile> {
+    let groups = groups(base);
+    let factor = |up: bool| if up { FACTOR } else { 1.0 / FACTOR };
+    let changes: Vec<(&Group, f64)> = match variant {
+        Variant::AsItIs | Variant::Unknown(_) => return Ok(base.clone()),
+        Variant::Cost(name, up) => {
+            groups.iter().filter(|group| group.name == *name).map(|group| (group, factor(*up))).collect()
+        }
+        Variant::Joint(run) => {
+            let each = |(at, group)| (group, factor(doubled(at) >> run & 1 == 1));
+            groups.iter().enumerate().map(each).collect()
+        }
+    };
+    let mut value = serde_json::to_value(base).expect("a profile consists of numbers and text");
+    for (group, factor) in changes {
+        for field in &group.fields {
+            let number = &mut value[field.split_once('.').expect("a table and a field").0]
+                [field.split_once('.').expect("a table and a field").1]["value"];
+            let old = number.as_f64().expect("a number");
+            *number = changed(field, old, factor).into();
+        }
+    }
+    let changed: Profile = serde_json::from_value(value).expect("the same fields as before");
+    Profile::parse(&changed.to_toml(), &format!("{}, {}", base.name, variant.label()))
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// A cost times `factor`, where it stays possible.
+fn changed(field: &str, value: f64, factor: f64) -> f64 {
+    match field {
+        _ if SHARES.contains(&field) => (value * factor).min(1.0),
+        // The part that is slower, not the whole.
+        "processor.smt_slowdown" => 1.0 + (value - 1.0) * factor,
+        "lines.scan_misses" => (value * factor).max(1.0),
+        _ => value * factor,
+    }
+}
+
+/// The variants that every claim about these experiments is tested in.
+pub fn first(experiments: &[&Experiment]) -> Vec<Variant> {
+    let joint = (0..JOINT).map(Variant::Joint);
+    let unknown = experiments.iter().flat_map(|experiment| experiment.unknown);
+    let mut variants: Vec<Variant> = std::iter::once(Variant::AsItIs).chain(joint).collect();
+    for set in unknown {
+        let variant = Variant::Unknown((*set).to_owned());
+        if !variants.contains(&variant) {
+            variants.push(variant);
+        }
+    }
+    variants
+}
+
+/// Each uncertain cost of the experiments' machines by itself: for claims that the first variants leave open.
+pub fn one_at_a_time(experiments: &[&Experiment]) -> Result<Vec<Variant>> {
+    let mut variants = Vec::new();
+    for experiment in experiments {
+        let On::Simulated(machine) = experiment.on else { continue };
+        let base = Profile::find(machine).map_err(|error| Failure::usage(error.to_string()))?;
+        for group in groups(&base) {
+            for up in [true, false] {
+                let variant = Variant::Cost(group.name.clone(), up);
+                if !variants.contains(&variant) {
+                    variants.push(variant);
+                }
+            }
+        }
+    }
+    Ok(variants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_estimates_vary_and_each_both_ways() {
+        let base = Profile::find("e7-8890v4").unwrap();
+        let groups = groups(&base);
+        let has = |name: &str| groups.iter().any(|group| group.name == name);
+        assert!(has("one hop") && has("two hops") && has("wakeup") && has("memory"));
+        assert!(!has("hit") && !has("atomic"), "they are looked up");
+        let hop = |variant: &Variant| profile(&base, variant).unwrap().lines.hop.unwrap().value;
+        assert_eq!(hop(&Variant::AsItIs), 170.0);
+        assert_eq!(hop(&Variant::Cost("one hop".into(), true)), 340.0);
+        assert_eq!(hop(&Variant::Cost("one hop".into(), false)), 85.0);
+        assert_eq!(hop(&Variant::Cost("wakeup".into(), false)), 170.0);
+    }
+
+    #[test]
+    fn in_the_joint_runs_each_group_is_doubled_in_half_and_no_two_always_agree() {
+        let columns: Vec<u8> = (0..35).map(doubled).collect();
+        for (at, column) in columns.iter().enumerate() {
+            assert_eq!(column.count_ones(), 4);
+            assert!(columns[..at].iter().all(|other| other != column && *other != !column), "{at}");
+        }
+        for name in Profile::names() {
+            let base = Profile::find(&name).unwrap();
+            assert!(groups(&base).len() <= columns.len(), "{name}");
+            for run in 0..JOINT {
+                profile(&base, &Variant::Joint(run)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_impossible_is_not_asked() {
+        assert_eq!(changed("lines.request", 0.6, 2.0), 1.0);
+        assert_eq!(changed("processor.smt_slowdown", 1.6, 0.5), 1.3);
+        assert_eq!(changed("lines.hop", 170.0, 2.0), 340.0);
+    }
+}
