@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * latchwork's locks in the kernel.
+ *
+ * Every lock is found by its name, and used through its row:
+ *
+ *	const struct lw_row *row = lw_find("bravo-rwsem");
+ *	void *lock = lw_new(row, GFP_KERNEL);
+ *	unsigned long token;
+ *
+ *	row->read(lock, LW_ENDLESS, 0, &token);
+ *	row->unlock_read(lock, token);
+ *
+ * An acquisition gives a token, which its release takes. Any task may release: the token says what was acquired.
+ *
+ * A lock without LW_SLEEPS only spins. Its caller turns preemption off, and interrupts too if the lock is taken in an
+ * interrupt. A lock with LW_SLEEPS may be taken where the caller may sleep; elsewhere it spins.
+ */
+#ifndef LATCHWORK_H
+#define LATCHWORK_H
+
+#include <linux/types.h>
+
+/* Flags of a row. */
+#define LW_SHARED 1 /* it has readers */
+#define LW_SLEEPS 2 /* its waiters sleep */
+#define LW_BROKEN 4 /* broken on purpose */
+
+/* How an acquisition waits. It gives false, and nothing is acquired, when it gives up. */
+enum lw_patience {
+	LW_ENDLESS = 0,
+	LW_TRY = 1,
+	LW_TIMED = 2, /* until `nanos` of ktime_get_mono_fast_ns() */
+	LW_INTERRUPTIBLE = 3, /* until a signal */
+	LW_KILLABLE = 4, /* until a deadly signal */
+};
+
+typedef bool (*lw_acquire)(const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
+typedef void (*lw_release)(const void *lock, unsigned long token);
+
+/* The fields are those of `Row` in src/table.rs. */
+struct lw_row {
+	const char *name; /* not terminated: name_bytes long */
+	u32 name_bytes;
+	u32 flags;
+	u32 bytes;
+	u32 align;
+	void (*init)(void *lock); /* may be null: zero bytes are an unlocked lock */
+	lw_acquire write;
+	lw_release unlock_write;
+	lw_acquire read; /* null without LW_SHARED */
+	lw_release unlock_read;
+	unsigned long (*downgrade)(const void *lock, unsigned long token); /* may be null */
+	bool (*is_locked)(const void *lock);
+	/*
+	 * up_read(): ends any one read acquisition of the lock, also another task's. May be null. All releases of a lock's
+	 * read acquisitions are calls of this, or none is.
+	 */
+	void (*unlock_any_read)(const void *lock);
+};
+
+/* The lock of that name, or null. */
+const struct lw_row *lw_find(const char *name);
+/* The lock of that number, from 0, or null. */
+const struct lw_row *lw_row_at(unsigned int index);
+/* A new lock, unlocked, or null; kfree() it when no task uses it. */
+void *lw_new(const struct lw_row *row, gfp_t flags);
+
+/*
+ * Wakes every sleeping waiter, and lets none sleep longer than a millisecond from then on, if `on`. For a test that has
+ * found a lost wakeup, and wants its threads back.
+ */
+void lw_rescue(bool on);
+
+#endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#ifndef LATCHWORK_SHIM_H
+#define LATCHWORK_SHIM_H
+
+int lw_shim_init(void);
+void lw_shim_exit(void);
+
+#endif

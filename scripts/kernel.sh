@@ -1,0 +1,289 @@
+#!/usr/bin/env bash
+# Builds the locks as a module of Debian's kernel, boots that kernel in an emulated machine, and has threads try to break
+# each lock there. docs/kernel.md says what is checked.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Usage: scripts/kernel.sh [OPTIONS]
+
+Options:
+  --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
+  --seconds N       how long each check takes [default: 1]
+  --locks LIST      these locks alone, by name
+  --kinds LIST      these kinds of checks alone: mixed signals real-time interrupts crowd others hotplug broken
+  --smoke           one machine and the locks that the kernel's own would be replaced by: about a minute once built. On a
+                    machine that is too slow to end within four minutes it exits with 2
+  --full            machines 1 2 4x2 8x2, and 3 seconds for each check
+  --build           build only
+  --no-install      install no package: exit with 2 if one is missing
+  --json FILE       the results as JSON too
+  -h, --help        this text
+
+Examples:
+  scripts/kernel.sh
+  scripts/kernel.sh --locks 'shfl bravo-rwsem' --machines 8x2 --seconds 10
+
+It needs Debian's packages qemu-system-x86, busybox-static, cpio and linux-headers-amd64 (as root it installs them), and
+downloads the kernel's package without installing it. What it builds is under target/kernel. It exits with 0 if each
+check ended as expected, 1 if one did not, 2 if it could not run (a package or the emulated machine is missing, or too slow).
+TEXT
+}
+
+fail() {
+    printf 'kernel.sh: %s\n' "$*" >&2
+    exit 2
+}
+
+wrong() {
+    printf 'not ok - %s\n' "$*"
+    exit 1
+}
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+machines='2 4x2' seconds=1 locks='' json='' build_only=0 within=0 install=1
+kinds='mixed signals real-time interrupts crowd others hotplug broken'
+while (($#)); do
+    case $1 in
+        --machines | --seconds | --locks | --kinds | --json)
+            (($# > 1)) || fail "$1 needs a value"
+            case $1 in
+                --machines) machines=$2 ;;
+                --seconds) seconds=$2 ;;
+                --locks) locks=$2 ;;
+                --kinds) kinds=$2 ;;
+                --json) json=$2 ;;
+            esac
+            shift ;;
+        --smoke)
+            machines=2 within=240 kinds='mixed signals interrupts others broken'
+            locks='shfl shfl-rw bravo-rwsem qspinlock mcs broken-spin broken-bravo broken-bravo-other broken-shfl' ;;
+        --full) machines='1 2 4x2 8x2' seconds=3 ;;
+        --build) build_only=1 ;;
+        --no-install) install=0 ;;
+        -h | --help) usage; exit 0 ;;
+        *) fail "no option is named $1; see --help" ;;
+    esac
+    shift
+done
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds is a number from 1"
+for machine in $machines; do
+    [[ $machine =~ ^([1-9][0-9]*)(x[12])?$ ]] || fail "'$machine' is no machine: write 4 or 4x2 (one or two nodes)"
+done
+
+out=${CARGO_TARGET_DIR:-$root/target}/kernel
+mkdir -p "$out"
+log=$out/log
+: >"$log"
+step() { printf '# %s\n' "$*"; }
+
+# ---- Packages.
+
+missing=()
+for package in qemu-system-x86 busybox-static cpio linux-headers-amd64; do
+    if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) != installed ]]; then
+        missing+=("$package")
+    fi
+done
+if ((${#missing[@]})); then
+    ((EUID == 0 && install)) || fail "missing: install them with  sudo apt-get install ${missing[*]}"
+    step "installing ${missing[*]}"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
+        >>"$log" 2>&1 || fail "the packages cannot be installed: see $log"
+fi
+headers=$(find /usr/src -maxdepth 1 -name 'linux-headers-*-amd64' | sort -V | tail -1)
+[[ -n $headers ]] || fail "linux-headers-amd64 is installed, but /usr/src has no headers"
+release=${headers##*/linux-headers-}
+image=$out/image/boot/vmlinuz-$release
+if [[ ! -e $image ]]; then
+    step "downloading the kernel $release"
+    (cd "$out" && rm -rf image ./linux-image-*.deb && timeout 120 apt-get download -qq "linux-image-$release" && dpkg -x ./linux-image-*.deb image) \
+        >>"$log" 2>&1 || fail "the kernel's package cannot be downloaded: see $log"
+fi
+
+# ---- The Rust library: the flags of kernel code, and what must not be in it.
+
+step "compiling the locks"
+# The kernel's calling convention has no vector registers; interrupts use the memory below the stack pointer; the module
+# lies in the upper 2 GiB of addresses.
+flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
+flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
+(cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo build --release --locked) >>"$log" 2>&1 \
+    || wrong "the library does not compile: see $log"
+
+module=$out/module
+mkdir -p "$module"
+for file in "$root"/crates/kernel/module/{Kbuild,*.c,*.h}; do
+    cmp -s "$file" "$module/${file##*/}" || cp "$file" "$module/"
+done
+ld -r --gc-sections --strip-debug -e lw_rows -u lw_rows -u lw_repair -o "$module/locks.o" "$out/cargo/release/liblatchwork_kernel.a" \
+    2>>"$log" || wrong "the library does not link: see $log"
+objcopy --keep-global-symbol=lw_rows --keep-global-symbol=lw_repair --remove-section=.eh_frame --remove-section=.rela.eh_frame "$module/locks.o"
+touch "$module/.locks.o.cmd" # as if the kernel's build had made it
+
+bad=$(nm -u "$module/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
+[[ -z $bad ]] || wrong "the locks call what the kernel does not have: $bad"
+bad=$(nm -u "$module/locks.o" | grep -E 'lw_k_a_lock_(allocates|frees)' || true)
+[[ -z $bad ]] || wrong "a lock allocates memory"
+if objdump -d "$module/locks.o" | grep -q '%[xyz]mm'; then
+    wrong "the locks use vector registers, which belong to the user's program"
+fi
+bad=$(readelf -rW "$module/locks.o" | awk '$3 ~ /^R_X86/ && $3 !~ /_(64|32|32S|PC32|PLT32)$/ { print $3 }' | sort -u)
+[[ -z $bad ]] || wrong "the kernel's loader does not know the relocation $bad"
+
+step "compiling the module"
+make -s -C "$headers" M="$module" modules >>"$log" 2>&1 || wrong "the module does not compile: see $log"
+((build_only)) && exit 0
+
+# ---- The checks: NAME|EXPECTED|PARAMETERS.
+
+initrd() { # initrd CHECKS: the memory disk with the modules and these checks
+    rm -rf "$out/root"
+    mkdir -p "$out/root/bin"
+    cp /bin/busybox "$out/root/bin/"
+    cp "$module"/latchwork{,_torture}.ko "$out/root/"
+    strip -g "$out/root"/*.ko
+    install -m 755 "$root/crates/kernel/module/init" "$out/root/init"
+    cp "$1" "$out/root/checks"
+    (cd "$out/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd.gz"
+}
+
+boot_options='console=ttyS0 quiet panic=1 mitigations=off no_timer_check'
+boot() { # boot MACHINE SECONDS: runs the checks in the memory disk; prints what the machine says
+    local processors=${1%x*} nodes=1 half arguments=()
+    [[ $1 == *x2 ]] && nodes=2
+    if ((nodes == 2 && processors > 1)); then
+        half=$((processors / 2))
+        arguments=(
+            -object memory-backend-ram,id=m0,size=512M -object memory-backend-ram,id=m1,size=512M
+            -numa "node,nodeid=0,cpus=0-$((half - 1)),memdev=m0"
+            -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
+        )
+    fi
+    timeout "$2" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors" -m 1024 "${arguments[@]}" \
+        -nographic -no-reboot -kernel "$image" -initrd "$out/initrd.gz" \
+        -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
+}
+
+step "asking the module for its locks"
+: >"$out/checks"
+initrd "$out/checks"
+boot 1 120 >"$out/rows.log" || true
+grep -qa 'KERNEL [0-9]' "$out/rows.log" || boot 1 120 >"$out/rows.log" || true # an emulated clock on a busy machine
+grep -qa 'KERNEL [0-9]' "$out/rows.log" || fail "the emulated machine does not boot: see $out/rows.log"
+sed -n 's/.*latchwork: lock //p' "$out/rows.log" | awk '!seen[$1]++' >"$out/rows"
+if [[ ! -s $out/rows ]]; then
+    echo "not ok 1 - the module does not load: see $out/rows.log"
+    exit 1
+fi
+for lock in $locks; do
+    grep -q "^$lock " "$out/rows" || fail "no lock is named $lock; there are: $(cut -d' ' -f1 "$out/rows" | tr '\n' ' ')"
+done
+
+# A sound lock passes within the seconds and a number of acquisitions. A broken one is tortured until an error shows: a minute
+# at most, usually a second. Each fault shows by construction (src/broken.rs), given threads enough that wait or read asleep.
+: >"$out/checks.all"
+while read -r lock _ _ row; do
+    if [[ -n $locks && " $locks " != *" $lock "* ]]; then continue; fi
+    common="lock=$lock seconds=$seconds least=2000"
+    others=()
+    [[ $lock == *-other || $lock == bravo-rwsem ]] && others=(handed=1)
+    if [[ $row == *broken* ]]; then
+        echo "broken $lock|fails|lock=$lock seconds=60 stall=2 writers=8 readers=8 long_holds=1 ${others[*]}"
+    else
+        echo "mixed $lock|ok|$common timed=1 long_holds=1"
+        if [[ $row == *sleeps* ]]; then
+            echo "signals $lock|ok|$common killed=1 long_holds=1"
+            echo "real-time $lock|ok|$common realtime=1"
+        else
+            echo "interrupts $lock|ok|$common irq=safe"
+        fi
+        echo "crowd $lock|ok|$common writers=16 readers=16"
+        if ((${#others[@]})); then
+            echo "others $lock|ok|$common timed=1 long_holds=1 ${others[*]}"
+        fi
+    fi
+done <"$out/rows" >>"$out/checks.all"
+if [[ -z $locks || " $locks " == *" mcs "* ]]; then
+    echo "broken mcs|fails|lock=mcs irq=unsafe long_holds=1 seconds=60" >>"$out/checks.all"
+fi
+for lock in shfl bravo-rwsem; do
+    if [[ -z $locks || " $locks " == *" $lock "* ]]; then
+        echo "hotplug $lock|ok|lock=$lock seconds=$((3 * seconds))" >>"$out/checks.all"
+    fi
+done
+while IFS= read -r check; do
+    [[ " $kinds " != *" ${check%% *} "* ]] || printf '%s\n' "$check"
+done <"$out/checks.all" >"$out/checks"
+
+# ---- The machines.
+
+count=0 failed=0
+total=$(($(wc -l <"$out/checks") * $(wc -w <<<"$machines") + $(wc -w <<<"$machines")))
+step "$(wc -l <"$out/checks") checks on each machine: $machines"
+echo "1..$total"
+: >"$out/results"
+verdict() { # verdict ok|"not ok" TEXT
+    count=$((count + 1))
+    echo "$1 $count - $2"
+    [[ $1 == ok ]] || failed=$((failed + 1))
+}
+for machine in $machines; do
+    initrd "$out/checks"
+    said=$out/machine-$machine.log
+    # Of an idle machine's time, ten times as much. --smoke gives up sooner.
+    limit=$((300 + 10 * (seconds + 2) * $(wc -l <"$out/checks")))
+    if ((within)); then limit=$((within > SECONDS + 10 ? within - SECONDS : 10)); fi
+    seen=0 started=$SECONDS latest=$SECONDS
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$said.new"
+        case $line in
+            RESULT\|*)
+                IFS='|' read -r _ name expected got parameters <<<"$line"
+                seen=$((seen + 1)) latest=$SECONDS
+                echo "$machine|$name|$expected|$got|$parameters" >>"$out/results"
+                if [[ $got == "$expected" ]]; then
+                    verdict ok "$machine: $name ($got)"
+                else
+                    verdict "not ok" "$machine: $name: $got, not $expected ($parameters)"
+                fi ;;
+        esac
+    done < <(: >"$said.new"; boot "$machine" "$limit")
+    mv "$said.new" "$said"
+    left=$(($(wc -l <"$out/checks") - seen))
+    if ((left)); then
+        grep -qa 'KERNEL [0-9]' "$said" || fail "the emulated machine $machine does not boot: see $said"
+        # Slow, or hung? A check takes a second or two, and a broken one a few more.
+        silence=$((SECONDS - latest)) each=$(((latest - started) / (seen + 1) + 1))
+        if ((within && failed == 0 && (silence < 60 || silence < 15 * each))) && ! grep -qaE 'BUG|Oops|panic' "$said"; then
+            fail "this machine is too slow: $seen of $((seen + left)) checks in $((SECONDS - started)) s, all as expected"
+        fi
+        count=$((count + left - 1)) failed=$((failed + left - 1))
+        verdict "not ok" "$machine: the machine stopped before $left checks had ended: see $said"
+    fi
+    if grep -qa '^SILENT' "$said" && grep -qa '^UNLOADED' "$said"; then
+        verdict ok "$machine: the kernel has noticed nothing"
+    else
+        verdict "not ok" "$machine: the kernel has noticed something, or the module does not unload: see $said"
+    fi
+done
+
+# ---- The table: a lock in each row, a machine in each column, and how many of its checks ended as expected.
+
+echo "#"
+awk -F'|' '
+    { split($2, part, " "); lock = part[2]; machine = $1
+      if (!(lock in rows)) { rows[lock] = 1; order[++n] = lock }
+      if (!(machine in seen)) { seen[machine] = 1; column[++m] = machine }
+      all[lock, machine]++; good[lock, machine] += $3 == $4 }
+    END { printf "# %-22s", "lock"; for (j = 1; j <= m; j++) printf "%10s", column[j]; print ""
+          for (i = 1; i <= n; i++) { printf "# %-22s", order[i]
+              for (j = 1; j <= m; j++) printf "%10s", good[order[i], column[j]] "/" all[order[i], column[j]]; print "" } }
+' "$out/results"
+if [[ -n $json ]]; then
+    awk -F'|' 'BEGIN { print "[" } { gsub(/"/, "\\\"")
+        printf "%s  {\"machine\": \"%s\", \"check\": \"%s\", \"expected\": \"%s\", \"got\": \"%s\", \"parameters\": \"%s\"}",
+            (NR > 1 ? ",\n" : ""), $1, $2, $3, $4, $5 } END { print "\n]" }' "$out/results" >"$json"
+fi
+echo "# $((count - failed)) passed, $failed failed"
+((failed == 0))
