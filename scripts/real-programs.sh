@@ -42,6 +42,7 @@ options:
   --scratch DIR   where the programs put their databases; removed after each run
                                                             [/dev/shm, else $TMPDIR or /tmp]
   --doc           with table: the complete page
+  --first DIR     with table --doc: the page begins with the table of the run whose --out was DIR
   --locks A,B,M + R,..  with table: only these columns, as they are called there
   -n, --dry-run   with run: print what would be run, and how long it will take
 
@@ -58,6 +59,7 @@ examples:
   scripts/real-programs.sh install
   scripts/real-programs.sh run --only leveldb-empty,unbound --mutex shfl,mcs --rwlock bravo-pf-q
   scripts/real-programs.sh run --runs 3 --seconds 2 && scripts/real-programs.sh table --doc
+  scripts/real-programs.sh run --every --mutex none --rwlock none --pair shfl+bravo-2d-shfl-rw --runs 9 --seconds 1
 EOF
 }
 
@@ -75,7 +77,7 @@ source "$HERE/one.sh"
 # shellcheck source-path=SCRIPTDIR source=real-programs/matrix.sh
 source "$HERE/matrix.sh"
 
-ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' DRY=''
+ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' FIRST='' DRY=''
 OUT=$WORK/results SCRATCH=''
 
 [[ $# -gt 0 ]] || { usage >&2; exit 2; }
@@ -90,7 +92,7 @@ whole() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 takes a whole number above 0, not
 while [[ $# -gt 0 ]]; do
     case $1 in
         --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
-        --only | --mutex | --rwlock | --pair | --runs | --seconds | --limit | --out | --scratch | --locks)
+        --only | --mutex | --rwlock | --pair | --runs | --seconds | --limit | --out | --scratch | --locks | --first)
             [[ $# -gt 1 ]] || die "$1 needs a value" ;;&
         --only) ONLY=$2; shift ;;
         --mutex) MUTEXES=$2; shift ;;
@@ -100,6 +102,7 @@ while [[ $# -gt 0 ]]; do
         --seconds) whole "$1" "$2"; SECONDS_EACH=$2; shift ;;
         --limit) whole "$1" "$2"; LIMIT=$2; shift ;;
         --locks) LOCKS=$2; shift ;;
+        --first) FIRST=$2; shift ;;
         --out) OUT=$2; shift ;;
         --scratch) SCRATCH=$2; shift ;;
         --every) EVERY=1 ;;

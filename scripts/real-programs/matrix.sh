@@ -38,14 +38,14 @@ list_programs() {
 
 find_latchwork() {
     LATCHWORK='' QUEUE_SPINNING=''
-    [[ $MUTEXES$RWLOCKS != nonenone ]] || return 0
+    [[ $MUTEXES$RWLOCKS$PAIRS != nonenonenone ]] || return 0
     if [[ -n ${LATCHWORK_PRELOAD:-} ]]; then
         LATCHWORK_PRELOAD=$(readlink -e "$LATCHWORK_PRELOAD") || die "LATCHWORK_PRELOAD: no such file"
         export LATCHWORK_PRELOAD
         return
     fi
     echo 'building latchwork' >&2
-    (cd "$ROOT" && cargo build --release --quiet) || die "cargo build --release failed in $ROOT"
+    (cd "$ROOT" && cargo build --release --quiet --package latchwork-cli) || die "cargo build --release --package latchwork-cli failed in $ROOT"
     LATCHWORK=${CARGO_TARGET_DIR:-$ROOT/target}/release/latchwork
     [[ -x $LATCHWORK ]] || die "$LATCHWORK was not built"
     QUEUE_SPINNING=$("$LATCHWORK" list --json \
@@ -202,9 +202,9 @@ run_matrix() {
             line=$(find_program "$program")
             unit=$(field "$line" 4)
             jq -cn --arg program "$program" --arg mutex "$mutex" --arg rwlock "$rwlock" --arg status "$STATUS" \
-                --arg unit "$unit" --arg figure "$FIGURE" --arg note "$NOTE" --argjson wall "$WALL" --argjson round "$round" \
+                --arg unit "$unit" --arg figure "$FIGURE" --arg beside "$BESIDE" --arg note "$NOTE" --argjson wall "$WALL" --argjson round "$round" \
                 '{$program, $mutex, $rwlock, $round, $status, figure: ($figure | tonumber? // null), $unit,
-                  wall_s: ($wall / 1000), $note}' >>"$OUT/runs.jsonl"
+                  beside: ($beside | tonumber? // null), wall_s: ($wall / 1000), $note}' >>"$OUT/runs.jsonl"
             if [[ $STATUS == ok ]]; then
                 [[ $mutex$rwlock != glibcglibc ]] || base=$FIGURE
                 printf 'ok %12.0f %s, %s x glibc, %d.%d s\n' "$FIGURE" "$unit" \
@@ -219,9 +219,11 @@ run_matrix() {
 
 print_table() {
     [[ -e $OUT/results.json ]] || die "no $OUT/results.json; run: scripts/real-programs.sh run"
-    local about
-    about=$(printf '%s\n' "${PROGRAMS[@]}" | jq -R 'split("|") | {key: .[0], value: {unit: .[3], about: .[4]}}' | jq -s from_entries)
-    jq -r --argjson about "$about" --argjson doc "${DOC:-0}" --arg locks "$LOCKS" --rawfile notes "$HERE/notes.md" -f "$HERE/table.jq" "$OUT/results.json"
+    local about first=/dev/null
+    [[ -z $FIRST ]] || first=$FIRST/results.json
+    [[ -e $first ]] || die "no $first: --first takes the --out of another run"
+    about=$(printf '%s\n' "${PROGRAMS[@]}" | jq -R 'split("|") | {key: .[0], value: {unit: .[3], about: .[4], beside: .[5]}}' | jq -s from_entries)
+    jq -r --argjson about "$about" --argjson doc "${DOC:-0}" --arg locks "$LOCKS" --slurpfile first "$first" --rawfile notes "$HERE/notes.md" -f "$HERE/table.jq" "$OUT/results.json"
 }
 
 # The judge judged: locks with a seeded mistake must be noticed, and for what they are.

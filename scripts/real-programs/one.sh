@@ -68,12 +68,12 @@ shrink() {
     echo 1
 }
 
-# Runs a program once. Sets STATUS, FIGURE, NOTE and WALL.
+# Runs a program once. Sets STATUS, FIGURE, BESIDE (a second figure, or nothing), NOTE and WALL.
 run_once() { # program mutex rwlock
     local dir start now status name=$1 label="$1.$2.$3"
     dir=$(mktemp -d "$SCRATCH/latchwork.XXXXXX")
     RUN_DIR=$dir
-    STATUS=fail FIGURE='' NOTE=''
+    STATUS=fail FIGURE='' BESIDE='' NOTE=''
     start=$(date +%s%N)
     RP_DIR=$dir RP_SECONDS=$SECONDS_EACH RP_SHRINK=$(shrink "$2" "$3") RP_MUTEX=$2 RP_RWLOCK=$3 RP_LATCHWORK=$LATCHWORK \
         setsid "$BASH" "$SELF" __one "$name" >"$dir/script.log" 2>&1 </dev/null &
@@ -98,7 +98,10 @@ run_once() { # program mutex rwlock
             NOTE="the script ended with status $status: $(tail -n 1 "$dir/script.log")"
         else
             read -r STATUS NOTE <"$dir/result"
-            if [[ $STATUS == ok ]]; then FIGURE=$NOTE NOTE=''; fi
+            if [[ $STATUS == ok ]]; then
+                read -r FIGURE BESIDE <<<"$NOTE"
+                NOTE=''
+            fi
         fi
     fi
     WALL=$((($(date +%s%N) - start) / 1000000))

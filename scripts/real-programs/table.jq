@@ -1,5 +1,6 @@
 # results.json -> a table as Markdown, a line for each program, with the columns whose locks $locks names (all if it is
-# empty); with $doc == 1 the whole page docs/real-programs.md, whose tables have a line for each lock.
+# empty); with $doc == 1 the whole page docs/real-programs.md, whose tables have a line for each lock. $first is null, or
+# other results, whose table with a line for each program begins the page.
 
 def median: sort | if length == 0 then null
   elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
@@ -13,36 +14,62 @@ def thousands: round | tostring | [while(length > 0; .[:-3]) | .[-3:]] | reverse
 def row: "| " + join(" | ") + " |";
 
 # The runs of one cell: the median of the good ones, else what went wrong.
-def cell($base):
+def cell($base; $key):
   if length == 0 then ""
   else map(select(.status != "ok")) as $bad
     | if ($bad | length) > 0 then $bad[0].status | ascii_upcase
       elif $base == null then "ok"
-      else map(.figure) | median / $base | ratio end
+      elif $base == 0 then "\(map(.[$key]) | median | thousands) to 0"
+      else map(.[$key]) | median / $base | ratio end
   end;
-def spread: map(select(.status == "ok").figure) | if length < 2 then "" else "\((max - min) / median * 100 | round)%" end;
+def spread($key): map(select(.status == "ok")[$key]) | median as $median
+  | if length < 2 or $median == 0 then "" else "\((max - min) / $median * 100 | round)%" end;
 
 # A matrix as Markdown; its first line is the header.
 def markdown: ([.[0], (.[0] | map("---:") | .[0] = "---")] + .[1:]) | map(row) | join("\n");
 
+# A line for each program that calls what these locks replace, with the columns of these locks. A second figure of a program
+# has a line of its own.
+def matrix($columns): . as $all
+  | [["program", "glibc"] + (if $all.rounds > 1 then ["spread", "rounds"] else [] end) + $columns]
+    + [([.runs[].program] | unique_in_order)[] as $program
+      | ("figure", "beside") as $key
+      | (if $key == "figure" then $about[$program].unit else $about[$program].beside end) as $unit
+      | select($unit != null)
+      | [$all.runs[] | select(.program == $program and (.status != "ok" or .[$key] != null))] as $runs
+      | [$runs[] | select(column == "glibc")] as $glibc
+      | ($glibc | map(select(.status == "ok")[$key]) | median) as $base
+      | [$columns[] as $column | [$runs[] | select(column == $column)] | cell($base; $key)]
+      | select(any(. != ""))
+      | [if $key == "figure" then $program else "\($program): \($unit | split("/")[0])" end,
+         (if $base == null then ($glibc | cell(null; $key)) else "\($base | thousands) \($unit)" end)]
+        + (if $all.rounds > 1 then [($glibc | spread($key)), ($glibc | length | tostring)] else [] end) + .];
+def columns: .runs | map(column) | unique_in_order - ["glibc"];
+def where: "\(.machine.cpu), \(.machine.cores) cores; \(.machine.kernel); \(.machine.libc); \(.machine.system); latchwork \(.commit), \(.date)";
+def sum_of_runs: map(select(.status != "ok")) as $bad | "\(length) runs: \(length - ($bad | length)) ok, \($bad | length) not.";
+
+# The section with the table of $first.
+def pairs: if . == null then "" else . as $first | columns as $columns | "
+## The recommended locks
+
+*glibc* is the program without latchwork. The columns of locks are throughput as a ratio to it, median to median; rounds are
+interleaved. *Spread* is how far apart glibc's own rounds were ((highest - lowest) / median): a ratio within it says nothing.
+A second line of a program is other work of the same runs, which the first does not count. \(.runs | sum_of_runs)
+
+<!-- generated: scripts/real-programs.sh run --every --mutex none --rwlock none --pair \($columns | map(gsub(" "; "")) | join(",")) --seconds \(.seconds); scripts/real-programs.sh table -->
+<!-- machine: \(where) -->
+
+\(matrix($columns) | markdown)
+
+<!-- end of generated -->
+" end;
+
 . as $all
-| (.runs | map(column) | unique_in_order - ["glibc"]) as $columns
 | ([.runs[].program] | unique_in_order) as $programs
 | ($all.rounds > 1) as $spread
-# A line for each program that calls what these locks replace, with the columns of these locks.
-| def matrix($columns):
-    [["program", "glibc"] + (if $spread then ["spread"] else [] end) + $columns]
-    + [$programs[] as $program
-      | [$all.runs[] | select(.program == $program)] as $runs
-      | [$runs[] | select(column == "glibc")] as $glibc
-      | ($glibc | map(select(.status == "ok").figure) | median) as $base
-      | [$columns[] as $column | [$runs[] | select(column == $column)] | cell($base)]
-      | select(any(. != ""))
-      | [$program, (if $base == null then ($glibc | cell(null)) else "\($base | thousands) \($about[$program].unit)" end)]
-        + (if $spread then [$glibc | spread] else [] end) + .];
-  def turned(keep): [.runs[] | select(column != "glibc" and keep) | column] | unique_in_order
-    | if . == [] then "None of them was run." else matrix(.) | transpose | .[0][0] = "lock" | markdown end;
-  if $doc == 0 then ($locks | if . == "" then $columns else split(",") end | matrix(.) | markdown)
+| def turned(keep): ([.runs[] | select(column != "glibc" and keep) | column] | unique_in_order) as $columns
+    | if $columns == [] then "None of them was run." else matrix($columns) | transpose | .[0][0] = "lock" | markdown end;
+  if $doc == 0 then (if $locks == "" then columns else $locks | split(",") end) as $columns | matrix($columns) | markdown
   else
     ($all.runs | map(select(.status != "ok"))) as $bad
     | "<!-- generated: scripts/real-programs.sh table --doc -->
@@ -57,10 +84,10 @@ status and by the program's own checks. It would have stopped a run that took lo
     scripts/real-programs.sh install
     scripts/real-programs.sh run --seconds \($all.seconds) --runs \($all.rounds)
     scripts/real-programs.sh table --doc > docs/real-programs.md
+\($first[0] | pairs)
+## Every lock
 
-## Results
-
-\($all.runs | length) runs: \($all.runs | length - ($bad | length)) ok, \($bad | length) not.
+\($all.runs | sum_of_runs)
 
 The line *glibc* is the program without latchwork. The other lines are throughput as a ratio to that line: 2.00 is twice
 as fast, 0.50 half as fast.\(if $spread then " *Spread* is how far apart glibc's own \($all.rounds) runs
