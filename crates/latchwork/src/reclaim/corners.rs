@@ -252,6 +252,8 @@ fn retiring_goes_on_beyond_a_stuck_reader<F: domain::Flavour>() {
         assert_eq!(dropped.load(Relaxed), 0, "{}", F::INFO.name);
         leave.wait();
     });
+    // Another test's reader may be in the way: until it has left, too, no thread waits at the limit.
+    domain.synchronize();
     domain.set_at_limit(AtLimit::Wait { nanos: u64::MAX });
     let before = domain.garbage().overruns;
     retire(20 * LIMIT);

@@ -367,7 +367,7 @@ mod tests {
                         && lock.try_upgradable().is_none()
                         && lock.upgradable_until(soon).is_none()
                 });
-                let late = Deadline::after::<Native>(10_000_000_000);
+                let late = Deadline::after::<Native>(60_000_000_000);
                 while !attempts.is_finished() && !late.passed::<Native>() {
                     std::thread::yield_now();
                 }
