@@ -1,6 +1,6 @@
 //! `latchwork compare` on programs that go on in the background.
 
-use crate::common::{alive, compile, latchwork, processes, scratch, stderr, stdout};
+use crate::common::{alive, compile, latchwork, mark, processes, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ fn asked(file: &Path) -> usize {
 #[test]
 fn a_daemon_is_noticed_asked_to_end_and_no_lock_is_recommended() {
     let daemon = Daemon::new("polite");
-    let output = finished(daemon.compare(&["--runs", "3"], "polite"));
+    let output = finished(daemon.compare(&["--runs", "3", "--stop-timeout", "300"], "polite"));
     let warning = stderr(&output);
     assert!(warning.contains("left my-daemon (process "), "{warning}");
     assert!(warning.contains("in the foreground"), "{warning}");
@@ -145,7 +145,7 @@ fn ctrl_c_and_a_timeout_end_daemons_too() {
 #[test]
 fn ctrl_c_while_a_daemon_is_asked_to_end_is_heeded() {
     let daemon = Daemon::new("asked");
-    let mut child = daemon.compare(&["--runs", "9"], "deaf").spawn().unwrap();
+    let mut child = daemon.compare(&["--runs", "9", "--stop-timeout", "300"], "deaf").spawn().unwrap();
     // The daemon and its worker, when the process in the foreground has ended.
     daemon.wait_for(2, &mut child);
     std::thread::sleep(Duration::from_millis(200));
@@ -166,7 +166,7 @@ fn a_daemon_that_is_just_leaving_its_group_is_ended() {
 /// What stays in the program's own process group is no daemon: a shell that starts a server, measures, and exits.
 #[test]
 fn a_child_in_the_background_is_not_called_a_daemon() {
-    let mark = format!("6{}", std::process::id());
+    let mark = mark(6);
     let mut command = latchwork();
     command
         .args(["compare", "--settle", "0", "--warmup", "0", "--runs", "1", "--mutex", "mcs", "--json", "-"])

@@ -1,6 +1,6 @@
 //! `latchwork compare --server`: a server under each lock, with a load generator beside it.
 
-use crate::common::{alive, compile, latchwork, processes, scratch, stderr};
+use crate::common::{alive, compile, latchwork, mark, processes, scratch, stderr, with_growing_time};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -79,6 +79,7 @@ impl Server {
             "compare", "--settle", "0", "--warmup", "0", "--runs", "2", "--mutex", "mcs", "--json", "-",
         ]);
         command.args(["--server", &server, "--ready", ready, "--load", load]);
+        command.args(["--stop-timeout", if manner == "deaf" { "0.3" } else { "300" }]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -146,10 +147,12 @@ fn a_server_that_dies_or_is_never_ready_is_reported_with_its_output() {
         "{text}"
     );
 
-    let mut command = server.command("good", "^ready$", "true");
-    let text = failure(&command.args(["--ready-timeout", "0.3"]).output().unwrap());
-    assert!(text.contains("nothing in its output matches \"^ready$\""), "{text}");
-    assert!(text.contains("| listening at"), "{text}");
+    with_growing_time(|time| {
+        let mut command = server.command("good", "^ready$", "true");
+        let text = failure(&command.args(["--ready-timeout", time]).output().unwrap());
+        assert!(text.contains("nothing in its output matches \"^ready$\""), "{text}");
+        text.contains("| listening at").then_some(())
+    });
 
     let connect =
         format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; exec 3<>/dev/tcp/127.0.0.1/{port}; sleep 60'");
@@ -184,8 +187,7 @@ fn a_port_that_is_taken_is_noticed_before_the_server_starts() {
 fn a_server_that_does_not_stop_is_killed_and_that_is_said_once() {
     let server = Server::new("deaf");
     let port = server.port.to_string();
-    let mut command = server.command("deaf", &port, "true");
-    let output = command.args(["--stop-timeout", "0.3"]).output().unwrap();
+    let output = server.command("deaf", &port, "true").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(
         stderr(&output).matches("did not stop within 0.3 s after SIGTERM").count(),
@@ -200,7 +202,7 @@ fn a_server_that_does_not_stop_is_killed_and_that_is_said_once() {
 fn ctrl_c_stops_the_server_and_its_load() {
     let server = Server::new("interrupted");
     let port = server.port.to_string();
-    let mark = format!("5{}", std::process::id());
+    let mark = mark(5);
     let mut child = server.command("good", &port, &format!("sleep {mark}")).spawn().unwrap();
     let begin = Instant::now();
     while alive(&format!("sleep\0{mark}")) < 1 {

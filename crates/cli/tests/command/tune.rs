@@ -1,12 +1,13 @@
 //! `latchwork tune`, and `latchwork run --config`.
 
-use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{UNTIL_ASLEEP, compile, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Two threads and two locks: one is held for a millisecond, asleep, and both threads want it all the time.
+/// Two threads and two locks: one is held for a millisecond, asleep, and both threads want it all the time: they begin when
+/// the second one waits for the lock.
 const PROGRAM: &str = r#"
     #include <pthread.h>
     #include <stdio.h>
@@ -22,9 +23,18 @@ const PROGRAM: &str = r#"
         pthread_mutex_unlock(&rare);
         return unused;
     }
+    static volatile int second;
+    static void *second_work(void *unused) {
+        second = gettid();
+        return work(unused);
+    }
     int main(void) {
         pthread_t thread;
-        pthread_create(&thread, 0, work, 0);
+        pthread_mutex_lock(&slow);
+        pthread_create(&thread, 0, second_work, 0);
+        while (!second) usleep(100);
+        until_asleep(second);
+        pthread_mutex_unlock(&slow);
         work(0);
         pthread_join(thread, 0);
         puts("rate: 1000");
@@ -33,7 +43,7 @@ const PROGRAM: &str = r#"
 "#;
 
 fn program(directory: &Path) -> PathBuf {
-    compile(directory, "slow", PROGRAM, &["-pthread"])
+    compile(directory, "slow", &[UNTIL_ASLEEP, PROGRAM].concat(), &["-pthread"])
 }
 
 /// A file with one entry.

@@ -6,7 +6,8 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
 
 /// The command that was just built. Ctrl-C ends it, also where the tests run in the background of a
 /// shell that ignores it.
@@ -64,6 +65,57 @@ pub fn compile_with(
     let output = command.arg(&file).args(arguments).arg("-o").arg(&made).output().ok()?;
     assert!(output.status.success(), "{compiler} {name}: {}", stderr(&output));
     Some(made)
+}
+
+/// A number of seconds to sleep for, which no other process sleeps for: `kind` tells the tests of a process apart. It is so
+/// long that it stands in no other command line by chance.
+pub fn mark(kind: u32) -> String {
+    format!("{kind}0{:08}", std::process::id())
+}
+
+/// Calls `attempt` with 0.5, 2, 8, 32 and 128 seconds until it returns something. What must happen before a time is over
+/// may take that long on a busy machine.
+pub fn with_growing_time<T>(mut attempt: impl FnMut(&str) -> Option<T>) -> T {
+    ["0.5", "2", "8", "32", "128"].into_iter().find_map(|time| attempt(time)).expect("it happens in time")
+}
+
+/// For programs in C and C++: `until_asleep(T)` waits until thread T of the program sleeps (for a minute at most). A thread
+/// that is on its way into a lock call may take any time on a busy machine.
+pub const UNTIL_ASLEEP: &str = r#"
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <unistd.h>
+    static void until_asleep(int thread) {
+        char path[64], text[256];
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+        for (int ms = 0; ms < 60000; ms++) {
+            int file = open(path, O_RDONLY);
+            long length = read(file, text, sizeof text - 1);
+            close(file);
+            text[length > 0 ? length : 0] = 0;
+            const char *state = strrchr(text, ')');
+            if (state && state[2] == 'S') return;
+            usleep(1000);
+        }
+    }
+"#;
+
+/// Waits until a command has blocked SIGINT, which it reads itself from then on. One that comes before ends it.
+pub fn until_it_watches_for_ctrl_c(command: &Child) {
+    let blocked = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", command.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("the kernel says it");
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (libc::SIGINT - 1) & 1 == 1
+    };
+    let begin = Instant::now();
+    while !blocked() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "the command does not watch for signals");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// How many running processes have `mark` in their command line.
