@@ -1,6 +1,6 @@
 //! `latchwork-lab bench`.
 
-use crate::common::{output, scratch, stderr, stdout};
+use crate::common::{output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
 use latchwork_workloads::workload::Locks;
 
 /// As short as can be.
@@ -30,15 +30,22 @@ fn json_and_plot_hold_every_point() {
     let (json, plot) = (folder.join("out.json"), folder.join("out.svg"));
     let files = ["--json", json.to_str().unwrap(), "--plot", plot.to_str().unwrap()];
     let what = ["rwbench", "--locks", "pf-q,bravo-pf-q", "--threads", "1,2", "--set", "writes=1/2,1/1000"];
-    let output = bench(&[&what[..], &files].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
-    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    // On a busy machine no thread may get to do anything in so short a time.
+    let works = |document: &serde_json::Value| {
+        let mut points = document["points"].as_array().unwrap().iter();
+        points.any(|point| point["ops_per_s"]["median"].as_f64().unwrap() > 0.0)
+    };
+    let mut documents = (0..1000).map(|_| -> serde_json::Value {
+        let output = bench(&[&what[..], &files].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap()
+    });
+    let document = documents.find(works).expect("some thread does something");
     let points = document["points"].as_array().unwrap();
     assert_eq!(points.len(), 8);
     for point in points {
         assert_eq!(point["runs"].as_array().unwrap().len(), 2);
         assert!(point["failure"].is_null());
-        // On a busy machine, a spinning thread may not get to do anything in so short a time.
         assert!(point["ops_per_s"]["median"].as_f64().unwrap() >= 0.0);
         assert!((0.5..=1.0).contains(&point["fairness"].as_f64().unwrap()));
         assert_eq!(
@@ -46,7 +53,6 @@ fn json_and_plot_hold_every_point() {
             point["threads"].as_u64().unwrap()
         );
     }
-    assert!(points.iter().any(|point| point["ops_per_s"]["median"].as_f64().unwrap() > 0.0));
     assert_eq!(points[7]["settings"]["writes"], "1/1000");
     let svg = std::fs::read_to_string(&plot).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("bravo-pf-q") && svg.contains("writes=1/1000"));
@@ -161,6 +167,7 @@ fn interrupt(arguments: &[&str]) -> std::process::Output {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
+    until_it_watches_for_ctrl_c(&child);
     std::thread::sleep(std::time::Duration::from_millis(700));
     // SAFETY: our own child, which is not reaped before the wait below.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };

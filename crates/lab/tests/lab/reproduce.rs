@@ -1,6 +1,6 @@
 //! `latchwork-lab reproduce`.
 
-use crate::common::{output, scratch, stderr, stdout};
+use crate::common::{output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 
@@ -167,6 +167,7 @@ fn interrupted(claims: &str) -> String {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
+    until_it_watches_for_ctrl_c(&child);
     std::thread::sleep(std::time::Duration::from_millis(700));
     // SAFETY: our own child, which is not reaped before the wait below.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };

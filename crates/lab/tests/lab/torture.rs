@@ -1,62 +1,62 @@
 //! `latchwork-lab torture`, on the library's locks and on some that are broken on purpose.
 
-use crate::common::{latchwork, output, scratch, stderr, stdout};
+use crate::common::{latchwork, output, scratch, stderr, stdout, with_growing_time};
 use serde_json::Value;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+/// Tortures locks for longer and longer, until what must happen has happened: on a busy machine threads may hardly run in
+/// a short time. Nothing may fail meanwhile.
+fn pass(locks: &str, check: impl Fn(&[Value]) -> bool) {
+    with_growing_time(|seconds| {
+        let what = ["torture", "--lock", locks, "--seconds", seconds, "--threads", "6", "--seed", "5"];
+        let output = output(&[&what[..], &["--json", "-"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&json["seed"], &json["threads"], &json["interrupted"]),
+            (&5.into(), &6.into(), &false.into())
+        );
+        check(json["locks"].as_array().unwrap()).then_some(())
+    });
+}
+
+fn total(lock: &Value, what: &str) -> u64 {
+    lock["totals"][what].as_u64().unwrap()
+}
+
 #[test]
 fn locks_of_both_kinds_pass() {
-    let output = output(&[
-        "torture",
-        "--lock",
-        "mcs,pf-t",
-        "--seconds",
-        "0.6",
-        "--threads",
-        "6",
-        "--seed",
-        "5",
-        "--json",
-        "-",
-    ]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&json["seed"], &json["threads"], &json["interrupted"]),
-        (&5.into(), &6.into(), &false.into())
-    );
-    let locks = json["locks"].as_array().unwrap();
     let facts =
         |lock: &Value| (lock["name"].as_str().unwrap().to_owned(), lock["kind"].clone(), lock["ok"].clone());
-    assert_eq!(facts(&locks[0]), ("mcs".into(), "mutex".into(), true.into()));
-    assert_eq!(facts(&locks[1]), ("pf-t".into(), "rwlock".into(), true.into()));
-    for lock in locks {
-        // Every scenario has its turn, on both machines.
-        let rounds = if lock["kind"] == "mutex" { 12 } else { 10 };
-        assert!(lock["rounds"].as_u64().unwrap() >= rounds, "{lock}");
-        assert!(lock["totals"]["writes"].as_u64().unwrap() > 0, "{lock}");
-        assert_eq!(lock["failed"], Value::Null);
-    }
-    assert!(locks[0]["totals"]["condition_waits"].as_u64().unwrap() > 0);
-    assert!(locks[1]["totals"]["reads"].as_u64().unwrap() > 0);
+    pass("mcs,pf-t", |locks| {
+        assert_eq!(facts(&locks[0]), ("mcs".into(), "mutex".into(), true.into()));
+        assert_eq!(facts(&locks[1]), ("pf-t".into(), "rwlock".into(), true.into()));
+        for lock in locks {
+            // Every scenario has its turn, on both machines.
+            let rounds = if lock["kind"] == "mutex" { 12 } else { 10 };
+            assert!(lock["rounds"].as_u64().unwrap() >= rounds, "{lock}");
+            assert_eq!(lock["failed"], Value::Null);
+        }
+        let [mcs, pf_t] = locks else { panic!("{locks:?}") };
+        locks.iter().all(|lock| total(lock, "writes") > 0)
+            && total(mcs, "condition_waits") > 0
+            && total(pf_t, "reads") > 0
+    });
 }
 
 #[test]
 fn reclamation_strategies_pass() {
-    let output =
-        output(&["torture", "--lock", "rcu,hazard", "--seconds", "2", "--threads", "6", "--json", "-"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let locks = json["locks"].as_array().unwrap();
-    let names: Vec<_> = locks.iter().map(|lock| lock["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["rcu", "hazard"]);
-    for lock in locks {
-        assert_eq!((&lock["kind"], &lock["ok"]), (&"reclamation".into(), &true.into()));
-        // On both machines.
-        assert!(lock["rounds"].as_u64().unwrap() >= 2, "{lock}");
-        assert!(lock["totals"]["reads"].as_u64().unwrap() > 0, "{lock}");
-    }
+    pass("rcu,hazard", |locks| {
+        let names: Vec<_> = locks.iter().map(|lock| lock["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["rcu", "hazard"]);
+        for lock in locks {
+            assert_eq!((&lock["kind"], &lock["ok"]), (&"reclamation".into(), &true.into()));
+            // On both machines.
+            assert!(lock["rounds"].as_u64().unwrap() >= 2, "{lock}");
+        }
+        locks.iter().all(|lock| total(lock, "reads") > 0)
+    });
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn bad_input_is_refused_in_one_line() {
     }
 }
 
-/// A run, and the process in it that tortures the first lock.
+/// A run, and the process in it that tortures the first lock. The run watches for signals by then.
 fn start(arguments: &[&str]) -> (Child, i32) {
     let child =
         latchwork().arg("torture").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -160,20 +160,23 @@ fn start(arguments: &[&str]) -> (Child, i32) {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    std::thread::sleep(Duration::from_millis(500));
     (child, torturer)
 }
 
 #[test]
 fn a_process_that_dies_is_a_failure_of_its_lock_and_the_others_go_on() {
-    let (child, torturer) = start(&["--lock", "tas,mcs", "--seconds", "2", "--json", "-"]);
-    // SAFETY: a signal to a process of this test.
-    unsafe { libc::kill(torturer, libc::SIGKILL) };
-    let output = child.wait_with_output().unwrap();
+    // On a busy machine the first lock may be done before the signal comes.
+    let (output, seconds) = with_growing_time(|seconds| {
+        let (child, torturer) = start(&["--lock", "tas,mcs", "--seconds", seconds, "--json", "-"]);
+        // SAFETY: a signal to a process of this test.
+        unsafe { libc::kill(torturer, libc::SIGKILL) };
+        let output = child.wait_with_output().unwrap();
+        stderr(&output).contains("tas failed").then(|| (output, seconds.to_owned()))
+    });
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("tas failed: its process died of signal 9"), "{said}");
-    assert!(said.contains("again: latchwork-lab torture --lock tas --seconds 2"), "{said}");
+    assert!(said.contains(&format!("again: latchwork-lab torture --lock tas --seconds {seconds}")), "{said}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let ok: Vec<_> = json["locks"].as_array().unwrap().iter().map(|lock| lock["ok"].clone()).collect();
     assert_eq!(ok, [false, true]);
@@ -182,6 +185,7 @@ fn a_process_that_dies_is_a_failure_of_its_lock_and_the_others_go_on() {
 #[test]
 fn ctrl_c_ends_it_with_the_results_so_far() {
     let (mut child, torturer) = start(&["--lock", "tas,mcs", "--seconds", "600", "--json", "-"]);
+    std::thread::sleep(Duration::from_millis(500));
     // SAFETY: a signal to our own child, which has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let mut text = String::new();
