@@ -20,7 +20,7 @@ use latchwork_workloads::tables::{self, Table, TableWorkload, locked};
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::{Info, Settings};
 use std::sync::atomic::Ordering::Acquire;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn stage(ms: u64, placement: Placement) -> Threads {
     let options = Options {
@@ -66,11 +66,8 @@ fn every_workload_runs_under_every_lock_and_checks_itself() {
                 measured.unwrap_or_else(|why| panic!("{what}: {why}"))
             };
             // On a busy machine a thread may not get to do anything in so short a time.
-            let mut runs = (0..50).map(|_| run());
-            check(
-                &what,
-                &runs.find(|measured| measured.total > 0).unwrap_or_else(|| panic!("{what} did nothing")),
-            );
+            let measured = for_long().map(|_| run()).find(|measured| measured.total > 0);
+            check(&what, &measured.unwrap_or_else(|| panic!("{what} did nothing")));
         }
     }
 }
@@ -87,7 +84,7 @@ fn a_longer_run_counts_what_it_says() {
             let point = Point { workload, settings: &settings(&info), threads };
             // A busy machine may let nobody run meanwhile.
             let mut runs =
-                (0..50).map(|_| point.run_named(&stage(60, Placement::FirstFill), lock, kind).unwrap());
+                for_long().map(|_| point.run_named(&stage(60, Placement::FirstFill), lock, kind).unwrap());
             let counted = |measured: &Measured| measured.operations > 0 && !measured.waits.is_empty();
             let measured = runs.find(counted).expect("operations, and a wait that was sampled");
             check(workload, &measured);
@@ -158,6 +155,12 @@ impl Lock for BlindReaders {
     }
 }
 
+/// As many numbers as runs are worth while: a race needs two threads at the same place, which takes long on a busy machine.
+fn for_long() -> impl Iterator<Item = u32> {
+    let begin = Instant::now();
+    (0..).take_while(move |run| *run < 200 || begin.elapsed() < Duration::from_secs(120))
+}
+
 /// Runs until the workload's check fails, which it has to.
 fn must_catch<L: Lock<Machine = Native>>(workload: &str, set: &[(&str, &str)]) {
     let info = registry::find(workload).unwrap();
@@ -166,8 +169,7 @@ fn must_catch<L: Lock<Machine = Native>>(workload: &str, set: &[(&str, &str)]) {
         let parameter = info.parameters.iter().find(|parameter| parameter.name == *name).unwrap();
         settings.set(parameter, value).unwrap();
     }
-    // A race needs two threads at the same place; on a busy machine that takes a while.
-    for _ in 0..200 {
+    for _ in for_long() {
         let point = Point { workload, settings: &settings, threads: 4 };
         if let Err(why) = point.run::<Threads, L>(&stage(10, Placement::Free)) {
             assert!(
@@ -303,7 +305,7 @@ fn must_catch_table<T: Table<Machine = Native>>() {
         let parameter = info.parameters.iter().find(|parameter| parameter.name == name).unwrap();
         settings.set(parameter, value).unwrap();
     }
-    for _ in 0..200 {
+    for _ in for_long() {
         let run = HashtableStrategies::new(&settings).run::<Threads, T>(&stage(10, Placement::Free), 4);
         if let Err(why) = run {
             let said = ["reclaimed", "lost", "has the value", "was found", "should not be"];
