@@ -2,6 +2,7 @@
 // recording with what is printed (truth.h).
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -367,13 +369,15 @@ static void *turns_thread(void *number)
     if (CPU_COUNT(&one))
         pthread_setaffinity_np(pthread_self(), sizeof one, &one);
     for (int i = 0; i < 20000 / batch; i++) {
+        // Asleep: a thread that yields would wait for the other programs of a busy machine, at each turn.
         while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != (int)(long)number)
-            sched_yield();
+            syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, !number, NULL);
         for (int j = 0; j < batch; j++) {
             pthread_mutex_lock(&mutex);
             pthread_mutex_unlock(&mutex);
         }
         __atomic_store_n(&turn, !number, __ATOMIC_RELEASE);
+        syscall(SYS_futex, &turn, FUTEX_WAKE_PRIVATE, 1);
     }
     return NULL;
 }
@@ -584,6 +588,7 @@ static pthread_mutex_t *crowd;
 // Three threads share lock 617, and each has a third of the others for itself.
 static void *crowd_thread(void *number)
 {
+    begin_round();
     for (int i = 0; i < 1000; i++) {
         pthread_mutex_t *one = &crowd[i % 10 == 0 ? 617 : i];
         if (one != &crowd[617] && i % 3 != (long)number)
@@ -728,6 +733,7 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "instances")) {
         instances();
     } else if (!strcmp(mode, "crowd")) {
+        pthread_barrier_init(&ready, NULL, 3);
         crowd = calloc(1000, sizeof *crowd);
         for (int i = 0; i < 1000; i++)
             pthread_mutex_init(&crowd[i], NULL);
