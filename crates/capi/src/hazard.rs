@@ -3,9 +3,20 @@
 //! Source: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", TPDS 2004; the interface is that of
 //! P2530 and the C++26 standard, [saferecl.hp].
 //!
-//! `latchwork::reclaim::hazard` has hazard pointers that belong to a thread's record, four to a guard. Here each one is a
-//! [`Slot`] of its own. A slot holds the address of the head of the object that it protects, not an address inside of the
-//! object: a head may lie anywhere in its object. So a scan looks for equal addresses.
+//! Each hazard pointer is a [`Slot`]. A slot holds the address of the head of the object that it protects, not an address
+//! inside of the object: a head may lie anywhere in its object. So a scan looks for equal addresses.
+//!
+//! Why this is not `latchwork::reclaim::hazard`, whose domains keep a list of garbage for each thread:
+//!
+//! - `lw_hazard_collect` reclaims every object that is not protected, whichever thread has retired it, and when. A domain's
+//!   collector takes another thread's list only if that thread has left the list alone for a millisecond. To take the list
+//!   sooner it would have to wait for that thread. Here one exchange takes the objects of all threads.
+//! - Retirement waits for no thread. In a domain, a thread whose list is being taken may wait for the collector, which may be
+//!   in a callback.
+//! - A scan looks at all slots, and C++ allows thousands. So here the number of objects between two scans grows with the
+//!   number of slots. A domain scans after 256 objects, and once more through these for each 128 slots in use.
+//! - The first retirement of a thread in a domain allocates its list. Here no retirement allocates.
+//! - ThreadSanitizer has to be told of each slot that a scan reads. The library knows nothing of ThreadSanitizer.
 //!
 //! State of an object: retired (on the stack [`RETIRED`]) -> in a scan (the thread that has taken the stack) -> reclaimed, or
 //! retired again, if a slot holds its address. State of a slot: free -> owned (`lw_hazard_make`) -> free

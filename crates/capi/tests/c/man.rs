@@ -135,6 +135,20 @@ fn escape(line: &str) -> String {
     if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
 }
 
+/// A sentence, in lines that mandoc does not call too long.
+fn wrapped(out: &mut String, sentence: &str) {
+    let mut line = String::new();
+    for word in sentence.split(' ') {
+        if line.len() + 1 + word.len() > 78 {
+            let _ = writeln!(out, "{}", escape(&line));
+            line.clear();
+        }
+        line += if line.is_empty() { "" } else { " " };
+        line += word;
+    }
+    let _ = writeln!(out, "{}", escape(&line));
+}
+
 /// Text of a comment as mdoc: paragraphs; examples and tables as they stand.
 fn text(out: &mut String, comment: &str) {
     let is_literal = |line: &str| line.starts_with("    ") || line.starts_with('|');
@@ -162,7 +176,7 @@ fn text(out: &mut String, comment: &str) {
         } else {
             // Each sentence begins a line: so mdoc knows where it ends.
             for sentence in line.trim_start().replace(". ", ".\n").lines() {
-                let _ = writeln!(out, "{}", escape(sentence));
+                wrapped(out, sentence);
             }
         }
     }
@@ -177,9 +191,8 @@ fn page(name: &str, about: &str, header: &str, example: &str) -> String {
     let title = if name == "base" { "lw_name".to_owned() } else { format!("lw_{name}") };
     let mut out = format!(
         ".\\\" Generated from latchwork/{name}.h. To change it, see crates/capi/tests/c/man.rs.\n.Dd November 23, 2026\n.Dt {} 3\n\
-         .Os latchwork {}\n.Sh NAME\n",
-        title.to_uppercase(),
-        env!("CARGO_PKG_VERSION")
+         .Os\n.Sh NAME\n",
+        title.to_uppercase()
     );
     for (at, function) in functions.iter().enumerate() {
         let comma = if at + 1 < functions.len() { " ," } else { "" };
@@ -234,7 +247,12 @@ fn the_manual_pages_are_those_of_the_headers() {
         let now = fs::read_to_string(&file).unwrap_or_default();
         assert!(now == page, "{} is old: LATCHWORK_WRITE_DOCS=1 writes it anew", file.display());
         if Command::new("mandoc").arg("-V").output().is_ok() {
-            run(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(&file));
+            // Not about references: the other pages need not be installed here.
+            let linted = output(Command::new("mandoc").args(["-T", "lint"]).arg(&file));
+            let text = String::from_utf8_lossy(&linted.stdout).into_owned();
+            let hints: Vec<_> =
+                text.lines().filter(|hint| !hint.contains("referenced manual not found")).collect();
+            assert!(hints.is_empty(), "{hints:#?}");
         }
     }
 }

@@ -1,5 +1,5 @@
 // What must not compile, by clause: -DREJECT=n is one case, and -DREJECT=0 compiles. The comment after the case's number is
-// what the compiler must say.
+// what the compiler must say. Only compilers with the attribute [[clang::no_specializations]] refuse those that name it.
 #include "latchwork/hazard_pointer"
 #include "latchwork/rcu"
 
@@ -26,7 +26,7 @@ struct t : protected lw::rcu_obj_base<t> {
 struct nothing {};
 struct t : lw::rcu_obj_base<nothing> {};
 void f(t &x) { x.retire(); }
-#elif REJECT == 1001 /* clause 10, for compilers with [[clang::no_specializations]]: */ // does not specialise it
+#elif REJECT == 1001 /* no_specializations */ // clause 10: does not specialise it
 struct t;
 template <> class lw::rcu_obj_base<t> {};
 #elif REJECT == 6301 // clause 63: head_
@@ -35,6 +35,9 @@ template <> class lw::hazard_pointer_obj_base<t> {};
 struct t : lw::hazard_pointer_obj_base<t> {};
 lw::hazard_pointer hp;
 void f(t *p) { hp.reset_protection(p); }
+#elif REJECT == 6302 /* no_specializations */ // clause 63: does not specialise it
+struct t;
+template <> class lw::hazard_pointer_obj_base<t> {};
 #elif REJECT == 1201 // clause 12: error
 struct t : lw::rcu_obj_base<t, int> {};
 void f(t &x) { x.retire(); }

@@ -1,20 +1,11 @@
-/* The inline paths, for counting instructions: `costs NAME ROUNDS` executes an operation so many times. The process has had
- * a second thread, so that no path for a single thread is taken; with -DSINGLE it has not. */
+/* The inline paths, for counting instructions: `costs ROUNDS` executes each operation so many times, in a function of its
+ * own. The process has had a second thread, so that no path for a single thread is taken; with -DSINGLE it has not. */
 #include "check.h"
 #include <latchwork.h>
 #include <semaphore.h>
-#include <string.h>
-#ifdef WITH_URCU
-#define RCU_MEMBARRIER
-#define URCU_INLINE_SMALL_FUNCTIONS
-#include <urcu.h>
-#endif
-#ifdef WITH_CK
-#include <ck_epoch.h>
-#endif
 
 static lw_mutex_t mutex;
-static lw_rwlock_t rwlock;
+static lw_rwlock_t rwlock, written;
 static lw_sem_t sem = LW_SEM_INIT(1);
 static lw_cond_t cond;
 static lw_mcs_t mcs;
@@ -41,7 +32,7 @@ OPERATION(empty, )
 OPERATION(mutex_pair, lw_mutex_lock(&mutex); lw_mutex_unlock(&mutex))
 OPERATION(mutex_try_pair, if (lw_mutex_trylock(&mutex) == 0) lw_mutex_unlock(&mutex))
 OPERATION(read_pair, lw_rwlock_rdlock(&rwlock); lw_rwlock_rdunlock(&rwlock))
-OPERATION(write_pair, lw_rwlock_wrlock(&rwlock); lw_rwlock_wrunlock(&rwlock))
+OPERATION(write_pair, lw_rwlock_wrlock(&written); lw_rwlock_wrunlock(&written))
 OPERATION(sem_pair, lw_sem_wait(&sem); lw_sem_post(&sem))
 OPERATION(cond_signal, lw_cond_signal(&cond))
 OPERATION(mcs_pair, lw_mcs_lock(&mcs); lw_mcs_unlock(&mcs))
@@ -55,48 +46,15 @@ OPERATION(pthread_read_pair, pthread_rwlock_rdlock(&pthread_rwlock); pthread_rwl
 OPERATION(pthread_write_pair, pthread_rwlock_wrlock(&pthread_rwlock); pthread_rwlock_unlock(&pthread_rwlock))
 OPERATION(pthread_cond_signal_, pthread_cond_signal(&pthread_cond))
 OPERATION(posix_sem_pair, sem_wait(&posix_sem); sem_post(&posix_sem))
-#ifdef WITH_URCU
-OPERATION(urcu_section, rcu_read_lock(); (void)rcu_dereference(shared); rcu_read_unlock())
-#endif
-#ifdef WITH_CK
-static ck_epoch_t ck;
-static ck_epoch_record_t record;
-OPERATION(ck_section, ck_epoch_begin(&record, NULL); (void)ck_pr_load_ptr(&shared); ck_epoch_end(&record, NULL))
-#endif
-
-static const struct {
-    const char *name;
-    void (*body)(long);
-} OPERATIONS[] = {
-    {"empty", empty},
-    {"mutex", mutex_pair},
-    {"mutex-try", mutex_try_pair},
-    {"read", read_pair},
-    {"write", write_pair},
-    {"sem", sem_pair},
-    {"signal", cond_signal},
-    {"mcs", mcs_pair},
-    {"seqlock", seqlock_read},
-    {"rcu", rcu_section},
-    {"epoch", epoch_section},
-    {"qsbr", qsbr_quiescent},
-    {"hazard", hazard_protect},
-    {"pthread-mutex", pthread_mutex_pair},
-    {"pthread-read", pthread_read_pair},
-    {"pthread-write", pthread_write_pair},
-    {"pthread-signal", pthread_cond_signal_},
-    {"posix-sem", posix_sem_pair},
-#ifdef WITH_URCU
-    {"urcu", urcu_section},
-#endif
-#ifdef WITH_CK
-    {"ck", ck_section},
-#endif
+static void (*const OPERATIONS[])(long) = {
+    empty,          mutex_pair,    mutex_try_pair,     read_pair,         write_pair,         sem_pair,
+    cond_signal,    mcs_pair,      seqlock_read,       rcu_section,       epoch_section,      qsbr_quiescent,
+    hazard_protect, pthread_mutex_pair, pthread_read_pair, pthread_write_pair, pthread_cond_signal_, posix_sem_pair,
 };
 
 int main(int count, char **arguments) {
     pthread_t thread;
-    CHECK(count == 3);
+    CHECK(count == 2);
 #ifndef SINGLE
     CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
 #else
@@ -106,20 +64,8 @@ int main(int count, char **arguments) {
     hazard = lw_hazard_make();
     lw_qsbr_online();
     sem_init(&posix_sem, 0, 1);
-#ifdef WITH_URCU
-    rcu_register_thread();
-#endif
-#ifdef WITH_CK
-    ck_epoch_init(&ck);
-    ck_epoch_register(&ck, &record, NULL);
-#endif
-    read_pair(100); /* the lock becomes biased */
     for (size_t i = 0; i < sizeof OPERATIONS / sizeof *OPERATIONS; i++) {
-        if (strcmp(OPERATIONS[i].name, arguments[1]) == 0) {
-            OPERATIONS[i].body(10);
-            OPERATIONS[i].body(atol(arguments[2]));
-            return 0;
-        }
+        OPERATIONS[i](atol(arguments[1]));
     }
-    return 2;
+    return 0;
 }

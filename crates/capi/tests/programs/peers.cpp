@@ -1,8 +1,6 @@
-// The locks of other libraries, for counting instructions beside costs.c: `peers NAME ROUNDS`. What is not installed is left
-// out. Like costs.c, the process has had a second thread.
-#include <cstdio>
+// The locks of TBB and abseil, for counting instructions beside costs.c: `peers ROUNDS` executes each operation so many times,
+// in a function of its own. What is not installed is left out. Like costs.c, the process has had a second thread.
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 #include <thread>
@@ -51,40 +49,27 @@ OPERATION(tbb_queuing_pair, tbb::queuing_mutex::scoped_lock lock(tbb_queuing))
 OPERATION(tbb_queuing_read, tbb::queuing_rw_mutex::scoped_lock lock(tbb_queuing_rw, false))
 #endif
 
-static const struct {
-    const char *name;
-    void (*body)(long);
-} OPERATIONS[] = {
-    {"empty", empty},
-    {"std-shared-read", std_shared_read},
+static void (*const OPERATIONS[])(long) = {
+    empty,
+    std_shared_read,
 #ifdef WITH_ABSL
-    {"absl-mutex", absl_pair},
-    {"absl-read", absl_read},
+    absl_pair,
+    absl_read,
 #endif
 #ifdef WITH_TBB
-    {"tbb-mutex", tbb_pair},
-    {"tbb-read", tbb_read},
-    {"tbb-spin", tbb_spin_pair},
-    {"tbb-spin-read", tbb_spin_read},
-    {"tbb-queuing", tbb_queuing_pair},
-    {"tbb-queuing-read", tbb_queuing_read},
+    tbb_pair,
+    tbb_read,
+    tbb_spin_pair,
+    tbb_spin_read,
+    tbb_queuing_pair,
+    tbb_queuing_read,
 #endif
 };
 
 int main(int count, char **arguments) {
-    if (count == 1) {
-        for (const auto &operation : OPERATIONS) {
-            std::puts(operation.name);
-        }
-        return 0;
-    }
     std::thread([] {}).join();
-    for (const auto &operation : OPERATIONS) {
-        if (count == 3 && std::strcmp(operation.name, arguments[1]) == 0) {
-            operation.body(10);
-            operation.body(std::atol(arguments[2]));
-            return 0;
-        }
+    for (const auto operation : OPERATIONS) {
+        operation(count == 2 ? std::atol(arguments[1]) : 1);
     }
-    return 2;
+    return 0;
 }
