@@ -140,12 +140,13 @@ replace "$out/builtin/locks.o" "$source/kernel/locking/latchwork/locks.o_shipped
 
 # ---- The kernels.
 
+directory() { # directory KIND: all of `own` but one file is as in the kernel `latchwork`
+    echo "$out/kernel-${1/own/latchwork}"
+}
 configure() { # configure KIND
-    local build=$out/kernel-$1 fragments=("$root/crates/kernel/patch/config") line
+    local build=$(directory "$1") fragments=("$root/crates/kernel/patch/config") line
     [[ $1 == stock ]] || fragments+=("$root/crates/kernel/patch/config.latchwork")
     [[ $1 != debug && $1 != own ]] || fragments+=("$root/crates/kernel/patch/config.$1")
-    # All of that kernel but one file is as in the kernel `latchwork`.
-    [[ $1 != own || -e $build || ! -e $out/kernel-latchwork/vmlinux ]] || cp -a "$out/kernel-latchwork" "$build"
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
@@ -165,7 +166,12 @@ configure() { # configure KIND
 for kind in $kernels; do
     configure "$kind"
     step "compiling the kernel ($kind)"
-    make -C "$source" O="$out/kernel-$kind" -j"$jobs" bzImage modules >>"$log" 2>&1 || fail "the kernel does not compile: see $log"
+    build=$(directory "$kind")
+    make -C "$source" O="$build" -j"$jobs" bzImage modules >>"$log" 2>&1 || fail "the kernel does not compile: see $log"
+    mkdir -p "$out/built-$kind"
+    for file in arch/x86/boot/bzImage System.map kernel/locking/locktorture.ko kernel/torture.ko; do
+        replace "$build/$file" "$out/built-$kind/${file##*/}"
+    done
 done
 ((build_only)) && exit 0
 
@@ -239,7 +245,7 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS
     gcc -O2 -Wall -static -o "$disk/load" "$root/crates/kernel/load/load.c" -lpthread >>"$log" 2>&1 \
         || fail "load.c does not compile: see $log"
     if (($2)); then
-        cp "$out/kernel-$1/kernel/locking/locktorture.ko" "$out/kernel-$1/kernel/torture.ko" "$disk/"
+        cp "$out/built-$1"/*.ko "$disk/"
         program
         cp -r "$out/program/root/." "$disk/"
     fi
@@ -258,20 +264,22 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
             -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
         )
     fi
+    # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
+    # not ten times as long as it should be, and the torture's threads acquire the more often.
     timeout "$3" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors" -m 1280 "${numa[@]}" "${@:4}" \
-        -nographic -no-reboot -kernel "$out/kernel-$1/arch/x86/boot/bzImage" -initrd "$out/initrd-patched.gz" \
-        -append 'console=ttyS0 quiet panic=1 no_timer_check torture.disable_onoff_at_boot' </dev/null 2>&1 | sed -u 's/\r//g'
+        -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
+        -append 'console=ttyS0 quiet panic=1 no_timer_check lpj=200000' </dev/null 2>&1 | sed -u 's/\r//g'
 }
 
 # ---- Counts.
 
 count() { # count KIND
-    local build=$out/kernel-$1 said=$out/patched-count-$1.log
+    local said=$out/patched-count-$1.log
     memory_disk "$1" 0 2
     gcc -O2 -Wall -shared -fPIC -o "$out/libcount.so" "$root/crates/kernel/load/count.c" >>"$log" 2>&1 \
         || fail "count.c does not compile: see $log"
     # The code of semaphores, stock or ours, with all that is inlined there.
-    sort "$build/System.map" | awk '
+    sort "$out/built-$1/System.map" | awk '
         { if (code) print "code", first, $1; code = 0 }
         $2 ~ /^[tTwW]$/ && $3 ~ /^_*(down|up)_(read|write)|^downgrade_write|^rwsem_|^lw_bravo|^lw_k_.*(down|up)_|^_R.*(bravo|rwsem)/ {
             first = $1; code = 1 }
@@ -293,7 +301,7 @@ if has "$checks" count; then
         [[ $kind == debug ]] || count "$kind"
     done
     echo "# per operation, of all semaphores:"
-    printf '# %-10s %-12s %10s %13s %12s %18s %13s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' 'table stores'
+    printf '# %-10s %-12s %10s %13s %12s %14s %13s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' 'table stores'
     sort -k2,2 -k1,1r "$out/counts" | awk '{ printf "# %-10s %-12s %10d %13.3f %12.3f %14.3f %13.3f\n", $1, $2, $3, $4, $5, $6, $7 }'
 fi
 
