@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Programs that use the kernel's semaphores and mutexes much, each of which checks what it gets. They follow the papers'
 // workloads: will-it-scale's page_fault and mmap, Metis' word count (BRAVO, sections 6.2 and 6.3), FxMark's MWRL, MWRM, MWCM
-// and MRDM (ShflLocks, section 6).
+// and MRDM (ShflLocks, section 6). `fork` and `files` are ours.
 //
 //	load NAME THREADS ROUNDS    in a directory of a file system
 //
@@ -19,10 +19,12 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGE 4096
 #define PAGES 64
+#define FAULT_PAGES 1024
 #define FILE_PAGES 32
 #define MOST_THREADS 64
 
@@ -47,18 +49,54 @@ static char *map(size_t bytes, int flags, int file)
 }
 
 // Touches new pages. An operation is a page fault.
-static void page_fault(unsigned int me)
+static void touch_pages(unsigned int me, int flags, int file, int faults)
 {
-	char *memory = map(PAGES * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	char *memory = map(FAULT_PAGES * PAGE, flags, file);
 
-	for (int i = 0; i < PAGES; i++) {
-		check(memory[i * PAGE] == 0, "a new page is not empty");
+	for (int i = 0; i < FAULT_PAGES; i++) {
+		check(faults == 1 || memory[i * PAGE] == 0, "a new page is not empty");
 		memory[i * PAGE] = me + 1;
 	}
-	for (int i = 0; i < PAGES; i++)
+	for (int i = 0; i < FAULT_PAGES; i++)
 		check(memory[i * PAGE] == (char)(me + 1), "a page has another thread's data");
-	munmap(memory, PAGES * PAGE);
-	operations[me] += 2 * PAGES; // the zero page first, and then the page's own
+	munmap(memory, FAULT_PAGES * PAGE);
+	operations[me] += faults * FAULT_PAGES;
+}
+
+// will-it-scale's page_fault1: a page of its own at once.
+static void page_fault1(unsigned int me)
+{
+	touch_pages(me, MAP_PRIVATE | MAP_ANONYMOUS, -1, 1);
+}
+
+// The same, with the page of zeros first. So there are two faults for each page.
+static void page_fault(unsigned int me)
+{
+	touch_pages(me, MAP_PRIVATE | MAP_ANONYMOUS, -1, 2);
+}
+
+// page_fault3, and page_fault2 with a private mapping: pages of a file that the thread has made long.
+static void fault_file(unsigned int me, int flags)
+{
+	char name[64];
+	int file;
+
+	snprintf(name, sizeof(name), "fault-%u", me);
+	file = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);
+	check(file >= 0 && ftruncate(file, FAULT_PAGES * PAGE) == 0, name);
+	touch_pages(me, flags, file, 1);
+	close(file);
+	unlink(name);
+}
+
+static void page_fault2(unsigned int me)
+{
+	fault_file(me, MAP_PRIVATE);
+}
+
+static void page_fault3(unsigned int me)
+{
+	fault_file(me, MAP_SHARED);
 }
 
 // Maps and unmaps. An operation is a pair.
@@ -139,12 +177,161 @@ static void list_shared(unsigned int me)
 	operations[me]++;
 }
 
+// Forks while the other threads map memory and fork. The child sees the parent's pages, and changes only its own.
+static void fork_child(unsigned int me)
+{
+	char *memory = map(PAGES * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	int status;
+	pid_t child;
+
+	for (int i = 0; i < PAGES; i++)
+		memory[i * PAGE] = me + i;
+	child = fork();
+	check(child >= 0, "fork");
+	if (child == 0) {
+		int same = 1;
+
+		for (int i = 0; i < PAGES; i++)
+			same &= memory[i * PAGE] == (char)(me + i);
+		memset(memory, 0x55, PAGES * PAGE);
+		_exit(same ? 0 : 1);
+	}
+	for (int i = PAGES / 2; i < PAGES; i++)
+		memory[i * PAGE] = me - i;
+	check(waitpid(child, &status, 0) == child && status == 0, "a child has other pages than its parent");
+	for (int i = 0; i < PAGES; i++)
+		check(memory[i * PAGE] == (char)(i < PAGES / 2 ? me + i : me - i), "a page has the child's data");
+	munmap(memory, PAGES * PAGE);
+	operations[me]++;
+}
+
+// Files of a directory that all threads write, read, rename, link, shorten and map. What is expected:
+// - a file that appears by a rename is whole: `WHOLE` bytes, all alike
+// - a record that is appended is neither lost nor torn (`finish_files`)
+// - a number in a shared mapping counts each addition
+#define NAMES 8
+#define WHOLE 6000
+#define RECORD 64
+
+static unsigned int seeds[MOST_THREADS];
+
+static void open_and(const char *name, int flags, void (*use)(int file, unsigned int me), unsigned int me)
+{
+	int file = open(name, flags, 0600);
+
+	if (file < 0 && errno == ENOENT)
+		return; // nobody has made it yet
+	check(file >= 0, name);
+	use(file, me);
+	close(file);
+}
+
+static void write_whole(int file, unsigned int me)
+{
+	char bytes[WHOLE];
+
+	memset(bytes, 'A' + (me + operations[me]) % 26, sizeof(bytes));
+	check(write(file, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+}
+
+static void read_whole(int file, unsigned int me)
+{
+	char bytes[WHOLE + 1];
+
+	check(read(file, bytes, sizeof(bytes)) == WHOLE, "a renamed file is not whole");
+	for (int i = 1; i < WHOLE; i++)
+		check(bytes[i] == bytes[0], "a renamed file has the bytes of two writers");
+}
+
+static void append(int file, unsigned int me)
+{
+	char bytes[RECORD];
+
+	memset(bytes, 'A' + me % 26, sizeof(bytes));
+	check(write(file, bytes, sizeof(bytes)) == sizeof(bytes), "append");
+}
+
+static void shorten(int file, unsigned int me)
+{
+	char byte = 1;
+
+	check(ftruncate(file, 0) == 0 && ftruncate(file, 3 * PAGE) == 0, "ftruncate");
+	check(pread(file, &byte, 1, 2 * PAGE) == 1 && byte == 0, "a lengthened file is not empty");
+	check(pwrite(file, "x", 1, 2 * PAGE) == 1, "pwrite");
+}
+
+static void add_in_mapping(int file, unsigned int me)
+{
+	char *memory = map(NAMES * PAGE, MAP_SHARED, file);
+
+	__atomic_add_fetch((unsigned long *)(memory + rand_r(&seeds[me]) % NAMES * PAGE), 1, __ATOMIC_RELAXED);
+	munmap(memory, NAMES * PAGE);
+}
+
+static void files(unsigned int me)
+{
+	char own[64], name[64];
+
+	snprintf(own, sizeof(own), "shared/own-%u", me);
+	snprintf(name, sizeof(name), "shared/whole-%u", rand_r(&seeds[me]) % NAMES);
+	open_and(own, O_CREAT | O_TRUNC | O_WRONLY, write_whole, me);
+	check(rename(own, name) == 0, "rename");
+	snprintf(name, sizeof(name), "shared/whole-%u", rand_r(&seeds[me]) % NAMES);
+	open_and(name, O_RDONLY, read_whole, me);
+	open_and("shared/log", O_WRONLY | O_APPEND, append, me);
+	open_and(own, O_CREAT | O_RDWR, shorten, me);
+	snprintf(name, sizeof(name), "shared/link-%u", me);
+	check(link(own, name) == 0 && unlink(own) == 0 && unlink(name) == 0, "link");
+	open_and("shared/counts", O_RDWR, add_in_mapping, me);
+	operations[me]++;
+}
+
+static void prepare_files(void)
+{
+	int log = open("shared/log", O_CREAT | O_TRUNC | O_WRONLY, 0600);
+	int counts = open("shared/counts", O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+	check(log >= 0 && counts >= 0 && ftruncate(counts, NAMES * PAGE) == 0, "counts");
+	close(log);
+	close(counts);
+}
+
+static void finish_files(void)
+{
+	unsigned long additions = 0, records = 0;
+	int log = open("shared/log", O_RDONLY), counts = open("shared/counts", O_RDWR);
+	char *memory = map(NAMES * PAGE, MAP_SHARED, counts), bytes[RECORD];
+
+	for (int i = 0; i < NAMES; i++)
+		additions += *(unsigned long *)(memory + i * PAGE);
+	check(additions == (unsigned long)threads * rounds, "an addition in a shared mapping is lost");
+	while (read(log, bytes, sizeof(bytes)) == sizeof(bytes)) {
+		for (int i = 1; i < RECORD; i++)
+			check(bytes[i] == bytes[0], "a record is torn");
+		records++;
+	}
+	check(records == (unsigned long)threads * rounds, "a record is lost");
+	close(log);
+	close(counts);
+}
+
 static const struct {
 	const char *name;
 	void (*round)(unsigned int me);
+	void (*prepare)(void), (*finish)(void);
 } loads[] = {
-	{ "page_fault", page_fault }, { "mmap", maps },	      { "words", words },     { "MWRL", rename_own },
-	{ "MWRM", rename_shared },    { "MWCM", create_shared }, { "MRDM", list_shared },
+	{ "page_fault", page_fault },
+	{ "page_fault1", page_fault1 },
+	{ "page_fault2", page_fault2 },
+	{ "page_fault3", page_fault3 },
+	{ "mmap", maps },
+	{ "words", words },
+	{ "MWRL", rename_own },
+	{ "MWRM", rename_shared },
+	{ "MWCM", create_shared },
+	{ "MRDM", list_shared },
+	{ "fork", fork_child },
+	{ "files", files, prepare_files, finish_files },
 };
 static void (*one_round)(unsigned int me);
 
@@ -194,18 +381,23 @@ int main(int argc, char **argv)
 {
 	pthread_t handles[MOST_THREADS];
 	unsigned long all = 0;
+	size_t load = 0;
 
 	threads = argc == 4 ? atoi(argv[2]) : 0;
 	rounds = argc == 4 ? atoi(argv[3]) : 0;
 	for (size_t i = 0; argc == 4 && i < sizeof(loads) / sizeof(*loads); i++)
 		if (!strcmp(argv[1], loads[i].name))
-			one_round = loads[i].round;
+			one_round = loads[load = i].round;
 	if (!one_round || !rounds || !threads || threads > MOST_THREADS) {
-		fputs("usage: load page_fault|mmap|words|MWRL|MWRM|MWCM|MRDM THREADS ROUNDS\n", stderr);
+		fputs("usage: load page_fault[1|2|3]|mmap|words|MWRL|MWRM|MWCM|MRDM|fork|files THREADS ROUNDS\n", stderr);
 		return 2;
 	}
 	prepare();
+	if (loads[load].prepare)
+		loads[load].prepare();
 	pthread_barrier_init(&barrier, NULL, threads + 1);
+	for (size_t i = 0; i < threads; i++)
+		seeds[i] = i;
 	for (size_t i = 0; i < threads; i++)
 		check(pthread_create(&handles[i], NULL, work, (void *)i) == 0, "pthread_create");
 	personality(0xffffffff); // asks, and changes nothing
@@ -216,6 +408,8 @@ int main(int argc, char **argv)
 		pthread_join(handles[i], NULL);
 		all += operations[i];
 	}
+	if (loads[load].finish)
+		loads[load].finish();
 	printf("LOAD|%s|%u|%lu\n", argv[1], threads, all);
 	return 0;
 }

@@ -210,8 +210,7 @@ void lw_k_requeue(const u32 *from, u32 expected, const u32 *to)
 	if (first > second)
 		swap(first, second);
 	lock_bucket(first, &flags);
-	if (first != second)
-		{
+	if (first != second) {
 		raw_spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
 		begin_list(second);
 	}

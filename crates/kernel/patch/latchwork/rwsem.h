@@ -69,6 +69,7 @@ bool lw_k_rwsem_is_locked(struct lw_bravo *lock)
 EXPORT_SYMBOL(lw_bravo_is_locked);
 EXPORT_SYMBOL(lw_bravo_is_contended);
 
+#ifndef CONFIG_LATCHWORK_RWSEM_OWN
 /* What the functions below call. */
 
 #define __down_read(sem) ((void)lw_bravo_read(&(sem)->bravo, LW_ENDLESS))
@@ -89,3 +90,4 @@ EXPORT_SYMBOL(lw_bravo_is_contended);
 #define __rwsem_set_reader_owned(sem, owner) ((void)(sem))
 #undef DEBUG_RWSEMS_WARN_ON
 #define DEBUG_RWSEMS_WARN_ON(condition, sem) ((void)(sem))
+#endif
