@@ -3,6 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`load`] | what the trace says of the program |
+//! | [`stream`] | a thread's events, as a replay performs them |
+//! | [`events`] | condition variables and semaphores of the simulated machine |
 //! | [`locks`] | the locks of the simulated machine |
 //! | [`replay`] | one simulation |
 //! | [`check`] | whether the replay can be trusted |
@@ -10,11 +12,13 @@
 //! | [`report`] | table and JSON |
 
 mod check;
+mod events;
 mod load;
 mod locks;
 mod plan;
 mod replay;
 mod report;
+mod stream;
 #[cfg(test)]
 mod tests;
 

@@ -189,7 +189,7 @@ impl Report {
             "their time: computing {:.1}%, waiting for locks {:.1}%, for conditions and semaphores {:.1}%, asleep otherwise {:.1}%",
             shares.cpu * 100.0,
             shares.waiting * 100.0,
-            shares.sleeping * 100.0,
+            (shares.sleeping + shares.timed) * 100.0,
             shares.off * 100.0
         )?;
         let check = &self.check;
@@ -208,6 +208,13 @@ impl Report {
             percent(check.recorded_waiting),
             percent(check.replayed_waiting),
         ]);
+        if check.recorded_sleeping.max(check.replayed_sleeping) > 0.0 {
+            table.add_row([
+                "waiting for signals".into(),
+                percent(check.recorded_sleeping),
+                percent(check.replayed_sleeping),
+            ]);
+        }
         right(&mut table);
         writeln!(text, "{}", table.trim_fmt())?;
         for warning in &check.warnings {
