@@ -42,6 +42,13 @@ impl Events {
         Events(load.objects.iter().map(event).collect())
     }
 
+    /// Before the simulation: a thread begins at a place at which it has given so many permits back.
+    pub fn give(&self, object: u32, by: i64) {
+        if let Some(event) = &self.0[object as usize] {
+            event.permits.set(event.permits.get().saturating_add_signed(by));
+        }
+    }
+
     /// A signal or a post: one permit more, and one sleeping thread, or all, go on.
     pub fn signal(&self, object: u32, all: bool) {
         let Some(event) = &self.0[object as usize] else { return };

@@ -103,6 +103,7 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
     for (role, count) in load.roles.iter().zip(&how.threads) {
         for number in 0..*count {
             let stream = role.members[number % role.members.len()];
+            load.streams[stream].given.iter().for_each(|(object, by)| events.give(*object, *by));
             let random =
                 Cell::new(how.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (bodies.len() as u64 + 1) << 20);
             let (locks, events, counts) = (&locks, &events, &counts);

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// A thread takes and posts as many permits if the difference is at most this share of their sum.
 const EVEN: f64 = 0.02;
+/// A state is rare if another one has so many times as many places.
+const RARE: usize = 100;
 
 /// A thread's events.
 #[derive(Clone, Debug)]
@@ -16,9 +18,11 @@ pub struct Stream {
     pub steps: Vec<Step>,
     /// What the replay must know of each.
     pub marks: Vec<Mark>,
-    /// The places, before events, at which a thread may jump to another one of them: it holds no lock, and has taken as many permits
-    /// that it will give back as at most of such places. There are none if there is no event.
+    /// The places, before events, at which a thread may jump to another one of them: it holds no lock, and has given all permits
+    /// back that it gives back at all. There are none if there is no event.
     pub tops: Vec<usize>,
+    /// How many permits of which objects the thread has given back there since its first event, beyond those that it has taken.
+    pub given: Vec<(u32, i64)>,
     /// Behind the last of these places there is nothing to perform.
     pub end: usize,
     /// Nanoseconds that the thread waited for mutexes in parts of the recording that the replay decides anew.
@@ -42,8 +46,14 @@ impl Stream {
         let steps = without_costs(steps, about);
         let counts = |object: u32| edges.meaning[object as usize] == Meaning::Permits;
         let mut sections = edges.sections[thread].iter().filter(|section| counts(section.condvar)).peekable();
-        let mut stream =
-            Stream { steps: Vec::new(), marks: Vec::new(), tops: Vec::new(), end: 0, waited_again: 0 };
+        let mut stream = Stream {
+            steps: Vec::new(),
+            marks: Vec::new(),
+            tops: Vec::new(),
+            given: Vec::new(),
+            end: 0,
+            waited_again: 0,
+        };
         // Events of waits that the replay decides anew, the last of which is the first to come.
         let mut dropped: Vec<usize> = Vec::new();
         let (mut cpu, mut off) = (0, 0);
@@ -116,9 +126,14 @@ impl Stream {
         if held == 0 {
             places.entry(state).or_default().push(self.steps.len());
         }
-        // Of states that are equally frequent, the one that comes first.
-        let most = places.into_values().max_by_key(|places| (places.len(), std::cmp::Reverse(places[0])));
-        self.tops = most.unwrap_or_default();
+        // A state that is rare is the thread's beginning or its end.
+        let most = places.values().map(Vec::len).max().unwrap_or(0);
+        places.retain(|_, places| places.len() * RARE >= most);
+        let (state, tops) =
+            places.into_iter().max_by_key(|(state, _)| state.iter().sum::<i64>()).unwrap_or_default();
+        self.tops = tops;
+        let given = kept.iter().zip(&state).filter_map(|(key, by)| Some(((*key)?, *by)));
+        self.given = given.filter(|(_, by)| *by != 0).collect();
         self.end = match self.tops[..] {
             // A stream of which there is nothing to repeat is performed to its end.
             [] | [_] => {
@@ -130,7 +145,9 @@ impl Stream {
                 last
             }
         };
-        self.tops.retain(|top| *top < self.steps.len());
+        if self.steps.is_empty() {
+            self.tops.clear();
+        }
         for top in &self.tops {
             self.marks[*top].top = true;
         }
