@@ -11,6 +11,7 @@ use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::{self, Choice, GLIBC};
 use latchwork_console::{machine::Machine, output};
+use latchwork_recording::edges;
 use latchwork_recording::reader::Kind as ObjectKind;
 use latchwork_recording::trace_file::{About, Class, Thread, Trace};
 use latchwork_recording::trace_raw::{Raw, RawThread};
@@ -156,7 +157,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
     let first = threads.iter().map(|thread| thread.start_ns).min().unwrap_or(0);
     let last = threads.iter().map(end).max().unwrap_or(0);
     let machine = Machine::here();
-    let about = About {
+    let mut about = About {
         command,
         seconds: last.saturating_sub(first) as f64 / 1e9,
         cpus: machine.cpus,
@@ -167,6 +168,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         empty_gap_ns: raw.empty_gap_ns,
         classes,
         objects: raw.objects.iter().map(|class| moved[*class]).collect(),
+        permits: Vec::new(),
         threads: threads
             .iter()
             .map(|thread| Thread {
@@ -181,7 +183,10 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         unknown: raw.unknown,
         other_processes,
     };
-    Trace { about, steps: threads.into_iter().map(|thread| thread.steps).collect() }
+    let (steps, times): (Vec<_>, Vec<_>) =
+        threads.into_iter().map(|thread| (thread.steps, thread.times)).unzip();
+    about.permits = edges::permits(&about, &steps, &times);
+    Trace { about, steps }
 }
 
 /// The outermost function that is the program's own: what starts threads in the C library, in libstdc++ and in Rust's standard

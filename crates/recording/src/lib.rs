@@ -8,12 +8,15 @@
 //! | [`trace`] | the raw trace of `latchwork record` |
 //! | `trace_raw` | reads that raw trace (feature `trace-file`) |
 //! | `trace_file` | the trace that users keep, which `latchwork predict` replays (feature `trace-file`) |
+//! | `edges` | what makes a waiting thread go on, in such a trace (feature `trace-file`) |
 //! | [`reader`] | opens a file, checks it, and copies it into plain structs |
 //!
 //! The recorder maps the file, and each record is complete as soon as its section counts it. So a file is usable at any
 //! moment: while the program runs, after it was killed, and after `_exit`.
 
 pub mod control;
+#[cfg(feature = "trace-file")]
+pub mod edges;
 pub mod histogram;
 pub mod layout;
 pub mod reader;

@@ -35,7 +35,8 @@ pub mod op {
     pub const READ: u32 = 2;
     /// The thread is about to release the lock.
     pub const RELEASE: u32 = 3;
-    /// An attempt did not get the lock, or a call gave up at its deadline. `wait` is how long it took.
+    /// An attempt did not get the lock, or a call gave up at its deadline. `wait` is how long it took. Of a condition variable
+    /// with `wait` 0: the [`SLEEP`] that is the thread's last event of this object ended at its deadline.
     pub const FAILED: u32 = 4;
     /// The thread waited for something to happen: a condition, a unit of a semaphore, a barrier, the end of a thread. `wait` is
     /// how long.
@@ -129,8 +130,8 @@ pub struct Header {
     pub chunks: AtomicU32,
     /// How many chunks the file has room for.
     pub chunk_capacity: u32,
-    /// For alignment.
-    pub spare: u32,
+    /// Ticks that one [`op::CLOCK`] event takes. They lie in the gap of the thread's next event.
+    pub clock_cost: AtomicU32,
     /// Events of threads, or of objects, that there was no record for.
     pub unknown: AtomicU64,
     /// The locks that serve, each with a zero behind it.

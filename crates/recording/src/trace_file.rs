@@ -49,6 +49,9 @@ pub struct About {
     pub classes: Vec<Class>,
     /// The class of each object.
     pub objects: Vec<usize>,
+    /// Of each object, how many permits it had when the recording began: see [`edges`](crate::edges). Empty: none of them.
+    #[serde(default)]
+    pub permits: Vec<u32>,
     /// Threads, in the order of their events.
     pub threads: Vec<Thread>,
     /// Calls of threads or for objects that there was no room for.
@@ -212,6 +215,9 @@ impl About {
         let damaged = |how: &str| Err(Error::Damaged(how.into()));
         if self.objects.iter().any(|class| *class >= self.classes.len()) {
             return damaged("an object has a class that is not there");
+        }
+        if !self.permits.is_empty() && self.permits.len() != self.objects.len() {
+            return damaged("it does not have the permits of each object");
         }
         let sound = |number: f64| number.is_finite() && number >= 0.0;
         if !sound(self.seconds) || !sound(self.empty_gap_ns) || !sound(self.empty_hold_ns) || self.cpus == 0 {

@@ -57,6 +57,9 @@ pub struct RawThread {
     pub start_ns: u64,
     /// Its events.
     pub steps: Vec<Step>,
+    /// When each of them ended, in nanoseconds since the start of the recording. Steps do not have the time for which the thread
+    /// was preempted, nor what the recorder took; these moments do.
+    pub times: Vec<u64>,
     /// Events that there was no room for.
     pub dropped: u64,
     /// How long it could run and had no processor, between its events.
@@ -126,7 +129,9 @@ impl Raw {
             objects,
             named,
         };
-        let reader = Reader { file: &file, header: &header, nanos_per_tick, which: &which };
+        let is_condvar =
+            raw.objects.iter().map(|class| raw.named.classes[*class].kind == Kind::Condvar).collect();
+        let reader = Reader { file: &file, header: &header, nanos_per_tick, which: &which, is_condvar };
         reader.threads(&mut raw)?;
         Ok(raw)
     }
@@ -233,6 +238,8 @@ struct Reader<'a> {
     nanos_per_tick: f64,
     /// From the index in the file to that in [`Raw::objects`].
     which: &'a HashMap<u32, u32>,
+    /// For each of [`Raw::objects`].
+    is_condvar: Vec<bool>,
 }
 
 impl Reader<'_> {
@@ -256,6 +263,7 @@ impl Reader<'_> {
                 stack: raw.named.stacks.len() - 1,
                 start_ns: self.nanos(start),
                 steps: divider.steps,
+                times: divider.times.into_iter().map(|ticks| self.nanos(start + ticks)).collect(),
                 dropped: record.u64(offset_of!(Of, dropped)),
                 preempted_ns: divider.preempted,
             });
@@ -303,6 +311,12 @@ struct Divider<'a> {
     /// From how many ticks on a gap is long.
     long: u64,
     steps: Vec<Step>,
+    /// For each step, when it ended: ticks since the thread's start.
+    times: Vec<u64>,
+    /// Ticks since the thread's start.
+    now: u64,
+    /// Ticks of readings of the thread's clock that lie in the next gap.
+    readings: u64,
     preempted: u64,
     /// At the last clock event: CPU time, voluntary and involuntary switches.
     clock: Option<(u64, u8, u8)>,
@@ -322,6 +336,9 @@ impl<'a> Divider<'a> {
             reader,
             long: reader.header.u64(offset_of!(Header, long)),
             steps: Vec::new(),
+            times: Vec::new(),
+            now: 0,
+            readings: 0,
             preempted: 0,
             clock: None,
             passed: 0,
@@ -336,9 +353,14 @@ impl<'a> Divider<'a> {
         let (op, object) = (event.what >> OBJECT_BITS, event.what & NO_OBJECT);
         let ticks = unpack(event.gap);
         let gap = self.reader.nanos(ticks);
+        self.now += ticks + if op == op::CLOCK { 0 } else { unpack(event.wait) };
         self.passed += gap;
-        self.cpu += gap;
+        if ticks > 0 {
+            let readings = std::mem::take(&mut self.readings).min(ticks);
+            self.cpu += self.reader.nanos(ticks - readings);
+        }
         if op == op::CLOCK {
+            self.readings += u64::from(self.reader.header.u32(offset_of!(Header, clock_cost)));
             return self.at_clock(clock::unpack(event.wait, event.more), ticks, gap);
         }
         let wait = self.reader.nanos(unpack(event.wait));
@@ -350,6 +372,14 @@ impl<'a> Divider<'a> {
             // Of an object without a record, or from a damaged file.
             _ => return,
         };
+        if op == op::FAILED && wait == 0 && self.reader.is_condvar[object as usize] {
+            // The wait that has just been written down ended at its deadline.
+            let is_it = |step: &&mut Step| step.op == op::SLEEP && step.object == object;
+            if let Some(slept) = self.steps.iter_mut().rev().take(4).find(is_it) {
+                slept.op = op::FAILED;
+            }
+            return;
+        }
         if self.is_inner(op, object) {
             // The time belongs to what the thread does outside.
             self.cpu += wait;
@@ -357,6 +387,7 @@ impl<'a> Divider<'a> {
         }
         let (cpu, off) = (std::mem::take(&mut self.cpu), std::mem::take(&mut self.off));
         self.steps.push(Step { op, object, cpu, off, wait });
+        self.times.push(self.now);
     }
 
     /// Whether the thread holds the lock before and after the event, or neither before nor after it. Such acquisitions and

@@ -30,6 +30,8 @@ pub struct Measured {
     pub cost: Cost,
     /// What the program said about itself.
     pub metric: Option<f64>,
+    /// What it said about its latency, where that is asked for.
+    pub p99: Option<f64>,
 }
 
 /// A run that was not good.
@@ -81,7 +83,7 @@ impl Measure {
     }
 
     fn of(self, run: &Measured) -> Option<f64> {
-        let Measured { cost, metric } = run;
+        let Measured { cost, metric, .. } = run;
         Some(match self {
             Self::Metric => return *metric,
             Self::Wall => cost.wall.as_secs_f64(),
@@ -222,7 +224,7 @@ mod tests {
                 voluntary: 0,
                 involuntary: 0,
             };
-            candidate.runs.push((round as u32, Measured { cost, metric: None }));
+            candidate.runs.push((round as u32, Measured { cost, metric: None, p99: None }));
         }
         candidate
     }

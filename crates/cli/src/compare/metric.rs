@@ -7,6 +7,8 @@ use regex_lite::{Regex, RegexBuilder};
 /// Finds the number.
 pub struct Metric {
     expression: Regex,
+    /// The option whose value it is.
+    option: &'static str,
     /// Which direction is good.
     pub better: Better,
 }
@@ -14,13 +16,18 @@ pub struct Metric {
 impl Metric {
     /// From the value of `--metric`.
     pub fn new(expression: &str, better: Better) -> Result<Self> {
-        let expression = expression_of("--metric", expression)?;
+        Self::of("--metric", expression, better)
+    }
+
+    /// From the value of an option.
+    pub fn of(option: &'static str, expression: &str, better: Better) -> Result<Self> {
+        let expression = expression_of(option, expression)?;
         if expression.captures_len() < 2 {
             return Err(Failure::usage(format!(
-                "--metric: \"{expression}\" captures nothing: put (...) around the number"
+                "{option}: \"{expression}\" captures nothing: put (...) around the number"
             )));
         }
-        Ok(Self { expression, better })
+        Ok(Self { expression, option, better })
     }
 
     /// The regular expression.
@@ -30,13 +37,13 @@ impl Metric {
 
     /// The number in the last match; an error says what is wrong with the output.
     pub fn read(&self, output: &str) -> std::result::Result<f64, String> {
-        let expression = self.expression();
+        let (expression, option) = (self.expression(), self.option);
         let found = self.expression.captures_iter(output).filter_map(|captures| captures.get(1)).last();
         let text =
-            found.ok_or_else(|| format!("nothing in its output matches --metric {expression:?}"))?.as_str();
+            found.ok_or_else(|| format!("nothing in its output matches {option} {expression:?}"))?.as_str();
         match text.replace(',', "").parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => Err(format!("--metric {expression:?} matches {text:?}, which is not a number")),
+            _ => Err(format!("{option} {expression:?} matches {text:?}, which is not a number")),
         }
     }
 }

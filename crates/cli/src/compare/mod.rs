@@ -1,7 +1,7 @@
 //! `latchwork compare`: runs a program under several locks in turn, and says which one serves it best.
 
 pub mod candidates;
-mod child;
+pub mod child;
 mod hooks;
 mod json;
 mod leftovers;

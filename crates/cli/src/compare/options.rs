@@ -159,6 +159,7 @@ impl RunOptions {
             subject,
             built_in,
             metric,
+            p99: None,
             length,
             warmup,
             timeout: self.timeout,

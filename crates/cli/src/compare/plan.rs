@@ -35,6 +35,8 @@ pub struct Plan {
     /// Whether the program is the built-in one.
     pub built_in: bool,
     pub metric: Option<Metric>,
+    /// A latency that each run must report.
+    pub p99: Option<Metric>,
     pub length: Length,
     /// Rounds before the measured ones.
     pub warmup: u32,

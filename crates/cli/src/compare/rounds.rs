@@ -4,6 +4,7 @@ use super::candidates::{Candidate, Failed, Measured};
 use super::child::{self, End, Launch};
 use super::hooks;
 use super::leftovers::{self, Daemon};
+use super::metric::Metric;
 use super::plan::{Length, Plan, Subject};
 use super::progress::Progress;
 use super::results::Results;
@@ -164,11 +165,14 @@ impl Measuring<'_> {
         Ok(match end {
             End::Interrupted(signal) => Once::Interrupted(signal),
             End::Bad(why, output) => Once::Bad(why, output),
-            End::Good(cost, output) => match plan.metric.as_ref().map(|metric| metric.read(&output)) {
-                None => Once::Good(Measured { cost, metric: None }),
-                Some(Ok(number)) => Once::Good(Measured { cost, metric: Some(number) }),
-                Some(Err(why)) => Once::Bad(why, output),
-            },
+            End::Good(cost, output) => {
+                let read =
+                    |metric: &Option<Metric>| metric.as_ref().map(|metric| metric.read(&output)).transpose();
+                match (read(&plan.metric), read(&plan.p99)) {
+                    (Ok(metric), Ok(p99)) => Once::Good(Measured { cost, metric, p99 }),
+                    (Err(why), _) | (_, Err(why)) => Once::Bad(why, output),
+                }
+            }
         })
     }
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | this one | the steps, in order |
 //! | [`classes`] | the classes of locks that matter, and their features, from a profile |
+//! | [`limits`] | what a choice of locks may cost |
 //! | [`rules`] | which locks are tried for a class |
 //! | [`search`] | the measuring: the best pair for all locks, then the locks of one class after the other |
 //! | [`proof`] | fresh rounds: whether the result beats glibc and the best pair |
 //! | [`report`] | the file, the report and the JSON |
 
 mod classes;
+mod limits;
 mod proof;
 mod report;
 mod rules;
@@ -26,6 +28,7 @@ use classes::Tuned;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
 use latchwork_console::output;
+use limits::Limits;
 use std::path::{Path, PathBuf};
 
 /// After the options in `latchwork tune --help`.
@@ -40,6 +43,11 @@ A class is what `latchwork profile` shows as one lock: a static object, or the o
 the program initialises, or else uses first. A lock whose waiters only spin is tried only if the program has
 no more threads than there are CPUs.
 
+--max-cpu, --max-memory and --max-p99 set limits. A limit is a number, or a share of what the program takes under glibc's
+locks: --max-cpu 110% allows a tenth more. Locks under which the median of the runs is above a limit are not
+taken, neither in the search nor in the fresh rounds, however fast the program is with them. CPU time and memory
+are those of a run of the program, or of the server; the latency is what the program, or the load, prints.
+
 The file can be read and edited; docs/tuning.md describes it. It fits the program by its build id, and after
 a rebuild by its symbols.
 
@@ -51,6 +59,7 @@ Examples:
   latchwork run --config latchwork.toml -- ./bench --threads 8
   latchwork tune --metric 'ops/sec: ([0-9.]+)' -o bench.toml -- ./bench
   latchwork tune --runs 30 --json tuned.json -- ./bench
+  latchwork tune --max-cpu 110% --max-memory 512M --p99 'p99: ([0-9.]+) us' --max-p99 250 -- ./bench
   latchwork tune --server './server -p 7000' --ready 7000 --load './client -p 7000' \\
                  --metric 'requests/s: ([0-9.]+)'";
 
@@ -70,6 +79,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     json: Option<PathBuf>,
     #[command(flatten)]
+    limits: limits::LimitOptions,
+    #[command(flatten)]
     run: RunOptions,
 }
 
@@ -85,7 +96,9 @@ pub fn tune(options: Options) -> Result<i32> {
     if let Some(json) = &options.json {
         output::check("--json", json)?;
     }
+    let (mut limits, p99) = Limits::new(&options.limits)?;
     let mut plan = options.run.plan(Length::Rounds(1), 0)?;
+    plan.p99 = p99;
     let tuned = match profile(&plan)? {
         Ok(tuned) => tuned,
         Err(Interrupted(signal)) => return Ok(128 + signal),
@@ -98,11 +111,11 @@ pub fn tune(options: Options) -> Result<i32> {
         println!("Keep what you have: threads wait for no lock long enough that another one could matter.");
         return Ok(KEEP);
     }
-    let found = match search::search(&mut plan, &tuned, options.runs)? {
+    let found = match search::search(&mut plan, &tuned, options.runs, &mut limits)? {
         Ok(found) => found,
         Err(Interrupted(signal)) => return Ok(128 + signal),
     };
-    let proof = match proof::prove(&mut plan, &tuned, &found)? {
+    let proof = match proof::prove(&mut plan, &tuned, &found, &mut limits)? {
         Ok(proof) => proof,
         Err(Interrupted(signal)) => return Ok(128 + signal),
     };

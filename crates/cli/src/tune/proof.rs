@@ -2,9 +2,10 @@
 //!
 //! What a search finds looks better than it is, because it was chosen by its luck, too. These rounds were not seen by the
 //! search. The result must be better than glibc and than the best pair by the rule of `latchwork compare`; both comparisons
-//! count in the correction.
+//! count in the correction. It must also keep the limits that the user has set, in these rounds.
 
 use super::classes::Tuned;
+use super::limits::Limits;
 use super::search::{self, Found};
 use super::{Asked, Interrupted, say};
 use crate::compare::candidates::Candidate;
@@ -29,6 +30,8 @@ pub struct Proof {
     pub against: Vec<Against>,
     /// What failed meanwhile, and why.
     pub failed: Option<String>,
+    /// Which limit the result exceeds.
+    pub exceeds: Option<String>,
 }
 
 /// A comparison.
@@ -49,13 +52,14 @@ impl Proof {
     /// Whether what was found is better than all that it was set against.
     pub fn is_better(&self) -> bool {
         self.failed.is_none()
+            && self.exceeds.is_none()
             && !self.against.is_empty()
             && self.against.iter().all(|against| matches!(against.verdict, Verdict::Better(_)))
     }
 }
 
 /// Measures.
-pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found) -> Result<Asked<Proof>> {
+pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits) -> Result<Asked<Proof>> {
     let differs = found.differs(tuned);
     let mut candidates = vec![Candidate::new(Choice::glibc())];
     if !found.pair.is_glibc() {
@@ -74,6 +78,7 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found) -> Result<Asked<Proo
         value: None,
         against: Vec::new(),
         failed: None,
+        exceeds: None,
     };
     if comparisons == 0 {
         return Ok(Ok(proof));
@@ -101,6 +106,8 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found) -> Result<Asked<Proo
         proof.failed = Some(failed.why.clone());
         return Ok(Ok(proof));
     }
+    limits.set_by(&measured[0]);
+    proof.exceeds = limits.exceeded(best);
     let others = &measured[..measured.len() - 1];
     let ratios: Vec<Vec<f64>> = others.iter().map(|other| best.ratios(other, measure)).collect();
     let verdicts = verdict::judge(&ratios, plan.better());

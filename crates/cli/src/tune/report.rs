@@ -2,7 +2,7 @@
 
 use super::classes::Tuned;
 use super::proof::Proof;
-use super::search::{Found, of_pair};
+use super::search::{Found, Pair, of_pair};
 use crate::compare::plan::Plan;
 use crate::compare::verdict::{CHANCE, NOTABLE};
 use crate::config::write;
@@ -31,9 +31,10 @@ pub fn file(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         .map(|(class, trials)| {
             let mut lines = vec![class.features.text()];
             if !trials.is_empty() {
-                let trial = |trial: &super::search::Trial| match trial.ratio {
-                    Some(ratio) => format!("{} {ratio:.2}", trial.lock),
-                    None => format!("{} failed", trial.lock),
+                let trial = |trial: &super::search::Trial| match (trial.ratio, &trial.exceeds) {
+                    (Some(ratio), None) => format!("{} {ratio:.2}", trial.lock),
+                    (Some(ratio), Some(why)) => format!("{} {ratio:.2} (exceeds {why})", trial.lock),
+                    (None, _) => format!("{} failed", trial.lock),
                 };
                 let trials_text: Vec<String> = trials.iter().map(trial).collect();
                 lines.push(format!(
@@ -109,6 +110,9 @@ fn conclusion(found: &Found, proof: &Proof, output: &Path) -> String {
     if let Some(why) = &proof.failed {
         return format!("Keep what you have: the program failed under the locks that were found: {why}");
     }
+    if let Some(why) = &proof.exceeds {
+        return format!("Keep what you have: in the fresh rounds, the locks that were found exceed {why}.");
+    }
     if proof.wins() {
         let output = output.display();
         return format!("The locks are in {output}. To use them: latchwork run --config {output} -- PROG");
@@ -137,7 +141,7 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         .zip(&found.locks)
         .zip(&found.tried)
         .map(|((class, lock), trials)| {
-            let trial = |trial: &super::search::Trial| json!({"lock": trial.lock, "ratio": trial.ratio, "rounds": trial.rounds});
+            let trial = |trial: &super::search::Trial| json!({"lock": trial.lock, "ratio": trial.ratio, "exceeds": trial.exceeds, "rounds": trial.rounds});
             let features = &class.features;
             json!({
                 "name": class.name,
@@ -157,7 +161,10 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
             })
         })
         .collect();
-    let pair = |(choice, ratio): &(Choice, Option<f64>)| json!({"mutex": choice.mutex, "rwlock": choice.rwlock, "ratio": ratio});
+    let pair = |pair: &Pair| {
+        let Pair { choice, ratio, exceeds } = pair;
+        json!({"mutex": choice.mutex, "rwlock": choice.rwlock, "ratio": ratio, "exceeds": exceeds})
+    };
     let against = |against: &super::proof::Against| {
         json!({
             "what": against.what,
@@ -183,6 +190,7 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
             "tuned": proof.value,
             "against": proof.against.iter().map(against).collect::<Vec<_>>(),
             "failed": proof.failed,
+            "exceeds": proof.exceeds,
         },
         "result": if proof.wins() { "tuned" } else if !proof.tuned && proof.is_better() { "pair" } else { "keep" },
     });

@@ -5,6 +5,7 @@
 //! [`NOTABLE`]. So few rounds prove nothing; the proof comes later, in fresh rounds.
 
 use super::classes::{Tunable, Tuned};
+use super::limits::Limits;
 use super::{Asked, Interrupted, say};
 use crate::compare::candidates::Candidate;
 use crate::compare::plan::{Length, Plan};
@@ -40,14 +41,22 @@ pub struct Found {
     pub runs: u32,
 }
 
-/// A pair of locks for all, and its median ratio to glibc. None: the program failed under it.
-pub type Pair = (Choice, Option<f64>);
+/// A pair of locks for all.
+pub struct Pair {
+    pub choice: Choice,
+    /// Its median ratio to glibc. None: the program failed under it.
+    pub ratio: Option<f64>,
+    /// Which limit it exceeds.
+    pub exceeds: Option<String>,
+}
 
 /// A lock that was tried for a class.
 pub struct Trial {
     pub lock: String,
     /// None: the program failed.
     pub ratio: Option<f64>,
+    /// Which limit it exceeds.
+    pub exceeds: Option<String>,
     pub rounds: u32,
 }
 
@@ -85,17 +94,18 @@ pub fn candidate(
 }
 
 /// Searches, in at most so many runs.
-pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32) -> Result<Asked<Found>> {
-    let mut search = Search { plan, tuned, runs: 0 };
+pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) -> Result<Asked<Found>> {
+    let mut search = Search { plan, tuned, limits, runs: 0 };
     let pairs = match search.pairs(most / 2)? {
         Ok(pairs) => pairs,
         Err(interrupted) => return Ok(Err(interrupted)),
     };
     let better = search.plan.better();
     let gain = |ratio: f64| if better == Better::Higher { ratio } else { 1.0 / ratio };
-    let of = |(_, ratio): &&Pair| ratio.map_or(0.0, gain);
-    let best = pairs.iter().filter(|pair| of(pair) > 1.0 + NOTABLE).max_by(|a, b| of(a).total_cmp(&of(b)));
-    let pair = best.map_or_else(Choice::glibc, |(choice, _)| choice.clone());
+    let of = |pair: &&Pair| pair.ratio.map_or(0.0, gain);
+    let allowed = pairs.iter().filter(|pair| pair.exceeds.is_none());
+    let best = allowed.filter(|pair| of(pair) > 1.0 + NOTABLE).max_by(|a, b| of(a).total_cmp(&of(b)));
+    let pair = best.map_or_else(Choice::glibc, |pair| pair.choice.clone());
     say(&format!("the best single pair of locks for all is {}", pair.label()));
 
     let mut locks: Vec<String> =
@@ -114,6 +124,7 @@ pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32) -> Result<Asked<Found>>
 struct Search<'a> {
     plan: &'a mut Plan,
     tuned: &'a Tuned,
+    limits: &'a mut Limits,
     runs: u32,
 }
 
@@ -165,9 +176,20 @@ impl Search<'_> {
             Ok(measured) => measured,
             Err(interrupted) => return Ok(Err(interrupted)),
         };
-        let pair =
-            |candidate: &Candidate| (candidate.choice.clone(), ratio(self.plan, candidate, &measured[0]));
+        self.limits.set_by(&measured[0]);
+        let pair = |candidate: &Candidate| Pair {
+            choice: candidate.choice.clone(),
+            ratio: ratio(self.plan, candidate, &measured[0]),
+            exceeds: self.exceeds(candidate),
+        };
         Ok(Ok(measured[1..].iter().map(pair).collect()))
+    }
+
+    /// Which limit a candidate exceeds; says so.
+    fn exceeds(&self, candidate: &Candidate) -> Option<String> {
+        let why = self.limits.exceeded(candidate)?;
+        say(&format!("  {} exceeds {why}", candidate.label()));
+        Some(why)
     }
 
     /// Tries the locks of a class in at most so many runs.
@@ -202,6 +224,7 @@ impl Search<'_> {
         let trial = |(lock, candidate): (&&String, &Candidate)| Trial {
             lock: (*lock).clone(),
             ratio: ratio(self.plan, candidate, &measured[0]),
+            exceeds: self.exceeds(candidate),
             rounds,
         };
         let trials: Vec<Trial> = others.iter().zip(&measured[1..]).map(trial).collect();
@@ -213,7 +236,9 @@ impl Search<'_> {
             .iter()
             .zip(&measured[1..])
             .filter(|(trial, candidate)| {
-                trial.ratio.is_some_and(|ratio| gain(ratio) > 1.0 + NOTABLE) && ahead(candidate)
+                trial.exceeds.is_none()
+                    && trial.ratio.is_some_and(|ratio| gain(ratio) > 1.0 + NOTABLE)
+                    && ahead(candidate)
             })
             .max_by(|a, b| gain(a.0.ratio.unwrap_or(0.0)).total_cmp(&gain(b.0.ratio.unwrap_or(0.0))));
         if let Some((trial, _)) = best {

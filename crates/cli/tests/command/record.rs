@@ -2,6 +2,7 @@
 
 use crate::COMMAND;
 use crate::common::{compile, output, scratch, stderr, stdout};
+use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::Trace;
 use std::collections::BTreeMap;
@@ -133,6 +134,82 @@ fn the_trace_has_what_the_program_did() {
 #[test]
 fn under_other_locks_too() {
     known_counts("record-known-shfl", &["--mutex", "shfl", "--rwlock", "bravo-2d-shfl-rw"]);
+}
+
+/// A producer that adds its first job when the consumer waits for it, and two waits that end at their deadlines.
+const QUEUE: &str = r#"
+    #include <errno.h>
+    #include <pthread.h>
+    #include <time.h>
+    #include <unistd.h>
+    #define JOBS 200
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t job = PTHREAD_COND_INITIALIZER, never = PTHREAD_COND_INITIALIZER;
+    static int waits, jobs;
+    static void *consume(void *unused) {
+        for (int i = 0; i < JOBS; i++) {
+            pthread_mutex_lock(&lock);
+            waits = 1;
+            while (jobs == 0)
+                pthread_cond_wait(&job, &lock);
+            jobs--;
+            pthread_mutex_unlock(&lock);
+        }
+        return unused;
+    }
+    static void late(void) {
+        struct timespec past = {1, 0};
+        pthread_mutex_lock(&lock);
+        while (pthread_cond_timedwait(&never, &lock, &past) != ETIMEDOUT);
+        pthread_mutex_unlock(&lock);
+    }
+    int main(void) {
+        pthread_t consumer;
+        late();
+        pthread_create(&consumer, 0, consume, 0);
+        for (int begun = 0; !begun; usleep(1000)) {
+            pthread_mutex_lock(&lock);
+            begun = waits;
+            pthread_mutex_unlock(&lock);
+        }
+        for (int i = 0; i < JOBS; i++) {
+            pthread_mutex_lock(&lock);
+            jobs++;
+            pthread_cond_signal(&job);
+            pthread_mutex_unlock(&lock);
+        }
+        pthread_join(consumer, 0);
+        late();
+        return 0;
+    }
+"#;
+
+/// The trace has what a replay needs to decide anew who waits.
+#[test]
+fn waits_for_conditions_can_be_replayed() {
+    for (name, options) in [("record-queue", &[][..]), ("record-queue-shfl", &["--mutex", "shfl"])] {
+        let directory = scratch(name);
+        let program = compile(&directory, "queue", QUEUE, &["-pthread", "-g"]);
+        let (trace, output) = record(&directory, options, &program);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let about = &trace.about;
+        let object = |name: &str| {
+            let is = |class: &usize| about.classes[*class].name == name;
+            about.objects.iter().position(is).unwrap()
+        };
+        let counts = counts(&trace);
+        let of = |name: &str, op: u32| counts.get(&(name, op)).copied().unwrap_or(0);
+        assert_eq!((of("job", op::WAKE), of("never", op::FAILED)), (200, 2), "{counts:?}");
+        assert!(of("job", op::SLEEP) > 0 && of("job", op::FAILED) == 0, "{counts:?}");
+        let found = edges::find(about, &trace.steps);
+        assert_eq!(found.meaning[object("job")], Meaning::Permits);
+        assert_eq!(found.meaning[object("never")], Meaning::Recorded);
+        // The consumer takes 200 jobs, and none of the main thread's sections takes one.
+        let mut takes: Vec<usize> = found.sections.iter().map(Vec::len).collect();
+        takes.sort_unstable();
+        assert_eq!(takes, [0, 200]);
+        assert_eq!(about.permits.len(), about.objects.len());
+    }
 }
 
 /// A thread that computes and sleeps between its lock calls, and says how much CPU time it had.

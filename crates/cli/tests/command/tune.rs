@@ -139,6 +139,65 @@ fn what_is_not_better_is_not_written() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Runs `latchwork tune` for a program that says of itself that it is twice as fast with other mutexes than glibc's, and has a
+/// latency of 300 in place of 100. Returns the exit status, the text and the JSON.
+fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value) {
+    let directory = scratch(name);
+    let says = r#"
+        const char *mutex = getenv("LATCHWORK_MUTEX");
+        int other = mutex && strcmp(mutex, "glibc") != 0;
+        printf("rate: %d\np99: %d us\n", other ? 2000 : 1000, other ? 300 : 100);
+    "#;
+    let text = PROGRAM.replace("puts(\"rate: 1000\");", says);
+    let text = format!("#include <stdlib.h>\n#include <string.h>\n{text}");
+    let program = compile(&directory, "says", &text, &["-pthread"]);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "12", "--json", "tuned.json"]);
+    command.args(limits).args(["--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    let json = fs::read_to_string(directory.join("tuned.json"));
+    let json = json.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    fs::remove_dir_all(directory).unwrap();
+    (output.status.code(), stdout(&output), serde_json::from_str(&json).unwrap())
+}
+
+/// Nothing here is measured but memory, of which every program has more than a KiB.
+#[test]
+fn locks_that_exceed_a_limit_are_refused() {
+    let p99 = ["--p99", "p99: ([0-9]+) us"];
+    for (name, limits, option) in [
+        ("tune-p99", vec![p99[0], p99[1], "--max-p99", "250"], "--max-p99: 300, and 250 are allowed"),
+        ("tune-memory", vec!["--max-memory", "1K"], "--max-memory: "),
+    ] {
+        let (status, text, json) = tuned_within(name, &limits);
+        assert_eq!((status, &json["result"]), (Some(3), &"keep".into()), "{text}{json}");
+        let pairs = json["pairs"].as_array().unwrap();
+        let says = |pair: &Value| pair["exceeds"].as_str().is_some_and(|why| why.starts_with(option));
+        assert!(!pairs.is_empty() && pairs.iter().all(says), "{json}");
+        assert!(text.contains("Keep what you have"), "{text}");
+    }
+    // With limits that they keep, these locks are taken.
+    let wide = [p99[0], p99[1], "--max-p99", "300%", "--max-memory", "100G", "--max-cpu", "1e5"];
+    let (status, text, json) = tuned_within("tune-wide", &wide);
+    assert_eq!((status, &json["result"]), (Some(3), &"pair".into()), "{text}{json}");
+    assert!(text.contains("better than one pair for all: latchwork run"), "{text}");
+    assert_eq!(json["proof"]["exceeds"], Value::Null);
+}
+
+#[test]
+fn limits_that_mean_nothing_are_refused() {
+    for (options, why) in [
+        (&["--max-cpu", "fast"][..], "a positive number of seconds"),
+        (&["--max-memory", "0"], "a positive number of bytes"),
+        (&["--max-p99", "3"], "--p99"),
+        (&["--p99", "p99: [0-9]+"], "--p99: \"p99: [0-9]+\" captures nothing"),
+    ] {
+        let output = output(&[&["tune"], options, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{options:?}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn an_interrupted_tuning_leaves_nothing() {
     let directory = scratch("tune-interrupted");

@@ -1,7 +1,7 @@
 //! Whether a trace can be replayed: what it must not contain, and what the replay on its own machine must give.
 
 use super::load::Load;
-use super::replay::Outcome;
+use super::plan::Point;
 use serde::Serialize;
 
 /// The most that the replay's throughput may differ from the recorded one (a share).
@@ -26,6 +26,10 @@ pub struct Check {
     pub recorded_waiting: f64,
     /// See `recorded_waiting`.
     pub replayed_waiting: f64,
+    /// Share of it spent waiting for conditions and semaphores that another thread signals, as recorded and in the replay.
+    pub recorded_sleeping: f64,
+    /// See `recorded_sleeping`.
+    pub replayed_sleeping: f64,
     /// Why there is no prediction. Empty: there is one.
     pub refusals: Vec<String>,
     /// What may make the prediction worse.
@@ -41,6 +45,7 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
     let mut check = Check {
         recorded_throughput: load.throughput,
         recorded_waiting: load.shares.waiting,
+        recorded_sleeping: load.shares.sleeping,
         ..Check::default()
     };
     if load.roles.is_empty() {
@@ -60,9 +65,9 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
              bigger machine changes that time in ways that no lock decides",
         ),
         (
-            load.shares.sleeping,
-            "waiting for condition variables and semaphores. The replay keeps these waits as long as they were, but on a bigger \
-             machine they would change",
+            load.shares.timed,
+            "in waits that end at a deadline, or for condition variables and semaphores that no recorded thread signals. The replay \
+             keeps these waits as long as they were, but on a bigger machine they may change",
         ),
     ];
     for (share, what) in outside {
@@ -88,29 +93,46 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
 }
 
 /// Compares the replay on the recording machine with the recording.
-pub fn compare(check: &mut Check, replayed: &Outcome) {
-    check.replayed_throughput = replayed.throughput;
-    check.replayed_waiting = replayed.waiting;
-    let off = replayed.throughput / check.recorded_throughput.max(1e-9) - 1.0;
+pub fn compare(check: &mut Check, replayed: &Point) {
+    let throughput = replayed.throughput[1];
+    (check.replayed_throughput, check.replayed_waiting) = (throughput, replayed.waiting);
+    check.replayed_sleeping = replayed.sleeping;
+    if replayed.stands_still {
+        return stands_still(check, "the recorded number of threads", replayed);
+    }
+    let off = throughput / check.recorded_throughput.max(1e-9) - 1.0;
     if off.abs() > THROUGHPUT {
         check.refusals.push(format!(
             "The replay on the recording machine has {} {} acquisitions a second than the recording ({} instead of {}); {} are \
              allowed.",
             percent(off.abs()),
             if off > 0.0 { "more" } else { "fewer" },
-            super::report::rate(replayed.throughput),
+            super::report::rate(throughput),
             super::report::rate(check.recorded_throughput),
             percent(THROUGHPUT)
         ));
     }
-    let off = replayed.waiting - check.recorded_waiting;
-    if off.abs() > WAITING {
-        check.refusals.push(format!(
-            "In the replay on the recording machine threads wait for locks for {} of their time, in the recording for {}; a \
-             difference of {:.0} points is allowed.",
-            percent(replayed.waiting),
-            percent(check.recorded_waiting),
-            WAITING * 100.0
-        ));
+    for (what, replayed, recorded) in [
+        ("locks", replayed.waiting, check.recorded_waiting),
+        ("conditions and semaphores", replayed.sleeping, check.recorded_sleeping),
+    ] {
+        if (replayed - recorded).abs() > WAITING {
+            check.refusals.push(format!(
+                "In the replay on the recording machine threads wait for {what} for {} of their time, in the recording for {}; a \
+                 difference of {:.0} points is allowed.",
+                percent(replayed),
+                percent(recorded),
+                WAITING * 100.0
+            ));
+        }
     }
+}
+
+/// Every thread of a replay waits for another one's signal.
+pub fn stands_still(check: &mut Check, what: &str, replayed: &Point) {
+    check.refusals.push(format!(
+        "The replay of {what} comes to a stand: every thread waits for a condition or a semaphore that another one of them should \
+         signal (waits for locks: {}). The copies of the recorded threads wait in another order than the program's threads would.",
+        percent(replayed.waiting)
+    ));
 }

@@ -1,5 +1,7 @@
 //! What a trace says of the program: roles of threads, locks, and where the threads' time went.
 
+use super::stream::{self, Stream};
+use latchwork_recording::edges::{self, Edges, Meaning};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +29,10 @@ pub struct Object {
     pub form: Form,
     /// Whether it belongs to no single thread: see [`is_shared`].
     pub shared: bool,
+    /// What a wait for it is. Of an object of one thread: [`Meaning::Recorded`].
+    pub meaning: Meaning,
+    /// How many permits it has at first.
+    pub permits: u32,
 }
 
 /// Threads that do the same.
@@ -42,15 +48,6 @@ pub struct Role {
     pub share: f64,
 }
 
-/// A thread's events, without what the recorder cost.
-#[derive(Clone, Debug)]
-pub struct Stream {
-    /// The events.
-    pub steps: Vec<Step>,
-    /// Before which of them the thread holds no lock.
-    pub tops: Vec<usize>,
-}
-
 /// Shares of the threads' time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Shares {
@@ -58,8 +55,10 @@ pub struct Shares {
     pub cpu: f64,
     /// Waiting for locks.
     pub waiting: f64,
-    /// Waiting for conditions, semaphores and the like.
+    /// Waiting for conditions and semaphores that another thread of the trace signals: the replay decides how long.
     pub sleeping: f64,
+    /// Waiting for them until a deadline, or where nobody in the trace signals: the replay keeps these waits as they are.
+    pub timed: f64,
     /// Asleep outside of the calls that are recorded: in system calls, and in locks that the recorder does not see.
     pub off: f64,
     /// Able to run, without a processor.
@@ -89,6 +88,8 @@ pub struct Load {
     pub bound: f64,
     /// The share of the events that were dropped.
     pub dropped: f64,
+    /// Whether the recorder counts the wait for the mutex after a wait for a condition to the latter.
+    pub relock_sleeps: bool,
 }
 
 /// Nanoseconds of each kind, and acquisitions.
@@ -97,6 +98,7 @@ struct Sums {
     cpu: u64,
     waiting: u64,
     sleeping: u64,
+    timed: u64,
     off: u64,
     preempted: u64,
     acquisitions: u64,
@@ -107,13 +109,14 @@ impl Sums {
         self.cpu += other.cpu;
         self.waiting += other.waiting;
         self.sleeping += other.sleeping;
+        self.timed += other.timed;
         self.off += other.off;
         self.preempted += other.preempted;
         self.acquisitions += other.acquisitions;
     }
 
     fn wall(&self) -> u64 {
-        self.cpu + self.waiting + self.sleeping + self.off + self.preempted
+        self.cpu + self.waiting + self.sleeping + self.timed + self.off + self.preempted
     }
 }
 
@@ -138,20 +141,29 @@ impl Load {
                 users[step.object as usize].insert(thread);
             });
         }
-        let objects = about
+        let mut edges = edges::find(about, &trace.steps);
+        let objects: Vec<Object> = about
             .objects
             .iter()
-            .zip(&users)
-            .map(|(class, users)| {
-                let shared = about.classes[*class].is_static || is_shared(users, about);
-                Object { class: *class, form: form(*class), shared }
+            .enumerate()
+            .map(|(object, class)| {
+                let shared = about.classes[*class].is_static || is_shared(&users[object], about);
+                if !shared {
+                    edges.meaning[object] = Meaning::Recorded;
+                }
+                let permits = about.permits.get(object).copied().unwrap_or(0);
+                Object { class: *class, form: form(*class), shared, meaning: edges.meaning[object], permits }
             })
             .collect();
-        let streams: Vec<Stream> = trace.steps.iter().map(|steps| stream(steps, about)).collect();
-        let sums: Vec<Sums> = streams
+        let streams: Vec<Stream> = (0..trace.steps.len())
+            .map(|thread| stream::Stream::new(&trace.steps[thread], &edges, thread, about))
+            .collect();
+        let sums: Vec<Sums> = trace
+            .steps
             .iter()
+            .zip(&streams)
             .zip(&about.threads)
-            .map(|(stream, thread)| sums(stream, thread.preempted_ns))
+            .map(|((steps, stream), thread)| sums(steps, stream, &edges, thread.preempted_ns))
             .collect();
         let mut roles: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, thread) in about.threads.iter().enumerate() {
@@ -174,7 +186,7 @@ impl Load {
             })
             .collect();
         found.sort_by(|first, second| second.share.total_cmp(&first.share));
-        let (roles, small): (Vec<Role>, Vec<Role>) = found.into_iter().partition(|role| role.share >= SMALL);
+        let (roles, small) = needed(found, &trace.steps, &edges);
         let mut load = Load {
             classes: about.classes.iter().map(|class| class.name.clone()).collect(),
             objects,
@@ -186,6 +198,7 @@ impl Load {
             rate: 0.0,
             bound: f64::INFINITY,
             dropped: 0.0,
+            relock_sleeps: about.mutex == super::locks::GLIBC,
         };
         load.sum_up(&sums, about.cpus, lock_ns);
         let lost = about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + about.unknown;
@@ -217,6 +230,7 @@ impl Load {
             cpu: computed / base,
             waiting: total.waiting as f64 / base,
             sleeping: total.sleeping as f64 / base,
+            timed: total.timed as f64 / base,
             off: total.off as f64 / base,
             preempted: total.preempted as f64 / wall,
         };
@@ -284,39 +298,46 @@ fn is_shared(users: &BTreeSet<usize>, about: &About) -> bool {
     }
 }
 
-/// The events without what the recorder cost.
-fn stream(steps: &[Step], about: &About) -> Stream {
-    let (hold, gap) = (about.empty_hold_ns.round() as u64, about.empty_gap_ns.round() as u64);
-    let mut after_release = false;
-    let mut depth = 0_usize;
-    let (mut corrected, mut tops) = (Vec::with_capacity(steps.len()), Vec::new());
-    for (index, step) in steps.iter().enumerate() {
-        if depth == 0 {
-            tops.push(index);
-        }
-        match step.op {
-            op::ACQUIRE | op::READ | op::TRY => depth += 1,
-            op::RELEASE => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        let cost = if after_release { gap } else { hold };
-        after_release = step.op == op::RELEASE;
-        corrected.push(Step { cpu: step.cpu.saturating_sub(cost), ..*step });
+/// The roles that are replayed, and the others. A role with few acquisitions is replayed all the same if another one, which is
+/// replayed, waits for what it signals.
+fn needed(mut found: Vec<Role>, steps: &[Vec<Step>], edges: &Edges) -> (Vec<Role>, Vec<Role>) {
+    let objects = |role: &Role, ops: &[u32]| -> BTreeSet<u32> {
+        let all = role.members.iter().flat_map(|thread| &steps[*thread]);
+        let of =
+            |step: &&Step| ops.contains(&step.op) && edges.meaning[step.object as usize] != Meaning::Recorded;
+        all.filter(of).map(|step| step.object).collect()
+    };
+    let mut kept: Vec<Role> = Vec::new();
+    let mut wanted = BTreeSet::new();
+    while let Some(next) = found.iter().position(|role| {
+        role.share >= SMALL || !objects(role, &[op::WAKE, op::WAKE_ALL]).is_disjoint(&wanted)
+    }) {
+        let role = found.remove(next);
+        wanted.extend(objects(&role, &[op::SLEEP]));
+        kept.push(role);
     }
-    Stream { steps: corrected, tops }
+    (kept, found)
 }
 
-fn sums(stream: &Stream, preempted: u64) -> Sums {
+/// Where a thread's time went, as recorded; `stream` has no cost of the recorder.
+fn sums(steps: &[Step], stream: &Stream, edges: &Edges, preempted: u64) -> Sums {
     let mut sums = Sums { preempted, ..Sums::default() };
-    for step in &stream.steps {
+    for (step, mark) in stream.steps.iter().zip(&stream.marks) {
         sums.cpu += step.cpu;
         sums.off += step.off;
         if acquires(step) {
-            sums.acquisitions += 1;
+            sums.acquisitions += u64::from(!mark.again);
             sums.waiting += step.wait;
-        } else {
-            sums.sleeping += step.wait;
         }
     }
+    for step in steps.iter().filter(|step| !acquires(step)) {
+        if step.op == op::SLEEP && edges.meaning[step.object as usize] != Meaning::Recorded {
+            sums.sleeping += step.wait;
+        } else {
+            sums.timed += step.wait;
+        }
+    }
+    // The mutex that a thread waited for after a wait for a condition.
+    sums.waiting += stream.waited_again;
     sums
 }

@@ -3,18 +3,24 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`load`] | what the trace says of the program |
+//! | [`stream`] | a thread's events, as a replay performs them |
+//! | [`events`] | condition variables and semaphores of the simulated machine |
 //! | [`locks`] | the locks of the simulated machine |
 //! | [`replay`] | one simulation |
 //! | [`check`] | whether the replay can be trusted |
 //! | [`plan`] | which simulations there are, and what their results mean |
 //! | [`report`] | table and JSON |
+//! | [`plot`] | throughput over threads as SVG |
 
 mod check;
+mod events;
 mod load;
 mod locks;
 mod plan;
+mod plot;
 mod replay;
 mod report;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +38,9 @@ use std::path::{Path, PathBuf};
 pub const HELP: &str = "\
 The trace comes from `latchwork record`. Its threads run again on a simulated machine, over the same lock source that runs in
 production: each computes as long as it did between its lock calls and inside of its sections, and the locks decide who gets
-them when. More threads than were recorded are copies of the recorded ones, in the proportions of their roles. It is a closed
-loop: a thread's next operation begins when its last one has ended.
+them when. A thread that waits for a condition or a semaphore goes on when another one has signalled. More threads than were
+recorded are copies of the recorded ones, in the proportions of their roles. It is a closed loop: a thread's next operation
+begins when its last one has ended.
 
 First the recorded threads run on the recording machine's own profile. If that does not give the recorded throughput within 10%
 and the recorded share of waiting within 5 points, there is no prediction, and the exit status is 1.
@@ -50,7 +57,8 @@ Examples:
   latchwork record -o trace.lw -- ./server --bench
   latchwork predict trace.lw --machine 8x24 --threads 1..192
   latchwork predict trace.lw --machine epyc-7742 --locks glibc,shfl,mcs
-  latchwork predict trace.lw --machine 8x24 --what-if 'Cache::mutex_: hold/2' --json -";
+  latchwork predict trace.lw --machine 8x24 --what-if 'Cache::mutex_: hold/2' --json -
+  latchwork predict trace.lw --machine 8x24 --threads 1,2,4,8,16,32,64,128,192 --plot curves.svg";
 
 /// Options of `latchwork-lab predict`.
 #[derive(Args)]
@@ -79,18 +87,24 @@ pub struct Options {
     /// Predict although the replay does not fit the recording
     #[arg(long)]
     anyway: bool,
+    /// Acquisitions of one simulation, at most; fewer are faster and widen the ranges
+    #[arg(long, value_name = "N", default_value_t = plan::MOST, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    acquisitions: u64,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write every number here (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     json: Option<PathBuf>,
+    /// Draw throughput over threads, with the ranges, into this SVG file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    plot: Option<PathBuf>,
 }
 
 /// Replays, prints, and returns the exit status.
 pub fn predict(options: &Options) -> Result<i32> {
-    if let Some(path) = &options.json {
-        output::check("--json", path)?;
+    for (option, path) in [("--json", &options.json), ("--plot", &options.plot)] {
+        path.as_deref().map_or(Ok(()), |path| output::check(option, path))?;
     }
     let trace = Trace::read(&options.trace)
         .map_err(|error| Failure::new(format!("{} {error}", options.trace.display())))?;
@@ -100,10 +114,24 @@ pub fn predict(options: &Options) -> Result<i32> {
     let threads = threads(options.threads.as_deref(), &machine, &load)?;
     let what_if = options.what_if.iter().map(|text| WhatIf::parse(text, &load)).collect::<Result<_>>()?;
     let curves = Curve::all(&options.locks, what_if, &trace.about)?;
-    let (seed, most) = (options.seed, plan::MOST);
+    let (seed, most) = (options.seed, options.acquisitions);
     let plan = Plan { load, machine, home, home_is: why, curves, threads, seed, most };
     let Some(answer) = plan.run(options.anyway)? else { return Ok(130) };
     let report = report::Report::new(&trace.about, &plan, &answer);
+    match &options.plot {
+        Some(path) if answer.is_refused() => {
+            eprintln!(
+                "latchwork-lab: --plot {}: nothing is drawn, because there is no prediction",
+                path.display()
+            );
+        }
+        Some(path) => {
+            let text = plot::text(&report)
+                .map_err(|error| Failure::new(format!("--plot {}: {error}", path.display())))?;
+            output::write("--plot", path, &text)?;
+        }
+        None => {}
+    }
     match options.json.as_deref() {
         Some(path) if path == Path::new("-") => print!("{}", report.json()),
         path => {

@@ -199,6 +199,10 @@ pub struct Point {
     pub throughput: [f64; 3],
     /// Share of the threads' time spent waiting for locks (median).
     pub waiting: f64,
+    /// Share of it spent waiting for conditions and semaphores that another thread signals (median).
+    pub sleeping: f64,
+    /// In one of the simulations every thread waited for another one.
+    pub stands_still: bool,
     /// For each class: acquisitions a second, share of waiting, and how busy its busiest lock is (medians).
     pub classes: Vec<(f64, f64, f64)>,
 }
@@ -252,8 +256,7 @@ impl Plan {
             (0..VARIANTS.len()).map(|variant| Job { curve: None, threads: recorded, variant }).collect();
         let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
         let home = Point::new(&outcomes);
-        let median = Outcome { throughput: home.throughput[1], waiting: home.waiting, classes: home.classes };
-        check::compare(&mut answer.check, &median);
+        check::compare(&mut answer.check, &home);
         if answer.is_refused() {
             return Ok(Some(answer));
         }
@@ -268,6 +271,18 @@ impl Plan {
         let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
         let points: Vec<Point> = outcomes.chunks(VARIANTS.len()).map(Point::new).collect();
         answer.points = points.chunks(self.threads.len()).map(<[Point]>::to_vec).collect();
+        for (points, curve) in answer.points.iter().zip(&self.curves) {
+            for (point, threads) in points.iter().zip(&self.threads).filter(|(point, _)| point.stands_still) {
+                check::stands_still(
+                    &mut answer.check,
+                    &format!("{} with {threads} threads", curve.name),
+                    point,
+                );
+            }
+        }
+        if answer.is_refused() {
+            answer.points.clear();
+        }
         Ok(Some(answer))
     }
 
@@ -354,6 +369,8 @@ impl Point {
         Point {
             throughput: [throughput[0], throughput[outcomes.len() / 2], throughput[outcomes.len() - 1]],
             waiting: median(&|outcome| outcome.waiting),
+            sleeping: median(&|outcome| outcome.sleeping),
+            stands_still: outcomes.iter().any(|outcome| outcome.stands_still),
             classes: (0..classes)
                 .map(|class| {
                     (

@@ -1,8 +1,10 @@
 //! One simulation: the threads of a trace, over the real source of the locks.
 
+use super::events::Events;
 use super::load::{Form, Load, acquires};
 use super::locks::{AnyLock, Held, Make};
 use latchwork::machine::{Deadline, Machine, Word};
+use latchwork_recording::edges::Meaning;
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::Step;
 use latchwork_sim::{Arbitration, Options, Placement, Profile, Sim, now, run, work};
@@ -60,6 +62,10 @@ pub struct Outcome {
     pub throughput: f64,
     /// The share of the threads' time that they waited for locks.
     pub waiting: f64,
+    /// The share that they waited for conditions and semaphores that another thread signals.
+    pub sleeping: f64,
+    /// From some moment on every thread waited for a signal of another one.
+    pub stands_still: bool,
     /// For each class: acquisitions a second, the share of the threads' time spent waiting, and the share of the time in which
     /// its busiest lock is held alone.
     pub classes: Vec<(f64, f64, f64)>,
@@ -70,6 +76,11 @@ struct Counts {
     acquisitions: Vec<u64>,
     waited: Vec<u64>,
     held: Vec<u64>,
+    /// Nanoseconds of waits for conditions and semaphores.
+    slept: u64,
+    /// Of the threads that waited for one of them when the simulation ended, how many there are, and when the last of these waits
+    /// began.
+    stuck: (usize, u64),
 }
 
 /// A lock for each part of a shared object.
@@ -78,10 +89,13 @@ struct Locks(Vec<Vec<Box<dyn AnyLock>>>);
 /// Simulates.
 pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
     let locks = Locks(load.objects.iter().map(|object| how.locks(object)).collect());
+    let events = Events::new(load);
     let counts = RefCell::new(Counts {
         acquisitions: vec![0; load.classes.len()],
         waited: vec![0; load.classes.len()],
         held: vec![0; load.objects.len()],
+        slept: 0,
+        stuck: (0, 0),
     });
     let threads: usize = how.threads.iter().sum();
     let (warm_up, end) = how.times(load, threads);
@@ -89,9 +103,11 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
     for (role, count) in load.roles.iter().zip(&how.threads) {
         for number in 0..*count {
             let stream = role.members[number % role.members.len()];
+            load.streams[stream].given.iter().for_each(|(object, by)| events.give(*object, *by));
             let random =
                 Cell::new(how.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (bodies.len() as u64 + 1) << 20);
-            let thread = Thread { load, how, locks: &locks, counts: &counts, stream, random, warm_up, end };
+            let (locks, events, counts) = (&locks, &events, &counts);
+            let thread = Thread { load, how, locks, events, counts, stream, random, warm_up, end };
             bodies.push(Box::new(move || thread.run()));
         }
     }
@@ -114,6 +130,9 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
     Ok(Outcome {
         throughput: per_second(counts.acquisitions.iter().sum()),
         waiting: share(counts.waited.iter().sum()),
+        sleeping: share(counts.slept),
+        // A thread that was woken shortly before the end may not have run any more.
+        stands_still: counts.stuck.0 == threads && counts.stuck.1 < end - (end - warm_up) / 8,
         classes: (0..load.classes.len())
             .map(|class| (per_second(counts.acquisitions[class]), share(counts.waited[class]), held(class)))
             .collect(),
@@ -145,7 +164,8 @@ impl How {
     fn times(&self, load: &Load, threads: usize) -> (u64, u64) {
         let cpus = self.profile.cpus();
         let ideal = (threads.min(cpus) as f64 * load.rate).min(load.bound).max(1.0);
-        let mut length = (self.acquisitions as f64 / ideal * 1e9) as u64;
+        let busy = 1.0 - load.shares.off - load.shares.sleeping - load.shares.timed;
+        let mut length = (self.acquisitions as f64 / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
         if threads > cpus {
             // Each thread has the processor a few times.
             let turn = self.profile.kernel.quantum.value * (threads as f64 / cpus as f64).ceil();
@@ -160,6 +180,7 @@ struct Thread<'a> {
     load: &'a Load,
     how: &'a How,
     locks: &'a Locks,
+    events: &'a Events,
     counts: &'a RefCell<Counts>,
     stream: usize,
     random: Cell<u64>,
@@ -186,13 +207,13 @@ impl Thread<'_> {
             if step.off > 0 {
                 sleep(&asleep, step.off);
             }
-            self.perform(step, &asleep, &mut held);
+            self.perform(at, &asleep, &mut held);
             at += 1;
-            if at == stream.steps.len() {
+            if at == stream.end {
                 held.clear();
                 at = self.jump();
-            } else if held.is_empty() {
-                left -= 1;
+            } else if stream.marks[at].top {
+                left = left.saturating_sub(1);
                 if left == 0 {
                     (left, at) = (BLOCK, self.jump());
                 }
@@ -200,7 +221,7 @@ impl Thread<'_> {
         }
     }
 
-    /// A place of the stream at which the thread holds no lock.
+    /// A place of the stream to go on at.
     fn jump(&self) -> usize {
         let tops = &self.load.streams[self.stream].tops;
         tops[self.below(tops.len())]
@@ -229,30 +250,86 @@ impl Thread<'_> {
 
     fn perform<'a>(
         &'a self,
-        step: &Step,
+        at: usize,
         asleep: &<Sim as Machine>::U32,
         held: &mut BTreeMap<u32, Holding<'a>>,
     ) {
+        let stream = &self.load.streams[self.stream];
+        let (step, mark) = (&stream.steps[at], &stream.marks[at]);
+        let meaning = |step: &Step| self.load.objects[step.object as usize].meaning;
         match step.op {
             op::EXIT => {}
             op::RELEASE => {
-                if let Some((object, since, guard)) = held.remove(&step.object) {
-                    if let Some(since) = since {
-                        let to = now().min(self.end);
-                        self.counts.borrow_mut().held[object as usize] +=
-                            to.saturating_sub(since.max(self.warm_up));
-                    }
-                    drop(guard);
+                // Only a signal that comes after the release, or with it, ends the wait.
+                let wait = stream.steps.get(at + 1).filter(|next| next.op == op::SLEEP);
+                let wait = wait.filter(|next| meaning(next) == Meaning::Signals);
+                let seen = wait.map(|next| (next.object, self.events.look(next.object)));
+                self.release(step.object, held);
+                if let Some((object, seen)) = seen {
+                    self.edge(|| self.events.wait(object, seen, self.end));
                 }
             }
-            _ if acquires(step) => self.acquire(step, held),
-            // What the thread waits for is not in the trace, or is not the lock's to decide: the wait stays as long as it was.
+            _ if acquires(step) => {
+                self.acquire(step, !mark.again, held);
+                if let Some(condvar) = mark.takes {
+                    self.take(step, condvar, held);
+                }
+            }
+            op::WAKE | op::WAKE_ALL => self.events.signal(step.object, step.op == op::WAKE_ALL),
+            op::SLEEP if meaning(step) == Meaning::Permits => {
+                self.edge(|| self.events.take_or_wait(step.object, self.end));
+            }
+            // The wait is over: see the release.
+            op::SLEEP if meaning(step) == Meaning::Signals => {}
+            // What the thread waits for is not in the trace, or is a deadline: the wait stays as long as it was.
             _ if step.wait > 0 => sleep(asleep, step.wait),
             _ => {}
         }
     }
 
-    fn acquire<'a>(&'a self, step: &Step, held: &mut BTreeMap<u32, Holding<'a>>) {
+    /// Takes a permit of the condition variable, with the mutex held, as programs do: while there is none, the thread waits for
+    /// the condition, and acquires the mutex again.
+    fn take<'a>(&'a self, step: &Step, condvar: u32, held: &mut BTreeMap<u32, Holding<'a>>) {
+        while now() < self.end && !self.events.take(condvar) {
+            let seen = self.events.look(condvar);
+            // Reading takes time, in which a signal from outside of the mutex may come.
+            if self.events.take(condvar) {
+                return;
+            }
+            self.release(step.object, held);
+            self.edge(|| self.events.wait(condvar, seen, self.end));
+            self.acquire(&Step { op: op::ACQUIRE, ..*step }, false, held);
+        }
+    }
+
+    /// A wait for another thread's signal. `wait` returns whether it came.
+    fn edge(&self, wait: impl FnOnce() -> bool) {
+        let start = now();
+        let came = wait();
+        let mut counts = self.counts.borrow_mut();
+        counts.slept += self.part(start, now());
+        if !came {
+            counts.stuck.0 += 1;
+            counts.stuck.1 = counts.stuck.1.max(start);
+        }
+    }
+
+    /// The part of an interval that is counted.
+    fn part(&self, start: u64, end: u64) -> u64 {
+        end.min(self.end).saturating_sub(start.max(self.warm_up))
+    }
+
+    fn release(&self, object: u32, held: &mut BTreeMap<u32, Holding>) {
+        if let Some((object, since, guard)) = held.remove(&object) {
+            if let Some(since) = since {
+                self.counts.borrow_mut().held[object as usize] += self.part(since, now());
+            }
+            drop(guard);
+        }
+    }
+
+    /// Acquires a lock. `asked`: the program asks for it; otherwise a wait for a condition has ended.
+    fn acquire<'a>(&'a self, step: &Step, asked: bool, held: &mut BTreeMap<u32, Holding<'a>>) {
         let object = &self.load.objects[step.object as usize];
         let start = now();
         let mut guard = None;
@@ -271,9 +348,14 @@ impl Thread<'_> {
         let end = now();
         if (self.warm_up..self.end).contains(&end) {
             let mut counts = self.counts.borrow_mut();
-            counts.acquisitions[object.class] += 1;
+            counts.acquisitions[object.class] += u64::from(asked);
             if end - start > WAITED {
-                counts.waited[object.class] += end - start.max(self.warm_up);
+                let waited = end - start.max(self.warm_up);
+                if !asked && self.load.relock_sleeps {
+                    counts.slept += waited;
+                } else {
+                    counts.waited[object.class] += waited;
+                }
             }
         }
         let alone = step.op != op::READ && guard.is_some();

@@ -11,14 +11,14 @@ use std::fmt::Write as _;
 /// All that is to say.
 #[derive(Serialize)]
 pub struct Report {
-    command: Vec<String>,
+    pub(super) command: Vec<String>,
     recorded: Recorded,
-    check: Check,
+    pub(super) check: Check,
     refused: bool,
-    machine: Machine,
-    seed: u64,
+    pub(super) machine: Machine,
+    pub(super) seed: u64,
     loop_is: &'static str,
-    curves: Vec<Curve>,
+    pub(super) curves: Vec<Curve>,
     best_lock: Option<String>,
 }
 
@@ -42,39 +42,44 @@ struct Role {
 }
 
 #[derive(Serialize)]
-struct Machine {
-    name: String,
+pub(super) struct Machine {
+    pub(super) name: String,
     summary: String,
-    cpus: usize,
+    pub(super) cpus: usize,
 }
 
+/// Throughput against threads, under one choice of locks.
 #[derive(Serialize)]
-struct Curve {
-    name: String,
-    mutex: String,
+pub(super) struct Curve {
+    pub(super) name: String,
+    pub(super) mutex: String,
     rwlock: String,
-    is_what_if: bool,
-    knee: usize,
+    pub(super) is_what_if: bool,
+    /// From so many threads on it has 90% of its best throughput.
+    pub(super) knee: usize,
     /// With the most threads, against the locks of the recording: `faster`, `slower` or `undecided`.
-    against_recorded: &'static str,
-    points: Vec<Row>,
+    pub(super) against_recorded: &'static str,
+    pub(super) points: Vec<Row>,
 }
 
+/// A point of a curve.
 #[derive(Serialize)]
-struct Row {
-    threads: usize,
-    low: f64,
-    throughput: f64,
-    high: f64,
+pub(super) struct Row {
+    pub(super) threads: usize,
+    pub(super) low: f64,
+    pub(super) throughput: f64,
+    pub(super) high: f64,
     waiting: f64,
-    limit: Option<Limit>,
+    /// Share of the threads' time spent waiting for conditions and semaphores that another thread signals.
+    sleeping: f64,
+    pub(super) limit: Option<Limit>,
     locks: Vec<Lock>,
 }
 
 /// The lock that limits.
 #[derive(Clone, Serialize)]
-struct Limit {
-    name: String,
+pub(super) struct Limit {
+    pub(super) name: String,
     /// How busy it is.
     busy: f64,
     waiting: f64,
@@ -189,7 +194,7 @@ impl Report {
             "their time: computing {:.1}%, waiting for locks {:.1}%, for conditions and semaphores {:.1}%, asleep otherwise {:.1}%",
             shares.cpu * 100.0,
             shares.waiting * 100.0,
-            shares.sleeping * 100.0,
+            (shares.sleeping + shares.timed) * 100.0,
             shares.off * 100.0
         )?;
         let check = &self.check;
@@ -208,6 +213,13 @@ impl Report {
             percent(check.recorded_waiting),
             percent(check.replayed_waiting),
         ]);
+        if check.recorded_sleeping.max(check.replayed_sleeping) > 0.0 {
+            table.add_row([
+                "waiting for signals".into(),
+                percent(check.recorded_sleeping),
+                percent(check.replayed_sleeping),
+            ]);
+        }
         right(&mut table);
         writeln!(text, "{}", table.trim_fmt())?;
         for warning in &check.warnings {
@@ -308,7 +320,8 @@ fn row(classes: &[String], point: &Point, threads: usize) -> Row {
         waiting: lock.waiting,
     });
     let [low, throughput, high] = point.throughput;
-    Row { threads, low, throughput, high, waiting: point.waiting, limit, locks }
+    let (waiting, sleeping) = (point.waiting, point.sleeping);
+    Row { threads, low, throughput, high, waiting, sleeping, limit, locks }
 }
 
 fn right(table: &mut Table) {

@@ -1,4 +1,4 @@
-//! Synthetic traces with known answers.
+//! Synthetic traces with known answers. The module [`edges`] has those with condition variables and semaphores.
 
 use super::check;
 use super::load::Load;
@@ -9,6 +9,8 @@ use super::report::Report;
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
 use latchwork_sim::{Arbitration, Profile};
+
+mod edges;
 
 /// Threads that compute for `think`, and then hold the one lock for `hold` nanoseconds. Each call waited for `wait`.
 fn one_lock(threads: usize, hold: u64, think: u64, wait: u64) -> Trace {

@@ -9,6 +9,7 @@ mod calibrate;
 mod common;
 mod count;
 mod documents;
+mod predict;
 mod reproduce;
 mod simulate;
 mod torture;

@@ -116,6 +116,7 @@ pub(crate) fn begin() {
         }
     }
     if let Some(stream) = stream::current() {
+        header.clock_cost.store(stream.clock_cost(), Relaxed);
         let (hold, gap) = stream.calibrated();
         header.empty_hold.store(hold, Relaxed);
         header.empty_gap.store(gap, Relaxed);
@@ -132,14 +133,19 @@ pub(crate) fn after_fork() {
     if !file::is_open() {
         return;
     }
-    let (hold, gap) = (file::header().empty_hold.load(Relaxed), file::header().empty_gap.load(Relaxed));
+    let header = file::header();
+    let costs = [&header.empty_hold, &header.empty_gap, &header.clock_cost].map(|cost| cost.load(Relaxed));
     stream::leave();
     file::forget();
     objects::clear();
     // Without a file nothing is recorded: the layer only passes the calls on.
     if open(true).is_ok() {
-        file::header().empty_hold.store(hold, Relaxed);
-        file::header().empty_gap.store(gap, Relaxed);
+        let header = file::header();
+        for (cost, value) in
+            [&header.empty_hold, &header.empty_gap, &header.clock_cost].into_iter().zip(costs)
+        {
+            cost.store(value, Relaxed);
+        }
     }
 }
 
@@ -298,14 +304,25 @@ fn wait(c: *mut Cond, m: *mut Mutex, below: impl FnOnce() -> c_int) -> c_int {
         if let Some(stream) = stream::current() {
             stream.sleeps = (0, 0);
         }
+        if timed_out(result) {
+            // The sleep was written down when it was over: before the mutex was acquired again.
+            event(kind::CONDVAR, c.addr(), op::FAILED, None);
+        }
         return result;
     }
     event(kind::MUTEX, m.addr(), op::RELEASE, None);
     let since = ticks();
     let result = below();
-    event(kind::CONDVAR, c.addr(), op::SLEEP, Some(since));
+    let op = if timed_out(result) { op::FAILED } else { op::SLEEP };
+    event(kind::CONDVAR, c.addr(), op, Some(since));
     event(kind::MUTEX, m.addr(), op::ACQUIRE, None);
     result
+}
+
+/// Whether a wait ended at its deadline. C11's `thrd_timedout` has another number than ETIMEDOUT.
+fn timed_out(result: c_int) -> bool {
+    const THRD_TIMEDOUT: c_int = 4;
+    result == ETIMEDOUT || result == THRD_TIMEDOUT
 }
 
 /// Locks a mutex again after a wait for a condition variable of this library's.

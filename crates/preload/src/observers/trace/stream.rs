@@ -167,16 +167,16 @@ impl Stream {
         if gap.max(wait) < long {
             self.push(op, object, gap, pack(wait), 0);
         } else {
+            // The readings of the CPU time lie in the next gap, from which the reader of the file takes them: so the times of a
+            // thread add up, and events of several threads can be put in order.
             if gap >= long {
                 self.clock(gap);
-                // The reading of the CPU time lies between the two. It is no part of the program.
                 gap = 0;
             }
             self.push(op, object, gap, pack(wait), 0);
             if wait >= long {
                 self.clock(0);
             }
-            self.last = ticks();
         }
         compiler_fence(SeqCst);
         self.busy = false;
@@ -240,6 +240,18 @@ impl Stream {
     #[cold]
     fn drop_one(&self) {
         file::thread(self.thread).dropped.fetch_add(1, Relaxed);
+    }
+
+    /// What one reading of the CPU time takes, in ticks: the median of some.
+    pub(super) fn clock_cost(&mut self) -> u32 {
+        let mut costs = [0; 9];
+        for cost in &mut costs {
+            let start = ticks();
+            self.clock(0);
+            *cost = ticks() - start;
+        }
+        costs.sort_unstable();
+        pack(costs[costs.len() / 2])
     }
 
     /// The median hold and the median gap of the calling thread's events, which are pairs of acquisition and release of one

@@ -1,0 +1,85 @@
+//! `latchwork-lab predict`: what comes out of a trace that is written here.
+
+use crate::common::{output, scratch, stderr, stdout};
+use latchwork_recording::trace::op;
+use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Two threads that compute for 9 us, and then hold the lock for 1 us. Each call waited for so many nanoseconds.
+fn write(path: &Path, wait: u64) {
+    let pair = [
+        Step { op: op::ACQUIRE, object: 0, cpu: 9_000, off: 0, wait },
+        Step { op: op::RELEASE, object: 0, cpu: 1_000, ..Step::default() },
+    ];
+    let thread = |tid| Thread { tid, role: "worker".into(), events: 400, ..Thread::default() };
+    let trace = Trace {
+        about: About {
+            command: vec!["./program".into(), "<&>".into()],
+            seconds: 1.0,
+            cpus: 2,
+            mutex: "glibc".into(),
+            rwlock: "glibc".into(),
+            classes: vec![Class { name: "the lock".into(), kind: "mutex".into(), is_static: true }],
+            objects: vec![0],
+            threads: vec![thread(1), thread(2)],
+            ..About::default()
+        },
+        steps: vec![pair.repeat(200), pair.repeat(200)],
+    };
+    trace.write(path).unwrap();
+}
+
+/// Runs the command in a directory; returns its exit status, and what it wrote: text, JSON, drawing.
+fn predict(directory: &Path, more: &[&str]) -> (Option<i32>, String, String, Option<String>) {
+    let (json, svg) = (directory.join("predicted.json"), directory.join("predicted.svg"));
+    let _ = fs::remove_file(&svg);
+    let trace = directory.join("trace.lw");
+    let names = [&trace, &json, &svg].map(|path| path.to_str().unwrap());
+    let words = ["predict", names[0], "--machine", "1x4", "--recorded-on", "1x2", "--threads", "2,4"];
+    let files = ["--json", names[1], "--plot", names[2], "--acquisitions", "1000"];
+    let output = output(&[&words[..], &files, more].concat());
+    let json = fs::read_to_string(json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    (output.status.code(), stdout(&output), json, fs::read_to_string(svg).ok())
+}
+
+#[test]
+fn the_same_file_and_seed_give_the_same_bytes() {
+    let directory = scratch("predict-same");
+    write(&directory.join("trace.lw"), 0);
+    let first = predict(&directory, &["--what-if", "the lock: hold/2"]);
+    assert_eq!(first.0, Some(0), "{}", first.1);
+    assert_eq!(predict(&directory, &["--what-if", "the lock: hold/2"]), first);
+    assert_ne!(predict(&directory, &["--what-if", "the lock: hold/2", "--seed", "2"]).2, first.2);
+    let json: Value = serde_json::from_str(&first.2).unwrap();
+    assert_eq!(json["curves"].as_array().map(Vec::len), Some(3), "{json}");
+    let svg = first.3.unwrap();
+    for wanted in [
+        "<svg",
+        "threads",
+        "acquisitions",
+        "1x4 (4 CPUs)",
+        "./program &lt;&amp;&gt;",
+        "the lock: hold/2",
+        "<polygon",
+    ] {
+        assert!(svg.contains(wanted), "{wanted} is missing: {svg}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_refusal_draws_nothing() {
+    let directory = scratch("predict-refused");
+    // They are said to have waited for half of their time.
+    write(&directory.join("trace.lw"), 10_000);
+    let (status, text, json, svg) = predict(&directory, &[]);
+    assert_eq!((status, svg), (Some(1), None), "{text}");
+    assert!(text.contains("No prediction"), "{text}");
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["refused"], true);
+    let (status, text, _, svg) = predict(&directory, &["--anyway"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(svg.unwrap().contains("NOT TO BE TRUSTED"));
+    fs::remove_dir_all(directory).unwrap();
+}
