@@ -19,6 +19,9 @@ const TIMED_PERIOD: u32 = 16;
 /// A wait of so many nanoseconds was probably spent asleep.
 const LONG: u64 = 5_000;
 
+/// A function below that takes less than so many nanoseconds has not waited.
+const AT_ONCE: u64 = 1_000;
+
 /// A lock call that may wait: `attempt` first, then `block`.
 ///
 /// # Safety
@@ -60,7 +63,7 @@ unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -
     };
     match result {
         // SAFETY: the caller's object is live.
-        EBUSY => unsafe { contended(local, place, call, 0, &mut block) },
+        EBUSY => unsafe { contended(local, place, call, 0, 0, &mut block) },
         result if got(result) => {
             // SAFETY: the caller's object is live.
             unsafe { acquired(local, place, call, origin, 0, filter) };
@@ -101,6 +104,8 @@ unsafe fn acquire_with(
         EBUSY => block(),
         result => result,
     };
+    // The recording of a new thread begins here, which takes a while.
+    let begin = if threads::is_new() { clock::now() } else { 0 };
     let Some(local) = &mut threads::current() else { return pass(block) };
     let filter = filter::value(call.address);
     let Some(place) = local.place(call.kind(), call.address) else { return pass(block) };
@@ -112,7 +117,7 @@ unsafe fn acquire_with(
             result
         }
         // SAFETY: the caller's object is live.
-        EBUSY => unsafe { contended(local, place, call, site, block) },
+        EBUSY => unsafe { contended(local, place, call, site, begin, block) },
         error => error,
     }
 }
@@ -332,7 +337,8 @@ impl Waiting {
     }
 }
 
-/// The part of a lock call after a failed attempt.
+/// The part of a lock call after a failed attempt. `begin`: when the call began, if the thread had much to do before the
+/// attempt; else 0.
 ///
 /// # Safety
 ///
@@ -344,8 +350,12 @@ unsafe fn contended(
     place: Place,
     call: Call,
     site: u32,
+    begin: u64,
     block: &mut dyn FnMut() -> c_int,
 ) -> c_int {
+    // What follows is a part of the wait: meanwhile the thread does not run the program. If other threads have the processors,
+    // it may take long.
+    let start = if begin == 0 { clock::now() } else { begin };
     // The thread may hold another lock, for which it has waited: then this is a better moment than behind the wait.
     waits::settle(local);
     let entry = place.entry;
@@ -360,7 +370,6 @@ unsafe fn contended(
     if free {
         local.free_calls -= 1;
     }
-    let start = clock::now();
     let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks };
     if call.kind() == kind::RWLOCK && !call.is_read() {
         succession::look(local, object_index, call.address, start);
@@ -420,15 +429,19 @@ fn wait_closely(
         local.waits = local.waits.saturating_add(1);
         timed = (local.waits <= TIMED || local.chance.one_in(TIMED_PERIOD)).then(clock::cpu_time);
     }
-    waiting.start = clock::now();
     if weight > 1 {
         // The account knows only those that look closely.
         succession::look_at_waiters(local, waiting.object_index, call.address, waiting.start);
     }
     let before = object.filter(|_| weight != 0).map(|object| arrive(object, call.address, waiting.start));
+    let ready = clock::now();
     let (result, end) = waiting.wait(local, call, block);
     let spun = timed.map(|before| clock::cpu_time().saturating_sub(before));
     let Some(end) = end else { return result };
+    if end.saturating_sub(ready) < AT_ONCE {
+        // The lock became free while this function looked closely. How long the thread would have waited is not known.
+        waiting.start = ready;
+    }
     waited(local, call, &waiting, end, before.as_ref(), spun, result)
 }
 

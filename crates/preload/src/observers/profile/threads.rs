@@ -171,6 +171,12 @@ pub(super) fn current() -> Option<Inside> {
     }
 }
 
+/// Whether the calling thread has made no call of the layer in this session, or in any.
+#[inline(always)]
+pub(super) fn is_new() -> bool {
+    known(Current::get()).is_none_or(|local| local.session != session::number())
+}
+
 /// The calling thread's, if it has one in this session.
 #[inline(always)]
 fn come_in(word: *mut Local) -> Option<Inside> {
