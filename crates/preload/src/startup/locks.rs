@@ -22,11 +22,11 @@
 //! dynamic linker says without one which module an address belongs to, and the stack is unwound as the recorder does it.
 
 use super::environment::refuse;
-use crate::observers::profile::{modules, unwind};
 use crate::state::choice::{self, Choice};
 use crate::state::counters::Family;
 use crate::state::memory;
 use crate::state::table::Slot;
+use crate::state::unwind::{self, modules};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use latchwork::locks::mutex::RawMutex;
@@ -94,7 +94,6 @@ pub(super) struct Families {
 
 /// Reads the value of the variable. A value that is not understood ends the process.
 pub(super) fn read(text: &'static [u8]) -> Families {
-    modules::prepare();
     let mut reader = Reader::new(text);
     for entry in reader.text.split(|byte| *byte == b';').filter(|entry| !entry.is_empty()) {
         if let Err(why) = reader.entry(entry) {

@@ -21,6 +21,7 @@ use crate::observers::{check, profile, statistics, trace};
 use crate::state::counters::Family;
 use crate::state::generation;
 use crate::state::table::{pass, resolve};
+use crate::state::unwind::modules;
 use core::sync::atomic::{AtomicU8, Ordering};
 use environment::{is_too_early, refuse, variable};
 use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
@@ -119,8 +120,13 @@ fn choose() {
     let directory = variable(b"LATCHWORK_PROFILE=").filter(|value| *value != b"0");
     let traces = variable(b"LATCHWORK_TRACE=").filter(|value| *value != b"0");
     let observed = counts || checks || directory.is_some() || traces.is_some();
+    let listens = variable(b"LATCHWORK_LIVE=").is_some_and(|value| value != b"0");
+    let by_place = variable(b"LATCHWORK_LOCKS=");
+    if directory.is_some() || traces.is_some() || listens || by_place.is_some() {
+        modules::prepare();
+    }
 
-    let chosen = variable(b"LATCHWORK_LOCKS=").map(locks::read).unwrap_or_default();
+    let chosen = by_place.map(locks::read).unwrap_or_default();
     locks::check(chosen, mutex.is_some(), rwlock.is_some() && !over_glibc);
 
     match mutex {
@@ -184,7 +190,7 @@ fn choose() {
     let directory = directory.filter(|_| !traces);
     let profiles = directory.is_some_and(|directory| profile::install(directory, mutex, rwlock));
     let serves = mutex.is_some() || rwlock.is_some();
-    let live = !profiles && !traces && variable(b"LATCHWORK_LIVE=").is_some_and(|value| value != b"0");
+    let live = listens && !profiles && !traces;
     if live {
         profile::prepare(mutex, rwlock);
     }

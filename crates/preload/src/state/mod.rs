@@ -11,6 +11,7 @@
 //! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
 //! | [`counters`] | how many objects and calls there were, while statistics are on |
+//! | [`unwind`] | the calling thread's stack, and the modules that its addresses belong to |
 //! | [`index`], [`line`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
 
 pub(crate) mod abi;
@@ -29,3 +30,4 @@ pub(crate) mod place;
 #[cfg(versioned)]
 pub(crate) mod program;
 pub(crate) mod table;
+pub(crate) mod unwind;

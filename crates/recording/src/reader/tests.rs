@@ -1,11 +1,15 @@
 //! Recordings made by hand, whose truth is known.
 
 use super::*;
+use crate::histogram;
+use crate::layout::{NONE, READY};
+use file::RECORDS;
 use layout::{
     CLASSES, Class as C, Counters as N, ENTRIES, EVENTS, Entry, Event as V, HISTOGRAMS, Header, Histogram,
     MODULES, MORE, Module as M, OBJECTS, Object as O, PAIRS, Pair as P, Pending, STACKS, Section, Stack as S,
     TABLES, TEXT, THREADS, Table, Tally, Thread as T,
 };
+use std::mem::offset_of;
 
 /// A record as bytes: fields are named like `put!(record, Type.field = value)`.
 macro_rules! put {

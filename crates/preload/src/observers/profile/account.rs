@@ -15,7 +15,7 @@
 //! The fields of the account have a lock, which only threads take that write them: holders, while threads wait. A thread that
 //! does not get it in time drops what it wanted to write. A waiter reads the fields as in a sequence lock.
 
-use super::{fast, file};
+use super::{file, filter};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use latchwork_recording::layout::{HOLDERS, Object, cause};
@@ -43,15 +43,10 @@ pub(super) struct Parts {
     pub(super) nanos: [u64; HOLDERS + 1],
 }
 
-impl Parts {
-    /// Those of a wait whose holders are not known.
-    pub(super) const NONE: Self = Parts { holders: [0; _], nanos: [0; _] };
-}
-
 /// A thread begins to wait for the object at this address.
 pub(super) fn arrive(object: &Object, address: usize, now: u64) -> Snapshot {
     // `leave` takes that back.
-    fast::watch(address);
+    filter::watch(address);
     let begin = || {
         object.first_waiter.fetch_max(now, Relaxed);
         object.first_holder.store(0, Relaxed);
@@ -141,7 +136,7 @@ pub(super) fn leave(
         rest -= *part;
     }
     let last = object.waiting.fetch_sub(1, AcqRel) == 1;
-    fast::unwatch(address);
+    filter::unwatch(address);
     if last && !got {
         // The next holder may acquire the lock without writing here.
         let _ = object.holder.compare_exchange(FREE, 0, Relaxed, Relaxed);

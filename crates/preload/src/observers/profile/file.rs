@@ -343,7 +343,7 @@ fn describe(base: *mut u8, about: &About) {
         (*header).header_size = size_of::<Header>() as u32;
         (*header).pid = libc::getpid() as u32;
         (*header).parent = libc::getppid() as u32;
-        (*header).started = super::now();
+        (*header).started = super::clock::now();
         (*header).started_realtime = Native::now(Clock::Realtime);
         (*header).hold_period = about.hold_period;
         (*header).forked = u32::from(about.forked);

@@ -7,7 +7,7 @@
 //! # Sessions
 //!
 //! A *session* is the time from one switching on to the next switching off, and has a file of its own. Sessions have numbers;
-//! [`session`] is that of the present one, or 0.
+//! [`session::number`] is that of the present one, or 0.
 //!
 //! A thread in a call of the layer is *inside* (`threads::Inside`), except while it waits for a lock, a condition or a unit.
 //! The file stays mapped until no thread is inside. If a session has ended while a thread waited, the thread touches no record
@@ -27,7 +27,7 @@
 //! [`Thread::waits_for`](latchwork_recording::layout::Thread::waits_for).
 
 use super::file::Path;
-use super::{discard, file, now, open, threads};
+use super::{clock, file, homes, recording, session, threads};
 use crate::state::memory::keeping_errno;
 use crate::state::table::Slot;
 use core::fmt::Write;
@@ -37,31 +37,13 @@ use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::control::{self, Control, answer, request};
 use latchwork_recording::layout::VERSION;
 
-static SESSION: AtomicU64 = AtomicU64::new(0);
-static LAST_SESSION: AtomicU64 = AtomicU64::new(0);
-
-/// The number of the present session; 0: nothing is recorded.
-#[inline(always)]
-pub(super) fn session() -> u64 {
-    SESSION.load(Acquire) // (D) pairs with the store in `begin_session`: the file is mapped
-}
-
-/// A session begins. The file is open, and no thread is inside.
-pub(super) fn begin_session() {
-    SESSION.store(LAST_SESSION.fetch_add(1, Relaxed) + 1, Release); // (D)
-}
-
-pub(super) fn end_session() {
-    SESSION.store(0, SeqCst);
-}
-
 /// The control file of the observer whose session this is; null if the process is recorded from its start, or not at all. It
 /// stays mapped as long as the recording.
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(null_mut());
 /// The number of that observer's directory.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// Puts the layer over what the program calls, or takes it off: `startup::live`.
-pub(crate) static SWITCH: Slot<fn(bool)> = Slot::new(super::place);
+/// Puts the layer over what the program calls, or takes it off: set by `startup::live`, without which nothing is switched.
+pub(crate) static SWITCH: Slot<fn(bool)> = Slot::new(|_| {});
 
 /// The thread that switches; 0: none.
 static SWITCHING: AtomicU32 = AtomicU32::new(0);
@@ -73,7 +55,7 @@ impl Switching {
     /// `None`: another thread switches, or this one does, in a call that a signal handler has interrupted.
     pub(super) fn begin() -> Option<Self> {
         // (E) pairs with itself: one thread switches after the other.
-        SWITCHING.compare_exchange(0, threads::tid(), Acquire, Relaxed).ok().map(|_| Switching(()))
+        SWITCHING.compare_exchange(0, homes::tid(), Acquire, Relaxed).ok().map(|_| Switching(()))
     }
 }
 
@@ -85,7 +67,7 @@ impl Drop for Switching {
 
 /// In a thread that is about to fork.
 pub(crate) fn before_fork() {
-    let me = threads::tid();
+    let me = homes::tid();
     // If a signal handler forks that has interrupted this very thread as it switches, the child gets what is there.
     while SWITCHING.compare_exchange(0, me, Acquire, Relaxed).is_err_and(|holder| holder != me) {
         Native::yield_now();
@@ -125,7 +107,7 @@ fn expire(control: &Control) {
         return;
     }
     let Some(_switching) = Switching::begin() else { return };
-    if session() == 0 {
+    if session::number() == 0 {
         return;
     }
     keeping_errno(|| {
@@ -138,14 +120,14 @@ fn expire(control: &Control) {
 /// Stops recording. The file stays mapped.
 fn leave_session() {
     SWITCH.get()(false);
-    file::header().ended.store(now(), Relaxed);
-    end_session();
+    file::header().ended.store(clock::now(), Relaxed);
+    session::end();
 }
 
 /// Unmaps the recording and the control file. No thread is inside.
 fn retire() {
     if file::is_open() {
-        discard();
+        recording::discard();
     }
     let control = CONTROL.swap(null_mut(), Relaxed);
     if !control.is_null() {
@@ -186,7 +168,7 @@ fn serve(control: &Control, number: u64, known: bool) {
         return reply(answer::VERSION, VERSION);
     }
     if control.request.load(Relaxed) == request::OFF {
-        if known && session() != 0 {
+        if known && session::number() != 0 {
             leave_session();
         }
         if !known {
@@ -197,14 +179,14 @@ fn serve(control: &Control, number: u64, known: bool) {
         }
         // A thread that was inside may have measured something since the session ended.
         if file::is_open() {
-            file::header().ended.store(now(), Relaxed);
+            file::header().ended.store(clock::now(), Relaxed);
         }
         // The control file is unmapped with the recording.
         reply(answer::OFF, 0);
         retire();
         return;
     }
-    if session() != 0 {
+    if session::number() != 0 {
         if known {
             return reply(answer::ON, 0);
         }
@@ -223,7 +205,7 @@ fn serve(control: &Control, number: u64, known: bool) {
     let mut directory = Path::new();
     let _ = control::directory(number, &mut directory);
     file::set_directory(directory.as_bytes());
-    if let Err(why) = open(false) {
+    if let Err(why) = recording::open(false) {
         control.why.iter().zip(why.bytes().chain([0])).for_each(|(to, byte)| to.store(byte, Relaxed));
         if !kept.is_null() {
             CONTROL.store(kept, Relaxed);
@@ -232,7 +214,7 @@ fn serve(control: &Control, number: u64, known: bool) {
     }
     NUMBER.store(number, Relaxed);
     CONTROL.store(core::ptr::from_ref(control).cast_mut(), Release);
-    begin_session();
+    session::begin();
     SWITCH.get()(true);
     reply(answer::ON, 0);
 }

@@ -4,20 +4,27 @@
 //! | module | what it has |
 //! |---|---|
 //! | this one | the layer: its functions, and when they are in the table |
-//! | [`locks`] | what is recorded in which lock or unlock call |
-//! | [`fast`] | the short way of uncontended calls |
-//! | [`sampling`] | which waits are looked at closely |
-//! | [`sleeps`] | waits for condition variables and semaphores, which are no contention |
-//! | [`account`] | which holder caused a wait |
-//! | [`waits`], [`tallies`] | what a wait adds to the records |
-//! | [`succession`] | changes of owner, CPU and NUMA node; readers inside |
 //! | `callers.c` | the entry points, which say where the program called |
-//! | [`threads`] | the table of counters of each thread |
-//! | [`objects`] | the records of objects and classes |
-//! | [`stack`], [`unwind`], [`rules`], [`modules`] | stacks of return addresses, and the files that they lie in |
-//! | [`clock`] | the time |
 //! | [`live`] | switching it on and off in a live process |
-//! | [`file`], [`index`] | the mapped file; hash tables from keys to records |
+//! | [`sleeps`] | waits for condition variables and semaphores, which are no contention |
+//! | [`calls`] | what is recorded in which lock or unlock call |
+//! | [`acquire`], [`release`] | the calls themselves |
+//! | [`lifetimes`] | objects that are made and destroyed |
+//! | [`fast`] | the short way of uncontended calls |
+//! | [`waits`] | the waits of the calling thread |
+//! | [`succession`] | changes of owner, CPU and NUMA node; readers inside |
+//! | [`threads`], [`homes`], [`entries`] | what a thread has for itself, and its table of counters |
+//! | [`account`] | which holder caused a wait |
+//! | [`sampling`], [`chance`] | which waits are looked at closely |
+//! | [`pending`], [`tallies`] | what a wait adds to the records |
+//! | [`stack`] | stacks of return addresses |
+//! | [`objects`], [`modules`] | the records of objects and classes, and of the files that addresses lie in |
+//! | [`filter`] | what sends the calls of all threads the long way |
+//! | [`recording`], [`file`], [`index`] | the mapped file; hash tables from keys to records |
+//! | [`session`], [`clock`] | the number of the session; the time |
+//! | [`below`] | the functions below the layer |
+//!
+//! A module imports only modules that stand below it in this table, or beside it.
 //!
 //! # Contention
 //!
@@ -35,60 +42,48 @@
 //! Nothing here allocates, and no lock here is waited for without a bound. A signal handler may come between any two
 //! steps, and may make lock calls itself: then a count may go to another object, but the file stays valid.
 
-use crate::families::{c11, cond, mutex};
+use crate::families::{c11, cond};
 use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
-use crate::state::table::{Slot, TABLE, Table};
+use crate::state::table::TABLE;
+use acquire::{acquire, attempt};
+use below::{BELOW, TRY_MUTEX, over};
+use calls::{Call, Origin};
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU8, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{c_int, clockid_t, timespec};
-use locks::{Call, Origin, acquire, attempt, release};
+use lifetimes::{destroy, gone, made};
+use release::release;
 
 mod account;
+mod acquire;
+mod below;
+mod calls;
+mod chance;
 mod clock;
+mod entries;
 mod fast;
 mod file;
+mod filter;
+mod homes;
 mod index;
+mod lifetimes;
 pub(crate) mod live;
-mod locks;
-pub(crate) mod modules;
+mod modules;
 mod objects;
-mod rules;
+mod pending;
+mod recording;
+mod release;
 mod sampling;
+mod session;
 mod sleeps;
 mod stack;
 mod succession;
 mod tallies;
 mod threads;
-pub(crate) mod unwind;
 mod waits;
-
-/// The functions that the layer calls.
-static BELOW: Table = Table::EMPTY;
-/// How a mutex is tried before a call waits for it.
-static TRY_MUTEX: Slot<unsafe extern "C" fn(*mut Mutex) -> c_int> = Slot::new(mutex::try_weak);
-
-/// Of a thread's waits, the first so many have their CPU time measured, and then one in so many.
-const TIMED: u32 = 8;
-/// See [`TIMED`].
-const TIMED_PERIOD: u32 = 16;
-
-/// A wait of so many nanoseconds was probably spent asleep.
-const LONG: u64 = 5_000;
-
-/// Of a thread's uncontended acquisitions, one in so many has its hold time measured, the logarithm to base 2: until
-/// [`MOST_MEASURED`] are, and then. A measurement takes some 200 ns, so in the end that is less than half a nanosecond for each
-/// call.
-const HOLD_PERIODS: [u8; 2] = [6, 9];
-/// See [`HOLD_PERIODS`]: the means are right to 2% by then.
-const MOST_MEASURED: u32 = 4096;
-/// So many of a thread's first acquisitions of an object have it measured, too: many locks are used rarely, and for long.
-const HOLD_FIRST: u8 = 8;
-/// So many acquisitions after one that was contended capture their stack: before the call, so that nobody waits for it. Others do
-/// that when they release the lock, if threads wait by then.
-const HOT: u8 = 3;
 
 /// Records from the start of the process on, if a file can be made. `mutex` and `rwlock` are the names of the locks that
 /// serve; `None`: glibc's.
@@ -99,7 +94,7 @@ pub(crate) fn install(
 ) -> bool {
     prepare(mutex, rwlock);
     file::set_directory(directory);
-    if let Err(why) = open(false) {
+    if let Err(why) = recording::open(false) {
         let mut line = Line::new();
         let _ = write!(line, "latchwork: no profile in ");
         line.bytes(directory);
@@ -107,32 +102,21 @@ pub(crate) fn install(
         line.write_to(libc::STDERR_FILENO);
         return false;
     }
-    live::begin_session();
+    session::begin();
     place(true);
     true
 }
 
 /// Remembers the table as it is without the layer. The process may be recorded later. As in [`install`].
 pub(crate) fn prepare(mutex: Option<&'static [u8]>, rwlock: Option<&'static [u8]>) {
-    modules::prepare();
-    clock::prepare();
+    recording::prepare(mutex.unwrap_or(b"glibc"), rwlock.unwrap_or(b"glibc"));
     Use::PROFILE.set(threads::exits);
-    NAMES[0].set(mutex.unwrap_or(b"glibc"));
-    NAMES[1].set(rwlock.unwrap_or(b"glibc"));
     BELOW.copy_from(&TABLE);
     if mutex.is_none() {
         TRY_MUTEX.set(BELOW.mutex_trylock.get());
     }
     sleeps::prepare(mutex.is_none());
 }
-
-/// Sets slots of the table to functions of the layer, or to those below it: `over!(on; name => function, ...)`.
-macro_rules! over {
-    ($on:expr; $($name:ident => $function:expr),* $(,)?) => {
-        $($crate::state::table::TABLE.$name.set(if $on { $function } else { $crate::observers::profile::BELOW.$name.get() });)*
-    };
-}
-use over;
 
 /// Puts the layer over the table, or takes it off. Other threads may call functions of the table meanwhile: the layer knows
 /// how to release what it has not acquired.
@@ -174,51 +158,19 @@ unsafe extern "C" fn relock(m: *mut Mutex) -> c_int {
     result
 }
 
-/// The names of the locks that serve mutexes and rwlocks: a copy for forked children.
-static NAMES: [Name; 2] = [const { Name([const { AtomicU8::new(0) }; 48]) }; 2];
-struct Name([AtomicU8; 48]);
-impl Name {
-    fn set(&self, name: &[u8]) {
-        self.0.iter().zip(name).for_each(|(to, byte)| to.store(*byte, Relaxed));
-    }
-
-    fn get(&self) -> [u8; 48] {
-        core::array::from_fn(|index| self.0[index].load(Relaxed))
-    }
-}
-
-fn open(forked: bool) -> Result<(), &'static str> {
-    if !forked {
-        clock::calibrate();
-    }
-    let names = [NAMES[0].get(), NAMES[1].get()];
-    let [mutex, rwlock] = names.each_ref().map(|name| name.split(|byte| *byte == 0).next().unwrap_or(b""));
-    file::open(&file::About { mutex, rwlock, hold_period: 1 << HOLD_PERIODS[1], forked })
-}
-
 /// In a forked child, which has one thread: it gets a file of its own.
 pub(crate) fn after_fork() {
-    let records = live::session() != 0;
-    live::end_session();
+    let records = session::number() != 0;
+    session::end();
     if !file::is_open() {
         return;
     }
     threads::forget();
-    discard();
+    recording::discard();
     // Without a file nothing is recorded: the layer only passes the calls on.
-    if records && open(true).is_ok() {
-        live::begin_session();
+    if records && recording::open(true).is_ok() {
+        session::begin();
     }
-}
-
-/// Unmaps the file, and forgets all that was in it. No thread is in a call of the layer.
-fn discard() {
-    file::close();
-    objects::clear_all();
-    tallies::clear_all();
-    stack::clear_all();
-    modules::clear_all();
-    fast::clear_all();
 }
 
 #[used]
@@ -229,41 +181,9 @@ static DESTRUCTOR: extern "C" fn() = ended;
 extern "C" fn ended() {
     // While another thread switches the recording on or off, the file may not be there.
     if let Some(_switching) = live::Switching::begin()
-        && live::session() != 0
+        && session::number() != 0
     {
-        file::header().ended.store(now(), Relaxed);
-    }
-}
-
-/// The time, in nanoseconds.
-#[inline(always)]
-fn now() -> u64 {
-    clock::now()
-}
-
-/// The CPU time of the calling thread, in nanoseconds.
-fn cpu_time() -> u64 {
-    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for the answer. The call fails for no clock that every kernel has.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// The program makes an object.
-fn made(kind: u32, address: usize) {
-    if let Some(local) = &mut threads::current() {
-        gone(address);
-        objects::find_or_make(kind, address, || stack::capture(local));
-    }
-}
-
-/// The program has destroyed an object.
-fn gone(address: usize) {
-    if let Some(local) = &mut threads::current() {
-        if let Some(entry) = local.entry_of(address) {
-            local.empty(entry);
-        }
-        objects::retire(address);
+        file::header().ended.store(clock::now(), Relaxed);
     }
 }
 
@@ -277,11 +197,6 @@ fn reading(l: *mut RwLock) -> Call {
 
 fn writing(l: *mut RwLock) -> Call {
     plain(kind::RWLOCK, l.addr())
-}
-
-/// Exposes the address: the recorder asks the mutex whether it is recursive.
-fn mutex_call(m: *mut Mutex) -> Call {
-    plain(kind::MUTEX, m.expose_provenance())
 }
 
 type Time = *const timespec;
@@ -331,12 +246,12 @@ macro_rules! acquiring {
 }
 
 acquiring! {
-    mutex_lock(m: *mut Mutex) = |call, from| acquire(mutex_call(m), from, move || TRY_MUTEX.get()(m), call);
-    mutex_trylock(m: *mut Mutex) = |call, from| attempt(mutex_call(m), from, call);
+    mutex_lock(m: *mut Mutex) = |call, from| acquire(Call::of_mutex(m), from, move || TRY_MUTEX.get()(m), call);
+    mutex_trylock(m: *mut Mutex) = |call, from| attempt(Call::of_mutex(m), from, call);
     mutex_timedlock(m: *mut Mutex, time: Time) =
-        |call, from| acquire(mutex_call(m), from, move || BELOW.mutex_trylock.get()(m), call);
+        |call, from| acquire(Call::of_mutex(m), from, move || BELOW.mutex_trylock.get()(m), call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) =
-        |call, from| acquire(mutex_call(m), from, move || BELOW.mutex_trylock.get()(m), call);
+        |call, from| acquire(Call::of_mutex(m), from, move || BELOW.mutex_trylock.get()(m), call);
 
     rwlock_rdlock(l: *mut RwLock) =
         |call, from| acquire(reading(l), from, move || BELOW.rwlock_tryrdlock.get()(l), call);
@@ -363,13 +278,4 @@ acquiring! {
         |_call, from| c11::result(self::from::mutex_trylock(m, from.caller, from.slot));
     mtx_timedlock(m: *mut Mutex, time: Time) =
         |_call, from| c11::result(self::from::mutex_timedlock(m, time, from.caller, from.slot));
-}
-
-/// A `destroy` call: the object is gone if the call succeeds.
-fn destroy(address: usize, call: impl FnOnce() -> c_int) -> c_int {
-    let result = call();
-    if result == 0 {
-        gone(address);
-    }
-    result
 }

@@ -1,93 +1,12 @@
-//! Which file an address belongs to.
-//!
-//! The dynamic linker answers without taking a lock (`_dl_find_object`, glibc 2.35 and later), so a module gets its record
-//! when its first address is met. Under older C libraries there is no answer. Then there are no stacks, and no lock counts
-//! as static.
+//! The records of modules: the files that addresses belong to. A module gets its record when its first address is met.
 
 use super::file::{append, record, text};
 use super::index::{Index, mix};
-use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use crate::state::unwind::modules::{Object, build_id, of};
+use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 
 static BY_START: Index<{ 8 << 10 }> = Index::new();
-
-/// glibc's `struct dl_find_object`.
-#[repr(C)]
-pub(crate) struct Object {
-    flags: u64,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-    link_map: *const LinkMap,
-    /// The section `.eh_frame_hdr`; null: the module has none.
-    pub(super) eh_frame_header: *const u8,
-    reserved: [u64; 7],
-}
-
-impl Object {
-    /// What the dynamic linker added to each address in the module's file.
-    ///
-    /// # Safety
-    ///
-    /// The module stays loaded meanwhile.
-    pub(crate) unsafe fn bias(&self) -> usize {
-        // SAFETY: the dynamic linker's record of a module that is loaded.
-        unsafe { self.link_map.as_ref() }.map_or(0, |map| map.bias)
-    }
-
-    /// The path of the module's file; empty for the program itself.
-    ///
-    /// # Safety
-    ///
-    /// The module stays loaded while the result is used.
-    pub(crate) unsafe fn name<'a>(&self) -> &'a [u8] {
-        // SAFETY: the dynamic linker's record of a module that is loaded; its strings end in NUL.
-        unsafe {
-            match self.link_map.as_ref() {
-                Some(map) if !map.name.is_null() => CStr::from_ptr(map.name).to_bytes(),
-                _ => b"",
-            }
-        }
-    }
-}
-
-/// The public part of glibc's `struct link_map`.
-#[repr(C)]
-struct LinkMap {
-    bias: usize,
-    name: *const c_char,
-}
-
-type Find = unsafe extern "C" fn(*const c_void, *mut Object) -> i32;
-
-/// The address of the function; 0: the C library does not have it. Even a weak reference would name the version of glibc that
-/// the library was linked with, and older dynamic linkers would refuse to load the library.
-static FIND: AtomicUsize = AtomicUsize::new(0);
-
-/// Looks for the function, while the process starts.
-pub(crate) fn prepare() {
-    if cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
-        // SAFETY: a terminated string.
-        let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
-        FIND.store(function.expose_provenance(), Relaxed);
-    }
-}
-
-fn find_object() -> Option<Find> {
-    let function = core::ptr::with_exposed_provenance::<c_void>(FIND.load(Relaxed));
-    // SAFETY: the function has this type in glibc's headers; `None` is represented by 0.
-    unsafe { core::mem::transmute::<*const c_void, Option<Find>>(function) }
-}
-
-/// The module that has this address in its mapping.
-pub(crate) fn of(address: usize) -> Option<Object> {
-    let find = find_object()?;
-    let mut object = core::mem::MaybeUninit::<Object>::zeroed();
-    // SAFETY: there is room for the answer, which is complete if the function returns 0.
-    unsafe {
-        (find(core::ptr::without_provenance(address), object.as_mut_ptr()) == 0).then(|| object.assume_init())
-    }
-}
 
 /// Whether a module has this address. Gives the module a record.
 pub(super) fn contains(address: usize) -> bool {
@@ -99,7 +18,7 @@ pub(super) fn contains(address: usize) -> bool {
 }
 
 /// Gives the module a record, if it has none.
-pub(super) fn note(module: &Object) {
+fn note(module: &Object) {
     let is = |index| {
         let known = record::<Module>(index);
         known.start.load(Relaxed) == module.start as u64 && known.end.load(Relaxed) == module.end as u64
@@ -128,49 +47,6 @@ pub(super) fn note(module: &Object) {
     };
     let discard = |index| record::<Module>(index).state.store(0, Relaxed);
     BY_START.find_or_insert(mix(module.start as u64), is, make, discard);
-}
-
-/// The build id of a module.
-///
-/// # Safety
-///
-/// The module is loaded.
-pub(crate) unsafe fn build_id(module: &Object, bias: usize) -> Option<&'static [u8]> {
-    const GNU_BUILD_ID: u32 = 3;
-    // SAFETY: a module begins with its ELF header, which the first page holds with the program headers; the kernel and the
-    // dynamic linker have checked both. Notes lie in the mapping, as the comparisons say.
-    unsafe {
-        let header = core::ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(module.start);
-        let first_page = 4096;
-        let header = &*header;
-        if !header.e_ident.starts_with(b"\x7fELF")
-            || header.e_phoff as usize + header.e_phnum as usize * size_of::<libc::Elf64_Phdr>() > first_page
-        {
-            return None;
-        }
-        let headers =
-            core::ptr::with_exposed_provenance::<libc::Elf64_Phdr>(module.start + header.e_phoff as usize);
-        for header in core::slice::from_raw_parts(headers, header.e_phnum as usize) {
-            let (start, length) = (bias.wrapping_add(header.p_vaddr as usize), header.p_memsz as usize);
-            if header.p_type != libc::PT_NOTE || start < module.start || length > module.end - start {
-                continue;
-            }
-            let mut notes =
-                core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(start), length);
-            while let Some((head, rest)) = notes.split_at_checked(12) {
-                let word =
-                    |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-                let (name, content) = (word(0) as usize, word(4) as usize);
-                let name_end = name.next_multiple_of(4);
-                let found = rest.get(name_end..name_end + content)?;
-                if word(8) == GNU_BUILD_ID && rest.starts_with(b"GNU\0") {
-                    return Some(found);
-                }
-                notes = rest.get(name_end + content.next_multiple_of(4)..).unwrap_or(&[]);
-            }
-        }
-    }
-    None
 }
 
 /// Forgets all modules. In a forked child, which has one thread.

@@ -6,8 +6,8 @@
 //!
 //! If there is no record left, an object's calls are counted in its class only.
 
-use super::fast;
 use super::file::{append, is_full, record};
+use super::filter;
 use super::index::{Index, mix};
 use super::modules;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -132,9 +132,9 @@ fn retire_record(address: usize, index: u32) {
     object.state.store(0, Relaxed);
     // Threads that know the record by its serial number now count for the class.
     object.serial.fetch_add(1, Relaxed);
-    fast::gone(address);
+    filter::gone(address);
     if object.last.swap(0, Relaxed) != 0 {
-        fast::unwatch(address);
+        filter::unwatch(address);
     }
     object.address.store(0, Relaxed);
     merge(&object.counters, &record::<Class>(object.class.load(Relaxed)).counters);
@@ -145,11 +145,13 @@ fn retire_record(address: usize, index: u32) {
 fn merge(from: &Counters, to: &Counters) {
     macro_rules! each {
         ($($sum:ident)* , $($most:ident)*) => {
-            $(match from.$sum.swap(0, Relaxed) {
-                0 => {}
-                more => { to.$sum.fetch_add(more, Relaxed); }
+            // Most are 0: an exchange would take longer than a look.
+            $(if from.$sum.load(Relaxed) != 0 {
+                to.$sum.fetch_add(from.$sum.swap(0, Relaxed), Relaxed);
             })*
-            $(to.$most.fetch_max(from.$most.swap(0, Relaxed), Relaxed);)*
+            $(if from.$most.load(Relaxed) != 0 {
+                to.$most.fetch_max(from.$most.swap(0, Relaxed), Relaxed);
+            })*
         };
     }
     each!(acquisitions reads failed contended wait_nanos timeouts hold_nanos hold_samples relocks relock_nanos

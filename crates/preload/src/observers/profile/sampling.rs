@@ -11,8 +11,8 @@
 //! wait stands for as many as it was chosen from, its *weight*. So the sums of chosen waits are unbiased estimates of the sums
 //! of all. The reader knows the exact sums of each class, too, and makes the estimates agree with them.
 
-use super::fast;
-use super::threads::Local;
+use super::chance::Chance;
+use super::filter;
 
 /// How much waiting comes to one chosen wait, in nanoseconds. To look closely takes a few microseconds of several threads' time,
 /// so this makes it less than a hundredth of the time that is waited.
@@ -21,36 +21,43 @@ const PERIOD: u32 = 500_000;
 const FIRST: u32 = 8;
 /// The largest weight.
 const MOST: u32 = 4096;
-/// The influence of a wait on the expected length of the next one is a part in so many.
-const INERTIA: u32 = 8;
+/// The influence of a wait on the expected length of the next one is a part in 2 to this power.
+const INERTIA: u32 = 3;
 
 /// Numbers of [`Rate`]s of a thread. Objects that share one have a common expectation.
-pub(super) const RATES: usize = 64;
+const RATES: usize = 64;
 
-/// What a thread expects of its waits. Zero bytes are one that expects nothing.
-pub(super) struct Rate {
+/// What a thread expects of its waits. Zero bytes are those of a thread that has not waited.
+pub(super) struct Rates([Rate; RATES]);
+
+/// What a thread expects of its waits for some objects.
+struct Rate {
     waits: u32,
     /// Nanoseconds.
     expected: u32,
 }
 
-impl Local {
+impl Rates {
     /// The thread is about to wait for the object at this address: for how many waits this one stands; 0: it is only counted.
-    pub(super) fn choose_wait(&mut self, address: usize) -> u32 {
-        let rate = &self.rates[fast::slot(address, RATES)];
+    pub(super) fn choose(&self, chance: &mut Chance, address: usize) -> u32 {
+        let rate = &self.0[filter::slot(address, RATES)];
         if rate.waits < FIRST {
             return 1;
         }
         let weight = (PERIOD / rate.expected.max(1)).clamp(1, MOST);
-        if weight == 1 || self.one_in(weight) { weight } else { 0 }
+        if weight == 1 || chance.one_in(weight) { weight } else { 0 }
     }
 
     /// The wait has taken so long.
     pub(super) fn learn(&mut self, address: usize, nanos: u64) {
-        let rate = &mut self.rates[fast::slot(address, RATES)];
+        let rate = &mut self.0[filter::slot(address, RATES)];
         rate.waits = rate.waits.saturating_add(1);
         let nanos = nanos.min(u64::from(u32::MAX / 2)) as i64;
         let expected = i64::from(rate.expected);
-        rate.expected = (expected + (nanos - expected) / i64::from(rate.waits.min(INERTIA))) as u32;
+        let change = nanos - expected;
+        // A division takes longer than the rest of this function.
+        let change =
+            if rate.waits >> INERTIA == 0 { change / i64::from(rate.waits) } else { change >> INERTIA };
+        rate.expected = (expected + change) as u32;
     }
 }

@@ -7,13 +7,16 @@
 //! for the mutex then is a part of its wait for the condition. This library's own condition variable goes through the
 //! layer, so that part is counted apart (`relocks`).
 
-use super::account::Parts;
-use super::fast::{self, bump, bump_short};
+use super::acquire::acquired;
+use super::below::{BELOW, over};
+use super::calls::{Call, Origin, got};
+use super::entries::{FREE, bump, bump_short};
 use super::file::record;
-use super::locks::{Origin, acquired, got, released, releasing};
+use super::lifetimes::{destroy, made};
+use super::release::{released, releasing};
 use super::threads::{self, Local};
 use super::waits::{self, Wait};
-use super::{BELOW, destroy, live, made, mutex_call, now, objects, over, stack};
+use super::{clock, filter, live, objects};
 use crate::state::abi::*;
 use crate::state::memory::keeping_errno;
 use core::sync::atomic::{AtomicBool, Ordering::*};
@@ -107,16 +110,16 @@ pub(super) fn place(on: bool) {
 unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     let Some(local) = &mut threads::current() else { return };
     let Some(entry) = local.entry(kind::CONDVAR, sleep.object.addr()) else { return };
-    sleep.waiter = stack::capture(local);
+    sleep.waiter = local.stacks.capture();
     if GLIBC.load(Relaxed)
         && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
     {
-        let free = mutex.entry.depth.swap(0, Relaxed) == fast::FREE;
-        let seen = mutex.entry.open.load(Relaxed) != 0 || fast::is_watched(sleep.mutex.addr());
+        let free = mutex.entry.depth.swap(0, Relaxed) == FREE;
+        let seen = mutex.entry.open.load(Relaxed) != 0 || filter::is_watched(sleep.mutex.addr());
         let held = releasing(local, mutex, false, seen && !free && mutex.object.is_some());
         released(local, mutex.entry, sleep.mutex.addr(), &held);
     }
-    sleep.start = now();
+    sleep.start = clock::now();
     sleep.session = local.session();
     waits::begin(local, 0, entry.class.load(Relaxed), sleep.waiter, sleep.start);
 }
@@ -131,14 +134,14 @@ unsafe extern "C" fn latchwork_profile_cond_end(sleep: &mut Sleep, result: c_int
     if local.session() != sleep.session {
         return result;
     }
-    let end = now();
+    let end = clock::now();
     waits::end(local, end);
     live::look(end);
-    let filter = fast::filter(sleep.mutex.addr());
+    let filter = filter::value(sleep.mutex.addr());
     if GLIBC.load(Relaxed)
         && let Some(mutex) = local.place(kind::MUTEX, sleep.mutex.addr())
     {
-        let call = mutex_call(sleep.mutex);
+        let call = Call::of_mutex(sleep.mutex);
         // SAFETY: the program's mutex is live.
         unsafe { acquired(local, mutex, call, Origin { caller: 0, slot: 0 }, sleep.waiter, filter) };
     }
@@ -158,7 +161,8 @@ fn slept(local: &mut Local, kind: u32, sleep: &Sleep, end: u64, late: bool) {
     let serial = if object == NONE { 0 } else { record::<Object>(object).serial.load(Relaxed) };
     let nanos = end.saturating_sub(sleep.start);
     let wait = Wait { object, serial, class, waiter: sleep.waiter, start: sleep.start, nanos, weight: 1 };
-    waits::note(local, &wait, &Parts::NONE);
+    waits::settle(local);
+    waits::note(local, 0, &wait, None);
     if late {
         objects::counters(object, serial, class).timeouts.fetch_add(1, Relaxed);
     }
@@ -174,8 +178,8 @@ unsafe extern "C" fn latchwork_profile_sem_begin(sleep: &mut Sleep) -> bool {
         bump(&entry.acquisitions);
         return true;
     }
-    sleep.waiter = stack::capture(local);
-    sleep.start = now();
+    sleep.waiter = local.stacks.capture();
+    sleep.start = clock::now();
     sleep.session = local.session();
     waits::begin(local, 0, entry.class.load(Relaxed), sleep.waiter, sleep.start);
     false
@@ -192,7 +196,7 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
         if local.session() != sleep.session {
             return;
         }
-        let end = now();
+        let end = clock::now();
         waits::end(local, end);
         live::look(end);
         // SAFETY: the C library says where the calling thread's `errno` is.

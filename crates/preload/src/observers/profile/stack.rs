@@ -2,13 +2,13 @@
 //!
 //! A thread remembers where the return addresses of its recent stacks lay. If the stack pointer is the same, and those words
 //! still have the same values, the stack is the same: that takes one load for each frame. Otherwise the stack is unwound
-//! ([`unwind`](super::unwind)).
+//! ([`unwind`]), up to a frame that the thread's last stack had too: the frames above are taken from there, if their return
+//! addresses still lie where they lay.
 
 use super::file::{append, header, record};
 use super::index::{Index, mix};
-use super::modules;
-use super::threads::Local;
-use super::unwind::{self, MOST, Window};
+use super::{clock, modules};
+use crate::state::unwind::{self, MOST, Window};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 
@@ -24,6 +24,10 @@ pub(super) struct Cache {
     stacks: [[Remembered; WAYS]; SETS],
     /// The place in its set that the next new stack takes.
     turn: usize,
+    /// The set and the place of the last stack.
+    last: (usize, usize),
+    /// Stacks that were found here and are not in the header yet.
+    found: u32,
     window: Window,
     /// Whether the thread is capturing a stack. A signal handler that interrupts it gets none.
     busy: bool,
@@ -37,123 +41,181 @@ struct Remembered {
     /// Frames of this library, the innermost ones.
     own: u32,
     count: u32,
+    /// Whether it ends with the outermost frame, and not for want of room.
+    whole: bool,
     /// How far above the stack pointer each return address lies, and its value.
     offsets: [u32; MOST],
     values: [usize; MOST],
 }
 
-/// The record of the calling thread's stack; 0: there is none.
-#[inline(never)]
-pub(super) fn capture(local: &mut Local) -> u32 {
-    let Some(registers) = unwind::Registers::here() else { return 0 };
-    if core::mem::replace(&mut local.stacks.busy, true) {
-        return 0;
-    }
-    let stack = known(local, &registers).stack;
-    local.stacks.busy = false;
-    stack
-}
-
-/// The record of the stack at which the calling thread made an earlier call, from which it has returned: `caller` is the
-/// return address of that call, and `slot` the low half of where it lay. The frames above are taken from the present stack. So
-/// the result is exact if the functions above have not returned since, and is usually close if they have. 0: there is none.
-#[cold]
-#[inline(never)]
-pub(super) fn capture_earlier(local: &mut Local, caller: usize, slot: u32) -> u32 {
-    let Some(registers) = unwind::Registers::here() else { return 0 };
-    if core::mem::replace(&mut local.stacks.busy, true) {
-        return 0;
-    }
-    let known = known(local, &registers);
-    let sp = registers.sp();
-    // The offset may be negative: the call was made further down.
-    let above = slot.wrapping_sub(sp as u32) as i32;
-    let mut stack = known.stack;
-    if caller != 0 && known.sp != 0 && (-BELOW..unwind::REACH as i32).contains(&above) {
-        let mut frames = [caller as u64; FRAMES];
-        let mut depth = 1;
-        for index in known.own as usize..known.count as usize {
-            if i64::from(known.offsets[index]) > i64::from(above) && depth < FRAMES {
-                frames[depth] = known.values[index] as u64;
-                depth += 1;
-            }
-        }
-        stack = find_or_make(&frames[..depth]);
-    }
-    local.stacks.busy = false;
-    stack
-}
+/// Stacks that were found in a cache come into the header by so many.
+const FOUND_TOGETHER: u32 = 64;
 
 /// The farthest below the stack pointer that an earlier call may have been made, in bytes. Farther away is another stack.
 const BELOW: i32 = 64 << 10;
 
-/// The present stack, from the cache if it is there.
-fn known<'a>(local: &'a mut Local, registers: &unwind::Registers) -> &'a Remembered {
-    let sp = registers.sp();
-    let set = mix(sp as u64 >> 3) as usize % SETS;
-    let way = local.stacks.stacks[set].iter().position(|known| known.sp == sp && is_same(known));
-    let way = match way {
-        Some(way) => {
-            // One call in 64 counts, and for all.
-            if local.one_in(64) {
-                header().cached.fetch_add(64, Relaxed);
+impl Cache {
+    /// The record of the calling thread's stack; 0: there is none.
+    #[inline(never)]
+    pub(super) fn capture(&mut self) -> u32 {
+        let Some(registers) = unwind::Registers::here() else { return 0 };
+        if core::mem::replace(&mut self.busy, true) {
+            return 0;
+        }
+        let stack = self.known(&registers).stack;
+        self.busy = false;
+        stack
+    }
+
+    /// The record of the stack at which the calling thread made an earlier call, from which it has returned: `caller` is the
+    /// return address of that call, and `slot` the low half of where it lay. The frames above are taken from the present stack.
+    /// So the result is exact if the functions above have not returned since, and is usually close if they have. 0: there is
+    /// none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn capture_earlier(&mut self, caller: usize, slot: u32) -> u32 {
+        let Some(registers) = unwind::Registers::here() else { return 0 };
+        if core::mem::replace(&mut self.busy, true) {
+            return 0;
+        }
+        let known = self.known(&registers);
+        let sp = registers.sp();
+        // The offset may be negative: the call was made further down.
+        let above = slot.wrapping_sub(sp as u32) as i32;
+        let mut stack = known.stack;
+        if caller != 0 && known.sp != 0 && (-BELOW..unwind::REACH as i32).contains(&above) {
+            let mut frames = [caller as u64; FRAMES];
+            let mut depth = 1;
+            for index in known.own as usize..known.count as usize {
+                if i64::from(known.offsets[index]) > i64::from(above) && depth < FRAMES {
+                    frames[depth] = known.values[index] as u64;
+                    depth += 1;
+                }
             }
-            way
+            stack = find_or_make(&frames[..depth]);
         }
-        None => {
-            local.stacks.turn = local.stacks.turn.wrapping_add(1);
-            let way = local.stacks.turn % WAYS;
-            unwound(local, set, way, registers);
-            way
+        self.busy = false;
+        stack
+    }
+
+    /// The present stack, from here if it is here.
+    fn known(&mut self, registers: &unwind::Registers) -> &Remembered {
+        let sp = registers.sp();
+        let set = mix(sp as u64 >> 3) as usize % SETS;
+        let way = self.stacks[set].iter().position(|known| known.sp == sp && is_same(known));
+        let way = match way {
+            Some(way) => {
+                self.found += 1;
+                if self.found == FOUND_TOGETHER {
+                    self.found = 0;
+                    header().cached.fetch_add(u64::from(FOUND_TOGETHER), Relaxed);
+                }
+                way
+            }
+            None => {
+                self.turn = self.turn.wrapping_add(1);
+                let mut way = self.turn % WAYS;
+                if self.last == (set, way) {
+                    way = (way + 1) % WAYS;
+                }
+                let mut new = core::mem::replace(&mut self.stacks[set][way], Remembered::EMPTY);
+                self.unwind(&mut new, registers);
+                self.stacks[set][way] = new;
+                way
+            }
+        };
+        self.last = (set, way);
+        &self.stacks[set][way]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unwind(&mut self, known: &mut Remembered, registers: &unwind::Registers) {
+        let begin = clock::now();
+        let last = &self.stacks[self.last.0][self.last.1];
+        if !known.fill(registers, &mut self.window, last) {
+            known.fill(registers, &mut self.window, &Remembered::EMPTY);
         }
-    };
-    &local.stacks.stacks[set][way]
+        header().unwound.fetch_add(1, Relaxed);
+        header().unwinding_nanos.fetch_add(clock::now().saturating_sub(begin), Relaxed);
+    }
+}
+
+impl Remembered {
+    const EMPTY: Self =
+        Remembered { sp: 0, stack: 0, own: 0, count: 0, whole: false, offsets: [0; MOST], values: [0; MOST] };
+
+    /// Unwinds the present stack. The frames above one that `last` has, too, are taken from there. `false`: they have changed.
+    fn fill(&mut self, registers: &unwind::Registers, window: &mut Window, last: &Self) -> bool {
+        let sp = registers.sp();
+        self.sp = 0;
+        self.count = 0;
+        self.own = 0;
+        let mut frames = [0_u64; FRAMES];
+        let mut depth = 0;
+        let mut common = last.own as usize;
+        let mut is_common = false;
+        unwind::each(registers, window, |slot, address, ours| {
+            if self.count as usize == MOST {
+                return false;
+            }
+            let Ok(offset) = u32::try_from(slot.wrapping_sub(sp)) else { return false };
+            self.offsets[self.count as usize] = offset;
+            self.values[self.count as usize] = address;
+            self.count += 1;
+            if ours && depth == 0 {
+                self.own += 1;
+                return true;
+            }
+            frames[depth] = address as u64;
+            depth += 1;
+            while common < last.count as usize && last.slot(common) < slot {
+                common += 1;
+            }
+            is_common = last.whole
+                && common < last.count as usize
+                && last.slot(common) == slot
+                && last.values[common] == address;
+            depth < FRAMES && !is_common
+        });
+        if is_common {
+            for index in common + 1..last.count as usize {
+                if self.count as usize == MOST || depth == FRAMES {
+                    break;
+                }
+                let (slot, address) = (last.slot(index), last.values[index]);
+                let Ok(offset) = u32::try_from(slot.wrapping_sub(sp)) else { return false };
+                if window.read(sp, slot) != Some(address as u64) {
+                    return false;
+                }
+                self.offsets[self.count as usize] = offset;
+                self.values[self.count as usize] = address;
+                self.count += 1;
+                frames[depth] = address as u64;
+                depth += 1;
+            }
+        }
+        self.stack = find_or_make(&frames[..depth]);
+        self.whole = (self.count as usize) < MOST && depth < FRAMES;
+        if self.count != 0 {
+            self.sp = sp;
+        }
+        true
+    }
+
+    /// Where a return address lies.
+    fn slot(&self, index: usize) -> usize {
+        self.sp + self.offsets[index] as usize
+    }
 }
 
 /// Whether the thread is still in the calls that it was in.
 fn is_same(known: &Remembered) -> bool {
     (0..known.count as usize).all(|index| {
-        let slot = core::ptr::with_exposed_provenance::<usize>(known.sp + known.offsets[index] as usize);
+        let slot = core::ptr::with_exposed_provenance::<usize>(known.slot(index));
         // SAFETY: `unwind` found these words readable, in the stack above the stack pointer, where the thread is again.
         unsafe { slot.read_volatile() == known.values[index] }
     })
-}
-
-#[cold]
-#[inline(never)]
-fn unwound(local: &mut Local, set: usize, way: usize, registers: &unwind::Registers) {
-    let begin = super::now();
-    let sp = registers.sp();
-    let Cache { stacks, window, .. } = &mut local.stacks;
-    let known = &mut stacks[set][way];
-    known.sp = 0;
-    known.count = 0;
-    known.own = 0;
-    let mut frames = [0_u64; FRAMES];
-    let mut depth = 0;
-    unwind::each(registers, window, |slot, address, ours| {
-        if known.count as usize == MOST {
-            return false;
-        }
-        let Ok(offset) = u32::try_from(slot.wrapping_sub(sp)) else { return false };
-        known.offsets[known.count as usize] = offset;
-        known.values[known.count as usize] = address;
-        known.count += 1;
-        if ours && depth == 0 {
-            known.own += 1;
-        } else {
-            frames[depth] = address as u64;
-            depth += 1;
-        }
-        depth < FRAMES
-    });
-    let stack = find_or_make(&frames[..depth]);
-    known.stack = stack;
-    if known.count != 0 {
-        known.sp = sp;
-    }
-    header().unwound.fetch_add(1, Relaxed);
-    header().unwinding_nanos.fetch_add(super::now().saturating_sub(begin), Relaxed);
 }
 
 /// The record of a stack; 0: there is no room.

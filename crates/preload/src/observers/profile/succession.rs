@@ -6,9 +6,9 @@
 //!
 //! Readers leave no trace outside of their own memory. Now and then, a thread looks into that of all threads ([`look`]).
 
-use super::fast;
 use super::file::record;
-use super::threads::{self, Local};
+use super::threads::Local;
+use super::{clock, filter, homes};
 use core::sync::atomic::Ordering::*;
 use latchwork::machine::{Machine, Native};
 use latchwork_recording::layout::*;
@@ -63,16 +63,21 @@ impl Mark {
 pub(super) fn mark(local: &Local, object: &Object, address: usize, weight: u8) {
     if object.last.swap(Mark::here(local, weight).word(), Relaxed) == 0 {
         // `compare` takes that back.
-        fast::watch(address);
+        filter::watch(address);
     }
 }
 
 /// As `mark`, for a part of those acquisitions that meet contention.
 pub(super) fn mark_some(local: &mut Local, object: &Object, address: usize) {
-    if local.contended <= FIRST {
+    if local.contended < FIRST {
+        local.contended += 1;
         mark(local, object, address, 0);
-    } else if local.one_in(1 << PERIOD) {
+    } else if local.until_mark == 0 {
+        // Random distances of this mean, so that no pattern of the program is missed or met.
+        local.until_mark = local.chance.around(1 << PERIOD) - 1;
         mark(local, object, address, PERIOD);
+    } else {
+        local.until_mark -= 1;
     }
 }
 
@@ -86,7 +91,7 @@ pub(super) fn compare(local: &Local, object: &Object, address: usize) {
     if word == 0 {
         return;
     }
-    fast::unwatch(address);
+    filter::unwatch(address);
     let before = Mark::of(word);
     let here = Mark::here(local, before.weight);
     let weight = 1 << (before.weight % 64);
@@ -109,12 +114,12 @@ pub(super) fn look(local: &mut Local, object: u32, address: usize, now: u64) {
     if object == NONE || now < local.next_look {
         return;
     }
-    let inside = threads::readers(address) as u64;
+    let inside = homes::readers(address) as u64;
     let most = &record::<Object>(object).counters.most_readers;
     if most.load(Relaxed) < inside {
         most.fetch_max(inside, Relaxed);
     }
-    local.next_look = now + REST * super::now().saturating_sub(now);
+    local.next_look = now + REST * clock::now().saturating_sub(now);
 }
 
 /// Counts the threads that wait for the object at this address, with the calling one, unless the thread did so lately.
@@ -122,10 +127,10 @@ pub(super) fn look_at_waiters(local: &mut Local, object: u32, address: usize, no
     if object == NONE || now < local.next_look {
         return;
     }
-    let waiting = threads::waiting(address) as u64 + 1;
+    let waiting = homes::waiting(address) as u64 + 1;
     let most = &record::<Object>(object).counters.most_waiting;
     if most.load(Relaxed) < waiting {
         most.fetch_max(waiting, Relaxed);
     }
-    local.next_look = now + REST * super::now().saturating_sub(now);
+    local.next_look = now + REST * clock::now().saturating_sub(now);
 }

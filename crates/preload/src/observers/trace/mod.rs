@@ -48,7 +48,6 @@ pub(crate) fn install(
     rwlock: Option<&'static [u8]>,
     window: Option<&'static [u8]>,
 ) -> bool {
-    super::profile::modules::prepare();
     Use::TRACE.set(stream::exits);
     let mut numbers = window.unwrap_or(b"0,0,512").split(|byte| *byte == b',').map(number);
     let mut next = || numbers.next().unwrap_or(0);

@@ -5,7 +5,7 @@
 //! the first.
 
 use super::file;
-use crate::observers::profile::{modules, unwind};
+use crate::state::unwind::{self, modules};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::trace::*;
 

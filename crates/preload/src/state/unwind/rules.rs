@@ -7,7 +7,6 @@
 //! No lock guards a record. Its key is mixed from its content too, so that a record that two threads write at the same
 //! time matches no address.
 
-use super::index::mix;
 use super::modules;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use gimli::{CfaRule, Register, RegisterRule, UnwindContextStorage, UnwindTableRow};
@@ -34,6 +33,14 @@ pub(super) struct Rule {
 const BY_FRAME_POINTER: u64 = 1 << 63;
 
 impl Rule {
+    /// The rule of an outermost frame: it has no caller.
+    pub(super) const END: Self = Rule { frame: 0, saved: [0; 8] };
+
+    /// Whether the frame is an outermost one.
+    pub(super) fn is_end(&self) -> bool {
+        self.saved[SAVED.len() - 1] == 0
+    }
+
     /// The rule of a row of the description. `None`: it is not plain.
     pub(super) fn new<S: UnwindContextStorage<usize>>(row: &UnwindTableRow<usize, S>) -> Option<Self> {
         let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
@@ -59,9 +66,14 @@ impl Rule {
         (saved[SAVED.len() - 1] != 0).then_some(Rule { frame: base | u64::from(offset), saved })
     }
 
+    /// Whether the caller's frame is found by the frame pointer.
+    pub(super) fn is_by_frame_pointer(&self) -> bool {
+        self.frame & BY_FRAME_POINTER != 0
+    }
+
     /// The caller's frame.
     pub(super) fn frame(&self, registers: &[u64]) -> u64 {
-        let base = if self.frame & BY_FRAME_POINTER != 0 { RBP } else { RSP };
+        let base = if self.is_by_frame_pointer() { RBP } else { RSP };
         registers[base as usize].wrapping_add(self.frame & !BY_FRAME_POINTER)
     }
 
@@ -75,6 +87,12 @@ impl Rule {
     fn key(&self, name: u64) -> u64 {
         name ^ mix(self.frame) ^ mix(u64::from_ne_bytes(self.saved).rotate_left(17))
     }
+}
+
+/// Mixes the bits of a key.
+fn mix(key: u64) -> u64 {
+    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
 }
 
 /// What names an address. Another module may be mapped where one was before.

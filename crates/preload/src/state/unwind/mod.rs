@@ -7,17 +7,19 @@
 //! Before a word of the stack is read, its page is known to be readable ([`Window`]): the stack may be of the program's own
 //! making, and its words anything.
 
-use super::modules;
-use super::rules::{self, Rule};
-use crate::state::memory::keeping_errno;
+pub(crate) mod modules;
+mod rules;
+
+use super::memory::keeping_errno;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, EvaluationResult,
     EvaluationStorage, NativeEndian, Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage,
     UnwindSection, UnwindTableRow, Value,
 };
+use rules::Rule;
 
 /// The most frames that are unwound, the recorder's own among them.
-pub(super) const MOST: usize = 40;
+pub(crate) const MOST: usize = 40;
 
 /// The number of the first registers in DWARF's order that a description can name; the return address is the last.
 const REGISTERS: usize = 17;
@@ -62,7 +64,7 @@ impl Registers {
         None
     }
 
-    pub(super) fn sp(&self) -> usize {
+    pub(crate) fn sp(&self) -> usize {
         self.words[RSP as usize] as usize
     }
 
@@ -85,11 +87,11 @@ const PAGE: usize = 4096;
 /// Pages that are asked for at once.
 const PAGES: usize = 4;
 /// The longest distance from the stack pointer at which a frame is looked for, in bytes.
-pub(super) const REACH: usize = 8 << 20;
+pub(crate) const REACH: usize = 8 << 20;
 
 impl Window {
     /// The word at an address at or above the stack pointer. `None`: it cannot be read.
-    fn read(&mut self, sp: usize, address: usize) -> Option<u64> {
+    pub(crate) fn read(&mut self, sp: usize, address: usize) -> Option<u64> {
         if !address.is_multiple_of(8) || address < sp || address - sp > REACH {
             return None;
         }
@@ -147,30 +149,90 @@ pub(crate) fn each(
     mut frame: impl FnMut(usize, usize, bool) -> bool,
 ) {
     // Without an answer here there is none for any address, and the frames of this library have no frame pointers.
-    let Some(own) = modules::of(registers.words[RETURN_ADDRESS as usize] as usize) else { return };
-    let own = own.start..own.end;
+    let Some(mut module) = modules::of(registers.words[RETURN_ADDRESS as usize] as usize) else { return };
+    let own = module.start..module.end;
     let bottom = registers.sp();
-    let mut registers = registers.clone();
+    let mut here = Lazy { registers: registers.clone(), unread: 0 };
     // A return address may be the first behind its function; the address before it is in the function.
     let mut behind_call = 0;
-    let mut context = UnwindContext::new_in();
     loop {
-        let address = registers.words[RETURN_ADDRESS as usize].wrapping_sub(behind_call);
-        let sp = registers.sp();
+        let address = here.registers.words[RETURN_ADDRESS as usize].wrapping_sub(behind_call);
+        let sp = here.registers.sp();
         let mut read = |address: u64| window.read(bottom, address as usize);
-        let next = match by_description(&registers, address, &mut context, &mut read) {
-            Step::To(next) => Some(next),
-            Step::Unknown => by_frame_pointer(&registers, &mut read),
-            Step::End => None,
+        let in_module = (module.start..module.end).contains(&(address as usize))
+            || modules::of(address as usize).map(|found| module = found).is_some();
+        let has_description = in_module && !module.eh_frame_header.is_null();
+        let slot = if has_description && let Some(rule) = rules::find(&module, address) {
+            behind_call = 1;
+            here.apply(rule, &mut read)
+        } else {
+            let step = here.read_all(&mut read).and_then(|()| {
+                if !has_description {
+                    return Some(Step::Unknown);
+                }
+                described(&module, &here.registers, address, &mut read)
+            });
+            let caller = match step {
+                Some(Step::To(caller)) => Some(caller),
+                Some(Step::Unknown) => by_frame_pointer(&here.registers, &mut read),
+                Some(Step::End) | None => None,
+            };
+            caller.map(|caller| {
+                here.registers = caller.registers;
+                behind_call = u64::from(!caller.interrupted);
+                caller.slot
+            })
         };
-        let Some(Caller { registers: caller, slot, interrupted }) = next else { return };
-        let address = caller.words[RETURN_ADDRESS as usize] as usize;
+        let Some(slot) = slot else { return };
+        let address = here.registers.words[RETURN_ADDRESS as usize] as usize;
         // The stack grows downwards, and the first page is never mapped.
-        if caller.sp() <= sp || address < PAGE || !frame(slot, address, own.contains(&address)) {
+        if here.registers.sp() <= sp || address < PAGE || !frame(slot, address, own.contains(&address)) {
             return;
         }
-        registers = caller;
-        behind_call = u64::from(!interrupted);
+    }
+}
+
+/// The registers of a frame, of which some have not been read yet: most are never needed.
+struct Lazy {
+    registers: Registers,
+    /// A bit for each register whose word is the place where its value lies.
+    unread: u32,
+}
+
+impl Lazy {
+    /// Goes to the caller's frame. Returns where the return address lies. `None`: this is the outermost frame, or the stack
+    /// cannot be read there.
+    fn apply(&mut self, rule: Rule, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<usize> {
+        if rule.is_end() {
+            return None;
+        }
+        if rule.is_by_frame_pointer() {
+            self.read(RBP, read)?;
+        }
+        let frame = rule.frame(&self.registers.words);
+        let mut slot = 0;
+        for (number, place) in rule.saved(frame) {
+            self.registers.words[number] = place;
+            self.unread |= 1 << number;
+            slot = place as usize;
+        }
+        self.registers.words[RSP as usize] = frame;
+        self.read(RETURN_ADDRESS, read)?;
+        Some(slot)
+    }
+
+    fn read(&mut self, register: u16, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<()> {
+        let bit = 1 << register;
+        if self.unread & bit != 0 {
+            let word = &mut self.registers.words[register as usize];
+            *word = read(*word)?;
+            self.unread &= !bit;
+        }
+        Some(())
+    }
+
+    fn read_all(&mut self, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<()> {
+        (0..REGISTERS as u16).try_for_each(|register| self.read(register, read))
     }
 }
 
@@ -191,24 +253,11 @@ enum Step {
     End,
 }
 
-fn by_description(
-    registers: &Registers,
-    address: u64,
-    context: &mut UnwindContext<usize, Small>,
-    read: &mut impl FnMut(u64) -> Option<u64>,
-) -> Step {
-    let Some(module) = modules::of(address as usize) else { return Step::Unknown };
-    if module.eh_frame_header.is_null() {
-        return Step::Unknown;
-    }
-    if let Some(rule) = rules::find(&module, address) {
-        return by_rule(rule, registers, read).unwrap_or(Step::End);
-    }
-    described(&module, registers, address, context, read).unwrap_or(Step::End)
-}
-
 /// `None`: the stack cannot be read there.
 fn by_rule(rule: Rule, registers: &Registers, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<Step> {
+    if rule.is_end() {
+        return Some(Step::End);
+    }
     let frame = rule.frame(&registers.words);
     let mut caller = registers.clone();
     caller.words[RSP as usize] = frame;
@@ -220,12 +269,13 @@ fn by_rule(rule: Rule, registers: &Registers, read: &mut impl FnMut(u64) -> Opti
     Some(Step::To(Caller { registers: caller, slot, interrupted: false }))
 }
 
-/// `None`: the description cannot be read.
+/// Reads the description. `None`: it cannot be read.
+#[cold]
+#[inline(never)]
 fn described(
     module: &modules::Object,
     registers: &Registers,
     address: u64,
-    context: &mut UnwindContext<usize, Small>,
     read: &mut impl FnMut(u64) -> Option<u64>,
 ) -> Option<Step> {
     let slice = |start: usize| {
@@ -246,9 +296,12 @@ fn described(
         return Some(Step::Unknown);
     };
     let encoding = function.cie().encoding();
-    let row = function.unwind_info_for_address(&frames, &bases, context, address).ok()?;
+    let mut context = UnwindContext::<usize, Small>::new_in();
+    let row = function.unwind_info_for_address(&frames, &bases, &mut context, address).ok()?;
+    let is_outermost = matches!(row.register(Register(RETURN_ADDRESS)), Some(RegisterRule::Undefined));
+    let rule = if is_outermost { Some(Rule::END) } else { Rule::new(row) };
     if !function.is_signal_trampoline()
-        && let Some(rule) = Rule::new(row)
+        && let Some(rule) = rule
     {
         rules::remember(module, address, rule);
         return by_rule(rule, registers, read);

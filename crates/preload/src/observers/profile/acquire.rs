@@ -1,0 +1,511 @@
+//! The long way of a call that acquires a lock. [`calls`](super::calls) says what is recorded where.
+
+use super::account::{Snapshot, arrive, leave, take};
+use super::calls::*;
+use super::entries::{self, FREE, bump, bump_short};
+use super::file::record;
+use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
+use super::waits::{self, Wait};
+use super::{clock, fast, filter, live, objects, succession};
+use core::sync::atomic::Ordering::*;
+use latchwork_recording::layout::*;
+use libc::{EBUSY, ETIMEDOUT, c_int};
+
+/// Of a thread's waits that are looked at closely, the first so many have their CPU time measured, and then one in so many.
+const TIMED: u32 = 8;
+/// See [`TIMED`].
+const TIMED_PERIOD: u32 = 16;
+
+/// A wait of so many nanoseconds was probably spent asleep.
+const LONG: u64 = 5_000;
+
+/// A function below that takes less than so many nanoseconds has not waited.
+const AT_ONCE: u64 = 1_000;
+
+/// A lock call that may wait: `attempt` first, then `block`.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(always)]
+pub(super) unsafe fn acquire(
+    call: Call,
+    origin: Origin,
+    attempt: impl Fn() -> c_int,
+    block: impl FnMut() -> c_int,
+) -> c_int {
+    if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
+        return match attempt() {
+            0 => 0,
+            // SAFETY: the caller's object is live.
+            result => unsafe { counted_too_early(call, result, block) },
+        };
+    }
+    // SAFETY: the caller's object is live.
+    unsafe { acquire_long_way(call, origin, attempt, block) }
+}
+
+/// An attempt has failed that was counted as an acquisition.
+///
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -> c_int) -> c_int {
+    let Some(local) = &mut threads::current() else {
+        return if result == EBUSY { block() } else { result };
+    };
+    let origin = fast::take_back(local, call.address, call.is_read());
+    let filter = filter::value(call.address);
+    let Some(place) = local.place(call.kind(), call.address) else {
+        return if result == EBUSY { block() } else { result };
+    };
+    match result {
+        // SAFETY: the caller's object is live.
+        EBUSY => unsafe { contended(local, place, call, 0, 0, &mut block) },
+        result if got(result) => {
+            // SAFETY: the caller's object is live.
+            unsafe { acquired(local, place, call, origin, 0, filter) };
+            result
+        }
+        error => error,
+    }
+}
+
+/// The closures come by value, so that the short way keeps nothing in memory for this.
+///
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn acquire_long_way(
+    call: Call,
+    origin: Origin,
+    attempt: impl Fn() -> c_int,
+    mut block: impl FnMut() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's object is live.
+    unsafe { acquire_with(call, origin, &attempt, &mut block) }
+}
+
+/// # Safety
+///
+/// The object is live.
+#[inline(never)]
+unsafe fn acquire_with(
+    call: Call,
+    origin: Origin,
+    attempt: &dyn Fn() -> c_int,
+    block: &mut dyn FnMut() -> c_int,
+) -> c_int {
+    let pass = |block: &mut dyn FnMut() -> c_int| match attempt() {
+        EBUSY => block(),
+        result => result,
+    };
+    // The recording of a new thread begins here, which takes a while.
+    let begin = if threads::is_new() { clock::now() } else { 0 };
+    let Some(local) = &mut threads::current() else { return pass(block) };
+    let filter = filter::value(call.address);
+    let Some(place) = local.place(call.kind(), call.address) else { return pass(block) };
+    let site = site(local, place, call);
+    match attempt() {
+        result if got(result) => {
+            // SAFETY: the caller's object is live.
+            unsafe { acquired(local, place, call, origin, site, filter) };
+            result
+        }
+        // SAFETY: the caller's object is live.
+        EBUSY => unsafe { contended(local, place, call, site, begin, block) },
+        error => error,
+    }
+}
+
+/// A lock call that does not wait.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(always)]
+pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
+    if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
+        return match attempt() {
+            0 => 0,
+            // SAFETY: the caller's object is live.
+            result => unsafe { attempt_long_way(call, None, || result) },
+        };
+    }
+    // SAFETY: the caller's object is live.
+    unsafe { attempt_long_way(call, Some(origin), attempt) }
+}
+
+/// Without an `origin`, the call has been counted, its attempt has failed, and its origin is in the thread's entry.
+///
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn attempt_long_way(call: Call, origin: Option<Origin>, attempt: impl Fn() -> c_int) -> c_int {
+    let Some(local) = &mut threads::current() else { return attempt() };
+    let (origin, counted) = match origin {
+        Some(origin) => (origin, false),
+        None => (fast::take_back(local, call.address, call.is_read()), true),
+    };
+    let filter = filter::value(call.address);
+    let Some(place) = local.place(call.kind(), call.address) else { return attempt() };
+    let site = if counted { 0 } else { site(local, place, call) };
+    let result = attempt();
+    if got(result) {
+        // SAFETY: the caller's object is live.
+        unsafe { acquired(local, place, call, origin, site, filter) };
+    } else if result == EBUSY {
+        let failed = &place.entry.failed;
+        failed.store(failed.load(Relaxed).saturating_add(1), Relaxed);
+    }
+    result
+}
+
+/// The calling thread's stack, if the lock was contended lately or threads wait for it now; else 0. It is captured before the
+/// call, so that no thread waits for that.
+#[inline(always)]
+fn site(local: &mut Local, place: Place, call: Call) -> u32 {
+    let hot = place.entry.hot.load(Relaxed) & HOT;
+    if hot == 0 && !is_waited_for(place.object, call) {
+        return 0;
+    }
+    place.entry.hot.store(hot.saturating_sub(1), Relaxed);
+    local.stacks.capture()
+}
+
+/// The calling thread has the lock, without waiting. `filter`: the filter's value before the entry was checked.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(always)]
+pub(super) unsafe fn acquired(
+    local: &mut Local,
+    place: Place,
+    call: Call,
+    origin: Origin,
+    site: u32,
+    filter: u32,
+) {
+    let Place { entry, object } = place;
+    bump(&entry.acquisitions);
+    if call.is_read() {
+        bump_short(&entry.reads);
+    }
+    // SAFETY: the caller's object is live.
+    let recursive = unsafe { call.is_recursive() };
+    if recursive {
+        let depth = entry.depth.load(Relaxed);
+        entry.depth.store(depth.saturating_add(1), Relaxed);
+        if depth != 0 {
+            return;
+        }
+    } else {
+        entry.depth.store(call.depth(), Relaxed);
+    }
+    entry.site.store(site as u16, Relaxed);
+    entry.caller.store(origin.caller as u64, Relaxed);
+    entry.slot.store(origin.slot as u32, Relaxed);
+    if recursive || site != 0 {
+        local.open(entry);
+    }
+    if filter::is_watched(call.address)
+        && let Some(object) = object
+        && u64::from(object.waiting.load(Relaxed)) | object.last.load(Relaxed) != 0
+    {
+        return acquired_watched(local, place, object, call, site);
+    }
+    sample(local, place, call);
+    if entry.first.load(Relaxed) == 0
+        && entry.hot.load(Relaxed) & HOT == 0
+        && !recursive
+        && filter == filter::value(call.address)
+        && !filter::is_watched(call.address)
+    {
+        // The next calls take the short way.
+        entry.filter.store(filter, Relaxed);
+    }
+}
+
+/// Measures some of the acquisitions.
+#[inline(always)]
+fn sample(local: &mut Local, place: Place, call: Call) {
+    let first = place.entry.first.load(Relaxed);
+    if first != 0 {
+        place.entry.first.store(first - 1, Relaxed);
+        return measure(local, place, call, 0);
+    }
+    local.countdown = local.countdown.saturating_sub(1);
+    if local.countdown == 0 {
+        let weight = HOLD_PERIODS[usize::from(local.measured >= MOST_MEASURED)];
+        local.measured = local.measured.saturating_add(1);
+        local.countdown = local.chance.around(1 << weight);
+        measure(local, place, call, weight);
+    }
+}
+
+/// Measures how long the calling thread holds the lock, and which thread has it next. `weight`: for how many acquisitions that
+/// stands, the logarithm.
+#[cold]
+#[inline(never)]
+fn measure(local: &mut Local, place: Place, call: Call, weight: u8) {
+    let now = clock::now();
+    local.thread.seen.store(now, Relaxed);
+    let index = place.entry.object.load(Relaxed);
+    if index != NONE {
+        succession::mark(local, record(index), call.address, weight);
+    }
+    if call.is_read() {
+        succession::look(local, index, call.address, now);
+    }
+    place.entry.weight.store(weight, Relaxed);
+    place.entry.held_since.store(now, Relaxed);
+    local.open(place.entry);
+    entries::flush_reads(place.entry);
+    live::look(now);
+}
+
+/// The calling thread has the lock, while others wait for it, or shall compare itself with the thread before.
+#[cold]
+#[inline(never)]
+fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call, mut site: u32) {
+    succession::compare(local, object, call.address);
+    if object.waiting.load(Relaxed) == 0 {
+        return sample(local, place, call);
+    }
+    if site == 0 {
+        site = local.stacks.capture();
+    }
+    succession::mark_some(local, object, call.address);
+    // Behind free sections, this one stands for them, too.
+    let weight = if local.free_calls == 0 { core::mem::take(&mut local.pay_weight) } else { 0 };
+    let now = clock::now();
+    let entry = place.entry;
+    entry.site.store(site as u16, Relaxed);
+    heat(entry);
+    entry.hot.store(HOT | weight << HOT.count_ones(), Relaxed);
+    entry.weight.store(weight, Relaxed);
+    entry.held_since.store(now, Relaxed);
+    local.open(place.entry);
+    take(object, known(site), now, call.is_read());
+}
+
+/// A wait of the calling thread, as it is known before it begins.
+struct Waiting {
+    object_index: u32,
+    object: Option<&'static Object>,
+    serial: u32,
+    class: u32,
+    /// The stack, if it was captured.
+    site: u32,
+    start: u64,
+    /// For how many waits it stands; 0: it is only counted.
+    weight: u32,
+    /// The thread need not pay for those that wait meanwhile. See `Local::has_paid`.
+    free: bool,
+    /// The mutex is taken again after a wait for a condition variable.
+    relocks: bool,
+}
+
+impl Waiting {
+    /// Calls the function below. `None`: the recording has ended meanwhile. Otherwise, when that function returned.
+    #[inline(always)]
+    fn wait(&self, local: &Inside, call: Call, block: &mut dyn FnMut() -> c_int) -> (c_int, Option<u64>) {
+        waits::begin(local, call.address, self.class, self.site, self.start);
+        let session = local.leave();
+        let result = block();
+        let end = clock::now();
+        let goes_on = local.come_back(session);
+        if goes_on {
+            waits::end(local, end);
+        }
+        (result, goes_on.then_some(end))
+    }
+
+    /// The wait, when it has ended.
+    #[inline(always)]
+    fn ended(&self, end: u64) -> Wait {
+        let nanos = end.saturating_sub(self.start);
+        let &Waiting { object_index: object, serial, class, site: waiter, start, weight, .. } = self;
+        Wait { object, serial, class, waiter, start, nanos, weight }
+    }
+}
+
+/// The part of a lock call after a failed attempt. `begin`: when the call began, if the thread had much to do before the
+/// attempt; else 0.
+///
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn contended(
+    local: &mut Inside,
+    place: Place,
+    call: Call,
+    site: u32,
+    begin: u64,
+    block: &mut dyn FnMut() -> c_int,
+) -> c_int {
+    // What follows is a part of the wait: meanwhile the thread does not run the program. If other threads have the processors,
+    // it may take long.
+    let start = if begin == 0 { clock::now() } else { begin };
+    // The thread may hold another lock, for which it has waited: then this is a better moment than behind the wait.
+    waits::settle(local);
+    let entry = place.entry;
+    let relocks = core::mem::take(&mut local.relocks) == call.address && call.kind() == kind::MUTEX;
+    let Local { rates, chance, .. } = &mut **local;
+    let weight = rates.choose(chance, call.address);
+    let (object_index, class) = (entry.object.load(Relaxed), entry.class.load(Relaxed));
+    let object = (object_index != NONE).then(|| record::<Object>(object_index));
+    let serial = object.map_or(0, |object| object.serial.load(Relaxed));
+    // SAFETY: the caller's object is live.
+    let free = weight == 0 && local.free_calls != 0 && !call.is_read() && !unsafe { call.is_recursive() };
+    if free {
+        local.free_calls -= 1;
+    }
+    let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks };
+    if call.kind() == kind::RWLOCK && !call.is_read() {
+        succession::look(local, object_index, call.address, start);
+    }
+    let is_closer = weight != 0 || site != 0 || relocks || !free && filter::is_watched(call.address);
+    if is_closer {
+        return wait_closely(local, call, waiting, block);
+    }
+    let (result, end) = waiting.wait(local, call, block);
+    let Some(end) = end else { return result };
+    if result != 0
+        || entry.address.load(Relaxed) != call.address as u64
+        || !free && filter::is_watched(call.address)
+    {
+        return waited(local, call, &waiting, end, None, None, result);
+    }
+    // From here on the thread delays the others: it does no more than it must.
+    has(local, entry, call, free, end);
+    waits::note(local, call.address, &waiting.ended(end), None);
+    if let Some(object) = object {
+        succession::mark_some(local, object, call.address);
+    }
+    result
+}
+
+/// The calling thread has waited for the lock, and has it now.
+#[inline(always)]
+fn has(local: &mut Local, entry: &Entry, call: Call, free: bool, since: u64) {
+    bump(&entry.acquisitions);
+    if call.is_read() {
+        bump_short(&entry.reads);
+    }
+    entry.depth.store(if free { FREE } else { call.depth() }, Relaxed);
+    entry.site.store(0, Relaxed);
+    entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
+    entry.weight.store(0, Relaxed);
+    entry.held_since.store(since, Relaxed);
+    local.open(entry);
+}
+
+/// Waits while the thread, or another one, looks closely.
+#[cold]
+#[inline(never)]
+fn wait_closely(
+    local: &mut Inside,
+    call: Call,
+    mut waiting: Waiting,
+    block: &mut dyn FnMut() -> c_int,
+) -> c_int {
+    let weight = waiting.weight;
+    let object = waiting.object;
+    if waiting.site == 0 && !waiting.free && (weight != 0 || is_waited_for(object, call)) {
+        waiting.site = local.stacks.capture();
+    }
+    let mut timed = None;
+    if weight != 0 {
+        local.waits = local.waits.saturating_add(1);
+        timed = (local.waits <= TIMED || local.chance.one_in(TIMED_PERIOD)).then(clock::cpu_time);
+    }
+    if weight > 1 {
+        // The account knows only those that look closely.
+        succession::look_at_waiters(local, waiting.object_index, call.address, waiting.start);
+    }
+    let before = object.filter(|_| weight != 0).map(|object| arrive(object, call.address, waiting.start));
+    let ready = clock::now();
+    let (result, end) = waiting.wait(local, call, block);
+    let spun = timed.map(|before| clock::cpu_time().saturating_sub(before));
+    let Some(end) = end else { return result };
+    if end.saturating_sub(ready) < AT_ONCE {
+        // The lock became free while this function looked closely. How long the thread would have waited is not known.
+        waiting.start = ready;
+    }
+    waited(local, call, &waiting, end, before.as_ref(), spun, result)
+}
+
+/// A wait has ended. `before`: the account when it began, if the thread looks closely; `spun`: its CPU time, if that was
+/// measured.
+#[cold]
+#[inline(never)]
+fn waited(
+    local: &mut Local,
+    call: Call,
+    waiting: &Waiting,
+    end: u64,
+    before: Option<&Snapshot>,
+    spun: Option<u64>,
+    result: c_int,
+) -> c_int {
+    let &Waiting { object, mut site, free, weight, .. } = waiting;
+    let nanos = end.saturating_sub(waiting.start);
+    let got = got(result);
+    let parts =
+        object.zip(before).map(|(object, before)| leave(object, call.address, before, nanos, end, got));
+    if !got && result != ETIMEDOUT {
+        // The call failed for another reason: it did not wait.
+        return result;
+    }
+    if got && let Some(object) = object {
+        if before.is_some() || !free && filter::is_watched(call.address) {
+            succession::compare(local, object, call.address);
+            if site == 0 && object.waiting.load(Relaxed) != 0 {
+                site = local.stacks.capture();
+            }
+            take(object, known(site), end, call.is_read());
+        }
+        succession::mark_some(local, object, call.address);
+    }
+    let counters = || objects::counters(waiting.object_index, waiting.serial, waiting.class);
+    if waiting.relocks {
+        counters().relocks.fetch_add(1, Relaxed);
+        counters().relock_nanos.fetch_add(nanos, Relaxed);
+        local.rates.learn(call.address, nanos);
+    } else {
+        if let Some(spun) = spun {
+            counters().timed_nanos.fetch_add(nanos * u64::from(weight), Relaxed);
+            counters().spun_nanos.fetch_add(spun.min(nanos) * u64::from(weight), Relaxed);
+        }
+        let wait = Wait { waiter: site, ..waiting.ended(end) };
+        waits::note(local, call.address, &wait, parts.as_ref());
+    }
+    if !got {
+        if !waiting.relocks {
+            counters().timeouts.fetch_add(1, Relaxed);
+            waits::settle(local);
+        }
+        return result;
+    }
+    // The entry may have gone to another object meanwhile, by a signal handler.
+    if let Some(Place { entry, .. }) = local.known_place(call.kind(), call.address) {
+        // After a sleep the caches are cold, and this function has taken microseconds since `end`.
+        let since = if weight != 0 && nanos > LONG { clock::now() } else { end };
+        has(local, entry, call, free, since);
+        entry.site.store(site as u16, Relaxed);
+        if weight != 0 {
+            heat(entry);
+        }
+    }
+    result
+}

@@ -1,0 +1,154 @@
+//! A thread's entries: what it has counted of each object, and not yet added to the object's record.
+//!
+//! Only the thread itself writes its entries. Other threads read them, to find the readers of a rwlock.
+
+use super::file::record;
+use super::filter;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use latchwork_recording::layout::*;
+
+/// In [`Entry::depth`]: the thread holds the lock (a rwlock: for reading or writing), and does not pay its part in waits.
+pub(super) const FREE: u8 = READING - 1;
+
+/// Where a thread's entries are. They are as many as a power of two. Zero bytes are none.
+#[repr(C)]
+pub(super) struct Entries {
+    first: AtomicPtr<Entry>,
+    /// Their number less one.
+    mask: AtomicU32,
+}
+
+impl Entries {
+    /// How many there are.
+    pub(super) fn size(&self) -> usize {
+        self.mask.load(Relaxed) as usize + 1
+    }
+
+    /// These, from here on.
+    pub(super) fn set(&self, entries: &'static [Entry]) {
+        self.first.store(entries.as_ptr().cast_mut(), Release);
+        self.mask.store(entries.len() as u32 - 1, Release); // (D)
+    }
+
+    /// The entry for the object at this address, if there is one.
+    #[inline(always)]
+    pub(super) fn of(&self, address: usize) -> Option<&'static Entry> {
+        self.of_mixed(filter::mix(address), address)
+    }
+
+    /// As `of`, for an address that [`filter::mix`] has mixed.
+    #[inline(always)]
+    pub(super) fn of_mixed(&self, mixed: u64, address: usize) -> Option<&'static Entry> {
+        let places = filter::places_of(mixed, self.mask.load(Relaxed));
+        let entries = self.first.load(Relaxed);
+        // SAFETY: the entries are as many as the places, because `set` changes both. The memory stays mapped.
+        let [first, second] = places.map(|place| unsafe { &*entries.add(place) });
+        if first.address.load(Relaxed) == address as u64 {
+            return Some(first);
+        }
+        (second.address.load(Relaxed) == address as u64).then_some(second)
+    }
+
+    /// The entry at a place, which is below [`size`](Self::size).
+    #[inline(always)]
+    pub(super) fn at(&self, place: usize) -> &'static Entry {
+        debug_assert!(place < self.size());
+        // SAFETY: the caller's place is below the number of entries. The memory stays mapped.
+        unsafe { &*self.first.load(Relaxed).add(place) }
+    }
+
+    /// The place for an object that has none, or whose entry is not valid any more.
+    pub(super) fn choose(&self, address: usize) -> usize {
+        let [first, second] = filter::places(address, self.mask.load(Relaxed));
+        let address = address as u64;
+        let object = |place: usize| self.at(place).address.load(Relaxed);
+        // An entry whose lock the thread holds stays, if it can.
+        let is_busy = |place: usize| self.at(place).open.load(Relaxed) != 0;
+        let is_second = object(second) == address
+            || object(first) != address && (object(second) == 0 || object(first) != 0 && is_busy(first));
+        if is_second { second } else { first }
+    }
+
+    /// Whether the thread that has these entries holds the rwlock at this address for reading. Another thread may ask.
+    pub(super) fn has_reader(&self, address: usize) -> bool {
+        // (D) pairs with the stores in `set`: the entries are as many as this mask says, or more.
+        let mask = self.mask.load(Acquire);
+        let entries = self.first.load(Acquire);
+        // A thread that is being made known has none yet.
+        !entries.is_null()
+            && filter::places(address, mask).iter().any(|place| {
+                // SAFETY: there is an entry at each place, and the memory of tables stays mapped.
+                let entry = unsafe { &*entries.add(*place) };
+                matches!(entry.depth.load(Relaxed), READING | FREE)
+                    && entry.address.load(Relaxed) == address as u64
+            })
+    }
+}
+
+/// The next calls for the object of this entry go the long way.
+pub(super) fn slow_down(entry: &Entry) {
+    entry.filter.store(filter::LONG_WAY, Relaxed);
+}
+
+/// Adds to a number that only this thread writes.
+#[inline(always)]
+pub(super) fn bump(number: &AtomicU64) {
+    number.store(number.load(Relaxed) + 1, Relaxed);
+}
+
+/// As `bump`. The number does not overflow: the recorder adds it to the object's now and then.
+#[inline(always)]
+pub(super) fn bump_short(number: &AtomicU32) {
+    number.store(number.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+/// Whether the entry's object is still there.
+#[inline(always)]
+fn is_valid(entry: &Entry) -> bool {
+    let object = entry.object.load(Relaxed);
+    object == NONE || is_of(entry, record(object))
+}
+
+/// Whether the record is still that of the entry's object.
+#[inline(always)]
+pub(super) fn is_of(entry: &Entry, object: &Object) -> bool {
+    object.serial.load(Relaxed) as u8 == entry.serial.load(Relaxed)
+        && object.address.load(Relaxed) == entry.address.load(Relaxed)
+}
+
+/// The counters to which the entry's numbers belong: the object's, or the class's if the object is gone.
+fn counters(entry: &Entry) -> &'static Counters {
+    match entry.object.load(Relaxed) {
+        object if object != NONE && is_valid(entry) => &record::<Object>(object).counters,
+        _ => &record::<Class>(entry.class.load(Relaxed)).counters,
+    }
+}
+
+/// Adds the reads that the entry counts to the object, when they have become many.
+pub(super) fn flush_reads(entry: &Entry) {
+    if entry.reads.load(Relaxed) > u32::MAX / 2 && is_valid(entry) {
+        counters(entry).reads.fetch_add(u64::from(entry.reads.swap(0, Relaxed)), Relaxed);
+    }
+}
+
+/// Adds what the entry counts to the object, and frees the entry.
+pub(super) fn flush(entry: &Entry) {
+    if entry.address.load(Relaxed) == 0 {
+        return;
+    }
+    let to = counters(entry);
+    // Most of these are 0: an exchange would take longer than a look.
+    let acquisitions = entry.acquisitions.load(Relaxed);
+    if acquisitions != 0 {
+        entry.acquisitions.store(0, Relaxed);
+        to.acquisitions.fetch_add(acquisitions, Relaxed);
+    }
+    for (from, to) in [(&entry.reads, &to.reads), (&entry.failed, &to.failed)] {
+        let more = from.load(Relaxed);
+        if more != 0 {
+            from.store(0, Relaxed);
+            to.fetch_add(u64::from(more), Relaxed);
+        }
+    }
+    entry.address.store(0, Relaxed);
+}

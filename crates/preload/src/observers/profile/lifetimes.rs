@@ -1,0 +1,31 @@
+//! Calls that make and destroy objects.
+
+use super::{objects, threads};
+use libc::c_int;
+
+/// The program makes an object.
+pub(super) fn made(kind: u32, address: usize) {
+    if let Some(local) = &mut threads::current() {
+        gone(address);
+        objects::find_or_make(kind, address, || local.stacks.capture());
+    }
+}
+
+/// The program has destroyed an object.
+pub(super) fn gone(address: usize) {
+    if let Some(local) = &mut threads::current() {
+        if let Some(entry) = local.shared.entries.of(address) {
+            local.empty(entry);
+        }
+        objects::retire(address);
+    }
+}
+
+/// A `destroy` call: the object is gone if the call succeeds.
+pub(super) fn destroy(address: usize, call: impl FnOnce() -> c_int) -> c_int {
+    let result = call();
+    if result == 0 {
+        gone(address);
+    }
+    result
+}

@@ -1,0 +1,160 @@
+//! A call that releases a lock. [`calls`](super::calls) says what is recorded where.
+
+use super::account::pay;
+use super::calls::*;
+use super::entries::FREE;
+use super::file::record;
+use super::threads::{self, Local, Place};
+use super::{clock, fast, filter, objects, pending, tallies, waits};
+use core::sync::atomic::Ordering::*;
+use latchwork_recording::histogram::bucket;
+use latchwork_recording::layout::*;
+use libc::c_int;
+
+/// An unlock call.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(always)]
+pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() -> c_int) -> c_int {
+    let nothing = if kind == kind::RWLOCK {
+        fast::is_nothing_to_release_of_rwlock(address)
+    } else {
+        fast::is_nothing_to_release(address)
+    };
+    if nothing {
+        return below();
+    }
+    // SAFETY: the caller's object is live.
+    unsafe { release_long_way(Call::new(kind, address, false), below) }
+}
+
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
+    let (kind, address) = (call.kind(), call.address);
+    let Some(local) = &mut threads::current() else { return below() };
+    if local.waited_for == address
+        && !filter::is_watched(address)
+        && let Some(entry) = local.shared.entries.of(address)
+        && let depth @ (1 | READING | FREE) = entry.depth.load(Relaxed)
+    {
+        return release_waited(local, entry, address, depth == READING, below);
+    }
+    let Some(place) = local.known_place(kind, address) else { return below() };
+    let Place { entry, object } = place;
+    let depth = entry.depth.load(Relaxed);
+    let read = depth == READING;
+    // SAFETY: the caller's object is live.
+    if depth > 1 && !read && unsafe { call.is_recursive() } {
+        entry.depth.store(depth - 1, Relaxed);
+        return below();
+    }
+    entry.depth.store(0, Relaxed);
+    let open = entry.open.load(Relaxed) != 0;
+    let paid = depth != FREE
+        && (open || filter::is_watched(address))
+        && object.is_some_and(|object| object.waiting.load(Relaxed) | object.holder.load(Relaxed) != 0);
+    if !paid && !pending::is_noted(local.thread) && (!open || entry.held_since.load(Relaxed) == 0) {
+        entry.site.store(0, Relaxed);
+        local.close(entry);
+        return below();
+    }
+    // SAFETY: the caller's object is live.
+    let is_recursive = unsafe { call.is_recursive() };
+    let held = releasing(local, place, read || kind == kind::RWLOCK && depth == 0, paid);
+    let result = below();
+    released(local, entry, address, &held);
+    if paid && !is_recursive && held.weight != 0 && entry.address.load(Relaxed) == address as u64 {
+        local.has_paid(entry, address, held.nanos);
+    }
+    result
+}
+
+/// Releases a lock for which the thread has waited, while no thread looks closely. Until the lock is released, the thread
+/// delays the others, and only reads the clock.
+#[inline(always)]
+fn release_waited(
+    local: &mut Local,
+    entry: &Entry,
+    address: usize,
+    read: bool,
+    mut below: impl FnMut() -> c_int,
+) -> c_int {
+    let now = clock::now();
+    let result = below();
+    let site = u32::from(entry.site.load(Relaxed));
+    let since = entry.held_since.load(Relaxed);
+    entry.site.store(0, Relaxed);
+    entry.held_since.store(0, Relaxed);
+    entry.depth.store(0, Relaxed);
+    local.thread.seen.store(now, Relaxed);
+    local.close(entry);
+    let weight = if since != 0 { 1 << (entry.weight.load(Relaxed) % 32) } else { 0 };
+    released(local, entry, address, &Held { nanos: now.saturating_sub(since), weight, read, site });
+    result
+}
+
+/// How a lock was held that is about to be released.
+pub(super) struct Held {
+    /// For how long, and for how many acquisitions that stands; 0: it was not measured.
+    nanos: u64,
+    weight: u32,
+    read: bool,
+    /// Where it was acquired; 0: that is not known.
+    site: u32,
+}
+
+/// The part of [`release`] before the lock is released, if there is anything to record.
+#[cold]
+#[inline(never)]
+pub(super) fn releasing(local: &mut Local, place: Place, read: bool, paid: bool) -> Held {
+    let entry = place.entry;
+    let mut site = u32::from(entry.site.swap(0, Relaxed));
+    let pay_weight = entry.hot.load(Relaxed) >> HOT.count_ones();
+    let now = clock::now();
+    if paid {
+        let mut until = now;
+        if site == 0 {
+            let (caller, slot) = (entry.caller.load(Relaxed), entry.slot.load(Relaxed));
+            site = local.stacks.capture_earlier(caller as usize, slot);
+            until = clock::now();
+        }
+        heat(entry);
+        pay(record(entry.object.load(Relaxed)), known(site), until, read, pay_weight);
+    }
+    local.thread.seen.store(now, Relaxed);
+    let open = entry.open.load(Relaxed) != 0;
+    let since = entry.held_since.swap(0, Relaxed);
+    let weight = if open && since != 0 { 1 << (entry.weight.load(Relaxed) % 32) } else { 0 };
+    local.close(entry);
+    Held { nanos: now.saturating_sub(since), weight, read, site }
+}
+
+/// The part after it.
+#[cold]
+#[inline(never)]
+pub(super) fn released(local: &mut Local, entry: &Entry, address: usize, held: &Held) {
+    if held.weight != 0 && entry.address.load(Relaxed) == address as u64 {
+        let (object, class) = (entry.object.load(Relaxed), entry.class.load(Relaxed));
+        let mut serial = 0;
+        if object != NONE {
+            let object = record::<Object>(object);
+            serial = object.serial.load(Relaxed);
+            if object.counters.hold_max.load(Relaxed) < held.nanos {
+                object.counters.hold_max.fetch_max(held.nanos, Relaxed);
+            }
+        }
+        let waiter = if held.read { holds::READ } else { holds::WRITE };
+        let key = tallies::Key { object, serial, class, waiter, holder: held.site };
+        tallies::add(local.table, &key, held.weight, held.nanos * u64::from(held.weight));
+        if let Some(histogram) = objects::histogram(&record::<Class>(class).holds) {
+            histogram.counts[bucket(held.nanos)].fetch_add(u64::from(held.weight), Relaxed);
+        }
+    }
+    waits::settle(local);
+}

@@ -1,0 +1,309 @@
+//! What a recording says, in plain structs.
+
+use super::bytes::index;
+use crate::layout;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What a process recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The process.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// When the recording began, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub started: u64,
+    /// The same moment on `CLOCK_REALTIME`.
+    pub started_realtime: u64,
+    /// The end of the process. If the process was killed, or still runs: the last sign of life.
+    pub ended: u64,
+    /// Whether the process has ended in good order.
+    pub complete: bool,
+    /// The executable.
+    pub executable: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The lock behind mutexes.
+    pub mutex: String,
+    /// The lock behind rwlocks.
+    pub rwlock: String,
+    /// Whether the recording began at a fork.
+    pub forked: bool,
+    /// Threads that used locks.
+    pub threads: Vec<Thread>,
+    /// What objects are grouped into. Indices elsewhere point into this list.
+    pub classes: Vec<Class>,
+    /// Who waited because of whom.
+    pub pairs: Vec<Pair>,
+    /// How long holders held locks, by their stacks.
+    pub holds: Vec<Hold>,
+    /// Return addresses, innermost first. The first stack is empty: no stack.
+    pub stacks: Vec<Vec<u64>>,
+    /// Single waits.
+    pub events: Vec<Event>,
+    /// Files that were mapped as code.
+    pub modules: Vec<Module>,
+    /// Records that the file had no room for: the section's name, and how many.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Stacks that were unwound.
+    pub unwound: u64,
+    /// Stacks that a thread found in its cache.
+    pub cached: u64,
+    /// Time spent unwinding.
+    pub unwinding_nanos: u64,
+    /// Waits whose cause is not known.
+    pub unaccounted: u64,
+    /// Bytes of storage that the file occupies.
+    pub bytes: u64,
+}
+
+/// What a class or object is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// See [`layout::kind::MUTEX`].
+    Mutex,
+    /// See [`layout::kind::RWLOCK`].
+    RwLock,
+    /// See [`layout::kind::SPIN`].
+    Spin,
+    /// See [`layout::kind::CONDVAR`].
+    Condvar,
+    /// See [`layout::kind::SEMAPHORE`].
+    Semaphore,
+}
+
+impl Kind {
+    pub(crate) fn new(number: u32) -> Option<Self> {
+        Some(match number {
+            layout::kind::MUTEX => Self::Mutex,
+            layout::kind::RWLOCK => Self::RwLock,
+            layout::kind::SPIN => Self::Spin,
+            layout::kind::CONDVAR => Self::Condvar,
+            layout::kind::SEMAPHORE => Self::Semaphore,
+            _ => return None,
+        })
+    }
+}
+
+/// See [`layout::Counters`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub acquisitions: u64,
+    pub reads: u64,
+    pub failed: u64,
+    pub contended: u64,
+    pub wait_nanos: u64,
+    pub wait_max: u64,
+    pub timeouts: u64,
+    pub hold_nanos: u64,
+    pub hold_samples: u64,
+    pub hold_max: u64,
+    pub relocks: u64,
+    pub relock_nanos: u64,
+    pub most_waiting: u64,
+    pub read_nanos: u64,
+    pub read_samples: u64,
+    pub most_readers: u64,
+    pub timed_nanos: u64,
+    pub spun_nanos: u64,
+    pub successions: u64,
+    pub owner_changes: u64,
+    pub cpu_changes: u64,
+    pub node_changes: u64,
+}
+
+impl Counters {
+    /// Adds what another object has.
+    pub fn add(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.acquisitions, other.acquisitions),
+            (&mut self.reads, other.reads),
+            (&mut self.failed, other.failed),
+            (&mut self.contended, other.contended),
+            (&mut self.wait_nanos, other.wait_nanos),
+            (&mut self.timeouts, other.timeouts),
+            (&mut self.hold_nanos, other.hold_nanos),
+            (&mut self.hold_samples, other.hold_samples),
+            (&mut self.relocks, other.relocks),
+            (&mut self.relock_nanos, other.relock_nanos),
+            (&mut self.read_nanos, other.read_nanos),
+            (&mut self.read_samples, other.read_samples),
+            (&mut self.timed_nanos, other.timed_nanos),
+            (&mut self.spun_nanos, other.spun_nanos),
+            (&mut self.successions, other.successions),
+            (&mut self.owner_changes, other.owner_changes),
+            (&mut self.cpu_changes, other.cpu_changes),
+            (&mut self.node_changes, other.node_changes),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+        let maxima = [
+            (&mut self.wait_max, other.wait_max),
+            (&mut self.hold_max, other.hold_max),
+            (&mut self.most_waiting, other.most_waiting),
+            (&mut self.most_readers, other.most_readers),
+        ];
+        for (most, other) in maxima {
+            *most = other.max(*most);
+        }
+    }
+
+    pub(super) fn add_wait(&mut self, nanos: u64) {
+        self.contended = self.contended.saturating_add(1);
+        self.wait_nanos = self.wait_nanos.saturating_add(nanos);
+        self.wait_max = self.wait_max.max(nanos);
+    }
+}
+
+/// Objects that were first used at the same place.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// What they are.
+    pub kind: Kind,
+    /// The stack of the first use: an index into [`Recording::stacks`], 0 if it is not known.
+    pub birth: usize,
+    /// How many objects the class has had.
+    pub instances: u64,
+    /// The address, if the only object lies in a module's data; else 0.
+    pub address: u64,
+    /// The totals of all objects, also of those that are gone.
+    pub counters: Counters,
+    /// How many waits lie in each bucket of [`histogram`]; empty if that is not known.
+    pub waits: Vec<u64>,
+    /// How many holds lie in each bucket.
+    pub holds: Vec<u64>,
+    /// The totals of the objects that are alive.
+    pub objects: Vec<Counters>,
+}
+
+/// Why threads waited.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// All reasons together.
+    Whole,
+    /// No thread held the lock.
+    Handover,
+    /// Holders that the recorder does not distinguish.
+    Others,
+    /// There is no known holder.
+    Unknown,
+    /// A thread that acquired the lock at this stack held it.
+    Holder(usize),
+}
+
+impl Cause {
+    pub(super) fn new(number: u32, stacks: &[Vec<u64>]) -> Option<Self> {
+        Some(match number {
+            layout::cause::WHOLE => Self::Whole,
+            layout::cause::HANDOVER => Self::Handover,
+            layout::cause::OTHERS => Self::Others,
+            layout::cause::UNKNOWN => Self::Unknown,
+            stack => Self::Holder(index(stack, stacks)?),
+        })
+    }
+}
+
+/// Waits for a class at one stack for one reason: an estimate, if the class has many short waits. The pairs with
+/// [`Cause::Whole`] add up to the class's waiting, and the others of a waiter to the waiter's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// An index into [`Recording::classes`].
+    pub class: usize,
+    /// An index into [`Recording::stacks`].
+    pub waiter: usize,
+    /// The reason.
+    pub cause: Cause,
+    /// Waits in which the reason had a part.
+    pub waits: u64,
+    /// The sum of the parts.
+    pub nanos: u64,
+}
+
+/// Holds of a class by threads that acquired it at one stack: those that met contention, and a sample of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// An index into [`Recording::classes`].
+    pub class: usize,
+    /// An index into [`Recording::stacks`]; 0 if the stack is not known.
+    pub holder: usize,
+    /// For reading.
+    pub read: bool,
+    /// How many acquisitions this stands for.
+    pub count: u64,
+    /// The sum of their lengths.
+    pub nanos: u64,
+}
+
+/// One wait.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// An index into [`Recording::classes`].
+    pub class: usize,
+    /// An index into [`Recording::threads`].
+    pub thread: usize,
+    /// An index into [`Recording::stacks`].
+    pub waiter: usize,
+    /// The reason for most of it.
+    pub cause: Cause,
+    /// When it began.
+    pub start: u64,
+    /// How long it took.
+    pub nanos: u64,
+    /// How much waiting it stands for.
+    pub stands_for: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// The kernel's number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// When it first used a lock.
+    pub started: u64,
+    /// When it ended. If that is not known: the end of the process, or the thread's last sign of life in a process that was
+    /// killed.
+    pub ended: u64,
+    /// When it was last seen in a call that read the clock.
+    pub seen: u64,
+    /// Waits for locks.
+    pub waits: u64,
+    /// How long they took.
+    pub wait_nanos: u64,
+    /// Waits for conditions and semaphores.
+    pub sleeps: u64,
+    /// How long they took.
+    pub sleep_nanos: u64,
+    /// The wait that had not ended when the recording was read.
+    pub waiting: Option<Waiting>,
+}
+
+/// A wait that had not ended.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// An index into [`Recording::classes`].
+    pub class: usize,
+    /// An index into [`Recording::stacks`].
+    pub stack: usize,
+    /// When it began.
+    pub since: u64,
+}
+
+/// A file that was mapped as code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its build id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// The first address.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// What to subtract from an address to get the address in the file.
+    pub bias: u64,
+}
