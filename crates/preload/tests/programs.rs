@@ -32,6 +32,9 @@ mod live;
 mod memory;
 #[path = "programs/profile.rs"]
 mod profile;
+/// What the tests of recordings share.
+#[path = "programs/recorded.rs"]
+mod recorded;
 #[path = "programs/semantics.rs"]
 mod semantics;
 /// Surroundings that are hostile to a preloaded library.
@@ -156,7 +159,7 @@ impl Setting {
         if !self.profiled {
             return watch(command, &what);
         }
-        let directory = profile::directory();
+        let directory = recorded::directory();
         let output = watch(command.env("LATCHWORK_PROFILE", &directory), &what);
         let recorded = fs::read_dir(&directory).unwrap().count();
         fs::remove_dir_all(directory).unwrap();

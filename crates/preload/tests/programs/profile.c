@@ -18,7 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -266,6 +266,43 @@ static void *deep_thread(void *number)
         culprit();
     }
     return NULL;
+}
+
+// Stacks that begin alike: each function makes two mutexes at one place, and between them the others make some.
+static pthread_mutex_t *births;
+
+SITE(left)(int n)
+{
+    pthread_mutex_init(&births[n], NULL);
+    sink = n;
+}
+
+SITE(right)(int n)
+{
+    volatile char some[256];
+    some[n] = 1;
+    pthread_mutex_init(&births[n], NULL);
+    sink = some[n];
+}
+
+SITE(trunk)(int n)
+{
+    left(n);
+    right(n + 1);
+    sink = n;
+}
+
+static void make_in_turn(void)
+{
+    // The compiler must not unroll the loop: each place in it is one.
+    volatile int times = 2;
+    births = calloc(8, sizeof *births);
+    for (int i = 0; i < times; i++) {
+        trunk(4 * i);
+        pthread_mutex_init(&births[4 * i + 2], NULL);
+    }
+    printf("count 2 instances\n");
+    report();
 }
 
 // A reader and a writer, each of which comes first in half of the rounds.
@@ -709,6 +746,8 @@ int main(int argc, char **argv)
         pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
         use_spin = 1;
         blame(3);
+    } else if (!strcmp(mode, "births")) {
+        make_in_turn();
     } else if (!strcmp(mode, "deep")) {
         signal(SIGUSR2, handling);
         parallel(2, deep_thread);

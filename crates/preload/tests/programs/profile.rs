@@ -1,10 +1,11 @@
-//! What `LATCHWORK_PROFILE` records is true: `profile.c` measures its own waits and holds, and prints them.
+//! What `LATCHWORK_PROFILE` records is true.
 
+use crate::recorded::*;
 use crate::{Setting, compile, default_mutex, names, scratch, watch};
 use latchwork::registry::Kind as LockKind;
-use latchwork_recording::reader::{Cause, Class, Kind, Pair, Recording};
-use std::collections::HashMap;
+use latchwork_recording::reader::{Cause, Class, Kind, Recording};
 use std::ffi::OsStr;
+<<<<<<< HEAD
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -209,6 +210,10 @@ fn check_blame(run: &Run, kind: Kind) -> Result<(), String> {
     Ok(())
 }
 
+=======
+use std::{env, fs};
+
+>>>>>>> recorder
 /// Stacks are complete, through a frame of variable size and a signal handler: with descriptions of the code, and with frame
 /// pointers only.
 #[test]
@@ -229,6 +234,39 @@ fn stacks_are_complete() {
             let found = run.sites_of(waited.waiter);
             let expected = ["victim", "fourth", "handling", "third", "second", "first"];
             assert_eq!(found, expected, "{name} under {mutex}: {:x?}", run.only().stacks[waited.waiter]);
+        }
+    }
+}
+
+/// A stack of which a part is taken from the one before is the same as one that was unwound as a whole: each place that makes
+/// locks again and again has one class, and all have the same callers.
+#[test]
+fn stacks_that_begin_alike() {
+    for (name, arguments) in
+        [("births", &["-O2"][..]), ("births_unoptimized", &["-O0"]), ("births_stripped", &["-s"])]
+    {
+        let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
+        let Some(program) = compile("profile.c", &format!("profile_{name}"), &arguments) else { return };
+        for mutex in ["glibc", default_mutex()] {
+            let run = Run::new(&Setting::new(mutex, "glibc"), &program, "births");
+            let recording = run.only();
+            let births: Vec<_> = of(recording, Kind::Mutex).filter(|class| class.instances > 1).collect();
+            assert!(
+                births.iter().all(|class| class.instances == run.counts["instances"]),
+                "{name}: {births:?}"
+            );
+            let mut places: Vec<_> = births.iter().map(|class| run.sites_of(class.birth)).collect();
+            places.sort();
+            assert_eq!(places, [&[][..], &["left", "trunk"], &["right", "trunk"]], "{name} under {mutex}");
+            let stack = |place: &str| {
+                let class = births.iter().find(|class| run.site(class.birth) == place).unwrap();
+                &recording.stacks[class.birth]
+            };
+            // Behind the two that differ come `main` and its callers.
+            assert_eq!(stack("left")[2..], stack("right")[2..], "{name} under {mutex}");
+            let of_main = stack("left").len() - 2;
+            assert!(of_main >= 2 && stack("elsewhere").len() <= of_main, "{name} under {mutex}");
+            assert!(stack("left").ends_with(&stack("elsewhere")[1..]), "{name} under {mutex}");
         }
     }
 }

@@ -478,17 +478,17 @@ fn waited(
         succession::mark_some(local, object, call.address);
     }
     let counters = || objects::counters(waiting.object_index, waiting.serial, waiting.class);
+    local.rates.learn(call.address, nanos);
     if waiting.relocks {
         counters().relocks.fetch_add(1, Relaxed);
         counters().relock_nanos.fetch_add(nanos, Relaxed);
-        local.rates.learn(call.address, nanos);
     } else {
         if let Some(spun) = spun {
             counters().timed_nanos.fetch_add(nanos * u64::from(weight), Relaxed);
             counters().spun_nanos.fetch_add(spun.min(nanos) * u64::from(weight), Relaxed);
         }
         let wait = Wait { waiter: site, ..waiting.ended(end) };
-        waits::note(local, call.address, &wait, parts.as_ref());
+        waits::note(local, 0, &wait, parts.as_ref());
     }
     if !got {
         if !waiting.relocks {

@@ -5,22 +5,23 @@
 //! |---|---|
 //! | this one | the layer: its functions, and when they are in the table |
 //! | `callers.c` | the entry points, which say where the program called |
-//! | [`live`] | switching it on and off in a live process |
 //! | [`sleeps`] | waits for condition variables and semaphores, which are no contention |
-//! | [`calls`] | what is recorded in which lock or unlock call |
-//! | [`acquire`], [`release`] | the calls themselves |
-//! | [`lifetimes`] | objects that are made and destroyed |
+//! | [`acquire`], [`release`] | calls that acquire and release a lock |
 //! | [`fast`] | the short way of uncontended calls |
+//! | [`calls`] | what is recorded in which call |
+//! | [`lifetimes`] | objects that are made and destroyed |
 //! | [`waits`] | the waits of the calling thread |
+//! | [`live`] | switching it on and off in a live process |
+//! | [`recording`] | a recording from its beginning to its end |
 //! | [`succession`] | changes of owner, CPU and NUMA node; readers inside |
-//! | [`threads`], [`homes`], [`entries`] | what a thread has for itself, and its table of counters |
 //! | [`account`] | which holder caused a wait |
+//! | [`threads`], [`homes`], [`entries`] | what a thread has for itself, and its table of counters |
 //! | [`sampling`], [`chance`] | which waits are looked at closely |
 //! | [`pending`], [`tallies`] | what a wait adds to the records |
 //! | [`stack`] | stacks of return addresses |
 //! | [`objects`], [`modules`] | the records of objects and classes, and of the files that addresses lie in |
 //! | [`filter`] | what sends the calls of all threads the long way |
-//! | [`recording`], [`file`], [`index`] | the mapped file; hash tables from keys to records |
+//! | [`file`], [`index`] | the mapped file; hash tables from keys to records |
 //! | [`session`], [`clock`] | the number of the session; the time |
 //! | [`below`] | the functions below the layer |
 //!

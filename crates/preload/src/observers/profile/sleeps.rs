@@ -161,7 +161,6 @@ fn slept(local: &mut Local, kind: u32, sleep: &Sleep, end: u64, late: bool) {
     let serial = if object == NONE { 0 } else { record::<Object>(object).serial.load(Relaxed) };
     let nanos = end.saturating_sub(sleep.start);
     let wait = Wait { object, serial, class, waiter: sleep.waiter, start: sleep.start, nanos, weight: 1 };
-    waits::settle(local);
     waits::note(local, 0, &wait, None);
     if late {
         objects::counters(object, serial, class).timeouts.fetch_add(1, Relaxed);

@@ -35,8 +35,8 @@ const MOST_KNOWN: u32 = 128;
 /// [`MOST_MEASURED`] are, and then. A measurement takes some 200 ns, so in the end that is less than half a nanosecond for each
 /// call.
 pub(super) const HOLD_PERIODS: [u8; 2] = [6, 9];
-/// See [`HOLD_PERIODS`]: the means are right to 2% by then.
-pub(super) const MOST_MEASURED: u32 = 4096;
+/// See [`HOLD_PERIODS`]: the means of one thread are right to 3% by then, if holds differ by as much as they are long.
+pub(super) const MOST_MEASURED: u32 = 1024;
 /// So many of a thread's first acquisitions of an object have it measured, too: many locks are used rarely, and for long.
 const HOLD_FIRST: u8 = 8;
 
@@ -80,7 +80,7 @@ pub(super) struct Local {
     pub(super) chance: Chance,
     /// The mutex that the thread will take again after it waited for a condition variable; 0: none.
     pub(super) relocks: usize,
-    /// The address of the lock for which it has waited, in the wait that it has noted; 0: for something else.
+    /// The address of the lock for which it has waited, if that wait was only counted, and is not settled; else 0.
     pub(super) waited_for: usize,
     /// Waiting that the thread has had since its last event, in nanoseconds.
     pub(super) since_event: u64,

@@ -43,10 +43,11 @@ pub(super) fn end(local: &Local, now: u64) {
     thread.seen.store(now, Relaxed);
 }
 
-/// Notes a wait that has ended, for the lock at this address; 0: for something else. No other one is noted. `parts`: those of a wait
-/// whose holders are known.
+/// Notes a wait that has ended. One that was noted before is settled first. `address`: that of the lock that the thread holds now, if
+/// the wait was only counted, and no thread looked closely meanwhile; else 0. `parts`: those of a wait whose holders are known.
 #[inline(always)]
 pub(super) fn note(local: &mut Local, address: usize, wait: &Wait, parts: Option<&Parts>) {
+    settle(local);
     let pending = &local.thread.pending;
     pending.object.store(wait.object, Relaxed);
     pending.serial.store(wait.serial, Relaxed);
