@@ -7,6 +7,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// An empty directory for recordings, in memory: a file system on a disk may delay any store into a mapped file.
 pub(crate) fn directory() -> PathBuf {
@@ -111,6 +112,12 @@ pub(crate) fn sum(recording: &Recording, kind: Kind, count: fn(&Class) -> u64) -
     of(recording, kind).map(count).sum()
 }
 
+/// Threads that wait for work have hardly waited for a mutex.
+pub(crate) fn no_contention(run: &Run, idle: u64) -> Result<(), String> {
+    let waits = sum(run.only(), Kind::Mutex, |class| class.counters.wait_nanos);
+    (waits < slack(idle)).then_some(()).ok_or_else(|| format!("{waits} ns of contention, {idle} ns idle"))
+}
+
 /// The part of a duration by which another may differ from it: a tenth. On an idle machine the recorder is within a fiftieth, which
 /// `LATCHWORK_TEST_STRICT=1` demands. On a busy one the kernel preempts threads between their own look at the clock and the
 /// recorder's.
@@ -125,21 +132,24 @@ pub(crate) fn about(found: u64, truth: u64, calls: u64, what: &str) -> Result<()
     near.then_some(()).ok_or_else(|| format!("{what}: {found} ns recorded, {truth} ns in truth"))
 }
 
-/// Runs a mode of the program, and checks the durations. A thread that comes too late does not wait. So a run that fails is
-/// repeated, up to seven times. What is exact is asserted.
+/// Runs are repeated for so long, and so often at least.
+const PATIENCE: (Duration, u32) = (Duration::from_secs(120), 8);
+
+/// Runs a mode of the program, and checks the durations. A thread that comes too late does not wait, and on a busy machine the
+/// kernel preempts threads anywhere. So a run that fails is repeated. What is exact is asserted.
 pub(crate) fn run(
     setting: &Setting,
     program: &Path,
     mode: &str,
     check: impl Fn(&Run) -> Result<(), String>,
 ) -> Run {
-    let mut attempts = 0;
+    let (begin, mut attempts) = (Instant::now(), 0);
     loop {
         let run = Run::new(setting, program, mode);
         attempts += 1;
         match check(&run) {
             Ok(()) => return run,
-            Err(what) if attempts == 8 => {
+            Err(what) if attempts >= PATIENCE.1 && begin.elapsed() > PATIENCE.0 => {
                 panic!("{mode} under {}, {}: {what}", setting.mutex, setting.rwlock)
             }
             Err(what) => eprintln!("{mode}: {what}; once more"),
