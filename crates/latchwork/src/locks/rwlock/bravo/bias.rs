@@ -1,11 +1,10 @@
 //! Policies: when a bias that was revoked comes back.
 //!
-//! [`word`](super::word) has the states of the bias; a policy chooses the number in the state *off*. A second word of the
-//! lock counts sampled slow reads in a row, for a policy that asks for it: slow readers add to it, writers set it to 0. It is a
-//! hint, so all that is relaxed.
+//! [`word`](super::word) has the states of the bias; a policy chooses the number in the state *off*, or how long a row of slow
+//! reads ends that state.
 
 use super::word::FIRST;
-use crate::machine::{Clock, Machine, Word, shared};
+use crate::machine::{Clock, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// One in so many slow reads of a thread, of any lock, asks the policy. To read the clock costs more than the rest of a slow
@@ -16,26 +15,35 @@ const SAMPLE: u32 = 16;
 ///
 /// # Safety
 ///
-/// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
+/// If [`revoked`](When::revoked) returns the number of a state, that is at least `FIRST`, and less than `REVOKING`.
 pub unsafe trait When: Send + Sync + 'static {
-    /// Whether sampled slow reads in a row are counted.
+    /// Whether a row of slow reads, without a write between them, ends the state *off*.
     const COUNTS: bool = false;
 
-    /// A revocation began at `start` and ended `now` (nanoseconds). Returns the number of the state *off*.
+    /// A revocation began at `start` and ended `now` (nanoseconds). Returns how many sampled slow reads the row must have; or, if
+    /// it does not [count](When::COUNTS), the number of the state *off*.
     fn revoked<M: Machine>(start: u64, now: u64) -> u32;
 
-    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked at a sampled slow read, which is
-    /// the last of so many `samples` in a row, if they are counted.
-    fn may_return<M: Machine>(bias: u32, samples: u32) -> bool;
+    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked at a sampled slow read, and if it
+    /// [counts](When::COUNTS) only at the one that completes the row.
+    fn may_return<M: Machine>(bias: u32) -> bool;
 }
 
-/// Whether this slow read of the calling thread is sampled: it asks the policy.
-#[inline]
-pub(super) fn sampled<M: Machine>() -> bool {
-    let Some(row) = shared::reader_row::<M>() else { return true };
-    let reads = row.slow_reads.load(Relaxed).wrapping_add(1);
-    row.slow_reads.store(reads, Relaxed);
-    reads.is_multiple_of(M::patience(SAMPLE))
+/// Counts a slow read of the calling thread, whose `row` this is. Returns whether the read is sampled; then
+/// [`begin_sample`] must be called.
+#[inline(always)]
+pub(super) fn samples<M: Machine>(row: &ReaderRow<M>) -> bool {
+    // A count down to zero needs no register beside the row's address.
+    let left = (row.until_sample.load(Relaxed) as i32).wrapping_sub(1);
+    row.until_sample.store(left as u32, Relaxed);
+    left <= 0
+}
+
+/// The calling thread's next [`SAMPLE`] slow reads begin.
+pub(super) fn begin_sample<M: Machine>() {
+    if let Some(row) = shared::reader_row::<M>() {
+        row.until_sample.store(M::patience(SAMPLE), Relaxed);
+    }
 }
 
 /// The slow-down guard (listing 1, `N` = 9). After a revocation that took time t, the bias stays off for N t, so revoking
@@ -58,7 +66,7 @@ unsafe impl<const N: u64> When for Guard<N> {
         inhibit(now, now.saturating_sub(start).saturating_mul(N))
     }
 
-    fn may_return<M: Machine>(bias: u32, _: u32) -> bool {
+    fn may_return<M: Machine>(bias: u32) -> bool {
         expired(bias, M::now(Clock::Monotonic))
     }
 }
@@ -87,10 +95,9 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
         FIRST
     }
 
-    fn may_return<M: Machine>(_: u32, _: u32) -> bool {
-        // The thread's own count of reads, hashed, is random enough for this choice.
-        let reads = shared::reader_row::<M>().map_or(0, |row| row.slow_reads.load(Relaxed));
-        let seed = u64::from(reads).wrapping_add((M::thread_id() as u64).rotate_left(32));
+    fn may_return<M: Machine>(_: u32) -> bool {
+        // The time, hashed, is random enough for this choice.
+        let seed = M::now(Clock::Monotonic).wrapping_add((M::thread_id() as u64).rotate_left(32));
         super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
     }
 }
@@ -105,8 +112,6 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
 /// there is never such a row, and no bias; where they are rarer, the row is short beside the reads with bias.
 /// `N`: all threads wait for a revocation, and not all reads meet. With 6 or 18 in place of 9 the throughput is within
 /// 4% on average (docs/readers.md).
-///
-/// The number in the state *off* is how many samples that takes.
 #[derive(Debug)]
 pub struct Adaptive<const N: u64 = 9>;
 
@@ -115,16 +120,16 @@ const MEETING: u64 = 150;
 /// Samples in a row that are asked for at most.
 const MOST_SAMPLES: u64 = 1 << 24;
 
-// SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` above it at most.
+// SAFETY: it counts, so `revoked` returns no number of a state.
 unsafe impl<const N: u64> When for Adaptive<N> {
     const COUNTS: bool = true;
 
     fn revoked<M: Machine>(start: u64, now: u64) -> u32 {
         let reads = now.saturating_sub(start).saturating_mul(N) / MEETING;
-        FIRST + (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32
+        (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32
     }
 
-    fn may_return<M: Machine>(bias: u32, samples: u32) -> bool {
-        samples >= bias.saturating_sub(FIRST)
+    fn may_return<M: Machine>(_: u32) -> bool {
+        true
     }
 }
