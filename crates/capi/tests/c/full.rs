@@ -3,6 +3,27 @@
 //! form.
 
 use super::*;
+use std::sync::Mutex;
+
+fn is_wanted() -> bool {
+    env::var_os("LATCHWORK_FULL_INSTALL").is_some()
+}
+
+/// Does something with each item, on all processors.
+fn in_parallel<T: Send>(items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let items = Mutex::new(items);
+    let next = || items.lock().unwrap().next();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = next() {
+                    work(item);
+                }
+            });
+        }
+    });
+}
 
 const CPP: [&str; 3] = ["drop_in.cpp", "types.cpp", "map.cpp"];
 const STANDARDS: [&str; 3] = ["c++17", "c++20", "c++2b"];
@@ -10,7 +31,7 @@ const SANITIZERS: [&[&str]; 3] = [&[], &["-fsanitize=address,undefined"], &["-fs
 
 /// Whether a compiler has the libraries of the sanitizers.
 fn has_sanitizers(compiler: &str) -> bool {
-    let source = scratch().join("empty.c");
+    let source = scratch().join(format!("empty-{compiler}.c"));
     fs::write(&source, "int main(void) { return 0; }\n").unwrap();
     let has = output(
         Command::new(compiler)
@@ -26,33 +47,40 @@ fn has_sanitizers(compiler: &str) -> bool {
     has.status.success()
 }
 
-/// Builds and runs everything with pkg-config. Returns how many programs.
-fn with_pkg_config() -> u32 {
-    let mut programs = 0;
-    for (compilers_of, sources, standards) in
-        [(["gcc", "clang"], &C_PROGRAMS[..], &["c11"][..]), (["g++", "clang++"], &CPP[..], &STANDARDS[..])]
-    {
-        for compiler in compilers(compilers_of) {
-            let sanitizers = if has_sanitizers(compiler) { &SANITIZERS[..] } else { &SANITIZERS[..1] };
-            for (standard, source) in
-                standards.iter().flat_map(|s| sources.iter().map(move |source| (s, source)))
-            {
-                for (link, more) in [Link::Shared, Link::Static]
-                    .into_iter()
-                    .flat_map(|l| sanitizers.iter().map(move |s| (l, s)))
-                {
-                    Build { compiler, standard, source, link, more }.run();
-                    programs += 1;
-                }
-            }
+/// Builds and runs everything with a pair of compilers, and with pkg-config if it is there.
+fn with(c: &str, cpp: &str) {
+    if !is_wanted() || !is_there(c) || !is_there(cpp) {
+        return;
+    }
+    let sanitizers = if has_sanitizers(c) { &SANITIZERS[..] } else { &SANITIZERS[..1] };
+    let c = C_PROGRAMS.iter().map(|source| (c, "c11", *source));
+    let cpp = STANDARDS.iter().flat_map(|standard| CPP.iter().map(move |source| (cpp, *standard, *source)));
+    let mut builds = Vec::new();
+    for (compiler, standard, source) in c.chain(cpp) {
+        for link in [Link::Shared, Link::Static] {
+            builds.extend(sanitizers.iter().map(|more| Build { compiler, standard, source, link, more }));
         }
     }
-    programs
+    println!("{} programs", builds.len());
+    in_parallel(builds.into_iter(), |build| build.run());
+}
+
+#[test]
+fn the_whole_with_gcc() {
+    with("gcc", "g++");
+}
+
+#[test]
+fn the_whole_with_clang() {
+    with("clang", "clang++");
 }
 
 /// The same with CMake, without sanitizers.
-fn with_cmake() -> u32 {
-    let mut programs = 0;
+#[test]
+fn the_whole_with_cmake() {
+    if !is_wanted() || !is_there("cmake") {
+        return;
+    }
     for (c, cpp) in [("gcc", "g++"), ("clang", "clang++")] {
         if !is_there(c) || !is_there(cpp) {
             continue;
@@ -71,22 +99,22 @@ fn with_cmake() -> u32 {
             ])
             .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
         run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
-        for file in fs::read_dir(&build).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = file.file_name().unwrap().to_string_lossy().into_owned();
-            if (name.starts_with("shared-") || name.starts_with("static-"))
+        let is_program = |file: &PathBuf| {
+            let name = file.file_name().expect("an entry has a name").to_string_lossy();
+            (name.starts_with("shared-") || name.starts_with("static-"))
                 && file.extension().is_none_or(|e| e != "log")
-            {
-                run_program(&file, &[]);
-                programs += 1;
-            }
-        }
+        };
+        let files = fs::read_dir(&build).unwrap().map(|entry| entry.unwrap().path());
+        let programs: Vec<_> = files.filter(is_program).collect();
+        println!("{} programs", programs.len());
+        assert!(!programs.is_empty());
+        in_parallel(programs.into_iter(), |program| _ = run_program(&program, &[]));
     }
-    programs
 }
 
 #[test]
 fn the_whole_installation() {
-    if env::var_os("LATCHWORK_FULL_INSTALL").is_none() {
+    if !is_wanted() {
         return;
     }
     let whole = scratch().join("whole");
@@ -117,10 +145,6 @@ fn the_whole_installation() {
         }
         assert!(!checked("-DLW_DEBUG=0", link).contains("inversion"));
     }
-    let programs = [with_pkg_config(), with_cmake()];
-    println!("{} programs with pkg-config, {} with CMake", programs[0], programs[1]);
-    assert!(programs[0] > 0 || programs[1] > 0);
-
     install(&whole, &["--uninstall"]);
     assert!(!whole.exists(), "{}", run(Command::new("find").arg(&whole)));
 }

@@ -73,7 +73,7 @@ static void model(void) {
     CHECK(five->state == ALIVE && new_five->state == ALIVE);
     lw_rcu_read_unlock();
     for (long i = 0; i < KEYS; i += 2) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "%ld", i);
         CHECK(lw_rcu_map_remove(map, name) == 0);
     }
