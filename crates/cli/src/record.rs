@@ -197,6 +197,8 @@ fn role(stack: &[Frame]) -> String {
         let of_start = ["_start", "std::", "core::", "alloc::", "<alloc::", "<core::", "<std::", "__rust_"];
         of_library.iter().any(|name| frame.module.starts_with(name))
             || of_start.iter().any(|name| frame.function.starts_with(name))
+            // The closure of `std::thread::spawn`, whose type is elided.
+            || frame.function.ends_with("::call_once")
     };
     let own = stack.iter().rev().find(|frame| !common(frame)).or(stack.last());
     own.map_or_else(|| "[unknown]".into(), |frame| frame.function.clone())

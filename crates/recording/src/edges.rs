@@ -5,7 +5,7 @@
 //!
 //! - **A counter of permits.** A post, or a signal, adds a permit. A wait takes one, and a thread waits while there is none.
 //!   Semaphores are this by definition. A condition variable is, if there are about as many signals as *sections that take*:
-//!   sections of its mutex, by threads of a role, of a kind in which threads of that role sometimes wait for the condition. A
+//!   sections of its mutex of a kind in which the thread, or another one of its role, sometimes waits for the condition. A
 //!   queue of jobs is the usual case: a producer adds a job and signals, a consumer takes one, and waits only if there is none.
 //! - **Signals.** A wait ends at the next signal that comes after it has begun. That is all that is known of other condition
 //!   variables.
@@ -72,34 +72,15 @@ pub fn find(about: &About, steps: &[Vec<Step>]) -> Edges {
         signals[step.object as usize] += 1;
     }
     let parsed: Vec<Vec<(Kind, Section)>> = steps.iter().map(|steps| sections(steps, &is_condvar)).collect();
-    // Which condition variable a role waits for in a kind of section. None: several.
-    let mut waited: BTreeMap<(&str, &Kind), Option<u32>> = BTreeMap::new();
-    for (thread, sections) in about.threads.iter().zip(&parsed) {
-        for (kind, section) in sections.iter().filter(|(_, section)| !section.waits.is_empty()) {
-            let condvar = waited.entry((&thread.role, kind)).or_insert(Some(section.condvar));
-            if *condvar != Some(section.condvar) {
-                *condvar = None;
-            }
-        }
-    }
-    let unclear: BTreeSet<u32> = about
-        .threads
-        .iter()
-        .zip(&parsed)
-        .flat_map(|(thread, sections)| sections.iter().map(move |(kind, section)| (thread, kind, section)))
-        .filter(|(thread, kind, section)| {
-            !section.waits.is_empty() && waited.get(&(thread.role.as_str(), *kind)) == Some(&None)
-        })
-        .map(|(.., section)| section.condvar)
-        .collect();
+    let known = Waits::new(about, &parsed);
     let mut taken = vec![0_u64; about.objects.len()];
     let mut found = Edges { meaning: Vec::new(), sections: Vec::new() };
-    for (thread, sections) in about.threads.iter().zip(&parsed) {
+    for (thread, sections) in parsed.iter().enumerate() {
         let mut takes = Vec::new();
         for (kind, section) in sections {
-            if let Some(Some(condvar)) = waited.get(&(thread.role.as_str(), kind)) {
-                takes.push(Section { condvar: *condvar, ..section.clone() });
-                taken[*condvar as usize] += u64::from(!section.gave_up);
+            if let Some(condvar) = known.of(about, thread, kind) {
+                takes.push(Section { condvar, ..section.clone() });
+                taken[condvar as usize] += u64::from(!section.gave_up);
             }
         }
         found.sections.push(takes);
@@ -113,7 +94,7 @@ pub fn find(about: &About, steps: &[Vec<Step>]) -> Edges {
                 () if signals == 0 => Meaning::Recorded,
                 () if is(object, "semaphore") => Meaning::Permits,
                 () if !is_condvar(object) => Meaning::Recorded,
-                () if balanced && !unclear.contains(&object) => Meaning::Permits,
+                () if balanced && !known.unclear.contains(&object) => Meaning::Permits,
                 () => Meaning::Signals,
             }
         })
@@ -122,6 +103,46 @@ pub fn find(about: &About, steps: &[Vec<Step>]) -> Edges {
         sections.retain(|section| found.meaning[section.condvar as usize] == Meaning::Permits);
     }
     found
+}
+
+/// Which condition variable is waited for in a kind of section. `None`: several.
+#[derive(Default)]
+struct Waits<'a> {
+    /// By each thread. Threads of one role may do different things: a language's runtime may start all of them by one function.
+    thread: BTreeMap<(usize, &'a Kind), Option<u32>>,
+    /// By the threads of each role: for those that never had to wait.
+    role: BTreeMap<(&'a str, &'a Kind), Option<u32>>,
+    /// Conditions that share a kind of section of a thread.
+    unclear: BTreeSet<u32>,
+}
+
+impl<'a> Waits<'a> {
+    fn new(about: &'a About, parsed: &'a [Vec<(Kind, Section)>]) -> Self {
+        let mut waits = Waits::default();
+        for (thread, sections) in parsed.iter().enumerate() {
+            for (kind, section) in sections.iter().filter(|(_, section)| !section.waits.is_empty()) {
+                let condvar = section.condvar;
+                let role = about.threads[thread].role.as_str();
+                let of_role = waits.role.entry((role, kind)).or_insert(Some(condvar));
+                *of_role = of_role.filter(|known| *known == condvar);
+                let of_thread = waits.thread.entry((thread, kind)).or_insert(Some(condvar));
+                if let Some(other) = of_thread.filter(|known| *known != condvar) {
+                    waits.unclear.insert(other);
+                }
+                *of_thread = of_thread.filter(|known| *known == condvar);
+                if of_thread.is_none() {
+                    waits.unclear.insert(condvar);
+                }
+            }
+        }
+        waits
+    }
+
+    /// The condition variable of a thread's section of this kind.
+    fn of(&self, about: &About, thread: usize, kind: &Kind) -> Option<u32> {
+        let role = || self.role.get(&(about.threads[thread].role.as_str(), kind)).copied();
+        self.thread.get(&(thread, kind)).copied().or_else(role)?
+    }
 }
 
 /// The sections of a thread. Those without a wait have an arbitrary condition variable.
@@ -299,6 +320,23 @@ mod tests {
         let trace = [steps(&[(op::SLEEP, UNITS)])];
         assert_eq!(find(&about, &trace).meaning[UNITS as usize], Meaning::Recorded);
         assert_eq!(permits(&about, &trace, &[vec![1]]), [0; 4]);
+    }
+
+    /// As in a program whose runtime starts all threads by the same function.
+    #[test]
+    fn threads_of_one_role_may_do_different_things() {
+        let about = about(&["start", "start", "start"]);
+        let of = |condvar| [section(condvar, 1, None), section(condvar, 0, None).repeat(9)].concat();
+        let signals = |condvar| [(op::WAKE, condvar)].repeat(10);
+        let trace = [
+            steps(&[of(FREE), signals(FULL)].concat()),
+            steps(&[of(FULL), signals(FREE)].concat()),
+            // Nothing tells what this one would wait for.
+            steps(&section(FULL, 0, None)),
+        ];
+        let found = find(&about, &trace);
+        assert_eq!(&found.meaning[1..3], [Meaning::Permits, Meaning::Permits]);
+        assert_eq!(found.sections.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 0]);
     }
 
     #[test]

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""How far can `latchwork predict` be trusted for the workloads of `latchwork-lab bench`?
+
+workloads.py [--seconds S] [--runs N] [--only A,B,..] [--measured DIR] [--measure-only]: writes a table in Markdown to stdout. It needs
+latchwork and latchwork-lab in the PATH, a profile by `latchwork-lab calibrate`, and an otherwise idle machine. --measured keeps
+measurements and traces in a directory, or takes them from there, so that a changed predictor can be tried without measuring
+again.
+
+Each workload runs with n/2 threads under glibc's locks, recorded; the prediction is for n threads, on the machine's own profile. The
+measurement with n threads has glibc's lock and the recommended one in turns, without the recorder. A workload counts operations,
+a prediction acquisitions: the recorded run says how many acquisitions an operation has.
+"""
+import argparse
+import array
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+MUTEX, RWLOCK = ("glibc", "shfl"), ("glibc-rw", "bravo-2d-shfl-rw")
+CASES = [(name, MUTEX) for name in ["counter", "hash-table", "oversubscribe", "readrandom", "lock-per-node", "barrier", "queue", "interpreter", "thread-pool"]]
+CASES += [(name, RWLOCK) for name in ["rwbench", "locktorture", "test-rwlock", "alternator", "file-sections"]]
+PAIRS = [(1, 2), (2, 4), (4, 8)]
+ACQUIRES, SLEEPS = (1, 2, 10), (4, 5)
+
+
+def run(words):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True)
+
+
+def rates(path):
+    """Operations a second of each lock."""
+    points = json.loads(path.read_text())["points"]
+    return {point["lock"]: point["ops_per_s"]["median"] for point in points if not point["failure"]}
+
+
+def acquisitions(path):
+    """Acquisitions a second that the program asked for, as the trace has them."""
+    with open(path, "rb") as file:
+        file.readline()
+        about = json.loads(file.readline())
+        words = array.array("I", file.read())
+    conditions = {index for index, name in enumerate(about["objects"]) if about["classes"][name]["kind"] == "condvar"}
+    count, slept = 0, False
+    for what in words[0::4]:
+        op, thing = what >> 28, what & 0xFFFFFFF
+        count += op in ACQUIRES and not slept
+        slept = op in SLEEPS and thing in conditions
+    return count / about["seconds"]
+
+
+def measure(args, keep):
+    measured = {}
+    chosen = args.only.split(",") if args.only else [name for name, _ in CASES]
+    for name, locks in CASES:
+        for half, full in PAIRS if name in chosen else []:
+            trace, out = keep / f"{name}-{half}.lw", keep / "out.json"
+            bench = ["latchwork-lab", "bench", name, "--json", out, "--seconds", args.seconds]
+            once = [*bench, "--locks", locks[0], "--threads", half, "--runs", 1]
+            run(["latchwork", "record", "-o", trace, "--", *once])
+            recorded = rates(out).get(locks[0])
+            run(once)
+            plain = rates(out).get(locks[0])
+            run([*bench, "--locks", ",".join(locks), "--threads", full, "--runs", args.runs])
+            both = rates(out)
+            if not (recorded and plain and len(both) == 2):
+                print(f"{name}, {half}: left out, a run failed", file=sys.stderr)
+                continue
+            measured[f"{name}, {half} to {full}"] = {
+                "trace": trace.name,
+                "threads": full,
+                "plain": plain,
+                "recorded": recorded,
+                "glibc": both[locks[0]],
+                "latchwork": both[locks[1]],
+            }
+    (keep / "measured.json").write_text(json.dumps(measured, indent=1))
+
+
+def predict(keep):
+    machine = os.environ.get("MACHINE", "this-machine")
+    for name, case in json.loads((keep / "measured.json").read_text()).items():
+        words = ["latchwork-lab", "predict", keep / case["trace"], "--machine", machine, "--recorded-on", machine]
+        done = run([*words, "--threads", case["threads"], "--json", "-"])
+        if done.returncode not in (0, 1):
+            print(f"{name}: {done.stderr}", file=sys.stderr)
+            continue
+        report = json.loads(done.stdout)
+        each = acquisitions(keep / case["trace"]) / case["recorded"]
+        curves = [] if report["refused"] else [curve["points"][-1]["throughput"] / each for curve in report["curves"]]
+        yield {"case": name, **case, "check": report["check"], "predicted": curves}
+
+
+def number(value):
+    return f"{value / 1e3:.0f} k/s" if value >= 1e4 else f"{value:.0f}/s"
+
+
+def table(results):
+    print("| workload, threads | fit of the replay | glibc: measured | predicted | error | latchwork: measured | predicted | error | order |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
+    errors, ordered, refused = [], [], 0
+    for row in results:
+        check, cells = row["check"], [row["case"]]
+        fit = check["replayed_throughput"] / max(check["recorded_throughput"], 1e-9) - 1
+        points = [(check[f"replayed_{what}"] - check[f"recorded_{what}"]) * 100 for what in ("waiting", "sleeping")]
+        cells.append(f"{fit:+.0%}, {points[0]:+.0f} and {points[1]:+.0f} points")
+        for at, lock in enumerate(["glibc", "latchwork"]):
+            cells.append(number(row[lock]))
+            if row["predicted"]:
+                error = row["predicted"][at] / row[lock] - 1
+                errors.append(abs(error))
+                cells += [number(row["predicted"][at]), f"{error:+.0%}"]
+            else:
+                cells += ["refused", ""]
+        ratio, order = row["latchwork"] / row["glibc"], ""
+        refused += not row["predicted"]
+        if row["predicted"] and abs(ratio - 1) > 0.2:
+            right = (row["predicted"][1] > row["predicted"][0]) == (ratio > 1)
+            ordered.append(right)
+            order = "right" if right else "wrong"
+        print("| " + " | ".join([*cells, order]) + " |")
+    print(f"\n{len(results)} cases, {refused} refused.", end=" ")
+    if errors:
+        print(f"Of the others: median error {statistics.median(errors):.0%}, worst {max(errors):.0%}.", end=" ")
+    if ordered:
+        print(f"Of {len(ordered)} pairs of locks that differ by more than 20%, {sum(ordered)} in the right order.", end=" ")
+    cost = [row["recorded"] / row["plain"] for row in results]
+    print(f"Recorded to not recorded, one run each: median {statistics.median(cost):.2f}.")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=0.25)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--only")
+    parser.add_argument("--measured")
+    parser.add_argument("--measure-only", action="store_true")
+    args = parser.parse_args()
+    keep = pathlib.Path(args.measured or tempfile.mkdtemp())
+    keep.mkdir(exist_ok=True)
+    if not (keep / "measured.json").exists():
+        measure(args, keep)
+    if not args.measure_only:
+        table(list(predict(keep)))
+
+
+main()
