@@ -75,8 +75,8 @@ pub fn mark(kind: u32) -> String {
 
 /// Calls `attempt` with 0.5, 2, 8, 32 and 128 seconds until it returns something. What must happen before a time is over
 /// may take that long on a busy machine.
-pub fn with_growing_time<T>(mut attempt: impl FnMut(&str) -> Option<T>) -> T {
-    ["0.5", "2", "8", "32", "128"].into_iter().find_map(|time| attempt(time)).expect("it happens in time")
+pub fn with_growing_time<T>(attempt: impl FnMut(&str) -> Option<T>) -> T {
+    ["0.5", "2", "8", "32", "128"].into_iter().find_map(attempt).expect("it happens in time")
 }
 
 /// For programs in C and C++: `until_asleep(T)` waits until thread T of the program sleeps (for a minute at most). A thread
