@@ -259,10 +259,11 @@ fn cpp_programs() {
             run(&setting, &program, "blame", |run| check_blame(run, Kind::Mutex));
             run(&setting, &program, "rwlock", |run| check_blame(run, Kind::RwLock));
             let idle = |run: &Run| sum(run.only(), Kind::Condvar, |class| class.counters.wait_nanos);
-            let check = |run: &Run| about(idle(run), run.times["idle"], 10, "waits for the condition");
-            let pool = run(&setting, &program, "pool", check);
-            let contention = sum(pool.only(), Kind::Mutex, |class| class.counters.wait_nanos);
-            assert!(contention < slack(idle(&pool)), "{name} under {mutex}: {contention} ns of contention");
+            let check = |run: &Run| {
+                about(idle(run), run.times["idle"], 10, "waits for the condition")?;
+                is_hardly_contended(run, idle(run))
+            };
+            run(&setting, &program, "pool", check);
         }
     }
 }
@@ -320,13 +321,25 @@ fn spin_locks_and_rwlocks() {
     }
 }
 
+/// Whether there is hardly any contention beside the time that threads were idle. Threads that are idle at no time, because a busy
+/// machine lets them run too late, show none.
+fn is_hardly_contended(run: &Run, idle: u64) -> Result<(), String> {
+    let contention = sum(run.only(), Kind::Mutex, |class| class.counters.wait_nanos);
+    (contention <= slack(idle))
+        .then_some(())
+        .ok_or_else(|| format!("{contention} ns of contention, {idle} ns idle"))
+}
+
 /// Threads that wait for work show no contention.
 #[test]
 fn waits_for_conditions_are_kept_apart() {
     let Some(program) = program() else { return };
     for mutex in ["glibc", default_mutex()] {
         let idle = |run: &Run| sum(run.only(), Kind::Condvar, |class| class.counters.wait_nanos);
-        let check = |run: &Run| about(idle(run), run.times["idle"], 100, "waits for the condition");
+        let check = |run: &Run| {
+            about(idle(run), run.times["idle"], 100, "waits for the condition")?;
+            is_hardly_contended(run, idle(run))
+        };
         let pool = run(&Setting::new(mutex, "glibc"), &program, "pool", check);
         let (recording, idle) = (pool.only(), idle(&pool));
         let sleeps: u64 = recording.threads.iter().map(|thread| thread.sleep_nanos).sum();
@@ -334,8 +347,6 @@ fn waits_for_conditions_are_kept_apart() {
         let again = sum(recording, Kind::Mutex, |class| class.counters.relock_nanos);
         assert!(again <= idle);
         assert_eq!(sum(recording, Kind::Condvar, |class| class.counters.reads), pool.counts["notifications"]);
-        let contention = sum(recording, Kind::Mutex, |class| class.counters.wait_nanos);
-        assert!(contention < slack(idle), "{mutex}: {contention} ns of contention, {idle} ns idle");
 
         let idle = |run: &Run| sum(run.only(), Kind::Semaphore, |class| class.counters.wait_nanos);
         let check = |run: &Run| about(idle(run), run.times["idle"], 20, "waits for units");
