@@ -171,7 +171,7 @@ pub struct Class {
     pub address: u64,
     /// The totals of all objects, also of those that are gone.
     pub counters: Counters,
-    /// How many waits lie in each bucket of [`histogram`]; empty if that is not known.
+    /// How many waits lie in each bucket of [`histogram`](crate::histogram); empty if that is not known.
     pub waits: Vec<u64>,
     /// How many holds lie in each bucket.
     pub holds: Vec<u64>,

@@ -292,6 +292,7 @@ fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call
     entry.hot.store(HOT | weight << HOT.count_ones(), Relaxed);
     entry.weight.store(weight, Relaxed);
     entry.held_since.store(now, Relaxed);
+    is_measured(entry);
     local.open(place.entry);
     take(object, known(site), now, call.is_read());
 }
@@ -407,7 +408,14 @@ fn has(local: &mut Local, entry: &Entry, call: Call, free: bool, since: u64) {
     entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
     entry.weight.store(0, Relaxed);
     entry.held_since.store(since, Relaxed);
+    is_measured(entry);
     local.open(entry);
+}
+
+/// One more acquisition has its hold time measured.
+#[inline(always)]
+fn is_measured(entry: &Entry) {
+    entry.first.store(entry.first.load(Relaxed).saturating_sub(1), Relaxed);
 }
 
 /// Waits while the thread, or another one, looks closely.

@@ -30,16 +30,14 @@ impl Local {
     /// The thread has held a lock for so long while threads waited, and has paid its part. If that was short, then a thread that
     /// waits for long would slow down all the others: each of their sections would have to be accounted for. So of the next
     /// sections some are free, and the one that pays then pays for these, too. Their number is random, so the sums are
-    /// unbiased.
+    /// unbiased. (The thread has had its first holds of the object, which are all measured.)
     pub(super) fn has_paid(&mut self, entry: &Entry, address: usize, nanos: u64) {
         let weight = (PAY_PERIOD / nanos.max(1)).max(1).ilog2().min(LEAST);
         if weight != 0 {
             self.free_calls = self.chance.around(1 << weight) - 1;
             self.pay_weight = weight as u8;
             entry.hot.store(0, Relaxed);
-            if entry.first.load(Relaxed) == 0 {
-                entry.filter.store(filter::value(address) & !WATCHED, Relaxed);
-            }
+            entry.filter.store(filter::value(address) & !WATCHED, Relaxed);
         }
     }
 }

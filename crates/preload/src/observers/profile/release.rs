@@ -67,9 +67,11 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     // SAFETY: the caller's object is live.
     let is_recursive = unsafe { call.is_recursive() };
     let held = releasing(local, place, read || kind == kind::RWLOCK && depth == 0, paid);
+    // The first holds of a thread each stand for themselves.
+    let may_be_free = paid && !is_recursive && held.weight != 0 && entry.first.load(Relaxed) == 0;
     let result = below();
     released(local, entry, address, &held);
-    if paid && !is_recursive && held.weight != 0 && entry.address.load(Relaxed) == address as u64 {
+    if may_be_free && entry.address.load(Relaxed) == address as u64 {
         local.has_paid(entry, address, held.nanos);
     }
     result
