@@ -111,7 +111,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 
     #[inline(always)]
     fn must_revoke(&self) -> bool {
-        RawBravo::must_revoke(self)
+        let bias = self.bias.load(Relaxed);
+        let revoke = bias.is_on() || V::PASSING && bias.is_revoking();
+        if !revoke {
+            self.note_write();
+        }
+        revoke
     }
 
     #[cold]

@@ -1,7 +1,8 @@
 //! Policies: when a bias that was revoked comes back.
 //!
-//! [`word`](super::word) has the states of the bias; a policy chooses the number in the state *off*, or how long a row of slow
-//! reads ends that state.
+//! [`word`](super::word) has the states of the bias; a policy chooses the number in the state *off*. A second word of the
+//! lock counts sampled slow reads in a row, for a policy that asks for it: slow readers add to it, writers set it to 0. It is a
+//! hint, so all that is relaxed.
 
 use super::word::FIRST;
 use crate::machine::{Clock, Machine, ReaderRow, Word, shared};
@@ -15,18 +16,17 @@ const SAMPLE: u32 = 16;
 ///
 /// # Safety
 ///
-/// If [`revoked`](When::revoked) returns the number of a state, that is at least `FIRST`, and less than `REVOKING`.
+/// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
 pub unsafe trait When: Send + Sync + 'static {
-    /// Whether a row of slow reads, without a write between them, ends the state *off*.
+    /// Whether sampled slow reads in a row are counted.
     const COUNTS: bool = false;
 
-    /// A revocation began at `start` and ended `now` (nanoseconds). Returns how many sampled slow reads the row must have; or, if
-    /// it does not [count](When::COUNTS), the number of the state *off*.
+    /// A revocation began at `start` and ended `now` (nanoseconds). Returns the number of the state *off*.
     fn revoked<M: Machine>(start: u64, now: u64) -> u32;
 
-    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked at a sampled slow read, and if it
-    /// [counts](When::COUNTS) only at the one that completes the row.
-    fn may_return<M: Machine>(bias: u32) -> bool;
+    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked at a sampled slow read, which is
+    /// the last of so many `samples` in a row, if they are counted.
+    fn may_return<M: Machine>(bias: u32, samples: u32) -> bool;
 }
 
 /// Counts a slow read of the calling thread, whose `row` this is. Returns whether the read is sampled; then
@@ -66,7 +66,7 @@ unsafe impl<const N: u64> When for Guard<N> {
         inhibit(now, now.saturating_sub(start).saturating_mul(N))
     }
 
-    fn may_return<M: Machine>(bias: u32) -> bool {
+    fn may_return<M: Machine>(bias: u32, _: u32) -> bool {
         expired(bias, M::now(Clock::Monotonic))
     }
 }
@@ -95,7 +95,7 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
         FIRST
     }
 
-    fn may_return<M: Machine>(_: u32) -> bool {
+    fn may_return<M: Machine>(_: u32, _: u32) -> bool {
         // The time, hashed, is random enough for this choice.
         let seed = M::now(Clock::Monotonic).wrapping_add((M::thread_id() as u64).rotate_left(32));
         super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
@@ -112,6 +112,8 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
 /// there is never such a row, and no bias; where they are rarer, the row is short beside the reads with bias.
 /// `N`: all threads wait for a revocation, and not all reads meet. With 6 or 18 in place of 9 the throughput is within
 /// 4% on average (docs/readers.md).
+///
+/// The number in the state *off* is how many samples that takes.
 #[derive(Debug)]
 pub struct Adaptive<const N: u64 = 9>;
 
@@ -120,16 +122,16 @@ const MEETING: u64 = 150;
 /// Samples in a row that are asked for at most.
 const MOST_SAMPLES: u64 = 1 << 24;
 
-// SAFETY: it counts, so `revoked` returns no number of a state.
+// SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` above it at most.
 unsafe impl<const N: u64> When for Adaptive<N> {
     const COUNTS: bool = true;
 
     fn revoked<M: Machine>(start: u64, now: u64) -> u32 {
         let reads = now.saturating_sub(start).saturating_mul(N) / MEETING;
-        (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32
+        FIRST + (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32
     }
 
-    fn may_return<M: Machine>(_: u32) -> bool {
-        true
+    fn may_return<M: Machine>(bias: u32, samples: u32) -> bool {
+        samples >= bias.saturating_sub(FIRST)
     }
 }

@@ -5,7 +5,7 @@ use super::RawBravo;
 use super::bias::When;
 use super::count::{Count, Event};
 use super::publish::Publish;
-use super::word::{Bias, FIRST};
+use super::word::Bias;
 use crate::locks::Token;
 use crate::locks::rwlock::{RawRwLock, Timeout};
 use crate::machine::{Clock, Machine, Word};
@@ -67,24 +67,22 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// released.
     #[inline]
     pub(super) fn revoke(&self, token: R::Write, timeout: Timeout) -> Option<R::Write> {
-        if self.must_revoke() { self.revoke_slow(token, timeout) } else { Some(token) }
-    }
-
-    /// Whether a writer that holds the underlying lock must revoke the bias first. If not, the slow reads before this write are no
-    /// longer in a row.
-    #[inline(always)]
-    pub(super) fn must_revoke(&self) -> bool {
         // Relaxed: the underlying lock orders this after the last writer. That writer has seen the slots empty, and there
         // has been no bias since, unless the word says otherwise.
         let bias = self.bias.load(Relaxed);
-        if bias.is_on() || W::COUNTS && bias.0 <= FIRST {
-            return bias.is_on();
+        if bias.is_on() || V::PASSING && bias.is_revoking() {
+            return self.revoke_slow(token, timeout);
         }
-        let revoking = V::PASSING && bias.is_revoking();
-        if W::COUNTS && !revoking {
-            self.bias.store(Bias::OFF, Relaxed);
+        self.note_write();
+        Some(token)
+    }
+
+    /// A writer that holds the underlying lock has found no bias: the slow reads before it are no longer in a row.
+    #[inline(always)]
+    pub(super) fn note_write(&self) {
+        if W::COUNTS {
+            self.samples.store(0, Relaxed);
         }
-        revoking
     }
 
     #[cold]
@@ -223,12 +221,10 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// The policy's state of the bias after a revocation that began at `start` and ends now.
     pub(super) fn revoked(&self, start: u64) -> Bias {
         let end = M::now(Clock::Monotonic);
-        let number = W::revoked::<M>(start, end);
-        if W::COUNTS {
-            self.row.store(number, Relaxed); // a hint: several threads that revoke may write it
-        }
+        let bias = Bias::off(W::revoked::<M>(start, end));
+        self.samples.store(0, Relaxed);
         S::add::<M>(Event::Revocation, 1);
         S::add::<M>(Event::Revoking, end.saturating_sub(start));
-        if W::COUNTS { Bias::OFF } else { Bias::off(number) }
+        bias
     }
 }

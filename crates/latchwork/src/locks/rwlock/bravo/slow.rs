@@ -7,7 +7,7 @@ use super::revoke::Revoke;
 use super::word::Bias;
 use super::{Filled, RawBravo, ReadToken};
 use crate::locks::rwlock::RawRwLock;
-use crate::machine::{Deadline, Machine, ReaderRow, Word, shared};
+use crate::machine::{Arith, Deadline, Machine, ReaderRow, shared};
 use core::sync::atomic::Ordering::*;
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
@@ -104,11 +104,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     #[cold]
     pub(super) fn step(&self, bias: Bias) {
         bias::begin_sample::<M>();
-        let next = if bias.may_have_slot_readers() {
-            return;
-        } else if let Some(warmer) = bias.warmer(if W::COUNTS { self.row.load(Relaxed) } else { 0 }) {
+        let next = if let Some(warmer) = bias.warmer() {
             warmer
-        } else if !bias.is_warming_up() && !W::may_return::<M>(bias.0) || !P::prepare() {
+        } else if bias.may_have_slot_readers()
+            || !bias.is_warming_up() && !self.may_return(bias)
+            || !P::prepare()
+        {
             return;
         } else if self.no_slot_holds_it() {
             Bias::ON
@@ -118,6 +119,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         // (A) pairs with the second look in `read_fast`: fast readers come after the writers that this reader came after.
         // If the exchange fails, another reader has made a step.
         _ = self.bias.compare_exchange(bias, next, Release);
+    }
+
+    /// Whether the policy says that the bias may be turned on again, asked by a sampled slow read.
+    fn may_return(&self, bias: Bias) -> bool {
+        let before = if W::COUNTS { self.samples.fetch_add(1, Relaxed) } else { 0 };
+        W::may_return::<M>(bias.0, before.saturating_add(1))
     }
 
     /// Whether no slot holds the lock's address; asked before the bias is turned on. A forgotten reader of an earlier lock at

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | warming up, 0 to 15 | off; so many slow reads since the lock was made | each slow reader, to the next number; the last one to *on* |
 //! | on | readers use slots | a writer that has the underlying lock: to *holding* if it is a `Holding` one; to *brief hold* if it is a `Passing` one, or to *revoking 1* if tokens of the underlying lock have content; an upgradable reader that upgrades: to *revoking 1* |
-//! | off | the number is the policy's: a time until which the bias stays off; or 17 and the sampled slow reads since the last write | a slow reader, to the next number, if the policy counts, and to *on* when the policy allows it; a writer, back to 17 |
+//! | off | the number is the policy's: a time until which the bias stays off, or how many reads in a row end that | a slow reader, to *on*, when the policy allows it |
 //! | brief hold since t | a `Passing` writer waits for readers in their slots and still has the underlying lock, for a millisecond at most | that writer: to *off*, to *on* if it gives up, or to *revoking 1*; another thread, after ten milliseconds: to *revoking 1* |
 //! | holding | a `Holding` writer waits for readers in their slots and keeps the underlying lock | that writer: to *off*, or to *on* if it gives up |
 //! | revoking n | n threads wait for readers in their slots without the underlying write lock | a thread that joins them: to *n + 1*; one that leaves: to *n - 1*; the last one to *on*, since none of them has written |
@@ -17,8 +17,7 @@
 //! - Only a thread that holds the underlying lock for reading turns the bias on, or a thread that gives up a revocation
 //!   and knows that no writer has been inside since. So no writer is inside when the bias appears.
 //! - Slow readers change the word by compare-and-exchange. A plain store of the next number could undo a bias that
-//!   another reader has just turned on, with readers in slots already. (A writer that finds *off* resets the count with a plain
-//!   store: it excludes slow readers, and no other thread leaves *off*.)
+//!   another reader has just turned on, with readers in slots already.
 //! - *Revoking* excludes *on* until the last thread has left. So a thread among the n that has seen the slots empty knows
 //!   that they stay empty.
 //!
@@ -55,8 +54,6 @@ impl Bias {
     pub const WARM: Bias = Bias(WARM_UP - 1);
     /// *on*.
     pub const ON: Bias = Bias(WARM_UP);
-    /// *off*, with no sampled slow read since the last write.
-    pub const OFF: Bias = Bias(FIRST);
     /// *holding*.
     pub const HOLDING: Bias = Bias(HOLDING);
     /// *revoking 1*.
@@ -115,11 +112,9 @@ impl Bias {
         ((now >> HOLD_TICK) as u32).wrapping_sub(self.0 - BRIEF_HOLD) % (HOLDING - BRIEF_HOLD)
     }
 
-    /// With one more slow read: the next number of *warming up*; or of *off*, if that ends after a row of so many sampled slow
-    /// reads. `None`: the next state is *on*, if the policy allows it.
-    pub fn warmer(self, row: u32) -> Option<Bias> {
-        let last = if self.is_warming_up() { WARM_UP } else { FIRST.saturating_add(row) } - 1;
-        (self.0 < last).then_some(Bias(self.0 + 1))
+    /// With one more slow read: the next number of *warming up*, or `None` if the next state is *on*.
+    pub fn warmer(self) -> Option<Bias> {
+        (self.0 < WARM_UP - 1).then_some(Bias(self.0 + 1))
     }
 
     /// With one more revoking thread. `None`: no reader can be in a slot. The caller keeps writers out, so it is not
