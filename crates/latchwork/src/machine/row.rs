@@ -21,8 +21,8 @@ pub struct ReaderRow<M: Machine> {
     pub(super) next: M::Ptr<ReaderRow<M>>,
     /// For the machine: whether the owner has exited and left the row behind.
     pub left: M::U32,
-    /// For the owner: read acquisitions that did not use the row.
-    pub slow_reads: M::U32,
+    /// For the owner: read acquisitions without a slot until the next one that is sampled (BRAVO).
+    pub until_sample: M::U32,
     /// For the owner: the lock that it last found without bias to readers, or 0.
     pub unbiased: M::Usize,
     /// For the owner: statistics. They stay when the row gets another owner.
@@ -36,7 +36,7 @@ impl<M: Machine> ReaderRow<M> {
             slots: core::array::from_fn(|_| M::Usize::new(0)),
             next: M::Ptr::new(null_mut()),
             left: M::U32::new(0),
-            slow_reads: M::U32::new(0),
+            until_sample: M::U32::new(0),
             unbiased: M::Usize::new(0),
             counts: core::array::from_fn(|_| M::U64::new(0)),
         }

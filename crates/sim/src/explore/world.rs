@@ -100,7 +100,7 @@ impl Surroundings for World {
             row.counts.iter().for_each(|count| count.store(0, Relaxed));
             row.link(None);
             row.left.store(0, Relaxed);
-            row.slow_reads.store(0, Relaxed);
+            row.until_sample.store(0, Relaxed);
             row.unbiased.store(0, Relaxed);
         }
         self.rows_used = 0;

@@ -126,7 +126,7 @@ pub(crate) fn begin() {
         r.table.0.iter().for_each(|slot| slot.store(0, Relaxed));
         for row in r.rows.iter().flat_map(|block| block.iter()) {
             row.slots.iter().for_each(|slot| slot.store(0, Relaxed));
-            row.slow_reads.store(0, Relaxed);
+            row.until_sample.store(0, Relaxed);
             row.unbiased.store(0, Relaxed);
         }
         r.linked.clear();

@@ -120,7 +120,7 @@ mod word; // the states of the bias.
 use bias::{Adaptive, Guard, When};
 use count::{Count, Counted, Event, Uncounted};
 use describe::Described;
-use publish::{Owned, Publish};
+use publish::{Owned, Publish, Published};
 use revoke::{Holding, Passing, Revoke};
 use table::Hashed;
 pub use token::{Filled, ReadToken};
@@ -209,19 +209,23 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         self.bias.load(Relaxed).is_on()
     }
 
-    /// A reader's attempt through the first slot that it may use; `read_elsewhere` in `slow` tries the others.
+    /// A reader's first attempt: through the first slot that it may use (`read_elsewhere` in `slow` tries the others), or, if it
+    /// has noted that the lock is not biased, through the underlying lock.
     #[inline(always)]
-    fn read_first(&self) -> Option<&'static M::Usize> {
+    fn read_first(&self) -> Option<ReadToken<M::Usize, R::Read>> {
         // `publish` may ask for the bias before it writes, and give up: that saves a reader of an unbiased lock the slot.
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
-        self.read_fast(unsafe { P::publish(self.address(), || self.is_biased()) })
+        match unsafe { P::publish(self.address(), || self.is_biased()) } {
+            Published::In(slot) => self.read_fast(slot).map(|slot| ReadToken::Fast(Filled(slot))),
+            Published::Noted(row) => self.read_noted(row).map(ReadToken::Slow),
+            Published::Nowhere => None,
+        }
     }
 
-    /// The second half of listing 1, lines 12 to 22: the reader has filled the slot `published`, if it found one, and
-    /// looks at the bias. `None`: the slot is empty again, and the reader must use the underlying lock.
+    /// The second half of listing 1, lines 12 to 22: the reader has filled the slot, and looks at the bias. `None`: the slot is
+    /// empty again, and the reader must use the underlying lock.
     #[inline(always)]
-    fn read_fast(&self, published: Option<&'static M::Usize>) -> Option<&'static M::Usize> {
-        let slot = published?;
+    fn read_fast(&self, slot: &'static M::Usize) -> Option<&'static M::Usize> {
         // (A) Acquire: pairs with the release that turned the bias on, which came after the last writer.
         // (B) Dekker pair with a revoking writer: the reader has filled its slot, and this is its look at the bias. With a
         // table the look must be sequentially consistent. With rows acquire would do, because `fill` has issued the light
@@ -324,7 +328,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline]
     fn read(&self) -> Self::Read {
         match self.read_first() {
-            Some(slot) => ReadToken::Fast(Filled(slot)),
+            Some(token) => token,
             None => self.read_slow(),
         }
     }
@@ -332,15 +336,15 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     #[inline(always)]
     fn try_read(&self) -> Option<Self::Read> {
         match self.read_first() {
-            Some(slot) => Some(ReadToken::Fast(Filled(slot))),
             None => self.try_read_slow(),
+            token => token,
         }
     }
 
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
-        if let Some(slot) = self.read_first() {
-            return Some(ReadToken::Fast(Filled(slot)));
+        if let token @ Some(_) = self.read_first() {
+            return token;
         }
         // As `try_read_slow` in `slow`, in one attempt: `lacks_slot` is for the statistics, and `after_slow_read` may turn the
         // bias on.
@@ -352,8 +356,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {
         match self.read_first() {
-            Some(slot) => Some(ReadToken::Fast(Filled(slot))),
             None => self.read_within(Some(deadline)),
+            token => token,
         }
     }
 

@@ -10,7 +10,7 @@
 
 use super::bias::When;
 use super::count::Count;
-use super::publish::Publish;
+use super::publish::{Publish, Published};
 use super::revoke::Revoke;
 use super::{Filled, RawBravo, ReadToken};
 use crate::locks::for_assembly::BiasedRwLock;
@@ -69,7 +69,11 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 
     #[inline(always)]
     fn read_in_first_slot(&self) -> Option<Self::Read> {
-        self.read_first().map(|slot| ReadToken::Fast(Filled(slot)))
+        // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
+        match unsafe { P::publish(self.address(), || RawBravo::is_biased(self)) } {
+            Published::In(slot) => self.read_fast(slot).map(|slot| ReadToken::Fast(Filled(slot))),
+            _ => None,
+        }
     }
 
     fn read_in_other_slot(&self) -> Option<Self::Read> {

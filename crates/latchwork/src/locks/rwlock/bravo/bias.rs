@@ -5,7 +5,7 @@
 //! hint, so all that is relaxed.
 
 use super::word::FIRST;
-use crate::machine::{Clock, Machine, Word, shared};
+use crate::machine::{Clock, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// One in so many slow reads of a thread, of any lock, asks the policy. To read the clock costs more than the rest of a slow
@@ -29,13 +29,21 @@ pub unsafe trait When: Send + Sync + 'static {
     fn may_return<M: Machine>(bias: u32, samples: u32) -> bool;
 }
 
-/// Whether this slow read of the calling thread is sampled: it asks the policy.
-#[inline]
-pub(super) fn sampled<M: Machine>() -> bool {
-    let Some(row) = shared::reader_row::<M>() else { return true };
-    let reads = row.slow_reads.load(Relaxed).wrapping_add(1);
-    row.slow_reads.store(reads, Relaxed);
-    reads.is_multiple_of(M::patience(SAMPLE))
+/// Counts a slow read of the calling thread, whose `row` this is. Returns whether the read is sampled; then
+/// [`begin_sample`] must be called.
+#[inline(always)]
+pub(super) fn samples<M: Machine>(row: &ReaderRow<M>) -> bool {
+    // A count down to zero needs no register beside the row's address.
+    let left = (row.until_sample.load(Relaxed) as i32).wrapping_sub(1);
+    row.until_sample.store(left as u32, Relaxed);
+    left <= 0
+}
+
+/// The calling thread's next [`SAMPLE`] slow reads begin.
+pub(super) fn begin_sample<M: Machine>() {
+    if let Some(row) = shared::reader_row::<M>() {
+        row.until_sample.store(M::patience(SAMPLE), Relaxed);
+    }
 }
 
 /// The slow-down guard (listing 1, `N` = 9). After a revocation that took time t, the bias stays off for N t, so revoking
@@ -88,9 +96,8 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
     }
 
     fn may_return<M: Machine>(_: u32, _: u32) -> bool {
-        // The thread's own count of reads, hashed, is random enough for this choice.
-        let reads = shared::reader_row::<M>().map_or(0, |row| row.slow_reads.load(Relaxed));
-        let seed = u64::from(reads).wrapping_add((M::thread_id() as u64).rotate_left(32));
+        // The time, hashed, is random enough for this choice.
+        let seed = M::now(Clock::Monotonic).wrapping_add((M::thread_id() as u64).rotate_left(32));
         super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
     }
 }

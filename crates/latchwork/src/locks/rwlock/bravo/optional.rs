@@ -133,8 +133,8 @@ where
     #[inline]
     fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Read> {
         match self.read_first() {
-            Some(slot) => Some(ReadToken::Fast(Filled(slot))),
             None => self.read_recursive_slow(timeout, watch),
+            token => token,
         }
     }
 }

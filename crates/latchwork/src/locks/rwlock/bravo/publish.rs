@@ -24,7 +24,7 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
 
     /// Writes `lock` into a slot if that slot is empty. It may write nothing if it finds that the lock is not `biased`, or has
     /// a note of that ([`note_unbiased`](Publish::note_unbiased)). What the caller reads of the bias afterwards is ordered after the write with respect to
-    /// [`fence`](Publish::fence). `None`: nothing was written.
+    /// [`fence`](Publish::fence).
     ///
     /// (D) The slot is found empty with acquire and filled with release. A writer of the lock that the slot was last used for
     /// may see this store in place of the store with which that lock's reader left. The writer must then come after that
@@ -33,9 +33,9 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     /// # Safety
     ///
     /// See the [trait](Publish).
-    unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize>;
+    unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Published<M>;
 
-    /// The same with another slot, after the attempt with the first has failed. A table with two probes has a second slot; a row
+    /// The same with another slot, after the attempt with the first has failed. `None`: nothing was written. A table with two probes has a second slot; a row
     /// has six further ones.
     ///
     /// # Safety
@@ -106,6 +106,16 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     }
 }
 
+/// What a reader's attempt through its first slot has come to.
+pub enum Published<M: Machine> {
+    /// This slot is filled.
+    In(&'static M::Usize),
+    /// Nothing was written: this row, the calling thread's, notes that the lock is unbiased.
+    Noted(&'static ReaderRow<M>),
+    /// Nothing was written.
+    Nowhere,
+}
+
 /// A row of slots per thread (BRAVO-2D, section 7, with rows owned by threads instead of processors). Only the owner fills
 /// the slots of a row, so publication is a plain store and the light half of an asymmetric fence. The writer pays for the
 /// heavy half, and looks at one cache line per thread instead of 512 lines of a table. A reader whose row is full uses the
@@ -128,13 +138,15 @@ unsafe impl<M: Machine> Publish<M> for Owned {
     /// Only the first slot: most threads read one lock at a time. It does not look at the bias first: to fill and empty a slot
     /// costs less.
     #[inline(always)]
-    unsafe fn publish(lock: usize, _: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        let row = shared::reader_row::<M>()?;
+    unsafe fn publish(lock: usize, _: impl FnOnce() -> bool) -> Published<M> {
+        let Some(row) = shared::reader_row::<M>() else { return Published::Nowhere };
         let slot = &row.slots[0];
-        if row.unbiased.load(Relaxed) != lock && slot.load(Acquire) == 0 {
-            Self::fill::<M>(slot, lock)
+        if row.unbiased.load(Relaxed) == lock {
+            Published::Noted(row)
+        } else if slot.load(Acquire) == 0 {
+            Published::In(Self::fill::<M>(slot, lock))
         } else {
-            None
+            Published::Nowhere
         }
     }
 
@@ -143,12 +155,12 @@ unsafe impl<M: Machine> Publish<M> for Owned {
         if row.unbiased.load(Relaxed) == lock || !biased() {
             return None;
         }
-        Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock)
+        Some(Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock))
     }
 
     unsafe fn publish_again(lock: usize) -> Option<&'static M::Usize> {
         let row = shared::reader_row::<M>()?;
-        Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock)
+        Some(Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock))
     }
 
     fn fence() {
@@ -192,12 +204,12 @@ unsafe impl<M: Machine> Publish<M> for Owned {
 impl Owned {
     /// Fills a slot of the calling thread, which has seen it empty with acquire: another thread may have emptied it (D).
     #[inline(always)]
-    fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> Option<&'static M::Usize> {
+    fn fill<M: Machine>(slot: &'static M::Usize, lock: usize) -> &'static M::Usize {
         slot.store(lock, Release);
         // (B) Dekker pair with the writer's heavy fence. If this store comes before that fence, the writer sees it. Otherwise
         // this thread's next look at the bias sees the writer's change. (If `prepare` failed there is no fence, and no bias.)
         M::lightest_fence();
-        Some(slot)
+        slot
     }
 
     #[inline(never)]

@@ -7,13 +7,27 @@ use super::revoke::Revoke;
 use super::word::Bias;
 use super::{Filled, RawBravo, ReadToken};
 use crate::locks::rwlock::RawRwLock;
-use crate::machine::{Arith, Deadline, Machine};
+use crate::machine::{Arith, Deadline, Machine, ReaderRow, shared};
 use core::sync::atomic::Ordering::*;
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
     RawBravo<M, R, P, W, V, S>
 {
-    /// Reads after the attempt through the first slot has failed.
+    /// The attempt of a thread whose `row` notes that the lock is not biased. It is what the underlying lock's attempt is, and the
+    /// count of slow reads: a longer way would make a read of nanoseconds a tenth slower.
+    #[inline(always)]
+    pub(super) fn read_noted(&self, row: &'static ReaderRow<M>) -> Option<R::Read> {
+        let lacks_slot = self.lacks_slot();
+        let token = self.lock.try_read_weak()?;
+        self.count_slow_read(lacks_slot);
+        let bias = self.bias.load(Relaxed); // relaxed as in `after_slow_read`
+        if bias::samples(row) || bias.is_warming_up() || bias.is_on() {
+            self.note(bias);
+        }
+        Some(token)
+    }
+
+    /// Reads after the first attempt has failed.
     #[inline(never)]
     pub(super) fn read_slow(&self) -> ReadToken<M::Usize, R::Read> {
         let Some(token) = self.read_within(None) else { unreachable!("without a deadline") };
@@ -50,7 +64,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// A reader's attempt through a slot other than its first.
     pub(super) fn read_elsewhere(&self) -> Option<&'static M::Usize> {
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
-        self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) })
+        self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) }?)
     }
 
     /// For the statistics: whether this reader, which is about to use the underlying lock, has found the lock biased but no
@@ -64,18 +78,32 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// `lacked_slot` is what [`lacks_slot`](Self::lacks_slot) has returned.
     #[inline]
     pub(super) fn after_slow_read(&self, lacked_slot: bool) {
-        S::add::<M>(if lacked_slot { Event::Collision } else { Event::Unbiased }, 1);
+        self.count_slow_read(lacked_slot);
         // Relaxed: no writer is inside, so the value is the last writer's, or that of a reader since then.
         let bias = self.bias.load(Relaxed);
         P::note_unbiased(self.address(), !bias.is_on());
-        if bias.is_warming_up() || !bias.is_on() && bias::sampled::<M>() {
+        if shared::reader_row::<M>().is_none_or(bias::samples) || bias.is_warming_up() {
             self.step(bias);
         }
+    }
+
+    #[inline(always)]
+    fn count_slow_read(&self, lacked_slot: bool) {
+        S::add::<M>(if lacked_slot { Event::Collision } else { Event::Unbiased }, 1);
+    }
+
+    /// What a slow read does about the bias `bias` if it is sampled, or finds that the lock is biased or new.
+    #[cold]
+    #[inline(never)]
+    fn note(&self, bias: Bias) {
+        P::note_unbiased(self.address(), !bias.is_on());
+        self.step(bias);
     }
 
     /// Takes the bias from the state `bias` one step towards *on*.
     #[cold]
     pub(super) fn step(&self, bias: Bias) {
+        bias::begin_sample::<M>();
         let next = if let Some(warmer) = bias.warmer() {
             warmer
         } else if bias.may_have_slot_readers()

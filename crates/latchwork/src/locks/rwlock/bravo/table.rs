@@ -1,6 +1,6 @@
 //! One table of slots for the whole process, and which of them a reader takes.
 
-use super::publish::Publish;
+use super::publish::{Publish, Published};
 use crate::machine::{Machine, Word, shared};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
@@ -195,11 +195,10 @@ unsafe impl<M: Machine, S: Slots> Publish<M> for Table<S> {
     const SOURCE: &'static str = S::SOURCE;
 
     #[inline]
-    unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Option<&'static M::Usize> {
-        if !biased() {
-            return None; // saves an atomic instruction
-        }
-        Self::fill::<M>(Self::slot::<M>(lock), lock)
+    unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Published<M> {
+        // A look at the bias first saves an atomic instruction.
+        let filled = biased().then(|| Self::fill::<M>(Self::slot::<M>(lock), lock)).flatten();
+        filled.map_or(Published::Nowhere, Published::In)
     }
 
     #[inline]
