@@ -80,10 +80,11 @@ def measure(args, keep):
     (keep / "measured.json").write_text(json.dumps(measured, indent=1))
 
 
-def predict(keep):
+def predict(keep, acquisitions_each):
     machine = os.environ.get("MACHINE", "this-machine")
     for name, case in json.loads((keep / "measured.json").read_text()).items():
         words = ["latchwork-lab", "predict", keep / case["trace"], "--machine", machine, "--recorded-on", machine]
+        words += ["--acquisitions", acquisitions_each]
         done = run([*words, "--threads", case["threads"], "--json", "-"])
         if done.returncode not in (0, 1):
             print(f"{name}: {done.stderr}", file=sys.stderr)
@@ -135,6 +136,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=0.25)
     parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--acquisitions", type=int, default=60000, help="of one simulation: see latchwork-lab predict --help")
     parser.add_argument("--only")
     parser.add_argument("--measured")
     parser.add_argument("--measure-only", action="store_true")
@@ -144,7 +146,7 @@ def main():
     if not (keep / "measured.json").exists():
         measure(args, keep)
     if not args.measure_only:
-        table(list(predict(keep)))
+        table(list(predict(keep, args.acquisitions)))
 
 
 main()
