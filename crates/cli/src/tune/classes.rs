@@ -56,6 +56,8 @@ pub struct Features {
     pub reads: f64,
     pub hold_ns: u64,
     pub hold_p99_ns: u64,
+    /// Share of the time in which the lock is held that lies in long sections: a holder sleeps, mostly.
+    pub long_holds: f64,
     /// Most threads that waited at once.
     pub waiters: u64,
     /// `trylock` calls that failed, for each acquisition.
@@ -74,6 +76,7 @@ impl Features {
             reads: share(class.reads, class.acquisitions),
             hold_ns: class.holds.mean_ns(),
             hold_p99_ns: class.holds.quantile_ns(0.99),
+            long_holds: long_holds(&class.holds),
             waiters: class.waiters_max,
             failed_tries: share(class.failed_tries, class.acquisitions),
             has_conditions: class.reacquires > 0,
@@ -92,6 +95,10 @@ impl Features {
             self.hold_ns as f64 / 1e3,
             self.hold_p99_ns as f64 / 1e3
         );
+        if self.long_holds > 0.01 && self.hold_ns < rules::LONG {
+            text +=
+                &format!("; {} of that in sections over {} us", percent(self.long_holds), rules::LONG / 1000);
+        }
         if self.reads > 0.0 {
             text += &format!("; {:.1}% reads", self.reads * 100.0);
         }
@@ -157,6 +164,16 @@ impl Tuned {
         config.module.retain(|name, _| used.iter().any(|place| place.module == *name));
         config
     }
+}
+
+/// The share of the time in which a lock is held that lies in sections of more than [`rules::LONG`]. A section counts with the middle
+/// of its bucket.
+fn long_holds(holds: &model::Lengths) -> f64 {
+    let time = |least: u64| -> f64 {
+        let long = holds.buckets.iter().filter(|bucket| bucket.start >= least);
+        long.map(|bucket| bucket.start.midpoint(bucket.end) as f64 * bucket.count as f64).sum()
+    };
+    time(rules::LONG) / time(0).max(1.0)
 }
 
 /// Most threads that lived at the same time, in all processes together.

@@ -5,7 +5,7 @@
 //! | both | always | glibc's, and the recommended lock of the kind |
 //! | mutex | no more threads than processors, and short holds | `ttas` where few wait, `mcs` where more wait |
 //! | mutex | as many waiters as processors or more | `malthusian`: it lets surplus waiters sleep |
-//! | mutex | long holds | `mcs-park`: waiters sleep in order, and no processor is spent on them |
+//! | mutex | long holds, or some long ones that make up a tenth of the time in which the lock is held | `mcs-park`: waiters sleep in order, and no processor is spent on them |
 //! | mutex | otherwise | `hybrid`: it spins while the holder runs |
 //! | rwlock | mostly reads | `shfl-rw`, to see what the bias is worth |
 //! | rwlock | many writes | `shfl-rw` and `rwsem` |
@@ -22,7 +22,10 @@ use latchwork_console::names::{self, GLIBC};
 /// Nanoseconds: a waiter spins through such a hold at less cost than it sleeps.
 const SHORT: u64 = 2_000;
 /// Nanoseconds: a waiter that spins through such a hold wastes its processor. It is about the time of two context switches.
-const LONG: u64 = 20_000;
+pub const LONG: u64 = 20_000;
+/// From this share of the held time in long sections on, a lock that serves in order is tried: the threads with short sections may keep
+/// the one with long sections out.
+const SOME: f64 = 0.1;
 /// With more waiters than this, a lock that all of them watch slows down its holder.
 const FEW: u64 = 4;
 /// From this share of reads on, writers are rare.
@@ -57,7 +60,12 @@ pub fn candidates(
     if features.waiters as usize >= machine::cpus() && threads > 2 {
         add("malthusian");
     }
-    add(if features.hold_ns > LONG { "mcs-park" } else { "hybrid" });
+    if features.hold_ns > LONG || features.long_holds > SOME {
+        add("mcs-park");
+    }
+    if features.hold_ns <= LONG {
+        add("hybrid");
+    }
     names
 }
 
@@ -75,7 +83,7 @@ mod tests {
                         let features = Features { hold_ns, waiters, reads, ..Features::default() };
                         let names = candidates(kind, &features, 100, true);
                         assert_eq!(names[0], GLIBC);
-                        assert!((2..=5).contains(&names.len()), "{names:?}");
+                        assert!((2..=6).contains(&names.len()), "{names:?}");
                         for name in &names[1..] {
                             let entry = names::find(registered, name).expect("a lock");
                             assert!(entry.info.blocking, "{name} spins");
@@ -84,6 +92,8 @@ mod tests {
                 }
             }
         }
+        let some = Features { hold_ns: 200, long_holds: 0.2, ..Features::default() };
+        assert!(candidates(model::Kind::Mutex, &some, 100, true).contains(&"mcs-park".into()));
         let short = Features { hold_ns: 100, waiters: 2, ..Features::default() };
         assert!(candidates(model::Kind::Mutex, &short, 2, false).contains(&"ttas".into()));
     }
