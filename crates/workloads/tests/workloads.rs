@@ -156,7 +156,7 @@ impl Lock for BlindReaders {
 }
 
 /// As many numbers as runs are worth while: a race needs two threads at the same place, which takes long on a busy machine.
-/// (`queue` is noticed in the first run of an idle one, and with eight busy loops beside and stalls sometimes not in two minutes.)
+/// On an idle machine the first runs see `queue`'s. With six busy loops beside, and stalls, two minutes were once too short.
 fn for_long() -> impl Iterator<Item = u32> {
     let begin = Instant::now();
     (0..).take_while(move |run| *run < 200 || begin.elapsed() < Duration::from_secs(900))
