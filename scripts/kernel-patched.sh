@@ -201,7 +201,8 @@ sizes_of() { # sizes_of KIND: the name and the size of each
     replace "$root/crates/kernel/load/sizes.c" "$directory/sizes.c"
     make -s -C "$source" O="$out/kernel-$1" prepare modules_prepare >>"$log" 2>&1 \
         && make -s -C "$source" O="$out/kernel-$1" M="$directory" sizes.o >>"$log" 2>&1 || fail "sizes.c does not compile: see $log"
-    nm -S "$directory/sizes.o" | awk '$4 ~ /^size_of_/ { sub(/^size_of_/, "", $4); print $4, strtonum("0x" $2) }' | sort
+    nm -S "$directory/sizes.o" | awk '$4 ~ /^size_of_/ { sub(/^size_of_/, "", $4); print $4, $2 }' | sort \
+        | while read -r name size; do echo "$name $((16#$size))"; done
 }
 if has "$checks" sizes; then
     configure stock
