@@ -68,7 +68,8 @@ for number in "$seconds" "$minutes" "$jobs"; do
     [[ $number =~ ^[1-9][0-9]*$ ]] || fail "'$number' is no number from 1"
 done
 for machine in $machines; do
-    [[ $machine =~ ^[1-8](x[12])?$ ]] || fail "'$machine' is no machine: write 4 or 4x2 (one or two nodes), 8 processors at most"
+    [[ $machine =~ ^[1-8](x[12])?$ && $machine != [1357]x2 ]] ||
+        fail "'$machine' is no machine: write 4 or 4x2 (an even number on two nodes), 8 processors at most"
 done
 [[ -n ${kernels// /} && -n ${machines// /} ]] || fail "without a kernel or a machine there is nothing to do"
 
@@ -200,7 +201,8 @@ sizes_of() { # sizes_of KIND: the name and the size of each
     replace "$root/crates/kernel/load/sizes.c" "$directory/sizes.c"
     make -s -C "$source" O="$out/kernel-$1" prepare modules_prepare >>"$log" 2>&1 \
         && make -s -C "$source" O="$out/kernel-$1" M="$directory" sizes.o >>"$log" 2>&1 || fail "sizes.c does not compile: see $log"
-    nm -S "$directory/sizes.o" | awk '$4 ~ /^size_of_/ { sub(/^size_of_/, "", $4); print $4, strtonum("0x" $2) }' | sort
+    nm -S "$directory/sizes.o" | awk '$4 ~ /^size_of_/ { sub(/^size_of_/, "", $4); print $4, $2 }' | sort \
+        | while read -r name size; do echo "$name $((16#$size))"; done
 }
 if has "$checks" sizes; then
     configure stock
@@ -263,9 +265,10 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS
 }
 
 boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
-    local processors=${2%x*} half numa=()
-    if [[ $2 == *x2 && $processors != 1 ]]; then
+    local processors=${2%x*} half sockets='' numa=()
+    if [[ $2 == *x2 ]]; then
         half=$((processors / 2))
+        sockets=,sockets=2 # the kernel warns if the processors of a socket are on two nodes
         numa=(
             -object memory-backend-ram,id=m0,size=640M -object memory-backend-ram,id=m1,size=640M
             -numa "node,nodeid=0,cpus=0-$((half - 1)),memdev=m0"
@@ -274,7 +277,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     fi
     # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
     # not ten times as long as it should be, and the torture's threads acquire the more often.
-    timeout "$3" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors" -m 1280 "${numa[@]}" "${@:4}" \
+    timeout "$3" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
         -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
         -append 'console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl' </dev/null 2>&1 | sed -u 's/\r//g'
 }

@@ -37,6 +37,7 @@ void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 				      void (*callback)(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address,
 						       void *data),
 				      int flags, int access, void *data);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 1;
 
@@ -78,6 +79,8 @@ static void add(unsigned long *count)
 
 static void on_store(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, void *atomic)
 {
+	if (!qemu_plugin_mem_is_store(info)) // QEMU 7.2 reports loads as well
+		return;
 	if (within(table, address)) {
 		if (on)
 			add(atomic ? &counts.table_atomics : &counts.table_stores);
