@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::*;
 /// Nanoseconds of a measurement.
 const TIME: u64 = 150_000;
 /// Nanoseconds before it, in which an `RcuMap` splits the shards at which threads meet.
-const WARM: u64 = 2_000_000;
+const WARM: u64 = 10_000_000;
 /// Nanoseconds that stand for the hash of a key.
 const HASH: u64 = 20;
 

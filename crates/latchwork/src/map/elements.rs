@@ -5,8 +5,12 @@
 //!
 //! What removed elements need to wait for their readers is a [`Batch`]: a retired object that names several elements. The
 //! shard fills it under its lock, and the thread that fills it up retires it. When the elements have been reclaimed, their
-//! batch goes back to the map with their numbers in it, and serves the next shard that needs numbers. So a map whose size
-//! stays the same allocates nothing, and an update pays a fraction of what retiring an object costs.
+//! batch goes back to the shard, into its [`Lane`], with the elements' numbers in it. So a map whose size stays the same
+//! allocates nothing, an update pays a fraction of what retiring an object costs, and updates of different shards share no
+//! word. (With one list for the whole map, under a lock, updates did not scale, however many shards there were.)
+//!
+//! A shard whose lane is empty looks into the first lane, which is that of the shard that the map began with: it may have got
+//! back the numbers of elements whose keys have moved to other shards.
 //!
 //! Elements with a destructor are retired one by one, because programs may wait for the destructor
 //! ([`barrier`](crate::reclaim::Reclaim::barrier)). Elements without one cannot tell when they are reclaimed.
@@ -22,9 +26,10 @@
 //! What pairs with what: (A) a reclaiming thread pushes a batch onto `returned` (release), and `refill` or `close` takes
 //! the list (acquire). (B) `close` adds the number of missing ones to `owed`, and each reclaiming thread after that
 //! subtracts one, with read-modify-writes: the thread that makes it 0 comes after all others. (C) a thread publishes a
-//! chunk (release), and threads that put elements into it load it (acquire).
+//! chunk (release), and threads that put elements into it load it (acquire). (D) a thread links a lane (release), and
+//! threads that look for it load the link (acquire).
 //!
-//! Size: 320 bytes, and the chunks; a batch has 64 bytes, or 128 if elements have no destructor.
+//! Size: 320 bytes, and the chunks; a lane has 64 bytes; a batch has 64 bytes, or 128 if elements have no destructor.
 
 use super::array::Array;
 use crate::locks::mutex::RawMutex;
@@ -32,10 +37,10 @@ use crate::machine::{Arith, Machine, Word};
 use crate::reclaim::{Header, Retire};
 use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
-use core::cell::UnsafeCell;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::{MaybeUninit, needs_drop, offset_of};
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Fresh numbers that a shard takes at a time, and elements in the first chunk; a power of two.
@@ -47,8 +52,8 @@ const CHUNKS: usize = (32 - RUN.ilog2()) as usize;
 #[repr(C, align(64))]
 pub struct Batch<L: RawMutex, T: Send + Sync + 'static> {
     header: Header,
-    /// Where the elements are.
-    home: *const Elements<L, T>,
+    /// Where it goes back to.
+    lane: *const Lane<L, T>,
     /// The next of its list.
     next: *mut Batch<L, T>,
     /// How many numbers are here.
@@ -57,7 +62,7 @@ pub struct Batch<L: RawMutex, T: Send + Sync + 'static> {
     numbers: [MaybeUninit<u32>; 5],
 }
 
-// SAFETY: its home is freed after it has come back. A thread that has it has the elements with it, which are `Send`.
+// SAFETY: its lane is freed after it has come back. A thread that has it has the elements with it, which are `Send`.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Batch<L, T> {}
 // SAFETY: one thread at a time uses it: the holder of a lock, or the thread that retires and reclaims.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Batch<L, T> {}
@@ -70,47 +75,50 @@ type Ptr<L, T> = <<L as RawMutex>::Machine as Machine>::Ptr<T>;
 pub struct Elements<L: RawMutex, T: Send + Sync + 'static> {
     /// The first number that was never given out.
     fresh: Usize<L>,
-    /// The list of those batches whose elements have been reclaimed; or [`closed`].
-    returned: Ptr<L, Batch<L, T>>,
-    /// The lock of `pool`.
-    lock: L,
-    pool: UnsafeCell<Pool<L, T>>,
+    /// The first lane. The others are linked behind it.
+    lanes: Ptr<L, Lane<L, T>>,
     /// After `close`: how many batches have not come back.
     owed: Usize<L>,
     chunks: [Ptr<L, T>; CHUNKS],
 }
 
-/// What the lock of [`Elements`] guards.
-struct Pool<L: RawMutex, T: Send + Sync + 'static> {
-    /// Batches that have come back, the last one first. So a number is used again that has just been in a cache.
-    list: *mut Batch<L, T>,
-    /// How many batches have left `returned`.
-    taken: usize,
+/// Where the batches of a shard come back to. It is freed with the memory of the elements, and so after the shard.
+#[repr(align(64))]
+pub struct Lane<L: RawMutex, T: Send + Sync + 'static> {
+    /// The list of those batches whose elements have been reclaimed, the last one first; or [`closed`].
+    returned: Ptr<L, Batch<L, T>>,
+    /// Where the elements are.
+    home: *const Elements<L, T>,
+    /// The next lane.
+    next: Ptr<L, Lane<L, T>>,
 }
+
+// SAFETY: its words may be used by any thread; `home` is freed after all batches have come back.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Lane<L, T> {}
+// SAFETY: as above.
+unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Lane<L, T> {}
 
 /// The numbers that a shard has in hand, guarded by the shard's lock.
 pub struct Numbers<L: RawMutex, T: Send + Sync + 'static> {
     /// Fresh ones: the next, and the end of the run.
     run: [u32; 2],
-    /// A batch of reclaimed ones, or null.
+    /// Batches of reclaimed ones: a list.
     free: *mut Batch<L, T>,
     /// The batch of those that have been removed last, or null.
     open: *mut Batch<L, T>,
     /// Batches without a number: a list.
     blank: *mut Batch<L, T>,
-    /// How many batches have been handed over to be retired.
+    /// Where its batches come back to; null until it needs a batch.
+    lane: *const Lane<L, T>,
+    /// How many batches have been handed over to be retired, less those that have been used up after that. (Below 0, and
+    /// so wrapped around, if the shard has used up those of the first lane.)
     sent: usize,
     owned: PhantomData<T>,
 }
-
-// SAFETY: elements are `Send` and `Sync`; `pool` is used under the lock alone.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Sync for Elements<L, T> {}
-// SAFETY: elements and batches are `Send`.
-unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Elements<L, T> {}
 // SAFETY: batches are `Send`.
 unsafe impl<L: RawMutex, T: Send + Sync + 'static> Send for Numbers<L, T> {}
 
-/// Stands in `returned` once the map has ended.
+/// Stands in each `returned` once the map has ended.
 fn closed<T>() -> *mut T {
     core::ptr::without_provenance_mut(1)
 }
@@ -142,7 +150,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Batch<L, T> {
     };
 
     /// An empty batch. To be given to [`free`](Batch::free) in the end.
-    fn make(home: *const Elements<L, T>) -> *mut Self {
+    fn make(lane: *const Lane<L, T>) -> *mut Self {
         // SAFETY: the layout's size is not 0.
         let this = unsafe { alloc(Self::LAYOUT) }.cast::<Self>();
         if this.is_null() {
@@ -150,7 +158,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Batch<L, T> {
         }
         let numbers = [MaybeUninit::uninit(); 5];
         // SAFETY: just allocated, with at least as many bytes as the type has.
-        unsafe { this.write(Batch { header: Header::new(), home, next: null_mut(), count: 0, numbers }) };
+        unsafe { this.write(Batch { header: Header::new(), lane, next: null_mut(), count: 0, numbers }) };
         this
     }
 
@@ -235,21 +243,29 @@ impl<L: RawMutex, T: Send + Sync + 'static> Numbers<L, T> {
     /// Of a new shard.
     pub fn new() -> Self {
         let (free, open, blank) = (null_mut(), null_mut(), null_mut());
-        Numbers { run: [0, 0], free, open, blank, sent: 0, owned: PhantomData }
+        Numbers { run: [0, 0], free, open, blank, lane: null(), sent: 0, owned: PhantomData }
+    }
+
+    /// Where the shard's batches come back to.
+    fn lane(&mut self, home: &Elements<L, T>) -> *const Lane<L, T> {
+        if self.lane.is_null() {
+            self.lane = home.make_lane();
+        }
+        self.lane
     }
 
     /// An empty batch.
     fn batch(&mut self, home: &Elements<L, T>) -> *mut Batch<L, T> {
-        let blank = self.blank;
+        let (lane, blank) = (self.lane(home), self.blank);
         if blank.is_null() {
-            return Batch::make(home);
+            return Batch::make(lane);
         }
         // SAFETY: a batch of the list is the lock holder's, and not freed before `close`.
         unsafe {
             self.blank = (*blank).next;
             blank.write(Batch {
                 header: Header::new(),
-                home,
+                lane,
                 next: null_mut(),
                 count: 0,
                 numbers: [MaybeUninit::uninit(); 5],
@@ -264,9 +280,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     pub fn new() -> Box<Self> {
         Box::new(Elements {
             fresh: Word::new(0),
-            returned: Word::new(null_mut()),
-            lock: L::new_in(),
-            pool: UnsafeCell::new(Pool { list: null_mut(), taken: 0 }),
+            lanes: Word::new(null_mut()),
             owed: Word::new(0),
             chunks: core::array::from_fn(|_| Word::new(null_mut())),
         })
@@ -305,8 +319,9 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
                 // SAFETY: there were more than `count` numbers in the batch, which are initialised.
                 let number = unsafe { *Batch::number(numbers.free, free.count) };
                 if free.count == 0 {
-                    free.next = numbers.blank;
-                    numbers.blank = core::mem::replace(&mut numbers.free, null_mut());
+                    let next = core::mem::replace(&mut free.next, numbers.blank);
+                    numbers.blank = core::mem::replace(&mut numbers.free, next);
+                    numbers.sent = numbers.sent.wrapping_sub(1);
                 }
                 return number;
             }
@@ -318,12 +333,20 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         }
     }
 
-    /// Gives a shard a batch of numbers that have come back. If there are none, gives it fresh ones and returns `false`.
+    /// Gives a shard the numbers that have come back. If there are none, gives it fresh ones and returns `false`.
     #[cold]
     fn refill(&self, numbers: &mut Numbers<L, T>) -> bool {
-        numbers.free = self.pop();
-        if !numbers.free.is_null() {
-            return true;
+        // (D) pairs with the exchange in `make_lane`.
+        let lanes = [numbers.lane, self.lanes.load(Acquire).cast_const()];
+        // SAFETY: null, or a lane, which is freed after `close`.
+        for lane in lanes.into_iter().filter_map(|lane| unsafe { lane.as_ref() }) {
+            if !lane.returned.load(Relaxed).is_null() {
+                // (A) pairs with the exchange in `give_back`.
+                numbers.free = lane.returned.swap(null_mut(), Acquire);
+                if !numbers.free.is_null() {
+                    return true;
+                }
+            }
         }
         if numbers.run[0] == numbers.run[1] {
             let first = self.fresh.fetch_add(RUN as usize, Relaxed);
@@ -338,25 +361,39 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         false
     }
 
-    /// Takes a batch that has come back, or null.
-    fn pop(&self) -> *mut Batch<L, T> {
-        if self.returned.load(Relaxed).is_null() && self.fresh.load(Relaxed) == 0 {
-            return null_mut();
+    /// Makes a lane.
+    #[cold]
+    fn make_lane(&self) -> *const Lane<L, T> {
+        let (returned, home) = (Word::new(null_mut()), core::ptr::from_ref(self));
+        let lane = Box::into_raw(Box::new(Lane { returned, home, next: Word::new(null_mut()) }));
+        // (D) pairs with the loads of the links. SAFETY: lanes are freed after `close`, and the new one has not been linked.
+        unsafe {
+            if self.lanes.load(Relaxed).is_null()
+                && self.lanes.compare_exchange(null_mut(), lane, AcqRel, Acquire).is_ok()
+            {
+                return lane;
+            }
+            let link = &(*self.lanes.load(Acquire)).next;
+            let mut second = link.load(Acquire);
+            loop {
+                (*lane).next.store(second, Relaxed);
+                match link.compare_exchange(second, lane, AcqRel, Acquire) {
+                    Ok(_) => return lane,
+                    Err(now) => second = now,
+                }
+            }
         }
-        super::under(&self.lock, || {
-            // SAFETY: this thread holds the lock.
-            let pool = unsafe { &mut *self.pool.get() };
-            if pool.list.is_null() && !self.returned.load(Relaxed).is_null() {
-                // (A) pairs with the exchange in `give_back`.
-                pool.list = self.returned.swap(null_mut(), Acquire);
-            }
-            let first = pool.list;
-            // SAFETY: null, or a batch of the pool's, which is not freed before `close`.
-            if let Some(batch) = unsafe { first.as_mut() } {
-                pool.list = batch.next;
-                pool.taken += 1;
-            }
-            first
+    }
+
+    /// All lanes.
+    fn all_lanes(&self) -> impl Iterator<Item = *mut Lane<L, T>> + use<L, T> {
+        // (D) pairs with the exchanges in `make_lane`.
+        let mut next = self.lanes.load(Acquire);
+        core::iter::from_fn(move || {
+            // SAFETY: null, or a lane, which is freed after `close`, with all others at once.
+            let lane = unsafe { next.as_ref() }?;
+            // (D) as above.
+            Some(core::mem::replace(&mut next, lane.next.load(Acquire)))
         })
     }
 
@@ -394,7 +431,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     #[inline]
     fn seal(numbers: &mut Numbers<L, T>) -> *mut Batch<L, T> {
         let open = core::mem::replace(&mut numbers.open, null_mut());
-        numbers.sent += usize::from(!open.is_null());
+        numbers.sent = numbers.sent.wrapping_add(usize::from(!open.is_null()));
         open
     }
 
@@ -413,16 +450,16 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         let mut open: *mut Batch<L, T> = null_mut();
         for number in removed {
             if open.is_null() {
-                open = Batch::make(self);
+                open = Batch::make(numbers.lane(self));
             }
             // SAFETY: the open batch is this thread's, and not full.
             if unsafe { Batch::push(open, number) } {
-                numbers.sent += 1;
+                numbers.sent = numbers.sent.wrapping_add(1);
                 retire(core::mem::replace(&mut open, null_mut()));
             }
         }
         if !open.is_null() {
-            numbers.sent += 1;
+            numbers.sent = numbers.sent.wrapping_add(1);
             retire(open);
         }
     }
@@ -430,7 +467,8 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     /// Bytes of the memory for elements, with that for batches left out.
     pub fn bytes(&self) -> usize {
         let chunks = self.chunks.iter().enumerate().filter(|(_, first)| !first.load(Relaxed).is_null());
-        size_of::<Self>() + chunks.map(|(chunk, _)| length(chunk) * size_of::<T>()).sum::<usize>()
+        let lanes = self.all_lanes().count() * size_of::<Lane<L, T>>();
+        size_of::<Self>() + lanes + chunks.map(|(chunk, _)| length(chunk) * size_of::<T>()).sum::<usize>()
     }
 
     /// Drops the elements that `left` names. Frees the memory, or has the thread do so that returns the last batch.
@@ -451,27 +489,25 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
                 // SAFETY: these elements are in use, and no thread finds them any more, says the caller.
                 left.for_each(|number| unsafe { elements.at(number).drop_in_place() });
             }
-            // SAFETY: no thread uses it but those that reclaim, which do not use `pool`.
-            let pool = unsafe { &mut *elements.pool.get() };
-            // (A) pairs with the exchange in `give_back`.
-            let returned = elements.returned.swap(closed(), AcqRel);
-            // SAFETY: no other thread uses `pool`, nor `returned` since the exchange.
-            let back = pool.taken + unsafe { Batch::free_all(returned) };
-            // SAFETY: as above. These have been counted when they were taken out of `returned`, or are counted now.
-            let back = back + unsafe { Batch::free_all(pool.list) };
-            let mut sent = 0;
+            let mut owed = 0usize;
             for numbers in shards {
-                sent += numbers.sent;
+                owed = owed.wrapping_add(numbers.sent);
                 // SAFETY: no other thread uses what a shard has in hand. The elements of an open batch have no destructor.
                 unsafe {
-                    [numbers.free, numbers.open]
-                        .into_iter()
-                        .filter(|batch| !batch.is_null())
-                        .for_each(|batch| Batch::free(batch));
+                    owed = owed.wrapping_sub(Batch::free_all(numbers.free));
+                    if !numbers.open.is_null() {
+                        Batch::free(numbers.open);
+                    }
                     Batch::free_all(numbers.blank);
                 }
             }
-            (elements, sent - back)
+            for lane in elements.all_lanes() {
+                // (A) pairs with the exchange in `give_back`. SAFETY: lanes are freed with the elements.
+                let returned = unsafe { (*lane).returned.swap(closed(), AcqRel) };
+                // SAFETY: no thread uses these batches since the exchange.
+                owed = owed.wrapping_sub(unsafe { Batch::free_all(returned) });
+            }
+            (elements, owed)
         };
         // (B) pairs with the subtraction in `give_back`: the thread that makes the sum 0 comes last. (The word may have been
         // below 0, if some have come back since the exchange.)
@@ -484,6 +520,9 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
 
 impl<L: RawMutex, T: Send + Sync + 'static> Drop for Elements<L, T> {
     fn drop(&mut self) {
+        let lanes: Vec<_> = self.all_lanes().collect();
+        // SAFETY: `make_lane` made a box, each lane is linked once, and all batches have come back.
+        lanes.into_iter().for_each(|lane| drop(unsafe { Box::from_raw(lane) }));
         for (chunk, first) in self.chunks.iter().enumerate() {
             let first = first.load(Relaxed).cast::<MaybeUninit<T>>();
             if !first.is_null() {
@@ -507,8 +546,8 @@ unsafe impl<L: RawMutex, T: Send + Sync + 'static> Retire for Batch<L, T> {
         struct Rest<L: RawMutex, T: Send + Sync + 'static>(*mut Batch<L, T>, u32);
         impl<L: RawMutex, T: Send + Sync + 'static> Rest<L, T> {
             fn drop_elements(&mut self) {
-                // SAFETY: the batch is this thread's until it is given back. Its home is freed after that.
-                let home = unsafe { &*(*self.0).home };
+                // SAFETY: the batch is this thread's until it is given back. Its lane and its home are freed after that.
+                let home = unsafe { &*(*(*self.0).lane).home };
                 while self.1 > 0 {
                     self.1 -= 1;
                     // SAFETY: the number is one of the batch's. No thread uses the element any more.
@@ -538,19 +577,19 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     ///
     /// The batch was retired, its elements have been dropped, and this is called once after that.
     unsafe fn give_back(this: *mut Batch<L, T>) {
-        // SAFETY: no other thread uses it until it is pushed. Its home is freed after it has come back.
-        let (batch, home) = unsafe { (&mut *this, &*(*this).home) };
-        let mut first = home.returned.load(Acquire);
+        // SAFETY: no other thread uses it until it is pushed. Its lane is freed after it has come back.
+        let (batch, lane) = unsafe { (&mut *this, &*(*this).lane) };
+        let mut first = lane.returned.load(Acquire);
         while first != closed() {
             batch.next = first;
-            // (A) pairs with the exchanges in `pop` and `close`: the elements' readers come before their numbers are used
+            // (A) pairs with the exchanges in `refill` and `close`: the elements' readers come before their numbers are used
             // again.
-            match home.returned.compare_exchange(first, this, Release, Acquire) {
+            match lane.returned.compare_exchange(first, this, Release, Acquire) {
                 Ok(_) => return,
                 Err(now) => first = now,
             }
         }
-        let home = batch.home.cast_mut();
+        let home = lane.home.cast_mut();
         // SAFETY: it is from `make`, and no other thread uses it.
         unsafe { Batch::free(this) };
         // (B) pairs with the addition in `close`. SAFETY: this one has not come back, so its home has not been freed.

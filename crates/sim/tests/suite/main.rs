@@ -5,6 +5,7 @@ mod attempts;
 mod broken;
 mod checks;
 mod explore;
+mod maps;
 mod model;
 mod policies;
 mod reclaim;
