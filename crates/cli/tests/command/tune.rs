@@ -149,7 +149,7 @@ fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value) {
         printf("rate: %d\np99: %d us\n", other ? 2000 : 1000, other ? 300 : 100);
     "#;
     let text = PROGRAM.replace("puts(\"rate: 1000\");", says);
-    let text = format!("#include <stdlib.h>\n#include <string.h>\n{text}");
+    let text = format!("{UNTIL_ASLEEP}#include <stdlib.h>\n#include <string.h>\n{text}");
     let program = compile(&directory, "says", &text, &["-pthread"]);
     let mut command = latchwork();
     command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "12", "--json", "tuned.json"]);
