@@ -39,9 +39,10 @@ pub(super) fn samples<M: Machine>(row: &ReaderRow<M>) -> bool {
     left <= 0
 }
 
-/// The calling thread's next [`SAMPLE`] slow reads begin.
+/// The calling thread's next [`SAMPLE`] slow reads begin, if the last ones are over.
 pub(super) fn begin_sample<M: Machine>() {
-    if let Some(row) = shared::reader_row::<M>() {
+    let row = shared::reader_row::<M>();
+    if let Some(row) = row.filter(|row| row.until_sample.load(Relaxed) as i32 <= 0) {
         row.until_sample.store(M::patience(SAMPLE), Relaxed);
     }
 }
