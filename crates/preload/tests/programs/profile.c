@@ -370,11 +370,12 @@ static void *inside_thread(void *number)
 
 // Threads that take a lock as fast as they can: most of their waits are short, and only a part of them is looked at closely.
 static long taken;
+static int busy_rounds;
 
 static void *busy_thread(void *unused)
 {
     (void)unused;
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < busy_rounds; i++) {
         pthread_mutex_lock(&mutex);
         taken++;
         pthread_mutex_unlock(&mutex);
@@ -736,8 +737,10 @@ int main(int argc, char **argv)
         printf("count 6 readers\n");
         report();
     } else if (!strcmp(mode, "busy")) {
+        busy_rounds = atoi(argv[2]);
         parallel(6, busy_thread);
-        printf("count %d acquisitions\ncount %d reads\ncount %d writes\n", 600000, 150000, 6 * 1563);
+        printf("count %d acquisitions\n", 6 * busy_rounds);
+        printf("count %d reads\ncount %d writes\n", 6 * ((busy_rounds + 3) / 4), 6 * ((busy_rounds + 62) / 64));
     } else if (!strcmp(mode, "turns")) {
         turns(argv[2], argv[3]);
     } else if (!strcmp(mode, "many")) {
