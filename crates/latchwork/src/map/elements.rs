@@ -37,7 +37,6 @@ use crate::machine::{Arith, Machine, Word};
 use crate::reclaim::{Header, Retire};
 use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::{MaybeUninit, needs_drop, offset_of};
 use core::ptr::{null, null_mut};
@@ -520,9 +519,11 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
 
 impl<L: RawMutex, T: Send + Sync + 'static> Drop for Elements<L, T> {
     fn drop(&mut self) {
-        let lanes: Vec<_> = self.all_lanes().collect();
-        // SAFETY: `make_lane` made a box, each lane is linked once, and all batches have come back.
-        lanes.into_iter().for_each(|lane| drop(unsafe { Box::from_raw(lane) }));
+        for lane in self.all_lanes() {
+            // SAFETY: `make_lane` made a box, each lane is linked once, and all batches have come back. `all_lanes` has gone on to
+            // the next lane already.
+            drop(unsafe { Box::from_raw(lane) });
+        }
         for (chunk, first) in self.chunks.iter().enumerate() {
             let first = first.load(Relaxed).cast::<MaybeUninit<T>>();
             if !first.is_null() {
