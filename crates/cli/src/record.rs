@@ -4,12 +4,9 @@ use crate::profile::files::Recordings;
 use crate::profile::join;
 use crate::profile::session;
 use crate::profile::symbols::Frame;
-use crate::program::{self, Obstacle};
-use crate::run::{self, Programs};
+use crate::run::Programs;
 use clap::{Args, ValueHint};
-use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::names::{self, Choice, GLIBC};
 use latchwork_console::{machine::Machine, output};
 use latchwork_recording::edges;
 use latchwork_recording::reader::Kind as ObjectKind;
@@ -76,32 +73,15 @@ pub fn record(options: &Options) -> Result<i32> {
     if options.seconds == Some(0) {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }
-    let choice = Choice {
-        mutex: names::check(Kind::Mutex, options.mutex.as_deref().unwrap_or(GLIBC))?,
-        rwlock: names::check(Kind::RwLock, options.rwlock.as_deref().unwrap_or(GLIBC))?,
-    };
-    let path = program::find(&options.command[0])?;
-    let library = crate::library::path()?;
-    let shown = Path::new(&options.command[0]).display();
-    match program::obstacle(&path, &library) {
-        None => {}
-        // The programs that it starts are recorded.
-        Some(Obstacle::RunsWithout(why)) => {
-            eprintln!("latchwork: warning: {shown} cannot be recorded: {why}");
-        }
-        Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
-    }
+    let (mutex, rwlock) = (options.mutex.as_deref(), options.rwlock.as_deref());
+    let mut environment = session::environment(&options.command, mutex, rwlock, &options.programs)?;
     let directory = Recordings::new(None)?;
-    let mut environment = run::environment(&choice, &library, program::sanitizer(&path).as_deref());
-    environment.extend(options.programs.environment());
     environment.push(("LATCHWORK_TRACE", directory.path().into()));
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
     environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
     let status = session::run(&options.command, &environment)?;
-    let (raw, others) = busiest(directory.path()).map_err(|why| Failure {
-        status: if status == 0 { 1 } else { u8::try_from(status).unwrap_or(1) },
-        message: format!("{shown} ended with status {status}, and {why}"),
-    })?;
+    let (raw, others) = busiest(directory.path())
+        .map_err(|why| session::not_recorded(&options.command, status, &format!(", and {why}")))?;
     let command = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let trace = convert(raw, command, others);
     trace

@@ -27,13 +27,10 @@ pub mod symbols;
 mod terminal;
 pub mod units;
 
-use crate::program::{self, Obstacle};
-use crate::run::{self, Programs};
+use crate::run::Programs;
 use clap::{Args, ValueHint};
 use files::Recordings;
-use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::names::{self, Choice, GLIBC};
 use latchwork_console::output;
 use model::Profile;
 use std::ffi::OsString;
@@ -120,29 +117,14 @@ pub fn profile(options: &Options) -> Result<i32> {
         options.write(&profile)?;
         return Ok(0);
     }
-    let choice = Choice {
-        mutex: names::check(Kind::Mutex, options.mutex.as_deref().unwrap_or(GLIBC))?,
-        rwlock: names::check(Kind::RwLock, options.rwlock.as_deref().unwrap_or(GLIBC))?,
-    };
-    let path = program::find(&options.command[0])?;
-    let library = crate::library::path()?;
-    let shown = Path::new(&options.command[0]).display();
-    match program::obstacle(&path, &library) {
-        None => {}
-        // The programs that it starts are recorded.
-        Some(Obstacle::RunsWithout(why)) => {
-            eprintln!("latchwork: warning: {shown} cannot be recorded: {why}")
-        }
-        Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
-    }
+    let (mutex, rwlock) = (options.mutex.as_deref(), options.rwlock.as_deref());
+    let mut environment = session::environment(&options.command, mutex, rwlock, &options.programs)?;
     let recordings = Recordings::new(options.keep.as_deref())?;
-    let mut environment = run::environment(&choice, &library, program::sanitizer(&path).as_deref());
-    environment.extend(options.programs.environment());
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let status = session::run(&options.command, &environment)?;
     let found = files::read(recordings.path()).map_err(|failure| {
-        let why = format!("{shown} ended with status {status} and made no recording: {}", failure.message);
-        Failure { status: if status == 0 { 1 } else { u8::try_from(status).unwrap_or(1) }, message: why }
+        let rest = format!(" and made no recording: {}", failure.message);
+        session::not_recorded(&options.command, status, &rest)
     })?;
     let profile = join::join(&found);
     eprint!("\n{}", terminal::text(&profile));

@@ -1,7 +1,11 @@
 //! The program while it is recorded. It runs as it would without latchwork: with the same standard streams, in the same
 //! process group. This process only waits for it, and passes on the signals that were meant for it.
 
+use crate::program::{self, Obstacle};
+use crate::run::{self, Programs};
+use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use latchwork_console::names::{self, Choice, GLIBC};
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::mem::{MaybeUninit, zeroed};
@@ -12,6 +16,42 @@ use std::process::Command;
 /// Signals that users and supervisors send to a program.
 const PASSED_ON: [i32; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+
+/// The variables with which a program that is to be recorded has the library, under these locks; glibc's where none is named.
+pub fn environment(
+    command: &[OsString],
+    mutex: Option<&str>,
+    rwlock: Option<&str>,
+    programs: &Programs,
+) -> Result<Vec<(&'static str, OsString)>> {
+    let choice = Choice {
+        mutex: names::check(Kind::Mutex, mutex.unwrap_or(GLIBC))?,
+        rwlock: names::check(Kind::RwLock, rwlock.unwrap_or(GLIBC))?,
+    };
+    let path = program::find(&command[0])?;
+    let library = crate::library::path()?;
+    let shown = Path::new(&command[0]).display();
+    match program::obstacle(&path, &library) {
+        None => {}
+        // The programs that it starts are recorded.
+        Some(Obstacle::RunsWithout(why)) => {
+            eprintln!("latchwork: warning: {shown} cannot be recorded: {why}")
+        }
+        Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
+    }
+    let mut environment = run::environment(&choice, &library, program::sanitizer(&path).as_deref());
+    environment.extend(programs.environment());
+    Ok(environment)
+}
+
+/// The failure of a program that ended with `status`, and of which there is no recording. `rest` is the rest of the sentence.
+pub fn not_recorded(command: &[OsString], status: i32, rest: &str) -> Failure {
+    let shown = Path::new(&command[0]).display();
+    Failure {
+        status: if status == 0 { 1 } else { u8::try_from(status).unwrap_or(1) },
+        message: format!("{shown} ended with status {status}{rest}"),
+    }
+}
 
 /// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it.
 pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Result<i32> {
