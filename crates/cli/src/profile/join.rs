@@ -444,13 +444,7 @@ fn cause(cause: reader::Cause, stacks: &[StackId]) -> Cause {
 fn module(module: &reader::Module, recording: &Recording) -> Module {
     // The dynamic linker has no name for the program itself.
     let path = if module.path.as_os_str().is_empty() { &recording.executable } else { &module.path };
-    Module {
-        path: path.clone(),
-        build_id: module.build_id.clone(),
-        start: module.start,
-        end: module.end,
-        bias: module.bias,
-    }
+    Module { path: path.clone(), ..module.clone() }
 }
 
 fn thread(process: usize, thread: &reader::Thread) -> Thread {

@@ -296,9 +296,9 @@ pub struct Waiting {
 /// A file that was mapped as code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Its path.
+    /// Its path in the program's file system.
     pub path: PathBuf,
-    /// Its build id; empty if it has none.
+    /// Of the program's file, not of what lies there today. Empty if it has none.
     pub build_id: Vec<u8>,
     /// The first address.
     pub start: u64,
@@ -306,4 +306,11 @@ pub struct Module {
     pub end: u64,
     /// What to subtract from an address to get the address in the file.
     pub bias: u64,
+}
+
+impl Module {
+    /// The name that users see.
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+    }
 }

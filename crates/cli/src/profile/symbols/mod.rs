@@ -11,6 +11,7 @@ mod members;
 pub mod wrappers;
 
 use binary::Binary;
+pub use latchwork_recording::reader::Module;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -27,28 +28,6 @@ pub struct Frame {
     pub module: String,
     /// Whether the compiler put this function's code into its caller, the next frame.
     pub inlined: bool,
-}
-
-/// A file that was mapped into the program.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Module {
-    /// Its path in the program's file system.
-    pub path: PathBuf,
-    /// Of the program's file, not of what lies there today. Empty: not known.
-    pub build_id: Vec<u8>,
-    /// The first address that belongs to the module.
-    pub start: u64,
-    /// The first address behind it.
-    pub end: u64,
-    /// What to subtract from an address in memory to have the address that the file uses.
-    pub bias: u64,
-}
-
-impl Module {
-    /// The name that users see.
-    pub fn name(&self) -> String {
-        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
-    }
 }
 
 /// A variable, and the part of it at the address that was asked for.
