@@ -17,13 +17,14 @@
 //!
 //! No value with a destructor lives across a call below, because the thread may be cancelled there.
 
+use super::names::Names;
 use crate::families::{cond, mutex};
 use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
 use crate::state::table::{Slot, TABLE, Table};
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::layout::kind;
 use latchwork_recording::trace::op;
@@ -54,8 +55,7 @@ pub(crate) fn install(
     WINDOW[0].store(next(), Relaxed);
     WINDOW[1].store(next(), Relaxed);
     file::prepare(directory, (next() as usize) << 20);
-    NAMES[0].set(mutex.unwrap_or(b"glibc"));
-    NAMES[1].set(rwlock.unwrap_or(b"glibc"));
+    NAMES.set([mutex.unwrap_or(b"glibc"), rwlock.unwrap_or(b"glibc")]);
     if let Err(why) = open(false) {
         let mut line = Line::new();
         let _ = write!(line, "latchwork: no trace in ");
@@ -78,23 +78,12 @@ fn number(text: &[u8]) -> u64 {
         .fold(0_u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }
 
-/// The names of the locks that serve mutexes and rwlocks: a copy for forked children.
-static NAMES: [Name; 2] = [const { Name([const { AtomicU8::new(0) }; 48]) }; 2];
-struct Name([AtomicU8; 48]);
-impl Name {
-    fn set(&self, name: &[u8]) {
-        self.0.iter().zip(name).for_each(|(to, byte)| to.store(*byte, Relaxed));
-    }
-
-    fn get(&self) -> [u8; 48] {
-        core::array::from_fn(|index| self.0[index].load(Relaxed))
-    }
-}
+static NAMES: Names = Names::new();
 
 fn open(forked: bool) -> Result<(), &'static str> {
     let long = stream::choose_clock();
-    let (mutex, rwlock) = (NAMES[0].get(), NAMES[1].get());
-    file::open(&file::About { mutex: &mutex, rwlock: &rwlock, forked, ticks: ticks(), long })
+    let [mutex, rwlock] = &NAMES.get();
+    file::open(&file::About { mutex, rwlock, forked, ticks: ticks(), long })
 }
 
 /// Measures what the recorder and an uncontended lock cost, and opens the window. Runs when pthread calls are served.
