@@ -1,6 +1,7 @@
 /* The inline paths, for counting instructions: `costs ROUNDS` executes each operation so many times, in a function of its
  * own. The process has had a second thread, so that no path for a single thread is taken; with -DSINGLE it has not. */
 #include "check.h"
+#include "operation.h"
 #include <latchwork.h>
 #include <semaphore.h>
 
@@ -19,14 +20,6 @@ static int object, *shared = &object;
 static lw_hazard *hazard;
 
 static void *nothing(void *unused) { return unused; }
-
-#define OPERATION(name, ...)                                       \
-    static __attribute__((noinline)) void name(long rounds) {      \
-        for (long i = 0; i < rounds; i++) {                        \
-            __VA_ARGS__;                                           \
-            __asm__ volatile("" ::: "memory");                     \
-        }                                                          \
-    }
 
 OPERATION(empty, )
 OPERATION(mutex_pair, lw_mutex_lock(&mutex); lw_mutex_unlock(&mutex))

@@ -2,6 +2,7 @@
  * executes each operation so many times, in a function of its own. With -D_LGPL_SOURCE, liburcu's readers are inline. What is
  * not installed is left out. Like costs.c, the process has had a second thread. */
 #include "check.h"
+#include "operation.h"
 #include <pthread.h>
 #if __has_include(<urcu/urcu-memb.h>)
 #include <urcu/urcu-memb.h>
@@ -19,14 +20,6 @@
 static int object, *shared = &object;
 
 static void *nothing(void *unused) { return unused; }
-
-#define OPERATION(name, ...)                                       \
-    static __attribute__((noinline)) void name(long rounds) {      \
-        for (long i = 0; i < rounds; i++) {                        \
-            __VA_ARGS__;                                           \
-            __asm__ volatile("" ::: "memory");                     \
-        }                                                          \
-    }
 
 OPERATION(empty, )
 #ifdef WITH_URCU

@@ -1,5 +1,6 @@
 // The locks of TBB and abseil, for counting instructions beside costs.c: `peers ROUNDS` executes each operation so many times,
 // in a function of its own. What is not installed is left out. Like costs.c, the process has had a second thread.
+#include "operation.h"
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
@@ -17,14 +18,6 @@
 #include <oneapi/tbb/spin_rw_mutex.h>
 #define WITH_TBB
 #endif
-
-#define OPERATION(name, ...)                                       \
-    static __attribute__((noinline)) void name(long rounds) {      \
-        for (long i = 0; i < rounds; i++) {                        \
-            __VA_ARGS__;                                           \
-            __asm__ volatile("" ::: "memory");                     \
-        }                                                          \
-    }
 
 static std::shared_mutex std_shared;
 OPERATION(empty, )
