@@ -15,6 +15,7 @@ use latchwork::machine::Native;
 use latchwork::registry;
 use latchwork_torture::jitter::Jitter;
 use latchwork_torture::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};
+use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -50,8 +51,9 @@ fn must_work_with(name: &str, scenarios: &[Scenario], settings: Settings) {
     if failed.state.is_empty() {
         panic!("{what}");
     }
-    // Its threads may spin for ever, which would make other tests fail.
-    eprintln!("{what}\n  {}", failed.state.join("\n  "));
+    // Its threads may spin for ever, which would make other tests fail. What `eprintln` prints is kept back until a test has
+    // ended, and this one does not end.
+    let _ = writeln!(std::io::stderr(), "{what}\n  {}", failed.state.join("\n  "));
     std::process::abort();
 }
 

@@ -19,6 +19,7 @@ use latchwork_workloads::tables::readers::{Section, SectionWide};
 use latchwork_workloads::tables::{self, Table, TableWorkload, locked};
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::{Info, Settings};
+use std::io::Write;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,8 @@ fn stage(ms: u64, placement: Placement) -> Threads {
         seed: 1,
     };
     Threads::new(options, |why| {
-        eprintln!("stuck: {why}");
+        // What `eprintln` prints is kept back until a test has ended, and this one does not end.
+        let _ = writeln!(std::io::stderr(), "stuck: {why}");
         std::process::abort()
     })
 }
