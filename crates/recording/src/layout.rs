@@ -27,8 +27,8 @@
 //!
 //! - An [`Entry`] (of a table, or of a record of [`MORE`]) with `address != 0` belongs to `OBJECTS[entry.object]` if that object is [`READY`] and has the same
 //!   `address` and the same low byte of `serial`. Otherwise it belongs to `CLASSES[entry.class]`: the object is gone, or never had a record.
-//! - A [`Tally`] with `class != 0` belongs to its object, or to its class, in the same way; and its `waits` and `nanos` belong
-//!   to the [`Pair`] that it names.
+//! - A [`Tally`] with `class != 0` belongs to its object, or to its class, in the same way; and its `waits`, `nanos` and
+//!   `squares` belong to the [`Pair`] that it names.
 //! - A [`Pending`] wait of a thread (`class != 0`) is one that has ended, and that the thread adds to the records when it
 //!   releases the lock. Add it: one wait of `nanos` to the class and to the object, and `weight` of them to the pairs.
 //!
@@ -44,7 +44,7 @@
 //! The number of waits for an object and their sum are exact, and so are those of its class. The recorder finds out stacks and
 //! holders of a part of the waits, which it chooses by chance; each stands for a number of waits. So the pairs of a class,
 //! and its events, are unbiased estimates. Multiply the pairs of a class by one factor, so that those with [`cause::WHOLE`] add
-//! up to the exact sum.
+//! up to the exact sum. The sum of their [`squares`] says how far an estimate may be from the truth.
 //!
 //! # Causes of a wait
 //!
@@ -58,7 +58,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// The first eight bytes of a file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LWRECORD");
 /// The version of the layout. A reader refuses files of other versions.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The state of a record that is complete.
 pub const READY: u32 = 1;
@@ -329,6 +329,18 @@ pub struct Pair {
     pub waits: AtomicU64,
     /// The sum of those parts.
     pub nanos: AtomicU64,
+    /// The sum of their [`squares`].
+    pub squares: AtomicU64,
+}
+
+/// What the part `nanos` of a wait that stands for `weight` waits adds to [`Pair::squares`], in square microseconds.
+///
+/// A wait that stands for *w* was chosen with a probability of 1/*w*, independently of the others. So the sum of the parts
+/// estimates that of all waits, and the variance of that estimate is itself estimated by the sum of *w* (*w* - 1) *x* squared
+/// over the chosen parts *x* (Horvitz and Thompson, 1952).
+pub const fn squares(weight: u32, nanos: u64) -> u64 {
+    let stands_for = nanos.saturating_mul(weight as u64);
+    (stands_for / 1000).saturating_mul((stands_for - nanos) / 1000)
 }
 
 /// The most return addresses of a stack.
@@ -540,6 +552,8 @@ pub struct Tally {
     pub waits: AtomicU32,
     /// As `waits`.
     pub nanos: AtomicU64,
+    /// As in [`Pair`].
+    pub squares: AtomicU64,
 }
 
 /// The entries and tallies of one thread.
@@ -552,7 +566,7 @@ pub struct Table {
 }
 
 const _: () = {
-    assert!(size_of::<Entry>() == 64 && size_of::<Tally>() == 32 && size_of::<Table>() == 5120);
+    assert!(size_of::<Entry>() == 64 && size_of::<Tally>() == 40 && size_of::<Table>() == 5376);
     assert!(size_of::<Stack>() == 256 && size_of::<Object>() == 384 && size_of::<Header>() <= 4096);
     // The recorder reads these together.
     assert!(core::mem::offset_of!(Object, waiting) / 64 == core::mem::offset_of!(Object, last) / 64);

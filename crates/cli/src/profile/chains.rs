@@ -99,7 +99,10 @@ mod tests {
                 .iter()
                 .map(|stack| Holder { stack: *stack, waits: 1, caused_wait_ns: 100, ..Holder::default() })
                 .collect(),
-            waiters: waiters.iter().map(|stack| Waiter { stack: *stack, count: 1, wait_ns: 70 }).collect(),
+            waiters: waiters
+                .iter()
+                .map(|stack| Waiter { stack: *stack, count: 1, wait_ns: 70, ..Waiter::default() })
+                .collect(),
             ..Class::default()
         };
         let locks = vec![class(&[holder], &[below]), class(&[], &[above, elsewhere, below])];

@@ -134,17 +134,22 @@ fn data(profile: &Profile, most: usize) -> Value {
 fn lock(class: &Class, stacks: &mut Stacks) -> Value {
     let pairs = class.pairs.iter().take(stacks.most);
     let pairs: Vec<Value> = pairs
-        .map(|pair| json!([stacks.number(pair.waiter), stacks.cause(pair.cause), pair.wait_ns]))
+        .map(|pair| {
+            let (waiter, cause) = (stacks.number(pair.waiter), stacks.cause(pair.cause));
+            json!([waiter, cause, pair.wait_ns, pair.error_ns.0])
+        })
         .collect();
     let waiters = class.waiters.iter().take(stacks.most);
-    let waiters: Vec<Value> =
-        waiters.map(|waiter| json!([stacks.number(waiter.stack), waiter.count, waiter.wait_ns])).collect();
+    let waiters: Vec<Value> = waiters
+        .map(|waiter| json!([stacks.number(waiter.stack), waiter.count, waiter.wait_ns, waiter.error_ns.0]))
+        .collect();
     let causes = |holder: &&Holder| holder.caused_wait_ns > 0;
     let holders = class.holders.iter().filter(causes).take(stacks.most);
     let holders: Vec<Value> = holders
         .map(|holder| {
             let stack = stacks.number(holder.stack);
-            json!([stack, holder.waits, holder.caused_wait_ns, holder.holds, holder.hold_ns])
+            let (error, holds) = (holder.error_ns.0, holder.holds);
+            json!([stack, holder.waits, holder.caused_wait_ns, error, holds, holder.hold_ns])
         })
         .collect();
     json!({

@@ -1,8 +1,8 @@
 //! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of the same name joined.
 
 use super::model::{
-    self, Bucket, Cause, Class, Condition, Dropped, Holder, Interner, Lengths, Origin, Pair, Place as Spot,
-    Process, Profile, StackId, Thread, Wait, Waiter, place,
+    self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, Origin, Pair,
+    Place as Spot, Process, Profile, StackId, Thread, Wait, Waiter, place,
 };
 use super::symbols::{Frame, Module, Symbols, module_of, wrappers};
 use super::units::count;
@@ -87,9 +87,9 @@ struct Joiner {
 /// Waits and nanoseconds of a class.
 #[derive(Default)]
 struct Sums {
-    waiters: HashMap<StackId, (u64, u64)>,
+    waiters: HashMap<StackId, Waiter>,
     holders: HashMap<StackId, Holder>,
-    pairs: HashMap<(StackId, Cause), u64>,
+    pairs: HashMap<(StackId, Cause), (u64, Error)>,
     handover_ns: u64,
 }
 
@@ -354,10 +354,12 @@ impl Joiner {
 
 impl Sums {
     fn add(&mut self, pair: &reader::Pair, stacks: &[StackId]) {
-        let waiter = stacks[pair.waiter];
+        let (waiter, error) = (stacks[pair.waiter], Error(pair.error_nanos));
         if pair.cause == reader::Cause::Whole {
-            let sums = self.waiters.entry(waiter).or_default();
-            *sums = (sums.0 + pair.waits, sums.1 + pair.nanos);
+            let sums = self.waiters.entry(waiter).or_insert(Waiter { stack: waiter, ..Waiter::default() });
+            sums.count += pair.waits;
+            sums.wait_ns += pair.nanos;
+            sums.error_ns = sums.error_ns.and(error);
             return;
         }
         let cause = cause(pair.cause, stacks);
@@ -366,11 +368,13 @@ impl Sums {
                 let sums = self.holder(holder);
                 sums.waits += pair.waits;
                 sums.caused_wait_ns += pair.nanos;
+                sums.error_ns = sums.error_ns.and(error);
             }
             Cause::Handover => self.handover_ns += pair.nanos,
             Cause::Others | Cause::Unknown => {}
         }
-        *self.pairs.entry((waiter, cause)).or_default() += pair.nanos;
+        let sum = self.pairs.entry((waiter, cause)).or_default();
+        *sum = (sum.0 + pair.nanos, sum.1.and(error));
     }
 
     fn holder(&mut self, stack: StackId) -> &mut Holder {
@@ -387,7 +391,7 @@ impl Sums {
         class.pairs = self
             .pairs
             .into_iter()
-            .map(|((waiter, cause), wait_ns)| Pair { waiter, cause, wait_ns })
+            .map(|((waiter, cause), (wait_ns, error_ns))| Pair { waiter, cause, wait_ns, error_ns })
             .collect();
         class.pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.wait_ns), pair.waiter, pair.cause));
     }
@@ -425,9 +429,8 @@ fn origin(
     (!calls.is_empty()).then_some(Origin::Calls(calls))
 }
 
-fn waiters(sums: HashMap<StackId, (u64, u64)>) -> Vec<Waiter> {
-    let mut waiters: Vec<_> =
-        sums.into_iter().map(|(stack, (count, wait_ns))| Waiter { stack, count, wait_ns }).collect();
+fn waiters(sums: HashMap<StackId, Waiter>) -> Vec<Waiter> {
+    let mut waiters: Vec<_> = sums.into_values().collect();
     waiters.sort_by_key(|waiter| (std::cmp::Reverse(waiter.wait_ns), waiter.stack));
     waiters
 }

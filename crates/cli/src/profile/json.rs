@@ -89,7 +89,18 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
         ("hold_max_ns", holds.max_ns.into()),
         ("wait_histogram", histogram(waits)),
         ("hold_histogram", histogram(holds)),
-        ("waiters", waiters(profile, &class.waiters).into()),
+        (
+            "waiters",
+            class
+                .waiters
+                .iter()
+                .map(|found| {
+                    let mut one = waiter(profile, found);
+                    one["error_ns"] = found.error_ns.0.into();
+                    one
+                })
+                .collect(),
+        ),
         (
             "holders",
             class
@@ -100,6 +111,7 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
                         "stack": stack(profile, holder.stack),
                         "waits": holder.waits,
                         "caused_wait_ns": holder.caused_wait_ns,
+                        "error_ns": holder.error_ns.0,
                         "holds": holder.holds,
                         "hold_ns": holder.mean_hold_ns(),
                     })
@@ -116,6 +128,7 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
                         "waiter": profile.place(pair.waiter),
                         "holder": pair.cause.place(profile),
                         "wait_ns": pair.wait_ns,
+                        "error_ns": pair.error_ns.0,
                     })
                 })
                 .collect(),
@@ -142,19 +155,16 @@ fn one_condition(profile: &Profile, condition: &Condition) -> Value {
         "wait_ns": condition.wait_ns,
         "timeouts": condition.timeouts,
         "notifications": condition.notifications,
-        "waiters": waiters(profile, &condition.waiters),
+        "waiters": condition.waiters.iter().map(|found| waiter(profile, found)).collect::<Vec<_>>(),
     })
 }
 
-fn waiters(profile: &Profile, waiters: &[Waiter]) -> Vec<Value> {
-    let one = |waiter: &Waiter| {
-        json!({
-            "stack": stack(profile, waiter.stack),
-            "count": waiter.count,
-            "wait_ns": waiter.wait_ns,
-        })
-    };
-    waiters.iter().map(one).collect()
+fn waiter(profile: &Profile, waiter: &Waiter) -> Value {
+    json!({
+        "stack": stack(profile, waiter.stack),
+        "count": waiter.count,
+        "wait_ns": waiter.wait_ns,
+    })
 }
 
 /// The frames, innermost first.
@@ -230,6 +240,7 @@ mod tests {
         has(&lock["holders"][0], "stack caused_wait_ns");
         assert_eq!(lock["hold_ns"], 1_200_000);
         assert_eq!(lock["holders"][0]["hold_ns"], 1_200_000);
+        assert_eq!(lock["holders"][0]["error_ns"], 40_000_000);
         assert_eq!(lock["spin_share"], 0.125);
         assert_eq!(lock["thread_change_share"], 0.9);
         assert_eq!(lock["wait_p99_ns"], 29_000_000);

@@ -234,12 +234,30 @@ pub struct Class {
     pub pairs: Vec<Pair>,
 }
 
+/// The standard error of an estimate, in nanoseconds; 0: it is no estimate, but exact.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Error(pub u64);
+
+impl Error {
+    /// That of the sum of two estimates.
+    pub fn and(self, other: Self) -> Self {
+        Self((self.0 as f64).hypot(other.0 as f64) as u64)
+    }
+
+    /// Half of the interval that has the truth in 95 of 100 runs: twice the error.
+    pub fn margin_ns(self) -> u64 {
+        2 * self.0
+    }
+}
+
 /// Threads that waited for a lock at one place.
 #[derive(Clone, Debug, Default)]
 pub struct Waiter {
     pub stack: StackId,
     pub count: u64,
     pub wait_ns: u64,
+    /// Of `wait_ns`, which is an estimate if there were many short waits.
+    pub error_ns: Error,
 }
 
 /// Threads that acquired the lock at one place. Threads that kept no other waiting are listed too, if their holds were measured.
@@ -249,6 +267,8 @@ pub struct Holder {
     /// How many waits it had a part in.
     pub waits: u64,
     pub caused_wait_ns: u64,
+    /// Of `caused_wait_ns`.
+    pub error_ns: Error,
     /// Its holds that were measured: all that met contention, and a sample of the others.
     pub holds: u64,
     /// How long these took.
@@ -317,6 +337,8 @@ pub struct Pair {
     pub waiter: StackId,
     pub cause: Cause,
     pub wait_ns: u64,
+    /// Of `wait_ns`.
+    pub error_ns: Error,
 }
 
 /// Why a thread waited.

@@ -54,17 +54,31 @@ pub fn profile() -> Profile {
         spun_ns: S / 8,
         successions: Successions { compared: 1_000, by_thread: 900, by_cpu: 500, by_node: 0 },
         waiters: vec![
-            Waiter { stack: get, count: 3_000, wait_ns: first * 3 / 4 },
-            Waiter { stack: put, count: 1_000, wait_ns: first - first * 3 / 4 },
+            Waiter { stack: get, count: 3_000, wait_ns: first * 3 / 4, error_ns: Error(50_000_000) },
+            Waiter { stack: put, count: 1_000, wait_ns: first - first * 3 / 4, error_ns: Error(50_000_000) },
         ],
         holders: vec![
-            Holder { stack: evict, waits: 3_500, caused_wait_ns: by_evict, holds: 100, hold_ns: 120_000_000 },
-            Holder { stack: get, waits: 500, caused_wait_ns: by_get, holds: 10, hold_ns: 1_000_000 },
+            Holder {
+                stack: evict,
+                waits: 3_500,
+                caused_wait_ns: by_evict,
+                error_ns: Error(40_000_000),
+                holds: 100,
+                hold_ns: 120_000_000,
+            },
+            Holder {
+                stack: get,
+                waits: 500,
+                caused_wait_ns: by_get,
+                error_ns: Error(30_000_000),
+                holds: 10,
+                hold_ns: 1_000_000,
+            },
         ],
         pairs: vec![
-            Pair { waiter: get, cause: Cause::Holder(evict), wait_ns: by_evict },
-            Pair { waiter: put, cause: Cause::Holder(get), wait_ns: by_get },
-            Pair { waiter: get, cause: Cause::Handover, wait_ns: handover },
+            Pair { waiter: get, cause: Cause::Holder(evict), wait_ns: by_evict, error_ns: Error(40_000_000) },
+            Pair { waiter: put, cause: Cause::Holder(get), wait_ns: by_get, error_ns: Error(30_000_000) },
+            Pair { waiter: get, cause: Cause::Handover, wait_ns: handover, error_ns: Error(20_000_000) },
         ],
         ..Class::default()
     };
@@ -94,9 +108,9 @@ pub fn profile() -> Profile {
         readers_max: 3,
         read_holds: 1_000,
         read_hold_ns: 1_000_000,
-        waiters: vec![Waiter { stack: get, count: 2_000, wait_ns: second }],
-        holders: vec![Holder { stack: put, waits: 2_000, caused_wait_ns: second, holds: 0, hold_ns: 0 }],
-        pairs: vec![Pair { waiter: get, cause: Cause::Holder(put), wait_ns: second }],
+        waiters: vec![Waiter { stack: get, count: 2_000, wait_ns: second, error_ns: Error(0) }],
+        holders: vec![Holder { stack: put, waits: 2_000, caused_wait_ns: second, ..Holder::default() }],
+        pairs: vec![Pair { waiter: get, cause: Cause::Holder(put), wait_ns: second, error_ns: Error(0) }],
         ..Class::default()
     };
     let thread = |number: u32| Thread {
@@ -131,7 +145,7 @@ pub fn profile() -> Profile {
             waits: 500,
             wait_ns: 10 * S,
             notifications: 500,
-            waiters: vec![Waiter { stack: put, count: 500, wait_ns: 10 * S }],
+            waiters: vec![Waiter { stack: put, count: 500, wait_ns: 10 * S, error_ns: Error(0) }],
             ..Condition::default()
         }],
         overhead: Overhead { calls: 1_010_000, stacks: 900, unwinding_ns: 900_000, memory_bytes: 2 << 20 },

@@ -1,7 +1,7 @@
 //! The report on the terminal: the verdict, the tables, what to try, and what profiling cost.
 
 use super::findings::{self, ratio};
-use super::model::{Class, Kind, Profile};
+use super::model::{Class, Error, Kind, Profile};
 use super::units::{bytes, count, percent, time};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
@@ -116,26 +116,28 @@ fn pairs(profile: &Profile) -> String {
     let waited = profile.wait_ns();
     let mut all = Vec::new();
     for class in &profile.locks {
-        let mut parts: Vec<((String, String), u64)> = Vec::new();
+        let mut parts: Vec<((String, String), (u64, Error))> = Vec::new();
         for pair in &class.pairs {
             let key = (profile.place(pair.waiter), pair.cause.place(profile));
             match parts.iter_mut().find(|part| part.0 == key) {
-                Some(part) => part.1 += pair.wait_ns,
-                None => parts.push((key, pair.wait_ns)),
+                Some((_, (ns, error))) => (*ns, *error) = (*ns + pair.wait_ns, error.and(pair.error_ns)),
+                None => parts.push((key, (pair.wait_ns, pair.error_ns))),
             }
         }
         all.extend(parts.into_iter().map(|part| (class, part)));
     }
-    all.sort_by_key(|(_, (_, ns))| std::cmp::Reverse(*ns));
-    all.retain(|(_, (_, ns))| ratio(*ns, waited) >= LEAST);
+    all.sort_by_key(|(_, (_, (ns, _)))| std::cmp::Reverse(*ns));
+    all.retain(|(_, (_, (ns, _)))| ratio(*ns, waited) >= LEAST);
     if all.is_empty() {
         return String::new();
     }
-    let mut table = table(["lost", "", "blocked at", "because it was held from", "lock"]);
-    for (class, ((waiter, holder), ns)) in all.iter().take(LINES) {
-        table.add_row([time(*ns), percent(ratio(*ns, waited)), cut(waiter), cut(holder), cut(&class.name)]);
+    let mut table = table(["lost", "±", "", "blocked at", "because it was held from", "lock"]);
+    for (class, ((waiter, holder), (ns, error))) in all.iter().take(LINES) {
+        let margin = if *error == Error::default() { String::new() } else { time(error.margin_ns()) };
+        let share = percent(ratio(*ns, waited));
+        table.add_row([time(*ns), margin, share, cut(waiter), cut(holder), cut(&class.name)]);
     }
-    (0..=1).for_each(|column| right(&mut table, column));
+    (0..=2).for_each(|column| right(&mut table, column));
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -261,6 +263,8 @@ mod tests {
         }
         assert!(text.contains("(handover: nobody held it)"), "{text}");
         assert!(text.contains("rw, 97% read"), "{text}");
+        let line = text.lines().find(|line| line.contains("Cache::put (cache.cc:64)  Cache::get"));
+        assert!(line.is_some_and(|line| line.contains("3.5 s") && line.contains("60 ms")), "{text}");
     }
 
     #[test]

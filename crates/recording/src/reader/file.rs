@@ -2,7 +2,7 @@
 
 use super::bytes::{get, index, lossy, u32_at, u64_at};
 use super::model::*;
-use super::sums::{Classes, Sums, Threads, add_pending};
+use super::sums::{Classes, Sum, Sums, Threads, add_pending};
 use super::{Error, estimates};
 use crate::histogram::BUCKETS;
 use crate::layout::{self, FRAMES, READY, SECTIONS};
@@ -133,17 +133,18 @@ impl Reader {
         }
         recording.threads = threads.list;
         recording.classes = classes.finish();
-        recording.pairs = sums
-            .pairs
-            .into_iter()
-            .map(|((class, waiter, cause), (waits, nanos))| Pair { class, waiter, cause, waits, nanos })
-            .collect();
-        estimates::calibrate(&mut recording.pairs, &recording.classes);
+        recording.pairs = estimates::calibrate(sums.pairs, &recording.classes);
         recording.pairs.sort_by_key(|pair| (pair.class, std::cmp::Reverse(pair.nanos), pair.waiter));
         recording.holds = sums
             .holds
             .into_iter()
-            .map(|((class, holder, read), (count, nanos))| Hold { class, holder, read, count, nanos })
+            .map(|((class, holder, read), Sum { count, nanos, .. })| Hold {
+                class,
+                holder,
+                read,
+                count,
+                nanos,
+            })
             .collect();
         recording.holds.sort_by_key(|hold| (hold.class, std::cmp::Reverse(hold.nanos), hold.holder));
         Ok(recording)
@@ -208,12 +209,16 @@ impl Reader {
         type Of = layout::Pair;
         let mut sums = Sums::default();
         for record in self.records(layout::PAIRS) {
-            let (waits, nanos) = (get!(record, Of, waits, u64), get!(record, Of, nanos, u64));
+            let sum = Sum {
+                count: get!(record, Of, waits, u64),
+                nanos: get!(record, Of, nanos, u64),
+                squares: get!(record, Of, squares, u64),
+            };
             if get!(record, Of, state, u32) == READY
                 && let Some(class) = classes.number(get!(record, Of, class, u32))
             {
                 let (waiter, holder) = (get!(record, Of, waiter, u32), get!(record, Of, holder, u32));
-                sums.add(class, waiter, holder, (waits, nanos), stacks);
+                sums.add(class, waiter, holder, sum, stacks);
             }
         }
         sums
@@ -229,7 +234,8 @@ impl Reader {
                 let (waiter, holder) = (get!(tally, Of, waiter, u32), get!(tally, Of, holder, u32));
                 let (waits, nanos) = (u64::from(get!(tally, Of, waits, u32)), get!(tally, Of, nanos, u64));
                 if waiter != layout::ALL_WAITS {
-                    sums.add(class, waiter, holder, (waits, nanos), stacks);
+                    let sum = Sum { count: waits, nanos, squares: get!(tally, Of, squares, u64) };
+                    sums.add(class, waiter, holder, sum, stacks);
                 }
                 let mut counted = Counters::default();
                 if matches!(waiter, layout::holds::WRITE | layout::holds::READ) {

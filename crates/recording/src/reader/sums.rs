@@ -18,21 +18,22 @@ pub(super) struct Threads {
 #[derive(Default)]
 pub(super) struct Sums {
     /// Waits by class, waiter and cause.
-    pub(super) pairs: HashMap<(usize, usize, Cause), (u64, u64)>,
+    pub(super) pairs: HashMap<(usize, usize, Cause), Sum>,
     /// Holds by class, holder, and whether for reading.
-    pub(super) holds: HashMap<(usize, usize, bool), (u64, u64)>,
+    pub(super) holds: HashMap<(usize, usize, bool), Sum>,
+}
+
+/// As in a [`layout::Pair`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sum {
+    pub(super) count: u64,
+    pub(super) nanos: u64,
+    pub(super) squares: u64,
 }
 
 impl Sums {
     /// Adds what a [`layout::Pair`] has. One with a stack that is not there is left out.
-    pub(super) fn add(
-        &mut self,
-        class: usize,
-        waiter: u32,
-        holder: u32,
-        (count, nanos): (u64, u64),
-        stacks: &[Vec<u64>],
-    ) {
+    pub(super) fn add(&mut self, class: usize, waiter: u32, holder: u32, more: Sum, stacks: &[Vec<u64>]) {
         let sum = match waiter {
             layout::holds::WRITE | layout::holds::READ => {
                 let holder = index(holder, stacks).unwrap_or(0);
@@ -45,8 +46,9 @@ impl Sums {
                 self.pairs.entry((class, waiter, cause)).or_default()
             }
         };
-        sum.0 = sum.0.saturating_add(count);
-        sum.1 = sum.1.saturating_add(nanos);
+        sum.count = sum.count.saturating_add(more.count);
+        sum.nanos = sum.nanos.saturating_add(more.nanos);
+        sum.squares = sum.squares.saturating_add(more.squares);
     }
 }
 
@@ -166,12 +168,14 @@ pub(super) fn add_pending(record: &[u8], classes: &mut Classes, sums: &mut Sums,
     if let Some(count) = classes.list[class].waits.get_mut(histogram::bucket(nanos)) {
         *count += 1;
     }
-    let weight = u64::from(get!(record, Of, weight, u32));
+    let weight = get!(record, Of, weight, u32);
     if weight == 0 {
         return;
     }
     let mut add = |holder, nanos: u64| {
-        sums.add(class, waiter, holder, (weight, nanos.saturating_mul(weight)), stacks);
+        let count = u64::from(weight);
+        let (nanos, squares) = (nanos.saturating_mul(count), layout::squares(weight, nanos));
+        sums.add(class, waiter, holder, Sum { count, nanos, squares }, stacks);
     };
     add(layout::cause::WHOLE, nanos);
     let mut left = nanos;

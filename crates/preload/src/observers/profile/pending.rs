@@ -68,7 +68,7 @@ pub(super) fn settle(thread: &Thread, table: &Table) -> Option<Settled> {
     pending.class.store(0, Relaxed);
     tallies::add(table, &Key { waiter: ALL_WAITS, ..whole }, 1, nanos);
     if weight != 0 {
-        tallies::add(table, &whole, weight, nanos.wrapping_mul(u64::from(weight)));
+        tallies::add(table, &whole, weight, nanos);
     }
     let most = &objects::counters(whole.object, whole.serial, class).wait_max;
     if most.load(Relaxed) < nanos {
@@ -89,7 +89,7 @@ pub(super) fn settle(thread: &Thread, table: &Table) -> Option<Settled> {
     }
     let mut rest = nanos;
     let part = |holder, nanos: u64| {
-        tallies::add(table, &Key { holder, ..whole }, weight, nanos.wrapping_mul(u64::from(weight)));
+        tallies::add(table, &Key { holder, ..whole }, weight, nanos);
     };
     for (holder, nanos) in settled.parts() {
         part(if holder == 0 { cause::UNKNOWN } else { holder }, nanos);

@@ -153,7 +153,7 @@ pub(super) fn released(local: &mut Local, entry: &Entry, address: usize, held: &
         }
         let waiter = if held.read { holds::READ } else { holds::WRITE };
         let key = tallies::Key { object, serial, class, waiter, holder: held.site };
-        tallies::add(local.table, &key, held.weight, held.nanos * u64::from(held.weight));
+        tallies::add(local.table, &key, held.weight, held.nanos);
         if let Some(histogram) = objects::histogram(&record::<Class>(class).holds) {
             histogram.counts[bucket(held.nanos)].fetch_add(u64::from(held.weight), Relaxed);
         }

@@ -22,8 +22,8 @@ pub(super) struct Key {
     pub(super) holder: u32,
 }
 
-/// Adds to a sum of the thread that has this table.
-pub(super) fn add(table: &Table, key: &Key, waits: u32, nanos: u64) {
+/// Adds a wait or a hold of this length, which stands for `weight` of them, to a sum of the thread that has this table.
+pub(super) fn add(table: &Table, key: &Key, weight: u32, nanos: u64) {
     const { assert!(TALLIES.is_power_of_two()) };
     let hash = mix(u64::from(key.class) << 40 ^ u64::from(key.object) << 20 ^ u64::from(key.waiter))
         ^ mix(u64::from(key.holder));
@@ -44,12 +44,17 @@ pub(super) fn add(table: &Table, key: &Key, waits: u32, nanos: u64) {
         free.class.store(key.class + 1, Release);
         free
     };
-    let Some(sum) = tally.waits.load(Relaxed).checked_add(waits) else {
+    let Some(sum) = tally.waits.load(Relaxed).checked_add(weight) else {
         flush(tally);
-        return add(table, key, waits, nanos);
+        return add(table, key, weight, nanos);
     };
     tally.waits.store(sum, Relaxed);
-    tally.nanos.store(tally.nanos.load(Relaxed).wrapping_add(nanos), Relaxed);
+    let stands_for = nanos.wrapping_mul(u64::from(weight));
+    tally.nanos.store(tally.nanos.load(Relaxed).wrapping_add(stands_for), Relaxed);
+    if weight > 1 {
+        let squares = tally.squares.load(Relaxed).saturating_add(squares(weight, nanos));
+        tally.squares.store(squares, Relaxed);
+    }
 }
 
 fn is(tally: &Tally, key: &Key) -> bool {
@@ -67,6 +72,7 @@ pub(super) fn flush(tally: &Tally) {
     // A signal handler that comes now finds nothing more to add.
     tally.class.store(0, Relaxed);
     let (waits, nanos) = (u64::from(tally.waits.swap(0, Relaxed)), tally.nanos.swap(0, Relaxed));
+    let squares = tally.squares.swap(0, Relaxed);
     let counters = || objects::counters(tally.object.load(Relaxed), tally.serial.load(Relaxed), class);
     let more = |sum: &AtomicU64, nanos_sum: &AtomicU64| {
         sum.fetch_add(waits, Relaxed);
@@ -88,6 +94,8 @@ pub(super) fn flush(tally: &Tally) {
     }
     if let Some(pair) = pair(class, waiter, holder) {
         more(&pair.waits, &pair.nanos);
+        let saturating = |sum: u64| Some(sum.saturating_add(squares));
+        let _ = pair.squares.fetch_update(Relaxed, Relaxed, saturating);
     }
 }
 
