@@ -4,9 +4,10 @@ use crate::profile::files::Recordings;
 use crate::profile::join;
 use crate::profile::session;
 use crate::profile::symbols::Frame;
-use crate::run::Programs;
+use crate::run::{Locks, Programs};
 use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::names::Choice;
 use latchwork_console::{machine::Machine, output};
 use latchwork_recording::edges;
 use latchwork_recording::reader::Kind as ObjectKind;
@@ -74,7 +75,9 @@ pub fn record(options: &Options) -> Result<i32> {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }
     let (mutex, rwlock) = (options.mutex.as_deref(), options.rwlock.as_deref());
-    let mut environment = session::environment(&options.command, mutex, rwlock, &options.programs)?;
+    let mut environment = session::environment(&options.command, &options.programs, |_| {
+        Locks::named(mutex, rwlock, Choice::glibc())
+    })?;
     let directory = Recordings::new(None)?;
     environment.push(("LATCHWORK_TRACE", directory.path().into()));
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);

@@ -41,7 +41,43 @@ pub struct Under {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["mutex", "rwlock"])]
     config: Option<PathBuf>,
     #[command(flatten)]
-    programs: Programs,
+    pub programs: Programs,
+}
+
+/// The locks of a program.
+pub struct Locks {
+    pub choice: Choice,
+    /// The value of `LATCHWORK_LOCKS`; empty if no lock has one of its own. A value of this process's own must not reach the
+    /// program.
+    pub by_place: OsString,
+}
+
+impl Locks {
+    /// With neither name `otherwise`; with one, only that kind is replaced.
+    pub fn named(mutex: Option<&str>, rwlock: Option<&str>, otherwise: Choice) -> Result<Self> {
+        let choice = match (mutex, rwlock) {
+            (None, None) => otherwise,
+            _ => Choice {
+                mutex: names::check(Kind::Mutex, mutex.unwrap_or(GLIBC))?,
+                rwlock: names::check(Kind::RwLock, rwlock.unwrap_or(GLIBC))?,
+            },
+        };
+        Ok(Self { choice, by_place: OsString::new() })
+    }
+}
+
+impl Under {
+    /// The locks for the program in this file: those of the configuration or of the options; with neither, `otherwise`.
+    pub fn locks(&self, program: &Path, otherwise: Choice) -> Result<Locks> {
+        let Some(file) = &self.config else {
+            return Locks::named(self.mutex.as_deref(), self.rwlock.as_deref(), otherwise);
+        };
+        let resolved = config::read(file)?.resolve(program).map_err(|why| config::refused(file, &why))?;
+        for note in &resolved.notes {
+            eprintln!("latchwork: {}: {note}", file.display());
+        }
+        Ok(Locks { choice: resolved.choice, by_place: resolved.locks.unwrap_or_default().into() })
+    }
 }
 
 /// Which of the programs that are started get the locks, by the names of their executables.
@@ -130,16 +166,7 @@ fn become_program(
     command: &[OsString],
 ) -> Result<Infallible> {
     let path = program::find(&command[0])?;
-    let (choice, locks) = match &under.config {
-        None => (choose(under.mutex.as_deref(), under.rwlock.as_deref())?, None),
-        Some(file) => {
-            let resolved = config::read(file)?.resolve(&path).map_err(|why| config::refused(file, &why))?;
-            for note in &resolved.notes {
-                eprintln!("latchwork: {}: {note}", file.display());
-            }
-            (resolved.choice, resolved.locks)
-        }
-    };
+    let Locks { choice, by_place } = under.locks(&path, names::default_choice())?;
     let library = library::path()?;
     let shown = Path::new(&command[0]).display();
     match program::obstacle(&path, &library) {
@@ -150,9 +177,8 @@ fn become_program(
         Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
     let environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
-    // A value of this process's own must not reach the program.
-    let locks = ("LATCHWORK_LOCKS", locks.unwrap_or_default().into());
-    let environment = environment.into_iter().chain([locks]).chain(under.programs.environment());
+    let environment =
+        environment.into_iter().chain([("LATCHWORK_LOCKS", by_place)]).chain(under.programs.environment());
     let more = more.into_iter().chain([("LATCHWORK_LIVE", "1".into())]);
     for (name, value) in environment.chain(more) {
         // SAFETY: no other thread exists: this runs first thing in main.
@@ -164,17 +190,6 @@ fn become_program(
 /// The failure for a program that its dynamic linker would not start with the library.
 pub fn cannot_start(program: &dyn std::fmt::Display, why: &str) -> Failure {
     Failure { status: NOT_EXECUTABLE, message: format!("{program} cannot run under latchwork: {why}") }
-}
-
-/// With neither option the default; with one, only that kind is replaced.
-fn choose(mutex: Option<&str>, rwlock: Option<&str>) -> Result<Choice> {
-    if mutex.is_none() && rwlock.is_none() {
-        return Ok(names::default_choice());
-    }
-    Ok(Choice {
-        mutex: names::check(Kind::Mutex, mutex.unwrap_or(GLIBC))?,
-        rwlock: names::check(Kind::RwLock, rwlock.unwrap_or(GLIBC))?,
-    })
 }
 
 /// The variables that put `choice` to work in a program, which may be built with a sanitizer.
@@ -232,8 +247,11 @@ mod tests {
 
     #[test]
     fn one_named_lock_leaves_the_other_kind_alone() {
+        let choose =
+            |mutex, rwlock| Locks::named(mutex, rwlock, names::default_choice()).map(|locks| locks.choice);
         assert_eq!(choose(Some("mcs"), None).unwrap(), Choice { mutex: "mcs".into(), rwlock: GLIBC.into() });
         assert_eq!(choose(Some(GLIBC), None).unwrap(), Choice::glibc());
+        assert_eq!(choose(None, None).unwrap(), names::default_choice());
         assert!(choose(None, Some("nope")).is_err());
     }
 }

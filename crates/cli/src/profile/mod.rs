@@ -27,10 +27,11 @@ pub mod symbols;
 mod terminal;
 pub mod units;
 
-use crate::run::Programs;
+use crate::run::Under;
 use clap::{Args, ValueHint};
 use files::Recordings;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::names::Choice;
 use latchwork_console::output;
 use model::Profile;
 use std::ffi::OsString;
@@ -45,7 +46,7 @@ The report says which locks threads waited for, how long, where, and who held th
 program has ended, also after Ctrl-C. The exit status is the program's (128 and the number of the signal that killed it).
 Waiting for a condition or a semaphore is shown apart: it is no contention.
 
-The program keeps glibc's locks unless --mutex or --rwlock says otherwise. Build it with -g and -fno-omit-frame-pointer, or
+The program keeps glibc's locks unless --mutex, --rwlock or --config says otherwise. Build it with -g and -fno-omit-frame-pointer, or
 install its debug symbols, to see lines and whole stacks.
 
 Examples:
@@ -54,6 +55,7 @@ Examples:
   latchwork profile --json - -- ./server | jq '.locks[0].name'
   latchwork profile --pprof locks.pb.gz -- ./server && go tool pprof -http=: locks.pb.gz
   latchwork profile --folded locks.txt -- ./server      for tools that draw flame graphs
+  latchwork profile --config latchwork.toml -- ./server what is left after `latchwork tune`
   latchwork profile --pid 4711 --seconds 10             a process under latchwork run
   latchwork profile --keep recording -- ./server        keep what was recorded, and
   latchwork profile --read recording -o report.html     report on it again";
@@ -61,14 +63,8 @@ Examples:
 /// Options of `latchwork profile`.
 #[derive(Args)]
 pub struct Options {
-    /// Lock to use for pthread mutexes [default: glibc]
-    #[arg(long, value_name = "NAME")]
-    mutex: Option<String>,
-    /// Lock to use for pthread reader-writer locks [default: glibc]
-    #[arg(long, value_name = "NAME")]
-    rwlock: Option<String>,
     #[command(flatten)]
-    programs: Programs,
+    under: Under,
     /// Write the report as a page for a browser, which needs no network
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -85,10 +81,10 @@ pub struct Options {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     keep: Option<PathBuf>,
     /// Report on a recording that was kept; nothing is run
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, conflicts_with_all = ["command", "keep", "mutex", "rwlock", "only", "not"])]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, conflicts_with_all = ["command", "keep", "mutex", "rwlock", "config", "only", "not"])]
     read: Option<PathBuf>,
     /// Record this process, which was started with latchwork run; nothing is run
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "read", "mutex", "rwlock", "only", "not"])]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "read", "mutex", "rwlock", "config", "only", "not"])]
     pid: Option<u32>,
     /// Record it for so long [default: until Ctrl-C, or until it ends]
     #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["command", "read"], value_parser = attach::seconds)]
@@ -117,8 +113,9 @@ pub fn profile(options: &Options) -> Result<i32> {
         options.write(&profile)?;
         return Ok(0);
     }
-    let (mutex, rwlock) = (options.mutex.as_deref(), options.rwlock.as_deref());
-    let mut environment = session::environment(&options.command, mutex, rwlock, &options.programs)?;
+    let mut environment = session::environment(&options.command, &options.under.programs, |path| {
+        options.under.locks(path, Choice::glibc())
+    })?;
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let status = session::run(&options.command, &environment)?;

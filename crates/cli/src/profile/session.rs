@@ -2,10 +2,8 @@
 //! process group. This process only waits for it, and passes on the signals that were meant for it.
 
 use crate::program::{self, Obstacle};
-use crate::run::{self, Programs};
-use latchwork::registry::Kind;
+use crate::run::{self, Locks, Programs};
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
-use latchwork_console::names::{self, Choice, GLIBC};
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::mem::{MaybeUninit, zeroed};
@@ -17,18 +15,15 @@ use std::process::Command;
 const PASSED_ON: [i32; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
-/// The variables with which a program that is to be recorded has the library, under these locks; glibc's where none is named.
+/// The variables with which a program that is to be recorded has the library, under the locks that `locks` says
+/// for its file.
 pub fn environment(
     command: &[OsString],
-    mutex: Option<&str>,
-    rwlock: Option<&str>,
     programs: &Programs,
+    locks: impl FnOnce(&Path) -> Result<Locks>,
 ) -> Result<Vec<(&'static str, OsString)>> {
-    let choice = Choice {
-        mutex: names::check(Kind::Mutex, mutex.unwrap_or(GLIBC))?,
-        rwlock: names::check(Kind::RwLock, rwlock.unwrap_or(GLIBC))?,
-    };
     let path = program::find(&command[0])?;
+    let Locks { choice, by_place } = locks(&path)?;
     let library = crate::library::path()?;
     let shown = Path::new(&command[0]).display();
     match program::obstacle(&path, &library) {
@@ -40,6 +35,7 @@ pub fn environment(
         Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
     }
     let mut environment = run::environment(&choice, &library, program::sanitizer(&path).as_deref());
+    environment.push(("LATCHWORK_LOCKS", by_place));
     environment.extend(programs.environment());
     Ok(environment)
 }

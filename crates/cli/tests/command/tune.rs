@@ -80,6 +80,18 @@ fn a_file_gives_each_lock_its_own() {
     let found: Value = serde_json::from_str(&fs::read_to_string(&statistics).unwrap()).unwrap();
     // The default is glibc.
     assert_eq!(found["mutex"]["chosen"], serde_json::json!({"ticket": 1, "glibc": 1}), "{found}");
+    // The same locks while they are observed.
+    let profile = directory.join("profile.json");
+    let arguments = ["profile", "--config", &config, "--json", profile.to_str().unwrap(), "--", program_name];
+    let observed = crate::common::output(&arguments);
+    assert_eq!(stdout(&observed), "rate: 1000\n", "{}", stderr(&observed));
+    assert!(stderr(&observed).contains("was rebuilt since"), "{}", stderr(&observed));
+    let found: Value = serde_json::from_str(&fs::read_to_string(&profile).unwrap()).unwrap();
+    let served: Vec<_> = found["locks"].as_array().unwrap().iter().map(|lock| &lock["served_by"]).collect();
+    assert!(
+        !served.is_empty() && served.iter().all(|by| **by == serde_json::json!(["a lock per lock"])),
+        "{found}"
+    );
     fs::remove_dir_all(directory).unwrap();
 }
 

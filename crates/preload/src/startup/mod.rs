@@ -188,11 +188,12 @@ fn choose() {
     let window = variable(b"LATCHWORK_TRACE_WINDOW=");
     let traces = traces.is_some_and(|directory| trace::install(directory, mutex, rwlock, window));
     let directory = directory.filter(|_| !traces);
-    let profiles = directory.is_some_and(|directory| profile::install(directory, mutex, rwlock));
+    let named = (served_by(mutex, chosen.mutex), served_by(rwlock, chosen.rwlock));
+    let profiles = directory.is_some_and(|directory| profile::install(directory, named.0, named.1));
     let serves = mutex.is_some() || rwlock.is_some();
     let live = listens && !profiles && !traces;
     if live {
-        profile::prepare(mutex, rwlock);
+        profile::prepare(named.0, named.1);
     }
     keys::install();
     pass!(dlopen, dlmopen);
@@ -220,6 +221,11 @@ fn choose() {
     if live {
         live::listen();
     }
+}
+
+/// What a profile calls the lock behind a family: its name, unless each lock has one of its own.
+fn served_by(family: Option<&'static [u8]>, by_place: bool) -> Option<&'static [u8]> {
+    if by_place { family.and(Some(b"a lock per lock")) } else { family }
 }
 
 /// Installs the locks that the environment names.
