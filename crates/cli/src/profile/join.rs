@@ -258,7 +258,7 @@ impl Joiner {
         into.successions.by_cpu += from.cpu_changes;
         into.successions.by_node += from.node_changes;
         let under = match kind {
-            _ if class.own => "latchwork.h",
+            _ if class.own => model::OWN,
             model::Kind::RwLock => &recording.rwlock,
             _ => &recording.mutex,
         };
