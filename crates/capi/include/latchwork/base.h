@@ -187,8 +187,8 @@ void lw_init(void) LW_NOEXCEPT;
 /* The version of the library: "0.1.0". */
 const char *lw_version(void) LW_NOEXCEPT;
 
-/* Gives a lock, or any other object of this library or of pthread, a name. `latchwork check` shows it for every lock that it
- * sees, and gdb's commands show it. The name is copied; a name longer than 39 bytes is cut. Null takes the name away, which is
+/* Gives a lock, or any other object of this library or of pthread, a name. `latchwork check` and `latchwork profile` show it for
+ * every lock that they see, and gdb's commands show it. The name is copied; a name longer than 39 bytes is cut. Null takes the name away, which is
  * needed before another lock comes to the same address. The locks pay nothing for it. */
 void lw_name(const void *object, const char *name) LW_NOEXCEPT;
 
@@ -196,8 +196,8 @@ void lw_name(const void *object, const char *name) LW_NOEXCEPT;
 #define LW_DEBUG 0
 #endif
 /* The three functions below stand in place of the inline paths of lw_mutex_t and lw_rwlock_t if LW_DEBUG is defined to 1, in the
- * whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check`, which does not see these
- * locks otherwise. Not noted: upgradable reads, and the locks of locks.h.
+ * whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check` and `latchwork profile`, which
+ * do not see these locks otherwise. Not noted: upgradable reads, and the locks of locks.h.
  *
  * `how`: 0 mutex, 1 reading, 2 writing, 3 recursive reading; plus 4: an attempt. `time` may be null. */
 int lw_debug_acquire(void *lock, int how, int clock, const struct timespec *time) LW_NOEXCEPT;

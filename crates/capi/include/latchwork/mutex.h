@@ -56,7 +56,7 @@ LW_INLINE int lw_mutex_destroy(lw_mutex_t *mutex) {
 /* The uncontended acquisition. */
 LW_INLINE int lw_mutex_take_(lw_mutex_t *mutex) LW_NO_ANALYSIS {
     uint32_t free_word = 0;
-    if (__libc_single_threaded) {
+    if (LW_UNLIKELY(__libc_single_threaded)) {
         if (!lw_is_(&mutex->word, 0, __ATOMIC_RELAXED)) {
             return 0;
         }
