@@ -19,6 +19,7 @@ STEP = 1 << 16
 NESTING = (1 << 15) - 1
 HELD, PARKED, DEMAND = 1, 2, 4
 READING = 1
+NO_ROW = 1  # the first slot of the row of a thread that has none
 KINDS = {0: "mutex", 1: "to read", 2: "to write", 3: "to read", 16: "condition variable", 32: "semaphore"}
 
 
@@ -65,7 +66,9 @@ class Thread:
         count = min(word(debug + 12, 4), 14)
         self.held = [(word(debug + 16 + 16 * i), word(debug + 24 + 16 * i)) for i in range(count)]
         self.record, self.clocks, row = word(own), word(own + 8), word(own + 16)
-        self.rows = [word(row + 8 * i) for i in range(7)] if row else []
+        self.rows = [word(row + 8 * i) for i in range(7)]
+        if self.rows[0] == NO_ROW:
+            self.rows = []
 
     def __str__(self):
         name = self.thread.name

@@ -11,8 +11,8 @@
 //! - `lw_hazard_collect` reclaims every object that is not protected, whichever thread has retired it, and when. A domain's
 //!   collector takes another thread's list only if that thread has left the list alone for a millisecond. To take the list
 //!   sooner it would have to wait for that thread. Here one exchange takes the objects of all threads.
-//! - Retirement waits for no thread. In a domain, a thread whose list is being taken may wait for the collector, which may be
-//!   in a callback.
+//! - Retirement waits for no thread. In a domain, a thread whose list is being taken pushes onto a shared stack. The thread that
+//!   pushes a 256th object there waits for the collector, which may be in a callback.
 //! - A scan looks at all slots, and C++ allows thousands. So here the number of objects between two scans grows with the
 //!   number of slots. A domain scans after 256 objects, and once more through these for each 128 slots in use.
 //! - The first retirement of a thread in a domain allocates its list. Here no retirement allocates.

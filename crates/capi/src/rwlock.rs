@@ -6,7 +6,7 @@
 use crate::debug::waiting;
 use crate::time::deadline;
 use crate::{same_layout, thread};
-use latchwork::locks::for_assembly::BiasedRwLock;
+use latchwork::locks::for_assembly::{BiasedRwLock, CompareRwLock};
 use latchwork::locks::rwlock::bravo::{ReadToken, Rows};
 use latchwork::locks::rwlock::shfl_rw::RawShflRw;
 use latchwork::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
@@ -17,7 +17,12 @@ use std::ffi::c_int;
 pub(crate) type RwLock = Rows<Native, RawShflRw<Native>>;
 
 same_layout!(RwLock, 32, 8);
-const _: () = assert!(RwLock::BIAS == 24 && RwLock::BIASED == 16);
+const _: () = {
+    type Below = RawShflRw<Native>;
+    assert!(RwLock::BIAS == 24 && RwLock::BIASED == 16 && RwLock::REVOKING == 0xfffe_0000);
+    assert!(RwLock::SAMPLES == 28 && RwLock::BELOW == 0);
+    assert!(Below::WORD == 0 && Below::READERS == 4 && Below::WRITER == 1);
+};
 
 /// The result of an acquisition with a deadline.
 ///

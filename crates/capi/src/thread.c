@@ -1,7 +1,17 @@
 /* The calling thread's words, and what they and the headers must have in common with Rust. */
 #include "latchwork.h"
 
-__thread struct lw_thread lw_thread __attribute__((tls_model("initial-exec"), visibility("default")));
+/* The row of a thread that has none yet, or none any more. Its first slot is full, with what is no lock. So the inline paths take
+ * the slow one, and need not ask whether there is a row. */
+static const struct lw_row no_row = {.slots = {LW_NO_ROW_}};
+
+__thread struct lw_thread lw_thread __attribute__((tls_model("initial-exec"), visibility("default"))) = {
+    .row = (struct lw_row *)&no_row,
+};
+
+__attribute__((visibility("hidden"))) const struct lw_row *lw_no_row(void) {
+    return &no_row;
+}
 
 __thread struct lw_thread_debug lw_thread_debug __attribute__((tls_model("initial-exec"), visibility("default")));
 

@@ -1,8 +1,8 @@
 //! The words of the calling thread that the headers use (`struct lw_thread`), and what happens to them when it exits.
 //!
 //! The words point to the thread's record and row, which the library gives to another thread after this one has exited. So
-//! the library's hook for exits sets the pointers to null. If destructors that run later read again, a slow path sets them
-//! anew.
+//! the library's hook for exits sets the pointer to the record to null, and that to the row to a row that stands for none. If
+//! destructors that run later read again, a slow path sets them anew.
 //!
 //! A thread may exit inside of a section, or with a read lock, and end it in such a later destructor. Then it keeps the
 //! record, which no other thread gets any more. The row is not given to another thread as long as a slot is filled, and
@@ -15,6 +15,7 @@ use latchwork::machine::{Machine, Native, ReaderRow, Record, Records};
 use latchwork::reclaim::qsbr::QsbrReader;
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 type OwnRecord = Record<Native>;
@@ -39,6 +40,9 @@ pub(crate) struct Thread {
     pub hazards: Spare,
 }
 
+/// The first slot of a row that stands for none: `LW_NO_ROW_`. No lock has this address.
+const NO_ROW: usize = 1;
+
 const _: () = {
     assert!(offset_of!(Thread, clocks) == 8 && offset_of!(Thread, row) == 16 && size_of::<Thread>() == 64);
     assert!(offset_of!(OwnRecord, section) == 0 && offset_of!(OwnRecord, online) == 8);
@@ -53,6 +57,8 @@ unsafe extern "C" {
     /// Tells ThreadSanitizer, if the program has it, that what was released at the address happens before.
     pub(crate) safe fn lw_tsan_acquire(address: *mut ());
     safe fn lw_has_tsan() -> bool;
+    /// The row that stands for none.
+    safe fn lw_no_row() -> *const Row;
     /// Tells ThreadSanitizer, if the program has it, that what was done before is released at the address.
     pub(crate) safe fn lw_tsan_release(address: *mut ());
 }
@@ -88,13 +94,28 @@ pub(crate) fn record() -> &'static OwnRecord {
     }
 }
 
+/// The row of the thread with these words, if it has one.
+///
+/// # Safety
+///
+/// The words are the calling thread's own.
+unsafe fn own_row(own: *mut Thread) -> Option<&'static Row> {
+    // SAFETY: the words are the thread's own. The pointer is to a row, or to slots like a row's that stand for none; neither is
+    // ever unmapped. These slots are not the same ones everywhere: each copy of this library in the process has its own. So the
+    // first slot's value tells.
+    unsafe {
+        let first: &AtomicUsize = &*(*own).row.cast();
+        (first.load(Relaxed) != NO_ROW).then(|| &*(*own).row)
+    }
+}
+
 /// Has the headers use the calling thread's row from now on.
 pub(crate) fn use_row() {
     let own = own();
     // SAFETY: the words are the thread's own. The headers write to the row as BRAVO does.
     unsafe {
-        if (*own).row.is_null() {
-            (*own).row = ordered(|| Native::reader_row()).map_or(null(), |row| row);
+        if own_row(own).is_none() {
+            (*own).row = ordered(|| Native::reader_row()).map_or(lw_no_row(), |row| row);
             notice_exit();
         }
     }
@@ -147,8 +168,8 @@ fn at_exit() {
                 (*own).record = null();
             }
         }
-        if let Some(row) = (*own).row.as_ref() {
-            (*own).row = null();
+        if let Some(row) = own_row(own) {
+            (*own).row = lw_no_row();
             if row.slots.iter().any(|slot| slot.load(Acquire) != 0) {
                 (*own).left = row;
             }

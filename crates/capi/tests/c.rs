@@ -189,6 +189,21 @@ impl Build<'_> {
     }
 }
 
+/// Configures and builds `tests/programs/cmake` with the installed files, in a new directory, which is the result.
+fn cmake(name: &str, options: &[&str]) -> PathBuf {
+    let build = scratch().join(name);
+    let _ = fs::remove_dir_all(&build);
+    run(Command::new("cmake")
+        .arg("-S")
+        .arg(manifest().join("tests/programs/cmake"))
+        .arg("-B")
+        .arg(&build)
+        .args(options)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
+    run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
+    build
+}
+
 /// The compilers that are there, of a pair such as gcc and clang.
 fn compilers(names: [&str; 2]) -> impl Iterator<Item = &str> {
     names.into_iter().filter(|name| is_there(name))

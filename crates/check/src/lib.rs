@@ -41,7 +41,7 @@ mod report;
 mod stack;
 mod wrapper;
 
-pub use names::set as name;
+pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use report::problems;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 

@@ -3,64 +3,67 @@
 
 use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::Native;
-use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*, fence};
 
 /// Locks that can have a name at the same time.
 const NAMES: usize = 4096;
 /// Bytes of a name.
-const BYTES: usize = 39;
+pub const BYTES: usize = 39;
 
-#[derive(Copy, Clone)]
 struct Named {
     /// 0: the entry is free.
-    lock: usize,
-    length: u8,
-    name: [u8; BYTES],
+    lock: AtomicUsize,
+    /// With zeros behind it.
+    name: [AtomicU8; BYTES],
 }
 
-struct Table {
-    lock: RawTtas<Native>,
-    entries: UnsafeCell<[Named; NAMES]>,
-}
+/// The thread that changes names holds this. Threads that look for a name do not wait: one may have interrupted the other.
+static CHANGING: RawTtas<Native> = RawTtas::new();
+static TABLE: [Named; NAMES] =
+    [const { Named { lock: AtomicUsize::new(0), name: [const { AtomicU8::new(0) }; BYTES] } }; NAMES];
+/// No entry from this one on has been used.
+static END: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: `entries` is used with the lock held.
-unsafe impl Sync for Table {}
-
-static TABLE: Table = Table {
-    lock: RawTtas::new(),
-    entries: UnsafeCell::new([Named { lock: 0, length: 0, name: [0; BYTES] }; NAMES]),
-};
-
-/// Runs `work` with the table.
-fn with<R>(work: impl FnOnce(&mut [Named; NAMES]) -> R) -> R {
-    TABLE.lock.lock();
-    // SAFETY: the lock is held, and `work` does not come back here.
-    let result = work(unsafe { &mut *TABLE.entries.get() });
-    // SAFETY: acquired above.
-    unsafe { TABLE.lock.unlock(()) };
-    result
+fn used() -> &'static [Named] {
+    &TABLE[..END.load(Acquire)]
 }
 
 /// Gives the lock a name, of which the first 39 bytes count; an empty one takes the name away. If 4096 locks have names, others get
 /// none.
 pub fn set(lock: usize, name: &[u8]) {
-    let kept = &name[..name.len().min(BYTES)];
-    with(|entries| {
-        let of_lock = entries.iter().position(|entry| entry.lock == lock);
-        let place = of_lock.or_else(|| entries.iter().position(|entry| entry.lock == 0));
-        let Some(entry) = place.map(|at| &mut entries[at]) else { return };
-        entry.lock = if kept.is_empty() { 0 } else { lock };
-        entry.length = kept.len() as u8;
-        entry.name[..kept.len()].copy_from_slice(kept);
-    });
+    CHANGING.lock();
+    let entries = used();
+    let at = |wanted| entries.iter().position(|entry| entry.lock.load(Relaxed) == wanted);
+    let index = at(lock).or_else(|| at(0)).unwrap_or(entries.len());
+    if let Some(entry) = TABLE.get(index) {
+        entry.lock.store(0, Relaxed);
+        // (A) pairs with the fence in `of`: a thread that reads a byte of the new name sees that the entry has changed.
+        fence(Release);
+        for (to, byte) in entry.name.iter().zip(name.iter().chain([0; BYTES].iter())) {
+            to.store(*byte, Relaxed);
+        }
+        // (B) pairs with the load in `of`: the whole name is there.
+        entry.lock.store(if name.is_empty() { 0 } else { lock }, Release);
+        END.fetch_max(index + 1, Release);
+    }
+    // SAFETY: acquired above.
+    unsafe { CHANGING.unlock(()) };
+}
+
+/// The lock's name, with zeros behind it. (If the lock gets its name a second time meanwhile, bytes of both may be in it.)
+pub fn of(lock: usize) -> Option<[u8; BYTES]> {
+    let entry = used().iter().find(|entry| entry.lock.load(Acquire) == lock)?; // (B)
+    let name = entry.name.each_ref().map(|byte| byte.load(Relaxed));
+    fence(Acquire); // (A)
+    (entry.lock.load(Relaxed) == lock).then_some(name)
 }
 
 /// What a report calls a lock: its address, and the name if it has one.
 pub(crate) fn shown(lock: usize) -> String {
-    let named = with(|entries| entries.iter().find(|entry| entry.lock == lock).copied());
-    match named {
-        Some(Named { length, name, .. }) => {
-            format!("{lock:#x} \"{}\"", String::from_utf8_lossy(&name[..length.into()]).escape_debug())
+    match of(lock) {
+        Some(name) => {
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            format!("{lock:#x} \"{}\"", String::from_utf8_lossy(name).escape_debug())
         }
         None => format!("{lock:#x}"),
     }

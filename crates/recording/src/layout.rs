@@ -175,6 +175,13 @@ pub mod kind {
     /// A semaphore. `acquisitions` are units taken, `contended` the calls that waited for one, `reads` are posts. It has no
     /// holder.
     pub const SEMAPHORE: u32 = 5;
+    /// Added to [`MUTEX`] or [`RWLOCK`]: a lock of `latchwork.h`, which serves itself.
+    pub const OWN: u32 = 1 << 8;
+
+    /// Whether it is a reader-writer lock.
+    pub const fn is_rwlock(kind: u32) -> bool {
+        kind & !OWN == RWLOCK
+    }
 }
 
 /// What is counted of an object or a class.
@@ -284,7 +291,14 @@ pub struct Class {
     pub holds: AtomicU32,
     /// What was counted of objects that are gone, and of objects without a record.
     pub counters: Counters,
+    /// The name that the program has given to its objects, with zeros behind it. All objects of a class have the same.
+    pub name: [AtomicU8; NAME],
 }
+
+/// The most bytes of the name of a class.
+pub const NAME: usize = 39;
+// The name takes the place of padding: older files of this version have zeros there.
+const _: () = assert!(size_of::<Class>() == 256);
 
 /// In place of the holder's stack in a [`Pair`].
 pub mod cause {

@@ -217,6 +217,8 @@ fn objects(
                 birth: named.stacks.len() - 1,
                 instances: 0,
                 address,
+                name: String::new(),
+                own: false,
                 counters: Counters::default(),
                 waits: Vec::new(),
                 holds: Vec::new(),

@@ -95,6 +95,33 @@ LW_END_C
 #define LW_TSAN_RELEASE(address) ((void)(address))
 #endif
 
+/* gcc and clang load a word that is read atomically into a register before they compare it. On x86-64 the two functions below
+ * compare it in memory, which is one instruction less. A sanitizer sees the access only if the compiler makes it. */
+#if defined(__SANITIZE_ADDRESS__) || LW_TSAN
+#define LW_SANITIZED_ 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(hwaddress_sanitizer) || __has_feature(memory_sanitizer)
+#define LW_SANITIZED_ 1
+#endif
+#endif
+#if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__) && !defined(LW_SANITIZED_)
+/* Each load of x86-64 is an acquire load, and a sequentially consistent one if the stores are exchanges. The fence keeps the
+ * compiler to the order. */
+#define LW_COMPARE_(size, pointer)                                                                                          \
+    int equal;                                                                                                              \
+    __asm__ volatile("cmp{" size " %2, %1| " pointer " ptr %1, %2}" : "=@cce"(equal) : "m"(*word), "re"(value));           \
+    if (order != __ATOMIC_RELAXED) {                                                                                        \
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                                            \
+    }                                                                                                                       \
+    return equal
+#else
+#define LW_COMPARE_(size, pointer) return __atomic_load_n(word, order) == value
+#endif
+
+/* Whether the word has this value: a load with the order `order`. */
+LW_INLINE int lw_is_(const uint32_t *word, uint32_t value, int order) { LW_COMPARE_("l", "dword"); }
+LW_INLINE int lw_is_long_(const uint64_t *word, uint64_t value, int order) { LW_COMPARE_("q", "qword"); }
+
 LW_BEGIN_C
 
 /* glibc's own: not 0 as long as the process has never had a second thread. */
@@ -121,12 +148,15 @@ struct lw_row {
     uint64_t unbiased; /* the lock that the thread last found without bias to readers */
 };
 
-/* What the inline parts use of the calling thread. Each pointer is null until the library has set it, and again when the
- * thread exits. */
+/* The first slot of a row that stands for none. The row is never written. */
+#define LW_NO_ROW_ 1
+
+/* What the inline parts use of the calling thread. The library sets the pointers when the thread needs them first; when the
+ * thread exits, they are again what they were. */
 struct lw_thread {
-    struct lw_record *record;
-    const struct lw_clocks *clocks;
-    struct lw_row *row;
+    struct lw_record *record;       /* null at first */
+    const struct lw_clocks *clocks; /* null at first */
+    struct lw_row *row;             /* at first one that stands for none */
     void *own[5]; /* the library's */
 };
 
@@ -157,8 +187,8 @@ void lw_init(void) LW_NOEXCEPT;
 /* The version of the library: "0.1.0". */
 const char *lw_version(void) LW_NOEXCEPT;
 
-/* Gives a lock, or any other object of this library or of pthread, a name. `latchwork check` shows it for every lock that it
- * sees, and gdb's commands show it. The name is copied; a name longer than 39 bytes is cut. Null takes the name away, which is
+/* Gives a lock, or any other object of this library or of pthread, a name. `latchwork check` and `latchwork profile` show it for
+ * every lock that they see, and gdb's commands show it. The name is copied; a name longer than 39 bytes is cut. Null takes the name away, which is
  * needed before another lock comes to the same address. The locks pay nothing for it. */
 void lw_name(const void *object, const char *name) LW_NOEXCEPT;
 
@@ -166,8 +196,8 @@ void lw_name(const void *object, const char *name) LW_NOEXCEPT;
 #define LW_DEBUG 0
 #endif
 /* The three functions below stand in place of the inline paths of lw_mutex_t and lw_rwlock_t if LW_DEBUG is defined to 1, in the
- * whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check`, which does not see these
- * locks otherwise. Not noted: upgradable reads, and the locks of locks.h.
+ * whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check` and `latchwork profile`, which
+ * do not see these locks otherwise. Not noted: upgradable reads, and the locks of locks.h.
  *
  * `how`: 0 mutex, 1 reading, 2 writing, 3 recursive reading; plus 4: an attempt. `time` may be null. */
 int lw_debug_acquire(void *lock, int how, int clock, const struct timespec *time) LW_NOEXCEPT;

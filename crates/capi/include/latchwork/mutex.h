@@ -56,8 +56,8 @@ LW_INLINE int lw_mutex_destroy(lw_mutex_t *mutex) {
 /* The uncontended acquisition. */
 LW_INLINE int lw_mutex_take_(lw_mutex_t *mutex) LW_NO_ANALYSIS {
     uint32_t free_word = 0;
-    if (__libc_single_threaded) {
-        if (__atomic_load_n(&mutex->word, __ATOMIC_RELAXED) != 0) {
+    if (LW_UNLIKELY(__libc_single_threaded)) {
+        if (!lw_is_(&mutex->word, 0, __ATOMIC_RELAXED)) {
             return 0;
         }
         __atomic_store_n(&mutex->word, LW_MUTEX_HELD_, __ATOMIC_RELAXED);
@@ -118,7 +118,8 @@ LW_INLINE int lw_mutex_unlock(lw_mutex_t *mutex) LW_RELEASE(mutex) LW_NO_ANALYSI
     lw_debug_release(mutex, 0);
     return 0;
 #endif
-    if (LW_LIKELY(__atomic_load_n(&mutex->word, __ATOMIC_RELAXED) == LW_MUTEX_HELD_)) {
+    if (LW_LIKELY(lw_is_(&mutex->word, LW_MUTEX_HELD_, __ATOMIC_RELAXED))) {
+        /* Release: pairs with the acquire of the next holder's exchange. */
         __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
     } else {
         lw_mutex_unlock_slow(mutex);

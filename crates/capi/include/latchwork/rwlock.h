@@ -21,25 +21,31 @@ typedef struct LW_CAPABILITY("mutex") lw_rwlock {
     uint32_t turn;
     uint32_t padding;
     uint32_t bias;
-    uint32_t memory;
+    uint32_t samples;
 } lw_rwlock_t;
 
 #define LW_RWLOCK_INIT { 0, 0, 0, 0, 0, 0, 0 }
 /* The bias with which readers use slots. */
 #define LW_RWLOCK_BIASED_ 16u
+/* From here on, threads wait for readers in slots (`revoking`). */
+#define LW_RWLOCK_REVOKING_ 0xfffe0000u
+/* The word of a lock that is held for writing, and for which no thread waits. */
+#define LW_RWLOCK_WRITER_ 1u
 
 LW_STATIC_ASSERT(sizeof(lw_rwlock_t) == 32 && LW_ALIGNOF(lw_rwlock_t) == 8, "lw_rwlock_t has another layout");
-LW_STATIC_ASSERT(offsetof(lw_rwlock_t, bias) == 24, "lw_rwlock_t has another layout");
+LW_STATIC_ASSERT(offsetof(lw_rwlock_t, word) == 0 && offsetof(lw_rwlock_t, readers) == 4 &&
+                     offsetof(lw_rwlock_t, bias) == 24 && offsetof(lw_rwlock_t, samples) == 28,
+                 "lw_rwlock_t has another layout");
 
 void lw_rwlock_rdlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
 int lw_rwlock_rdtrylock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
 int lw_rwlock_rdclocklock_slow(lw_rwlock_t *lock, int clock, const struct timespec *time) LW_NOEXCEPT LW_COLD;
 void lw_rwlock_rdlock_recursive_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
 void lw_rwlock_rdunlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
-void lw_rwlock_wrlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
-int lw_rwlock_wrtrylock_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
-int lw_rwlock_wrclocklock_slow(lw_rwlock_t *lock, int clock, const struct timespec *time) LW_NOEXCEPT;
-void lw_rwlock_wrunlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
+void lw_rwlock_wrlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
+int lw_rwlock_wrtrylock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
+int lw_rwlock_wrclocklock_slow(lw_rwlock_t *lock, int clock, const struct timespec *time) LW_NOEXCEPT LW_COLD;
+void lw_rwlock_wrunlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
 void lw_rwlock_wrunlock_fair_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
 void lw_rwlock_downgrade_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
 void lw_rwlock_uplock_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
@@ -60,7 +66,7 @@ int lw_rwlock_is_locked_slow(const lw_rwlock_t *lock) LW_NOEXCEPT;
 
 /* Makes the memory at `lock` an unlocked lock. Returns 0. */
 LW_INLINE int lw_rwlock_init(lw_rwlock_t *lock) {
-    lock->word = lock->readers = lock->turn = lock->padding = lock->bias = lock->memory = 0;
+    lock->word = lock->readers = lock->turn = lock->padding = lock->bias = lock->samples = 0;
     lock->tail = 0;
     return 0;
 }
@@ -80,15 +86,16 @@ LW_INLINE void lw_rwlock_name(lw_rwlock_t *lock, const char *name) { lw_name(loc
 /* The reader's attempt through the first slot of its row. */
 LW_INLINE int lw_rwlock_rdtake_(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     struct lw_row *row = lw_thread.row;
-    if (LW_UNLIKELY(!row) || __atomic_load_n(&row->unbiased, __ATOMIC_RELAXED) == (uintptr_t)lock ||
-        __atomic_load_n(&row->slots[0], __ATOMIC_ACQUIRE) != 0) {
+    /* Acquire: another thread may have emptied the slot. The last row is that of a thread which has none yet: its slot is full. */
+    if (LW_UNLIKELY(lw_is_long_(&row->unbiased, (uintptr_t)lock, __ATOMIC_RELAXED)) ||
+        LW_UNLIKELY(!lw_is_long_(&row->slots[0], 0, __ATOMIC_ACQUIRE))) {
         return 0;
     }
     __atomic_store_n(&row->slots[0], (uintptr_t)lock, __ATOMIC_RELEASE);
     /* A writer that revokes the bias issues membarrier after it has changed the bias: it sees the slot, or this sees the
      * change. A lock is biased only where membarrier is to be had. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (LW_LIKELY(__atomic_load_n(&lock->bias, __ATOMIC_ACQUIRE) == LW_RWLOCK_BIASED_)) {
+    if (LW_LIKELY(lw_is_(&lock->bias, LW_RWLOCK_BIASED_, __ATOMIC_ACQUIRE))) {
         return 1;
     }
     __atomic_store_n(&row->slots[0], 0, __ATOMIC_RELEASE);
@@ -156,7 +163,8 @@ LW_INLINE int lw_rwlock_rdunlock(lw_rwlock_t *lock) LW_RELEASE_SHARED(lock) LW_N
     lw_debug_release(lock, 1);
     return (void)row, 0;
 #endif
-    if (LW_LIKELY(row && __atomic_load_n(&row->slots[0], __ATOMIC_RELAXED) == (uintptr_t)lock)) {
+    if (LW_LIKELY(lw_is_long_(&row->slots[0], (uintptr_t)lock, __ATOMIC_RELAXED))) {
+        /* Release: pairs with the acquire of the writer that finds the slot empty. */
         __atomic_store_n(&row->slots[0], 0, __ATOMIC_RELEASE);
     } else {
         lw_rwlock_rdunlock_slow(lock);
@@ -173,12 +181,38 @@ LW_INLINE int lw_rwlock_written_(lw_rwlock_t *lock, int result) {
     return result;
 }
 
+/* The uncontended acquisition for writing, of a lock that is not biased. */
+LW_INLINE int lw_rwlock_wrtake_(lw_rwlock_t *lock) LW_NO_ANALYSIS {
+    uint32_t free_word = 0;
+    /* The first two looks spare a lock that is held the exchange. */
+    if (LW_UNLIKELY(!lw_is_(&lock->readers, 0, __ATOMIC_RELAXED)) || LW_UNLIKELY(!lw_is_(&lock->word, 0, __ATOMIC_RELAXED)) ||
+        LW_UNLIKELY(!__atomic_compare_exchange_n(&lock->word, &free_word, LW_RWLOCK_WRITER_, 0, __ATOMIC_SEQ_CST,
+                                                 __ATOMIC_RELAXED))) {
+        return 0;
+    }
+    /* The library's readers add themselves to `readers` and then look at `word`; this has set `word`, and looks at `readers`
+     * now. All four are sequentially consistent, so one of the two sees the other. */
+    if (LW_LIKELY(lw_is_(&lock->readers, 0, __ATOMIC_SEQ_CST))) {
+        /* After the look at `readers`: a reader turns the bias on before it leaves. While this holds the word, none does. */
+        uint32_t bias = __atomic_load_n(&lock->bias, __ATOMIC_RELAXED);
+        if (LW_LIKELY(bias != LW_RWLOCK_BIASED_) && LW_LIKELY(bias < LW_RWLOCK_REVOKING_)) {
+            /* For the bias: the slow reads before this write are not in a row with those that come. */
+            __atomic_store_n(&lock->samples, 0, __ATOMIC_RELAXED);
+            return 1;
+        }
+    }
+    lw_rwlock_wrunlock_slow(lock); /* The slow path waits for readers, and revokes the bias. */
+    return 0;
+}
+
 /* Acquires for writing, and waits as long as that takes. Returns 0. */
 LW_INLINE int lw_rwlock_wrlock(lw_rwlock_t *lock) LW_ACQUIRE(lock) LW_NO_ANALYSIS {
 #if LW_DEBUG
     lw_debug_acquire(lock, 2, 0, 0);
 #else
-    lw_rwlock_wrlock_slow(lock);
+    if (LW_UNLIKELY(!lw_rwlock_wrtake_(lock))) {
+        lw_rwlock_wrlock_slow(lock);
+    }
 #endif
     return lw_rwlock_written_(lock, 0);
 }
@@ -188,7 +222,7 @@ LW_INLINE int lw_rwlock_trywrlock(lw_rwlock_t *lock) LW_TRY_ACQUIRE(0, lock) LW_
 #if LW_DEBUG
     return lw_rwlock_written_(lock, lw_debug_acquire(lock, 6, 0, 0));
 #else
-    return lw_rwlock_written_(lock, lw_rwlock_wrtrylock_slow(lock));
+    return lw_rwlock_written_(lock, LW_LIKELY(lw_rwlock_wrtake_(lock)) ? 0 : lw_rwlock_wrtrylock_slow(lock));
 #endif
 }
 
@@ -198,7 +232,8 @@ LW_INLINE int lw_rwlock_clockwrlock(lw_rwlock_t *lock, int clock, const struct t
 #if LW_DEBUG
     return lw_rwlock_written_(lock, lw_debug_acquire(lock, 2, clock, time));
 #else
-    return lw_rwlock_written_(lock, lw_rwlock_wrclocklock_slow(lock, clock, time));
+    return lw_rwlock_written_(lock,
+                              LW_LIKELY(lw_rwlock_wrtake_(lock)) ? 0 : lw_rwlock_wrclocklock_slow(lock, clock, time));
 #endif
 }
 
@@ -208,7 +243,12 @@ LW_INLINE int lw_rwlock_wrunlock(lw_rwlock_t *lock) LW_RELEASE(lock) LW_NO_ANALY
 #if LW_DEBUG
     lw_debug_release(lock, 2);
 #else
-    lw_rwlock_wrunlock_slow(lock);
+    if (LW_LIKELY(lw_is_(&lock->word, LW_RWLOCK_WRITER_, __ATOMIC_RELAXED))) {
+        /* Release: pairs with the acquire of the reader or writer that finds the word free. */
+        __atomic_store_n(&lock->word, 0, __ATOMIC_RELEASE);
+    } else {
+        lw_rwlock_wrunlock_slow(lock);
+    }
 #endif
     return 0;
 }

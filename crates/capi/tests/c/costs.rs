@@ -51,18 +51,20 @@ fn print(title: &str, counts: &BTreeMap<String, f64>, names: &[&str]) {
     }
 }
 
-/// The inline paths of the library, what they may take (as many as in Rust, or fewer), and what takes their place in glibc.
-const PATHS: [(&str, f64, &str); 10] = [
-    ("mutex_pair", 14.0, "pthread_mutex_pair"),
-    ("read_pair", 22.0, "pthread_read_pair"),
+/// The inline paths of the library, what they may take, and what takes their place in glibc. The first five may take what Rust's
+/// take (`docs/c.md`), and one instruction more: versions of gcc differ by a constant that each round of a loop loads.
+const PATHS: [(&str, f64, &str); 11] = [
+    ("mutex_pair", 10.0, "pthread_mutex_pair"),
+    ("read_pair", 16.0, "pthread_read_pair"),
+    ("write_pair", 24.0, "pthread_write_pair"),
+    ("rcu_section", 18.0, ""),
+    ("hazard_protect", 13.0, ""),
     ("sem_pair", 17.0, "posix_sem_pair"),
     ("cond_signal", 5.0, "pthread_cond_signal_"),
-    ("rcu_section", 16.0, ""),
-    ("epoch_section", 16.0, ""),
+    ("epoch_section", 18.0, ""),
     ("qsbr_quiescent", 10.0, ""),
-    ("hazard_protect", 14.0, ""),
     ("seqlock_read", 14.0, ""),
-    ("mutex_try_pair", 16.0, ""),
+    ("mutex_try_pair", 10.0, ""),
 ];
 
 fn ours(compiler: &str, more: &[&str]) -> BTreeMap<String, f64> {
@@ -78,7 +80,7 @@ fn costs() {
     for compiler in compilers(["gcc", "clang"]) {
         let counts = ours(compiler, &[]);
         print(compiler, &counts, &PATHS.map(|(name, ..)| name));
-        print("calls, and glibc", &counts, &["write_pair", "mcs_pair", "pthread_write_pair"]);
+        print("a call each", &counts, &["mcs_pair"]);
         for (name, most, peer) in PATHS {
             let counted = counts[name];
             assert!(
@@ -93,7 +95,7 @@ fn costs() {
     }
     let counts = ours("gcc", &["-DSINGLE"]);
     print("in a process with one thread", &counts, &["mutex_pair", "pthread_mutex_pair"]);
-    assert!(counts["mutex_pair"] <= 14.0);
+    assert!(counts["mutex_pair"] <= 10.0);
 }
 
 /// What pkg-config says about another library; nothing if it is not there.

@@ -85,20 +85,8 @@ fn the_whole_with_cmake() {
         if !is_there(c) || !is_there(cpp) {
             continue;
         }
-        let build = scratch().join(format!("cmake-full-{c}"));
-        let _ = fs::remove_dir_all(&build);
-        run(Command::new("cmake")
-            .arg("-S")
-            .arg(manifest().join("tests/programs/cmake"))
-            .arg("-B")
-            .arg(&build)
-            .args([
-                "-DFULL=1".into(),
-                format!("-DCMAKE_C_COMPILER={c}"),
-                format!("-DCMAKE_CXX_COMPILER={cpp}"),
-            ])
-            .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
-        run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
+        let compilers = [format!("-DCMAKE_C_COMPILER={c}"), format!("-DCMAKE_CXX_COMPILER={cpp}")];
+        let build = cmake(&format!("cmake-full-{c}"), &["-DFULL=1", &compilers[0], &compilers[1]]);
         let is_program = |file: &PathBuf| {
             let name = file.file_name().expect("an entry has a name").to_string_lossy();
             (name.starts_with("shared-") || name.starts_with("static-"))
@@ -144,6 +132,14 @@ fn the_whole_installation() {
             assert!(report.contains(word), "no {word:?} in\n{report}");
         }
         assert!(!checked("-DLW_DEBUG=0", link).contains("inversion"));
+    }
+    // So does the recorder of profiles.
+    let more = &["-g", "-DLW_DEBUG=1"];
+    let program =
+        Build { compiler: "gcc", standard: "c11", source: "inverted.c", link: Link::Shared, more }.build();
+    let report = run(Command::new(&command).args(["profile", "--json", "-", "--"]).arg(program));
+    for name in ["accounts", "journal"] {
+        assert!(report.contains(&format!("\"name\":\"{name}\"")), "no {name} in\n{report}");
     }
     install(&whole, &["--uninstall"]);
     assert!(!whole.exists(), "{}", run(Command::new("find").arg(&whole)));

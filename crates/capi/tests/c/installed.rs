@@ -86,15 +86,7 @@ fn cmake_finds_both_libraries() {
     if !is_there("cmake") {
         return;
     }
-    let build = scratch().join("cmake-build");
-    let _ = fs::remove_dir_all(&build);
-    run(Command::new("cmake")
-        .arg("-S")
-        .arg(manifest().join("tests/programs/cmake"))
-        .arg("-B")
-        .arg(&build)
-        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
-    run(Command::new("cmake").arg("--build").arg(&build));
+    let build = cmake("cmake-build", &[]);
     for program in ["shared-c", "static-c", "shared-cpp", "static-cpp"] {
         run_program(&build.join(program), &[]);
     }

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define CHECK(condition)                                                                    \
+#define CHECK(...)                                                                          \
     do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                 \
+        if (!(__VA_ARGS__)) {                                                               \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #__VA_ARGS__);               \
             exit(1);                                                                        \
         }                                                                                   \
     } while (0)

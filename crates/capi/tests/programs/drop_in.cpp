@@ -1,6 +1,7 @@
 // A program that is written against the standard library's locks: a bounded queue, a cache with readers and writers, a
 // thread pool, a barrier, a resource pool, transfers between accounts, a logger, timed attempts. Every lock is named through
 // the alias `locks`; with -DWITH_STD that is namespace std (C++20), else namespace lw. Nothing else differs.
+#include "check.h"
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -29,14 +30,6 @@ namespace locks = lw;
 #endif
 
 using namespace std::chrono_literals;
-
-#define CHECK(...)                                                              \
-    do {                                                                        \
-        if (!(__VA_ARGS__)) {                                                   \
-            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #__VA_ARGS__); \
-            std::exit(1);                                                       \
-        }                                                                       \
-    } while (0)
 
 // A queue of bounded length with two conditions.
 template <class T> class bounded_queue {

@@ -1,4 +1,5 @@
 // What latchwork.hpp has beyond the standard library's locks; properties of the types; corners.
+#include "check.h"
 #include "latchwork.hpp"
 
 #include <cstdio>
@@ -6,14 +7,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#define CHECK(...)                                                              \
-    do {                                                                        \
-        if (!(__VA_ARGS__)) {                                                   \
-            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #__VA_ARGS__); \
-            std::exit(1);                                                       \
-        }                                                                       \
-    } while (0)
 
 using namespace std::chrono_literals;
 

@@ -3,7 +3,7 @@
 //! Each rule of [`advice`] states its threshold with its reason. A rule looks only at classes that matter: at locks that
 //! cost the program a noticeable part of its time.
 
-use super::model::{Class, Kind, Profile};
+use super::model::{Class, Kind, OWN, Profile};
 use super::units::{count, percent, time};
 
 /// Below this share of the threads' time, locks are not what makes a program slow: nothing that is done about them shows.
@@ -202,7 +202,9 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
 /// Another lock may serve better: readers that do not write to the lock, or a cheaper handover.
 fn other_lock(class: &Class) -> Option<String> {
     let reads = ratio(class.reads, class.acquisitions);
-    if class.kind == Kind::RwLock && reads >= MOSTLY_READ {
+    // `compare` does not change the locks of latchwork.h, whose reader-writer lock is bravo already.
+    let own = class.served_by.iter().any(|lock| lock == OWN);
+    if class.kind == Kind::RwLock && reads >= MOSTLY_READ && !own {
         return Some(format!(
             "{}: {} of its holders only read. It is a candidate for bravo, whose readers do not write to the lock: \
              latchwork compare --rwlock bravo-2d-shfl-rw.",
@@ -222,10 +224,11 @@ fn other_lock(class: &Class) -> Option<String> {
     (class.kind == Kind::Mutex && handover >= 0.25 && class.holds.mean_ns() < SHORT_NS).then(|| {
         format!(
             "{}: its sections are short ({}), and {} of the waiting goes to handing it over. Another lock may do that \
-             faster: latchwork compare.",
+             faster: {}.",
             class.name,
             time(class.holds.mean_ns()),
-            percent(handover)
+            percent(handover),
+            if own { "lw_any_mutex_t takes its name" } else { "latchwork compare" }
         )
     })
 }
@@ -315,6 +318,12 @@ mod tests {
             class.handover_ns = class.waits.sum_ns / 2;
         };
         assert_eq!(rules(&profile(&slow_handover)), ["split", "lock"]);
+        assert!(advice(&profile(&slow_handover))[1].text.ends_with("latchwork compare."));
+        let own = |class: &mut Class| {
+            slow_handover(class);
+            class.served_by = vec![OWN.into()];
+        };
+        assert!(advice(&profile(&own))[1].text.ends_with("lw_any_mutex_t takes its name."));
         let rarely_held = |class: &mut Class| {
             busy(class);
             class.acquisitions = 100_000;

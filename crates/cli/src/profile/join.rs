@@ -230,9 +230,11 @@ impl Joiner {
             self.lock_sums.push(Sums::default());
             locks.len() - 1
         });
-        let from_where = self::origin(&mut self.symbols, &self.interner, recording, modules, stacks, class);
+        // No lock can be chosen for a lock that brings its own.
+        let from_where = (!class.own)
+            .then(|| self::origin(&mut self.symbols, &self.interner, recording, modules, stacks, class));
         let (into, from) = (&mut locks[number], &class.counters);
-        into.origins.extend(from_where);
+        into.origins.extend(from_where.flatten());
         into.instances += class.instances;
         into.instance_wait_ns
             .extend(class.objects.iter().map(|object| object.wait_nanos).filter(|ns| *ns > 0));
@@ -255,9 +257,13 @@ impl Joiner {
         into.successions.by_thread += from.owner_changes;
         into.successions.by_cpu += from.cpu_changes;
         into.successions.by_node += from.node_changes;
-        let under = if kind == model::Kind::RwLock { &recording.rwlock } else { &recording.mutex };
-        if !into.served_by.contains(under) {
-            into.served_by.push(under.clone());
+        let under = match kind {
+            _ if class.own => model::OWN,
+            model::Kind::RwLock => &recording.rwlock,
+            _ => &recording.mutex,
+        };
+        if !into.served_by.iter().any(|lock| lock == under) {
+            into.served_by.push(under.into());
         }
         Place::Lock(number)
     }
@@ -294,16 +300,17 @@ impl Joiner {
         stacks: &[StackId],
         class: &reader::Class,
     ) -> (String, String) {
+        let named = |name: String| if class.name.is_empty() { name } else { class.name.clone() };
         if class.address != 0
             && let Some(variable) = self.symbols.variable(modules, class.address)
         {
-            return (variable.name, format!("static in {}", variable.module));
+            return (named(variable.name), format!("static in {}", variable.module));
         }
         let site = stacks[class.birth];
         let module = self.naming(site).map(|frame| frame.module.clone()).filter(|module| !module.is_empty());
         let place = self.place(site);
         let origin = module.map_or_else(String::new, |module| format!(" in {module}"));
-        (format!("{kind} of {place}"), format!("first used at {place}{origin}"))
+        (named(format!("{kind} of {place}")), format!("first used at {place}{origin}"))
     }
 
     fn finish(mut self) -> (Profile, Symbols) {
@@ -318,12 +325,15 @@ impl Joiner {
             condition.waiters = waiters(sums.waiters);
         }
         // The waits name locks by number, so that sorting must say where each went.
-        let mut order: Vec<usize> = (0..profile.locks.len()).collect();
+        // A lock that got its name before its first use has left nothing in the class that it had without the name.
+        let is_there = |class: &Class| class.instances > 0 || class.acquisitions > 0 || class.waits.count > 0;
+        let mut order: Vec<usize> =
+            (0..profile.locks.len()).filter(|lock| is_there(&profile.locks[*lock])).collect();
         order.sort_by_key(|lock| {
             let class = &profile.locks[*lock];
             (std::cmp::Reverse((class.waits.sum_ns, class.acquisitions)), class.name.clone())
         });
-        let mut moved = vec![0; order.len()];
+        let mut moved = vec![0; profile.locks.len()];
         order.iter().enumerate().for_each(|(new, old)| moved[*old] = new);
         let mut locks: Vec<_> = profile.locks.into_iter().map(Some).collect();
         profile.locks = order.iter().map(|old| locks[*old].take().expect("each once")).collect();

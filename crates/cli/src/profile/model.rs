@@ -174,17 +174,20 @@ pub enum Origin {
     Calls(Vec<Place>),
 }
 
+/// In [`Class::served_by`]: locks of `latchwork.h`, which serve themselves.
+pub const OWN: &str = "latchwork.h";
+
 /// The locks of one site: the elements of one static variable, or those that were made or first acquired by one stack.
 #[derive(Clone, Debug, Default)]
 pub struct Class {
-    /// What users see: `cache.mutex_`, `mutex of Cache::get (cache.cc:31)`.
+    /// What users see: the name that the program gives (`lw_name`), `cache.mutex_`, or `mutex of Cache::get (cache.cc:31)`.
     pub name: String,
     /// How the name was found, in a few words with the module: `static in server`, `made at ...`, `first acquired at ...`.
     pub origin: String,
     pub kind: Kind,
     /// Every place that its locks come from, each once, as far as they are known.
     pub origins: Vec<Origin>,
-    /// The names of the locks that serve it: `glibc`, or one of latchwork's.
+    /// The names of the locks that serve it: `glibc`, [`OWN`], or one of latchwork's.
     pub served_by: Vec<String>,
     /// How many locks.
     pub instances: u64,

@@ -107,6 +107,57 @@ fn the_lock_the_waiter_and_the_holder_have_their_names() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// The program names its locks as `lw_name` does, and has a lock of its own that the recorder is told of.
+#[test]
+fn names_that_the_program_gives() {
+    const NAMED: &str = r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        extern int latchwork_observe_acquire(void *, int, int (*)(void *), int (*)(void *), void *) __attribute__((weak));
+        extern int latchwork_observe_release(void *, int, int (*)(void *), void *) __attribute__((weak));
+        extern void latchwork_observe_name(void *, const char *) __attribute__((weak));
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        static char *own;
+        static int gets(void *unused) { return unused != 0; }
+        __attribute__((noinline)) static int lw_debug_lock(void) {
+            return latchwork_observe_acquire(own, 0, gets, gets, 0);
+        }
+        __attribute__((noinline)) static void first(void) { lw_debug_lock(); __asm__(""); }
+        int main(void) {
+            pthread_mutex_t *made = malloc(sizeof *made);
+            pthread_mutex_init(made, 0);
+            latchwork_observe_name(made, "made \"here\"");
+            latchwork_observe_name(&mutex, "accounts");
+            pthread_mutex_lock(made);
+            pthread_mutex_unlock(made);
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+            own = malloc(16);
+            first();
+            return latchwork_observe_release(own, 0, gets, 0);
+        }"#;
+    let directory = scratch("profile-names");
+    let program = compile(&directory, "named", NAMED, &["-g", "-O1", "-pthread"]);
+    let (report, text) = profile(&directory, &["--", program.to_str().unwrap()], 0);
+    let mut found: Vec<_> = report["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            [text(&lock["name"]), text(&lock["class"]), text(&lock["served_by"][0])]
+        })
+        .collect();
+    found.sort();
+    let expected = [
+        ["accounts", "static in named", "glibc"],
+        ["made \\\"here\\\"", "first used at main (named.c:19) in named", "glibc"],
+        ["mutex of first (named.c:13)", "first used at first (named.c:13) in named", "latchwork.h"],
+    ];
+    assert_eq!(found, expected, "{report}\n{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn recordings_of_children_are_joined() {
     let directory = scratch("profile-children");

@@ -1,7 +1,9 @@
 //! The locks of `latchwork.h` in programs that are compiled with `LW_DEBUG`. Their library calls these functions, if it finds
-//! them, in place of the lock's own. The checks see such a lock like one of pthread; the recorder of profiles does not.
+//! them, in place of the lock's own. The checks see such a lock like one of pthread, and so does the recorder of profiles.
+//! Names are for all locks.
 
 use super::check::{self, LOCK, READ, TRY, TRY_READ};
+use super::profile::own;
 use core::ffi::CStr;
 use latchwork_check::Wish;
 use libc::{c_char, c_int, c_void};
@@ -13,18 +15,29 @@ type Step = unsafe extern "C" fn(*mut c_void) -> c_int;
 const READING: c_int = 1;
 const RECURSIVE: c_int = 3;
 const ATTEMPT: c_int = 4;
+/// Bits that are 0 for a mutex.
+const RWLOCK: c_int = 3;
+
+fn wish(how: c_int) -> own::Wish {
+    own::Wish { rwlock: how & RWLOCK != 0, read: how & READING != 0, tries: how & ATTEMPT != 0 }
+}
 
 /// Acquires a lock with `block`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_observe_acquire(
     lock: *mut c_void,
     how: c_int,
-    _attempt: Step,
+    attempt: Step,
     block: Step,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: the library passes a function of its own, with its context.
     let call = || unsafe { block(context) };
+    // SAFETY: as above.
+    let try_lock = || unsafe { attempt(context) };
+    if own::is_on() {
+        return own::acquire(lock.addr(), wish(how), try_lock, call);
+    }
     if !check::is_on() {
         return call();
     }
@@ -41,15 +54,19 @@ unsafe extern "C" fn latchwork_observe_acquire(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_observe_release(
     lock: *mut c_void,
-    _how: c_int,
+    how: c_int,
     below: Step,
     context: *mut c_void,
 ) -> c_int {
+    // SAFETY: the library passes a function of its own, with its context.
+    let call = || unsafe { below(context) };
+    if own::is_on() {
+        return own::release(lock.addr(), wish(how), call);
+    }
     if check::is_on() {
         latchwork_check::releasing(lock.addr());
     }
-    // SAFETY: the library passes a function of its own, with its context.
-    unsafe { below(context) }
+    call()
 }
 
 /// The lock is destroyed.
@@ -57,16 +74,16 @@ unsafe extern "C" fn latchwork_observe_release(
 extern "C" fn latchwork_observe_gone(lock: *mut c_void) {
     if check::is_on() {
         latchwork_check::destroyed(lock.addr());
-        latchwork_check::name(lock.addr(), b"");
     }
+    latchwork_check::name(lock.addr(), b"");
+    own::gone(lock.addr());
 }
 
-/// The name of a lock, of pthread's as well; null takes it away.
+/// The name of a lock, of pthread's as well; null takes it away. It is kept in any case: a recording may begin later.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_observe_name(object: *mut c_void, name: *const c_char) {
-    if check::is_on() {
-        // SAFETY: null, or the program's string.
-        let name = if name.is_null() { b"" } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
-        latchwork_check::name(object.addr(), name);
-    }
+    // SAFETY: null, or the program's string.
+    let name = if name.is_null() { b"" } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
+    latchwork_check::name(object.addr(), name);
+    own::named(object.addr());
 }

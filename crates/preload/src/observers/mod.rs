@@ -3,7 +3,7 @@
 //! | module | what it watches |
 //! |---|---|
 //! | [`check`] | lock order and misuse: its functions lie over those in the table, and call them |
-//! | [`foreign`] | the locks of `latchwork.h`, for the checks |
+//! | [`foreign`] | the locks of `latchwork.h`, for the checks and the profile; names |
 //! | [`profile`] | contention: waits, and who caused them. It is a layer as well |
 //! | [`trace`] | every lock call, for `latchwork record`. It is a layer, too |
 //! | [`names`] | nothing: what the two recorders share |

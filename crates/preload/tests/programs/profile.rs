@@ -356,6 +356,40 @@ fn waits_for_conditions_are_kept_apart() {
     }
 }
 
+/// Locks have the names that the program gives them, and locks of `latchwork.h` are recorded too.
+#[test]
+fn names_and_locks_of_their_own() {
+    let Some(program) = compile("named.c", "named", &[]) else { return };
+    for mutex in ["glibc", default_mutex()] {
+        let run = Run::new(&Setting::new(mutex, "glibc"), &program, "names");
+        let mut found: Vec<_> = run
+            .only()
+            .classes
+            .iter()
+            .map(|class| {
+                let counters = &class.counters;
+                assert_eq!(class.waits.iter().sum::<u64>(), counters.contended);
+                let counts = (counters.acquisitions, counters.reads, counters.contended, counters.failed);
+                (&*class.name, class.kind, class.own, counts)
+            })
+            .collect();
+        found.sort_by_key(|&(name, _, own, counts)| (name, own, counts.0));
+        let expected = [
+            ("", Kind::Mutex, false, (1, 0, 0, 0)),
+            ("", Kind::Mutex, false, (6, 0, 0, 0)),
+            ("", Kind::Mutex, true, (7, 0, 0, 0)),
+            ("a name of more than thirty-nine bytes i", Kind::Mutex, false, (5, 0, 0, 0)),
+            ("accounts", Kind::Mutex, false, (30, 0, 0, 0)),
+            ("ledger", Kind::Mutex, false, (2, 0, 0, 0)),
+            ("log", Kind::Mutex, true, (24, 0, 3, 2)),
+            ("routes", Kind::RwLock, false, (1, 1, 0, 0)),
+            ("shard 1", Kind::Mutex, false, (4, 0, 0, 0)),
+            ("table", Kind::RwLock, true, (33, 23, 0, 0)),
+        ];
+        assert_eq!(found, expected, "under {mutex}");
+    }
+}
+
 #[test]
 fn calls_that_give_up() {
     let Some(program) = program() else { return };

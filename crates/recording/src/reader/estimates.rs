@@ -128,6 +128,8 @@ mod tests {
             birth: 0,
             instances: 1,
             address: 0,
+            name: String::new(),
+            own: false,
             counters: Counters { contended, wait_nanos, ..Counters::default() },
             waits: Vec::new(),
             holds: Vec::new(),

@@ -169,6 +169,10 @@ pub struct Class {
     pub instances: u64,
     /// The address, if the only object lies in a module's data; else 0.
     pub address: u64,
+    /// The name that the program has given to the objects; empty if it has given none.
+    pub name: String,
+    /// Whether these are locks of `latchwork.h`, which no lock of the preload library serves.
+    pub own: bool,
     /// The totals of all objects, also of those that are gone.
     pub counters: Counters,
     /// How many waits lie in each bucket of [`histogram`](crate::histogram); empty if that is not known.

@@ -14,6 +14,13 @@ pub(super) struct Threads {
     pub(super) numbers: HashMap<u32, usize>,
 }
 
+/// The name in the record of a class.
+fn name(record: &[u8]) -> String {
+    let bytes = &record[offset_of!(layout::Class, name)..][..layout::NAME];
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).escape_debug().to_string()
+}
+
 /// Numbers and nanoseconds.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -66,7 +73,8 @@ impl Classes {
         type Of = layout::Class;
         let mut classes = Self { list: Vec::new(), numbers: HashMap::new(), objects: HashMap::new() };
         for (number, record) in reader.records(layout::CLASSES).enumerate() {
-            let Some(kind) = Kind::new(get!(record, Of, kind, u32)) else { continue };
+            let number_of_kind = get!(record, Of, kind, u32);
+            let Some(kind) = Kind::new(number_of_kind & !layout::kind::OWN) else { continue };
             if get!(record, Of, state, u32) != READY {
                 continue;
             }
@@ -76,6 +84,8 @@ impl Classes {
                 birth: index(get!(record, Of, birth, u32), stacks).unwrap_or(0),
                 instances: u64::from(get!(record, Of, instances, u32)),
                 address: get!(record, Of, address, u64),
+                name: name(record),
+                own: number_of_kind & layout::kind::OWN != 0,
                 counters: counters(record, offset_of!(Of, counters)),
                 waits: reader.histogram(get!(record, Of, waits, u32)),
                 holds: reader.histogram(get!(record, Of, holds, u32)),

@@ -6,7 +6,7 @@
 use super::Frame;
 
 /// Name spaces of the libraries that wrap locks. Each function in them is one.
-const LIBRARIES: [&str; 17] = [
+const LIBRARIES: [&str; 19] = [
     "std::sync::",
     "std::sys::",
     "std::sys_common::",
@@ -18,6 +18,8 @@ const LIBRARIES: [&str; 17] = [
     "parking_lot::",
     "parking_lot_core::",
     "latchwork",
+    "lw_",
+    "lw::",
     "__gnu_cxx::",
     "boost::posix::",
     "pthread_",
@@ -194,7 +196,7 @@ fn is_rust_library(function: &str) -> bool {
 
 /// Libraries that only pass calls on.
 fn is_system(module: &str) -> bool {
-    ["libc.so", "libpthread", "libstdc++", "libc++", "ld-linux", "liblatchwork_preload"]
+    ["libc.so", "libpthread", "libstdc++", "libc++", "ld-linux", "liblatchwork_preload", "liblatchwork.so"]
         .iter()
         .any(|start| module.starts_with(start))
 }

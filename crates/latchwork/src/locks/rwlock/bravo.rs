@@ -456,6 +456,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 {
     const BIAS: usize = core::mem::offset_of!(Self, bias);
     const BIASED: u32 = Bias::ON.0;
+    const REVOKING: u32 = Bias::HOLDING.0;
+    const SAMPLES: usize = core::mem::offset_of!(Self, samples);
+    const BELOW: usize = core::mem::offset_of!(Self, lock);
 }
 
 #[cfg(test)]

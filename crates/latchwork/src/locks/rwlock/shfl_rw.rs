@@ -84,6 +84,7 @@
 //! - Limit: 2^29 - 1 simultaneous readers.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::for_assembly::CompareRwLock;
 use crate::locks::mutex::shuffle::{NumaPolicy, Policy};
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
@@ -231,6 +232,12 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     fn is_write_locked(&self) -> bool {
         self.state().is_written()
     }
+}
+
+impl<M: Machine, P: Policy> CompareRwLock for RawShflRw<M, P> {
+    const WORD: usize = core::mem::offset_of!(Self, word);
+    const READERS: usize = core::mem::offset_of!(Self, readers);
+    const WRITER: u32 = WRITER;
 }
 
 impl<M: Machine, P: Policy> RawShflRw<M, P> {

@@ -372,7 +372,7 @@ unsafe fn contended(
         local.free_calls -= 1;
     }
     let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks };
-    if call.kind() == kind::RWLOCK && !call.is_read() {
+    if kind::is_rwlock(call.kind()) && !call.is_read() {
         succession::look(local, object_index, call.address, start);
     }
     let is_closer = weight != 0 || site != 0 || relocks || !free && filter::is_watched(call.address);

@@ -74,7 +74,7 @@ impl Call {
         if self.is_read() { READING } else { 1 }
     }
 
-    /// Whether the object is a recursive mutex.
+    /// Whether the object is a recursive mutex. A mutex of `latchwork.h` never is, and has another kind.
     ///
     /// # Safety
     ///

@@ -12,12 +12,21 @@ pub(super) fn made(kind: u32, address: usize) {
 }
 
 /// The program has destroyed an object.
-pub(super) fn gone(address: usize) {
+pub(in crate::observers) fn gone(address: usize) {
+    end(address, objects::retire);
+}
+
+/// The program has given an object a name: what is recorded from now on goes to the class of that name.
+pub(in crate::observers) fn named(address: usize) {
+    end(address, objects::forget);
+}
+
+fn end(address: usize, retire: impl FnOnce(usize)) {
     if let Some(local) = &mut threads::current() {
         if let Some(entry) = local.shared.entries.of(address) {
             local.empty(entry);
         }
-        objects::retire(address);
+        retire(address);
     }
 }
 

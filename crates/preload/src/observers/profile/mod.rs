@@ -9,7 +9,8 @@
 //! | [`acquire`], [`release`] | calls that acquire and release a lock |
 //! | [`fast`] | the short way of uncontended calls |
 //! | [`calls`] | what is recorded in which call |
-//! | [`lifetimes`] | objects that are made and destroyed |
+//! | [`own`] | the locks of `latchwork.h` |
+//! | [`lifetimes`] | objects that are made, named and destroyed |
 //! | [`waits`] | the waits of the calling thread |
 //! | [`live`] | switching it on and off in a live process |
 //! | [`recording`] | a recording from its beginning to its end |
@@ -74,6 +75,7 @@ mod lifetimes;
 pub(crate) mod live;
 mod modules;
 mod objects;
+pub(super) mod own;
 mod pending;
 mod recording;
 mod release;

@@ -95,13 +95,14 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
 
 /// The class of objects of this kind that are first used at this stack.
 fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
+    let name = latchwork_check::name_of(address).unwrap_or([0; NAME]);
     let address = if modules::contains(address) { address as u64 } else { 0 };
-    let key = u64::from(kind) ^ u64::from(birth) << 8 ^ address << 20;
     let is = |index| {
         let class = record::<Class>(index);
         class.kind.load(Relaxed) == kind
             && class.address.load(Relaxed) == address
             && (address != 0 || class.birth.load(Relaxed) == birth)
+            && class.name.iter().zip(name).all(|(is, byte)| is.load(Relaxed) == byte)
     };
     let make = || {
         let index = append::<Class>(1)?;
@@ -109,10 +110,14 @@ fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
         class.kind.store(kind, Relaxed);
         class.birth.store(birth, Relaxed);
         class.address.store(address, Relaxed);
+        class.name.iter().zip(name).for_each(|(to, byte)| to.store(byte, Relaxed));
         class.state.store(READY, Release);
         Some(index)
     };
-    let key = if address != 0 { u64::from(kind) ^ address } else { key };
+    let mut key = u64::from(kind) ^ if address != 0 { address } else { u64::from(birth) << 8 };
+    if name[0] != 0 {
+        key = name.iter().fold(key, |key, byte| mix(key ^ u64::from(*byte)));
+    }
     CLASSES_BY_BIRTH
         .find_or_insert(mix(key), is, make, |index| record::<Class>(index).state.store(0, Relaxed))
 }
@@ -120,6 +125,17 @@ fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
 /// The object at this address is gone.
 pub(super) fn retire(address: usize) {
     if let Some(index) = lookup(address) {
+        retire_record(address, index);
+    }
+}
+
+/// The object at this address will be another one of another class. An object that was not used has never been one of its class.
+pub(super) fn forget(address: usize) {
+    if let Some(index) = lookup(address) {
+        let object = record::<Object>(index);
+        if object.counters.acquisitions.load(Relaxed) == 0 && object.counters.contended.load(Relaxed) == 0 {
+            record::<Class>(object.class.load(Relaxed)).instances.fetch_sub(1, Relaxed);
+        }
         retire_record(address, index);
     }
 }

@@ -18,7 +18,7 @@ use libc::c_int;
 /// The object is live.
 #[inline(always)]
 pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() -> c_int) -> c_int {
-    let nothing = if kind == kind::RWLOCK {
+    let nothing = if kind::is_rwlock(kind) {
         fast::is_nothing_to_release_of_rwlock(address)
     } else {
         fast::is_nothing_to_release(address)
@@ -66,7 +66,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     }
     // SAFETY: the caller's object is live.
     let is_recursive = unsafe { call.is_recursive() };
-    let held = releasing(local, place, read || kind == kind::RWLOCK && depth == 0, paid);
+    let held = releasing(local, place, read || kind::is_rwlock(kind) && depth == 0, paid);
     // The first holds of a thread each stand for themselves.
     let may_be_free = paid && !is_recursive && held.weight != 0 && entry.first.load(Relaxed) == 0;
     let result = below();
