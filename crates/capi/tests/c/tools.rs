@@ -16,12 +16,9 @@ fn in_gdb(debug: bool, commands: &[&str]) -> Option<String> {
             .build();
     let script = format!("source {}", prefix().join(GDB).display());
     let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-batch", "-ex", &script, "-ex", "set startup-with-shell off"]).args([
-        "-ex",
-        "break stopped",
-        "-ex",
-        "run",
-    ]);
+    gdb.args(["-nx", "-batch", "-ex", &script, "-ex", "set startup-with-shell off"]);
+    // Whoever suspends and continues all of a session's processes continues gdb's program, too.
+    gdb.args(["-ex", "handle SIGCONT nostop noprint pass", "-ex", "break stopped", "-ex", "run"]);
     for command in commands {
         gdb.args(["-ex", &format!("echo == {command}\\n"), "-ex", command]);
     }
