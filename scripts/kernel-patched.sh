@@ -12,7 +12,6 @@ Options:
                     latchwork: latchwork's locks
                     own: latchwork's mutexes and the kernel's own semaphores, to compare with
                     twin: latchwork's locks, broken on purpose; the kernel's torture must fail
-                    kcsan: latchwork's locks, with the kernel's detector of data races (not by default)
                                                                             [default: debug latchwork twin own]
   --checks LIST     run: torture and programs, on each kernel but `own` (or on `own`, if it is the only kernel)
                     count: count atomic operations and stores of semaphores per operation of the programs, not with debug
@@ -63,8 +62,8 @@ while (($#)); do
 done
 for kind in $kernels; do
     case $kind in
-        debug | latchwork | own | twin | kcsan) ;;
-        *) fail "the kernels are debug, latchwork, own, twin and kcsan, not '$kind'" ;;
+        debug | latchwork | own | twin) ;;
+        *) fail "the kernels are debug, latchwork, own and twin, not '$kind'" ;;
     esac
 done
 for check in $checks; do
@@ -158,7 +157,7 @@ directory() { # directory KIND: all of `own` and of `twin` but one or two files 
 configure() { # configure KIND
     local build=$(directory "$1") fragments=("$root/crates/kernel/patch/config") line
     [[ $1 == stock ]] || fragments+=("$root/crates/kernel/patch/config.latchwork")
-    case $1 in debug | own | twin | kcsan) fragments+=("$root/crates/kernel/patch/config.$1") ;; esac
+    case $1 in debug | own | twin) fragments+=("$root/crates/kernel/patch/config.$1") ;; esac
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
