@@ -54,11 +54,17 @@ struct Table([AtomicUsize; VISIBLE_READERS]);
 static TABLE: Table = Table([const { AtomicUsize::new(0) }; VISIBLE_READERS]);
 
 impl<const FAULT: u8> Kernel<FAULT> {
+    /// Whether this `part` of a [`TWIN`] is broken now.
+    #[cfg(feature = "twin")]
     #[inline(always)]
-    fn is_broken_twin(_part: u32) -> bool {
-        #[cfg(feature = "twin")]
-        return FAULT == TWIN && lw_k_broken() == _part;
-        #[cfg(not(feature = "twin"))]
+    fn is_broken_twin(part: u32) -> bool {
+        FAULT == TWIN && lw_k_broken() == part
+    }
+
+    /// No lock of this build can be broken.
+    #[cfg(not(feature = "twin"))]
+    #[inline(always)]
+    fn is_broken_twin(_: u32) -> bool {
         false
     }
 }
