@@ -10,7 +10,9 @@ Usage: scripts/kernel-patched.sh [OPTIONS]
 Options:
   --kernels LIST    debug: latchwork's locks, with lockdep (PROVE_LOCKING), the locking self-tests and DEBUG_ATOMIC_SLEEP
                     latchwork: latchwork's locks
-                    own: latchwork's mutexes and the kernel's own semaphores, to compare with  [default: debug latchwork own]
+                    own: latchwork's mutexes and the kernel's own semaphores, to compare with
+                    twin: latchwork's locks, broken on purpose; the kernel's torture must fail
+                                                                            [default: debug latchwork twin own]
   --checks LIST     run: torture and programs, on each kernel but `own` (or on `own`, if it is the only kernel)
                     count: count atomic operations and stores of semaphores per operation of the programs, not with debug
                     sizes: the sizes of structures in a kernel without the patch and with it  [default: run count sizes]
@@ -38,7 +40,7 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-kernels='debug latchwork own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
+kernels='debug latchwork twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
 while (($#)); do
     case $1 in
         --kernels | --checks | --machines | --seconds | --minutes | --jobs)
@@ -59,7 +61,10 @@ while (($#)); do
     shift
 done
 for kind in $kernels; do
-    case $kind in debug | latchwork | own) ;; *) fail "the kernels are debug, latchwork and own, not '$kind'" ;; esac
+    case $kind in
+        debug | latchwork | own | twin) ;;
+        *) fail "the kernels are debug, latchwork, own and twin, not '$kind'" ;;
+    esac
 done
 for check in $checks; do
     case $check in run | count | sizes) ;; *) fail "the checks are run, count and sizes, not '$check'" ;; esac
@@ -116,40 +121,43 @@ replace() { # replace FROM TO: unless they are equal, so that make sees no chang
 step "compiling the locks"
 flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
 flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
-(cd "$root/crates/kernel" \
-    && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/builtin cargo build --release --locked --features builtin) >>"$log" 2>&1 \
-    || fail "the library does not compile: see $log"
-library=$out/builtin/release/liblatchwork_kernel.a
-link=() keep=()
-while read -r symbol; do
-    link+=(-u "$symbol") keep+=("--keep-global-symbol=$symbol")
-done < <(nm -g --defined-only "$library" 2>/dev/null | awk '$3 ~ /^lw_(bravo|shfl)_/ { print $3 }' | sort -u)
-ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_bravo_read "${link[@]}" -o "$out/builtin/locks.o" "$library" 2>>"$log" \
-    || fail "the library does not link: see $log"
-objcopy "${keep[@]}" --remove-section=.eh_frame --remove-section=.rela.eh_frame "$out/builtin/locks.o"
-wrong=$(nm -u "$out/builtin/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
-[[ -z $wrong ]] || fail "the locks call what the kernel does not have: $wrong"
-! nm -u "$out/builtin/locks.o" | grep -qE 'lw_k_a_lock_(allocates|frees)' || fail "a lock allocates memory"
-wrong=$(readelf -SW "$out/builtin/locks.o" | sed -n 's/^.* \(\.[a-z.]*[^ ]*\) *\(PROGBITS\|NOBITS\) .* [WAX]*A[WAX]* .*/\1/p' | grep -vxE '\.(text|rodata|data|bss)' || true)
-[[ -z $wrong ]] || fail "the kernel's linker would not know the section $wrong"
-! objdump -d "$out/builtin/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
+compile_locks() { # compile_locks FEATURE: FEATURE/locks.o
+    local target=$out/$1 library wrong symbol link=() keep=()
+    (cd "$root/crates/kernel" \
+        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "$1") >>"$log" 2>&1 \
+        || fail "the library does not compile: see $log"
+    library=$target/release/liblatchwork_kernel.a
+    while read -r symbol; do
+        link+=(-u "$symbol") keep+=("--keep-global-symbol=$symbol")
+    done < <(nm -g --defined-only "$library" 2>/dev/null | awk '$3 ~ /^lw_(bravo|shfl)_/ { print $3 }' | sort -u)
+    ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_bravo_read "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
+        || fail "the library does not link: see $log"
+    objcopy "${keep[@]}" --remove-section=.eh_frame --remove-section=.rela.eh_frame "$target/locks.o"
+    wrong=$(nm -u "$target/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
+    [[ -z $wrong ]] || fail "the locks call what the kernel does not have: $wrong"
+    ! nm -u "$target/locks.o" | grep -qE 'lw_k_a_lock_(allocates|frees)' || fail "a lock allocates memory"
+    wrong=$(readelf -SW "$target/locks.o" | sed -n 's/^.* \(\.[a-z.]*[^ ]*\) *\(PROGBITS\|NOBITS\) .* [WAX]*A[WAX]* .*/\1/p' | grep -vxE '\.(text|rodata|data|bss)' || true)
+    [[ -z $wrong ]] || fail "the kernel's linker would not know the section $wrong"
+    ! objdump -d "$target/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
+}
+compile_locks builtin
+! has "$kernels" twin || compile_locks twin
 mkdir -p "$source/kernel/locking/latchwork"
 for file in Kconfig Makefile mutex.c rwsem.h selftest.h stock_mutex.h; do
     replace "$root/crates/kernel/patch/latchwork/$file" "$source/kernel/locking/latchwork/$file"
 done
 replace "$root/crates/kernel/patch/latchwork/latchwork.h" "$source/include/linux/latchwork.h"
 replace "$root/crates/kernel/module/shim.c" "$source/kernel/locking/latchwork/shim.c"
-replace "$out/builtin/locks.o" "$source/kernel/locking/latchwork/locks.o_shipped"
 
 # ---- The kernels.
 
-directory() { # directory KIND: all of `own` but one file is as in the kernel `latchwork`
-    echo "$out/kernel-${1/own/latchwork}"
+directory() { # directory KIND: all of `own` and of `twin` but one or two files is as in the kernel `latchwork`
+    case $1 in own | twin) echo "$out/kernel-latchwork" ;; *) echo "$out/kernel-$1" ;; esac
 }
 configure() { # configure KIND
     local build=$(directory "$1") fragments=("$root/crates/kernel/patch/config") line
     [[ $1 == stock ]] || fragments+=("$root/crates/kernel/patch/config.latchwork")
-    [[ $1 != debug && $1 != own ]] || fragments+=("$root/crates/kernel/patch/config.$1")
+    case $1 in debug | own | twin) fragments+=("$root/crates/kernel/patch/config.$1") ;; esac
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
@@ -170,6 +178,8 @@ for kind in $kernels; do
     configure "$kind"
     step "compiling the kernel ($kind)"
     build=$(directory "$kind")
+    if [[ $kind == twin ]]; then locks=$out/twin/locks.o; else locks=$out/builtin/locks.o; fi
+    replace "$locks" "$source/kernel/locking/latchwork/locks.o_shipped"
     make -C "$source" O="$build" -j"$jobs" bzImage modules >>"$log" 2>&1 || fail "the kernel does not compile: see $log"
     # What the kernel's linker script does not know lies outside of the kernel's memory.
     awk '{ at[$3] = $1 }
@@ -246,7 +256,7 @@ program() {
     touch "$program/.complete"
 }
 
-memory_disk() { # memory_disk KIND MINUTES PROCESSORS
+memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
     local disk=$out/root-patched
     rm -rf "$disk"
     mkdir -p "$disk/bin"
@@ -256,14 +266,18 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS
         || fail "load.c does not compile: see $log"
     if (($2)); then
         cp "$out/built-$1"/*.ko "$disk/"
-        program
-        cp -r "$out/program/root/." "$disk/"
+        if [[ $1 != twin ]]; then
+            program
+            cp -r "$out/program/root/." "$disk/"
+        fi
     fi
-    echo "$seconds $3 $2" >"$disk/plan"
+    echo "$seconds $3 $2 ${4-}" >"$disk/plan"
     (cd "$disk" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd-patched.gz"
     rm -rf "$disk"
 }
 
+# The kernel's own watchdogs are patient from the start: the machine may get little time.
+boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=200'
 boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     local processors=${2%x*} half sockets='' numa=()
     if [[ $2 == *x2 ]]; then
@@ -279,7 +293,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     # not ten times as long as it should be, and the torture's threads acquire the more often.
     timeout "$3" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
         -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
-        -append 'console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl' </dev/null 2>&1 | sed -u 's/\r//g'
+        -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }
 
 # ---- Counts.
@@ -309,7 +323,7 @@ count() { # count KIND
 if has "$checks" count; then
     : >"$out/counts"
     for kind in $kernels; do
-        [[ $kind == debug ]] || count "$kind"
+        case $kind in latchwork | own) count "$kind" ;; esac
     done
     echo "# per operation, of all semaphores:"
     printf '# %-10s %-12s %10s %13s %12s %14s %13s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' 'table stores'
@@ -318,10 +332,10 @@ fi
 
 # ---- Torture and load.
 
-run() { # run KIND MACHINE
-    local said=$out/patched-$1-$2.log name expected got extra selftest
-    memory_disk "$1" "$minutes" "${2%x*}"
-    step "booting the $1 kernel on the machine $2"
+run() { # run KIND MACHINE [BROKEN TORTURE]
+    local said=$out/patched-$1-$2${3:+-$3}.log name expected got extra selftest
+    memory_disk "$1" "$minutes" "${2%x*}" "${3-}"
+    step "booting the $1 kernel on the machine $2${3:+ with a broken $3}"
     boot "$1" "$2" $((900 + 300 * minutes + 60 * seconds)) >"$said" || true
     grep -qa 'KERNEL [0-9]' "$said" || fail "the emulated machine does not boot: see $said"
     sed -n 's/^TORTURE|/# /p' "$said"
@@ -331,9 +345,11 @@ run() { # run KIND MACHINE
         [[ $selftest == *"testcases passed"* && $selftest != *BUG* ]] && got=passes
         echo "RESULT|locking self-tests|passes|$got|$selftest" >>"$said"
     fi
-    got=noticed
-    grep -qa '^SILENT' "$said" && grep -qa '^DONE' "$said" && got=silent
-    echo "RESULT|the kernel|silent|$got|log in $said" >>"$said"
+    if [[ $1 != twin ]]; then
+        got=noticed
+        grep -qa '^SILENT' "$said" && grep -qa '^DONE' "$said" && got=silent
+        echo "RESULT|the kernel|silent|$got|log in $said" >>"$said"
+    fi
     while IFS='|' read -r _ name expected got extra; do
         name="${name% }"
         echo "$1 on $2|$name|$expected|$got|$extra" >>"$out/results-patched"
@@ -347,6 +363,11 @@ run() { # run KIND MACHINE
 if has "$checks" run; then
     for kind in $kernels; do
         [[ $kind != own || ${kernels// /} == own ]] || continue
+        if [[ $kind == twin ]]; then
+            run twin "${machines%% *}" rwsem_lock
+            run twin "${machines%% *}" mutex_lock
+            continue
+        fi
         for machine in $machines; do
             run "$kind" "$machine"
         done

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // What the locks ask of the kernel. src/shim.rs declares these functions; src/machine.rs says what each is for.
 
+#include <linux/debug_locks.h>
 #include <linux/hash.h>
 #include <linux/hrtimer.h>
 #include <linux/init.h>
@@ -529,7 +530,28 @@ bool lw_k_rwsem_is_locked(struct rw_semaphore *sem)
 }
 #endif // MODULE: in a built-in library these are in kernel/locking/rwsem.c
 
-// ---- The end.
+// ---- What is wrong.
+
+#ifndef MODULE
+// up_read() of a semaphore that nobody reads.
+void lw_k_nothing_to_release(void)
+{
+	DEBUG_LOCKS_WARN_ON(1);
+}
+
+#ifdef CONFIG_LATCHWORK_TWIN
+// /sys/module/latchwork/parameters/broken: 1, semaphores are broken from now on; 2, mutexes are.
+#undef MODULE_PARAM_PREFIX
+#define MODULE_PARAM_PREFIX "latchwork."
+static unsigned int broken;
+module_param(broken, uint, 0644);
+
+u32 lw_k_broken(void)
+{
+	return READ_ONCE(broken);
+}
+#endif
+#endif
 
 void lw_k_die(u32 line)
 {

@@ -72,7 +72,7 @@ MODULE_PARM_DESC(verdict, "for reading: ok or fails");
 // How long an interrupt waits for the lock, and how often. No holder is suspended for as long, unless the interrupt suspends it.
 // A machine that stands still for a while uses up one attempt at most.
 #define PATIENCE (200 * NSEC_PER_MSEC)
-#define ATTEMPTS (strcmp(irq, "unsafe") ? 100 : 5)
+#define ATTEMPTS (strcmp(irq, "unsafe") ? 300 : 5)
 #define TICKS_PER_SECOND 50
 #define MOST_THREADS 256
 
@@ -97,6 +97,7 @@ struct worker {
 	bool writes;
 	unsigned long acquired, gave_up, downgraded;
 	unsigned long last, idle; // of watch(): the last progress, and ticks since
+	unsigned long at_end; // its progress when the time was up
 };
 static struct worker workers[MOST_THREADS];
 static unsigned int threads;
@@ -438,7 +439,7 @@ static void watch(void)
 
 	for (tick = 1;; tick++) {
 		unsigned long waited = 0, acquired = 0;
-		bool late = tick > end;
+		bool late = tick > end, all_go_on = true;
 		unsigned int i;
 
 		msleep(20);
@@ -452,6 +453,9 @@ static void watch(void)
 				worker->last = progress(worker);
 				worker->idle = 0;
 			}
+			if (tick <= end)
+				worker->at_end = progress(worker);
+			all_go_on &= progress(worker) != worker->at_end;
 			waited = max(waited, worker->idle);
 			acquired += READ_ONCE(worker->acquired);
 			if (killed && get_random_u32() % 4 == 0)
@@ -466,8 +470,8 @@ static void watch(void)
 			return;
 		if (late && acquired < least && tick < most)
 			continue;
-		// The end waits for threads that wait, so that a lost wakeup shows.
-		if (late && waited < TICKS_PER_SECOND / 2)
+		// The end waits until each thread has got on once more, so that a lost wakeup shows.
+		if (late && all_go_on)
 			return;
 	}
 }

@@ -1,18 +1,25 @@
 //! The locks as the kernel's own `struct rw_semaphore` and `struct mutex`, in a kernel that is built with
 //! `patch/linux-6.1.patch`. `patch/latchwork.h` declares these functions for C.
 
-use crate::machine::{INTERRUPTIBLE, KILLABLE, Kernel, SOUND};
+use crate::machine::{INTERRUPTIBLE, KILLABLE, Kernel, SOUND, TWIN};
 use crate::rwsem::RawRwSemaphore;
+use crate::shim::lw_k_nothing_to_release;
 use latchwork::locks::mutex::{RawMutex, shfl::RawShfl};
 use latchwork::locks::rwlock::bravo::{RawBravo, around::Around};
 use latchwork::locks::rwlock::{RawDowngrade, RawRwLock};
 use latchwork::machine::Deadline;
 
+/// With the feature `twin` the locks can be broken, to see whether the kernel's own torture notices.
+const FAULT: u8 = if cfg!(feature = "twin") { TWIN } else { SOUND };
+
 /// The field `bravo` of a `struct rw_semaphore`. The semaphore around it is the underlying lock.
-pub type Bravo = RawBravo<Kernel, Below>;
-type Below = RawRwSemaphore<SOUND, 0>;
+pub type Bravo = RawBravo<Kernel<FAULT>, Below>;
+type Below = RawRwSemaphore<FAULT, 0>;
 /// The first field of a `struct mutex`.
-pub type Shfl = RawShfl<Kernel>;
+pub type Shfl = RawShfl<Kernel<FAULT>>;
+
+/// Searches after which a release has nothing to release.
+const SEARCHES: u32 = 1000;
 
 // The sizes of `struct lw_bravo` and `struct lw_shfl`.
 const _: () = assert!(size_of::<Bravo>() == 16 && align_of::<Bravo>() == 8);
@@ -59,8 +66,18 @@ extern "C" fn lw_bravo_read(lock: &Bravo, patience: Patience) -> bool {
 extern "C" fn lw_bravo_unlock_read(lock: &Bravo) {
     // SAFETY: the first field of the `repr(C)` lock.
     let below = unsafe { &*core::ptr::from_ref(lock).cast::<Below>() };
+    // A search fails only if another release succeeds meanwhile. So many failures mean that the caller ends what it does not have:
+    // the kernel's own semaphore would be left with a wrong count, and this one would look for ever.
+    let mut left = SEARCHES;
+    let mut is_wrong = || {
+        left -= 1;
+        if left == 0 {
+            lw_k_nothing_to_release();
+        }
+        left == 0
+    };
     // SAFETY: `up_read` ends a read acquisition, and all are ended here.
-    unsafe { lock.unlock_anonymous_read(|| below.release_any()) }
+    unsafe { lock.unlock_anonymous_read(|| below.release_any() || is_wrong()) }
 }
 
 #[unsafe(no_mangle)]

@@ -29,6 +29,9 @@ pub const BLIND: u8 = 1;
 pub const DEAF: u8 = 2;
 /// A release by another task does not find the reader in the table of visible readers.
 pub const FORGETFUL: u8 = 3;
+/// The locks of a kernel that is broken on purpose (feature `twin`), from when `lw_k_broken` says so: a writer does not find the
+/// readers in the table of visible readers (1), or a free lock is looked at and taken in two steps, with a sleep between (2).
+pub const TWIN: u8 = 4;
 
 /// A deadline that passes when a signal is pending, for the interruptible forms. There is no wall clock in here, so
 /// [`Clock::Realtime`] is the clock of signals: it shows 0, this time, or [`KILLABLE`] when the signal is deadly.
@@ -49,6 +52,22 @@ const VISIBLE_READERS: usize = 4096;
 #[repr(align(128))]
 struct Table([AtomicUsize; VISIBLE_READERS]);
 static TABLE: Table = Table([const { AtomicUsize::new(0) }; VISIBLE_READERS]);
+
+impl<const FAULT: u8> Kernel<FAULT> {
+    /// Whether this `part` of a [`TWIN`] is broken now.
+    #[cfg(feature = "twin")]
+    #[inline(always)]
+    fn is_broken_twin(part: u32) -> bool {
+        FAULT == TWIN && lw_k_broken() == part
+    }
+
+    /// No lock of this build can be broken.
+    #[cfg(not(feature = "twin"))]
+    #[inline(always)]
+    fn is_broken_twin(_: u32) -> bool {
+        false
+    }
+}
 
 // SAFETY: words are the core atomics; `lw_k_wait` compares and goes to sleep under the lock that `lw_k_wake` takes; both
 // sides of the asymmetric pairs are full fences; two live threads have two tasks; nodes are never freed while the module is
@@ -163,6 +182,19 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
     }
 
     #[inline(always)]
+    fn acquire_zero(word: &AtomicU32, value: u32) -> bool {
+        if Self::is_broken_twin(2) {
+            let free = word.load(Ordering::Acquire) == 0;
+            if free {
+                Self::doze(NAP);
+                word.store(value, Ordering::Relaxed);
+            }
+            return free;
+        }
+        word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline(always)]
     fn release_dec(word: &AtomicU32) -> bool {
         (word.fetch_sub(1, Ordering::Release).wrapping_sub(1) as i32) < 0
     }
@@ -230,7 +262,7 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
 
     #[inline]
     fn find(words: &[AtomicUsize], value: usize) -> Option<usize> {
-        if FAULT == BLIND {
+        if FAULT == BLIND || Self::is_broken_twin(1) {
             return None;
         }
         words.iter().position(|word| word.load(Ordering::SeqCst) == value)

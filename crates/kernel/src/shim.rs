@@ -41,6 +41,11 @@ unsafe extern "C" {
     pub fn lw_k_downgrade_write(sem: *mut c_void);
     pub fn lw_k_rwsem_is_locked(sem: *const c_void) -> bool;
 
+    // What is wrong.
+    #[cfg(feature = "builtin")]
+    pub safe fn lw_k_nothing_to_release();
+    #[cfg(feature = "twin")]
+    pub safe fn lw_k_broken() -> u32;
     pub fn lw_k_die(line: u32) -> !;
 
     // Not defined anywhere: a module that needs them does not link.

@@ -122,7 +122,7 @@ unsafe impl When for Never {
         Guard::<9>::revoked::<M>(start, now)
     }
 
-    fn may_return<M: Machine>(_: u32, _: u32) -> bool {
+    fn may_return<M: Machine>(_: u32, _: u32, _: u32) -> bool {
         false
     }
 }

@@ -11,5 +11,6 @@ mod policies;
 mod reclaim;
 mod reentry;
 mod registry;
+mod rowless;
 mod suspended;
 mod turns;

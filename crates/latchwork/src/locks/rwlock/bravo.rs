@@ -148,15 +148,15 @@ pub struct RawBravo<
 > {
     lock: R,
     bias: BiasWord<M>,
-    /// Sampled slow reads since the last write; see [`bias`].
-    samples: M::U32,
+    /// Slow reads since the last write, as the sampled ones tell; see [`bias`].
+    in_a_row: M::U32,
     parts: PhantomData<(P, W, V, S)>,
 }
 
 impl<R: ConstNew, P: Publish<Native>, W, V, S> RawBravo<Native, R, P, W, V, S> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
-        RawBravo { lock: R::NEW, bias: BiasWord::new(), samples: AtomicU32::new(0), parts: PhantomData }
+        RawBravo { lock: R::NEW, bias: BiasWord::new(), in_a_row: AtomicU32::new(0), parts: PhantomData }
     }
 }
 
@@ -189,7 +189,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 {
     /// Bytes of the lock that are ever written; what follows is padding.
     #[cfg(test)]
-    pub(super) const USED_BYTES: usize = core::mem::offset_of!(Self, samples) + size_of::<M::U32>();
+    pub(super) const USED_BYTES: usize = core::mem::offset_of!(Self, in_a_row) + size_of::<M::U32>();
 
     /// An unlocked lock that its first slow reader biases, as in the paper: for a lock that is known to be mostly read.
     ///
@@ -200,8 +200,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     }
 
     fn with_bias(bias: Bias) -> Self {
-        let (lock, bias, samples) = (R::new_in(), BiasWord::new_in(bias), M::U32::new(0));
-        RawBravo { lock, bias, samples, parts: PhantomData }
+        let (lock, bias, in_a_row) = (R::new_in(), BiasWord::new_in(bias), M::U32::new(0));
+        RawBravo { lock, bias, in_a_row, parts: PhantomData }
     }
 
     /// Whether the bias was on a moment ago, so that readers could use slots.

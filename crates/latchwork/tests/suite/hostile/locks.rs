@@ -228,8 +228,8 @@ pub fn bravo() {
         refused(|| _ = Adaptive::revoked::<Native>(start, now));
         refused(|| _ = bias::Guard::<{ u64::MAX }>::revoked::<Native>(start, now));
         for number in [0, 7, u32::MAX] {
-            _ = (Adaptive::may_return::<Native>(number, 0), Adaptive::may_return::<Native>(0, number));
-            _ = bias::Bernoulli::<0>::may_return::<Native>(number, number);
+            _ = (Adaptive::may_return::<Native>(number, 0, 1), Adaptive::may_return::<Native>(0, number, 16));
+            _ = bias::Bernoulli::<0>::may_return::<Native>(number, number, number);
         }
     }
     let word = AtomicUsize::new(1);

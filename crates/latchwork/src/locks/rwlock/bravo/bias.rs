@@ -1,15 +1,16 @@
 //! Policies: when a bias that was revoked comes back.
 //!
 //! [`word`](super::word) has the states of the bias; a policy chooses the number in the state *off*. A second word of the
-//! lock counts sampled slow reads in a row, for a policy that asks for it: slow readers add to it, writers set it to 0. It is a
+//! lock counts slow reads in a row, for a policy that asks for it: sampled slow reads add to it, writers set it to 0. It is a
 //! hint, so all that is relaxed.
 
 use super::word::FIRST;
 use crate::machine::{Clock, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// One in so many slow reads of a thread, of any lock, asks the policy. To read the clock costs more than the rest of a slow
-/// read, and a count in the lock would cost an atomic instruction.
+/// One in so many slow reads of a thread, of any lock, is *sampled*: it asks the policy, and stands for all of them. To read the
+/// clock costs more than the rest of a slow read, and a count in the lock would cost an atomic instruction. A thread without a
+/// row has no place to count in, so each of its slow reads asks, and stands for itself alone.
 const SAMPLE: u32 = 16;
 
 /// When a bias that was revoked comes back.
@@ -18,15 +19,15 @@ const SAMPLE: u32 = 16;
 ///
 /// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
 pub unsafe trait When: Send + Sync + 'static {
-    /// Whether sampled slow reads in a row are counted.
+    /// Whether slow reads in a row are counted.
     const COUNTS: bool = false;
 
     /// A revocation began at `start` and ended `now` (nanoseconds). Returns the number of the state *off*.
     fn revoked<M: Machine>(start: u64, now: u64) -> u32;
 
-    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked at a sampled slow read, which is
-    /// the last of so many `samples` in a row, if they are counted.
-    fn may_return<M: Machine>(bias: u32, samples: u32) -> bool;
+    /// Whether the lock may be biased again, in the state *off* with the number `bias`. Asked by a slow read that stands for
+    /// `reads` slow reads. With them there have been `in_a_row` without a write between, if they are counted.
+    fn may_return<M: Machine>(bias: u32, in_a_row: u32, reads: u32) -> bool;
 }
 
 /// Counts a slow read of the calling thread, whose `row` this is. Returns whether the read is sampled; then
@@ -39,12 +40,14 @@ pub(super) fn samples<M: Machine>(row: &ReaderRow<M>) -> bool {
     left <= 0
 }
 
-/// The calling thread's next [`SAMPLE`] slow reads begin, if the last ones are over.
-pub(super) fn begin_sample<M: Machine>() {
-    let row = shared::reader_row::<M>();
-    if let Some(row) = row.filter(|row| row.until_sample.load(Relaxed) as i32 <= 0) {
+/// The calling thread's next [`SAMPLE`] slow reads begin, if the last ones are over. Returns how many slow reads the present one
+/// stands for.
+pub(super) fn begin_sample<M: Machine>() -> u32 {
+    let Some(row) = shared::reader_row::<M>() else { return 1 };
+    if row.until_sample.load(Relaxed) as i32 <= 0 {
         row.until_sample.store(M::patience(SAMPLE), Relaxed);
     }
+    SAMPLE
 }
 
 /// The slow-down guard (listing 1, `N` = 9). After a revocation that took time t, the bias stays off for N t, so revoking
@@ -67,7 +70,7 @@ unsafe impl<const N: u64> When for Guard<N> {
         inhibit(now, now.saturating_sub(start).saturating_mul(N))
     }
 
-    fn may_return<M: Machine>(bias: u32, _: u32) -> bool {
+    fn may_return<M: Machine>(bias: u32, _: u32, _: u32) -> bool {
         expired(bias, M::now(Clock::Monotonic))
     }
 }
@@ -96,10 +99,10 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
         FIRST
     }
 
-    fn may_return<M: Machine>(_: u32, _: u32) -> bool {
+    fn may_return<M: Machine>(_: u32, _: u32, reads: u32) -> bool {
         // The time, hashed, is random enough for this choice.
         let seed = M::now(Clock::Monotonic).wrapping_add((M::thread_id() as u64).rotate_left(32));
-        super::table::mix32(seed).is_multiple_of(M::patience((ODDS / SAMPLE).max(1)))
+        super::table::mix32(seed).is_multiple_of(M::patience((ODDS / reads.max(1)).max(1)))
     }
 }
 
@@ -114,7 +117,7 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
 /// `N`: all threads wait for a revocation, and not all reads meet. With 6 or 18 in place of 9 the throughput is within
 /// 4% on average (docs/readers.md).
 ///
-/// The number in the state *off* is how many samples that takes.
+/// The number in the state *off* is how many slow reads in a row that takes, a multiple of `SAMPLE`.
 #[derive(Debug)]
 pub struct Adaptive<const N: u64 = 9>;
 
@@ -123,16 +126,16 @@ const MEETING: u64 = 150;
 /// Samples in a row that are asked for at most.
 const MOST_SAMPLES: u64 = 1 << 24;
 
-// SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` above it at most.
+// SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` times `SAMPLE`, which is 2^28, above it at most.
 unsafe impl<const N: u64> When for Adaptive<N> {
     const COUNTS: bool = true;
 
     fn revoked<M: Machine>(start: u64, now: u64) -> u32 {
         let reads = now.saturating_sub(start).saturating_mul(N) / MEETING;
-        FIRST + (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32
+        FIRST + (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32 * SAMPLE
     }
 
-    fn may_return<M: Machine>(bias: u32, samples: u32) -> bool {
-        samples >= bias.saturating_sub(FIRST)
+    fn may_return<M: Machine>(bias: u32, in_a_row: u32, _: u32) -> bool {
+        in_a_row >= bias.saturating_sub(FIRST)
     }
 }

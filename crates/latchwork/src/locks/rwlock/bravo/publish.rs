@@ -180,8 +180,9 @@ unsafe impl<M: Machine> Publish<M> for Owned {
         })
     }
 
+    /// Not by a thread without a row, which has no slot to gain by the bias. On a machine without rows no thread has.
     fn prepare() -> bool {
-        M::prepare_fences()
+        shared::reader_row::<M>().is_some() && M::prepare_fences()
     }
 
     const OWNED: bool = true;

@@ -81,7 +81,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     #[inline(always)]
     pub(super) fn note_write(&self) {
         if W::COUNTS {
-            self.samples.store(0, Relaxed);
+            self.in_a_row.store(0, Relaxed);
         }
     }
 
@@ -222,7 +222,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     pub(super) fn revoked(&self, start: u64) -> Bias {
         let end = M::now(Clock::Monotonic);
         let bias = Bias::off(W::revoked::<M>(start, end));
-        self.samples.store(0, Relaxed);
+        self.in_a_row.store(0, Relaxed);
         S::add::<M>(Event::Revocation, 1);
         S::add::<M>(Event::Revoking, end.saturating_sub(start));
         bias

@@ -103,11 +103,11 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// Takes the bias from the state `bias` one step towards *on*.
     #[cold]
     pub(super) fn step(&self, bias: Bias) {
-        bias::begin_sample::<M>();
+        let reads = bias::begin_sample::<M>();
         let next = if let Some(warmer) = bias.warmer() {
             warmer
         } else if bias.may_have_slot_readers()
-            || !bias.is_warming_up() && !self.may_return(bias)
+            || !bias.is_warming_up() && !self.may_return(bias, reads)
             || !P::prepare()
         {
             return;
@@ -121,10 +121,10 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         _ = self.bias.compare_exchange(bias, next, Release);
     }
 
-    /// Whether the policy says that the bias may be turned on again, asked by a sampled slow read.
-    fn may_return(&self, bias: Bias) -> bool {
-        let before = if W::COUNTS { self.samples.fetch_add(1, Relaxed) } else { 0 };
-        W::may_return::<M>(bias.0, before.saturating_add(1))
+    /// Whether the policy says that the bias may be turned on again, asked by a slow read that stands for so many `reads`.
+    fn may_return(&self, bias: Bias, reads: u32) -> bool {
+        let before = if W::COUNTS { self.in_a_row.fetch_add(reads, Relaxed) } else { 0 };
+        W::may_return::<M>(bias.0, before.saturating_add(reads), reads)
     }
 
     /// Whether no slot holds the lock's address; asked before the bias is turned on. A forgotten reader of an earlier lock at
