@@ -21,7 +21,7 @@ typedef struct LW_CAPABILITY("mutex") lw_rwlock {
     uint32_t turn;
     uint32_t padding;
     uint32_t bias;
-    uint32_t samples;
+    uint32_t in_a_row;
 } lw_rwlock_t;
 
 #define LW_RWLOCK_INIT { 0, 0, 0, 0, 0, 0, 0 }
@@ -34,7 +34,7 @@ typedef struct LW_CAPABILITY("mutex") lw_rwlock {
 
 LW_STATIC_ASSERT(sizeof(lw_rwlock_t) == 32 && LW_ALIGNOF(lw_rwlock_t) == 8, "lw_rwlock_t has another layout");
 LW_STATIC_ASSERT(offsetof(lw_rwlock_t, word) == 0 && offsetof(lw_rwlock_t, readers) == 4 &&
-                     offsetof(lw_rwlock_t, bias) == 24 && offsetof(lw_rwlock_t, samples) == 28,
+                     offsetof(lw_rwlock_t, bias) == 24 && offsetof(lw_rwlock_t, in_a_row) == 28,
                  "lw_rwlock_t has another layout");
 
 void lw_rwlock_rdlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
@@ -66,7 +66,7 @@ int lw_rwlock_is_locked_slow(const lw_rwlock_t *lock) LW_NOEXCEPT;
 
 /* Makes the memory at `lock` an unlocked lock. Returns 0. */
 LW_INLINE int lw_rwlock_init(lw_rwlock_t *lock) {
-    lock->word = lock->readers = lock->turn = lock->padding = lock->bias = lock->samples = 0;
+    lock->word = lock->readers = lock->turn = lock->padding = lock->bias = lock->in_a_row = 0;
     lock->tail = 0;
     return 0;
 }
@@ -197,7 +197,7 @@ LW_INLINE int lw_rwlock_wrtake_(lw_rwlock_t *lock) LW_NO_ANALYSIS {
         uint32_t bias = __atomic_load_n(&lock->bias, __ATOMIC_RELAXED);
         if (LW_LIKELY(bias != LW_RWLOCK_BIASED_) && LW_LIKELY(bias < LW_RWLOCK_REVOKING_)) {
             /* For the bias: the slow reads before this write are not in a row with those that come. */
-            __atomic_store_n(&lock->samples, 0, __ATOMIC_RELAXED);
+            __atomic_store_n(&lock->in_a_row, 0, __ATOMIC_RELAXED);
             return 1;
         }
     }

@@ -50,7 +50,7 @@ pub trait CompareRwLock: RawRwLock {
 ///
 /// A writer acquires the underlying lock, and then looks at the bias. If that is `BIASED`, or [`REVOKING`](Self::REVOKING) or
 /// more, the writer releases the underlying lock, and calls [`RawRwLock::write`]. Otherwise it sets the word at
-/// [`SAMPLES`](Self::SAMPLES) to 0, and holds the lock. The release is that of the underlying lock.
+/// [`IN_A_ROW`](Self::IN_A_ROW) to 0, and holds the lock. The release is that of the underlying lock.
 pub trait BiasedRwLock: RawRwLock {
     /// Where the bias is: its offset in the lock, in bytes.
     const BIAS: usize;
@@ -59,7 +59,7 @@ pub trait BiasedRwLock: RawRwLock {
     /// The lowest value of the bias while threads wait for readers in slots and do not hold the underlying lock.
     const REVOKING: u32;
     /// Where the policy of the bias counts reads in a row.
-    const SAMPLES: usize;
+    const IN_A_ROW: usize;
     /// Where the underlying lock is.
     const BELOW: usize;
 }

@@ -457,7 +457,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     const BIAS: usize = core::mem::offset_of!(Self, bias);
     const BIASED: u32 = Bias::ON.0;
     const REVOKING: u32 = Bias::HOLDING.0;
-    const SAMPLES: usize = core::mem::offset_of!(Self, samples);
+    const IN_A_ROW: usize = core::mem::offset_of!(Self, in_a_row);
     const BELOW: usize = core::mem::offset_of!(Self, lock);
 }
 
