@@ -139,7 +139,7 @@ fn the_whole_installation() {
         Build { compiler: "gcc", standard: "c11", source: "inverted.c", link: Link::Shared, more }.build();
     let report = run(Command::new(&command).args(["profile", "--json", "-", "--"]).arg(program));
     for name in ["accounts", "journal"] {
-        assert!(report.contains(&format!("\"name\":\"{name}\"")), "no {name} in\n{report}");
+        assert!(report.contains(&format!("\"name\": \"{name}\"")), "no {name} in\n{report}");
     }
     install(&whole, &["--uninstall"]);
     assert!(!whole.exists(), "{}", run(Command::new("find").arg(&whole)));

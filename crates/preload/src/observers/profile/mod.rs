@@ -6,10 +6,10 @@
 //! | this one | the layer: its functions, and when they are in the table |
 //! | `callers.c` | the entry points, which say where the program called |
 //! | [`sleeps`] | waits for condition variables and semaphores, which are no contention |
+//! | [`own`] | the locks of `latchwork.h` |
 //! | [`acquire`], [`release`] | calls that acquire and release a lock |
 //! | [`fast`] | the short way of uncontended calls |
 //! | [`calls`] | what is recorded in which call |
-//! | [`own`] | the locks of `latchwork.h` |
 //! | [`lifetimes`] | objects that are made, named and destroyed |
 //! | [`waits`] | the waits of the calling thread |
 //! | [`live`] | switching it on and off in a live process |
