@@ -404,15 +404,15 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
 
     /// How many elements there are. Splits do not disturb this; it may miss, or count, what comes or goes meanwhile.
     pub fn count(&self) -> usize {
-        loop {
-            // Acquire: pairs with the last store of the version in `split`.
-            let version = self.rest.version.load(Acquire);
-            let count = self.all().map(|shard| shard.count.load(Acquire)).sum();
-            if version.is_multiple_of(2) && self.rest.version.load(Relaxed) == version {
-                return count;
-            }
-            L::Machine::pause(1);
+        let sum = || self.all().map(|shard| shard.count.load(Acquire)).sum();
+        // Acquire: pairs with the last store of the version in `split`.
+        let version = self.rest.version.load(Acquire);
+        let count = sum();
+        if version.is_multiple_of(2) && self.rest.version.load(Relaxed) == version {
+            return count;
         }
+        // The lock keeps splits out. (To look again and again would wait for a thread that may have been preempted.)
+        under(&self.rest.lock, sum)
     }
 
     /// Calls `each` with every shard, locked. Shards that are split meanwhile are met in both halves.
