@@ -306,40 +306,41 @@ where
     /// Retires what has been removed. The caller holds no lock.
     #[inline(always)]
     fn retire(&self, garbage: &mut Garbage<L, Node<K, V>>) {
+        if !garbage.batches.is_null() || !garbage.lines.is_empty() {
+            self.retire_all(garbage);
+        }
+    }
+
+    #[inline(never)]
+    fn retire_all(&self, garbage: &mut Garbage<L, Node<K, V>>) {
         /// What is left if a destructor panics that one of the first has run: it is retired, and reclaimed later.
         struct Rest<'a, L: RawMutex<Machine: Records>, T: Send + Sync + 'static>(
             &'a RcuDomain<L::Machine>,
             &'a mut Garbage<L, T>,
         );
         impl<L: RawMutex<Machine: Records>, T: Send + Sync + 'static> Drop for Rest<'_, L, T> {
-            #[cold]
             fn drop(&mut self) {
                 while let Some(batch) = self.1.next_batch() {
-                    // SAFETY: as in `retire_batch`.
+                    // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
                     unsafe { self.0.retire_for_later(batch) };
                 }
-                for lines in self.1.lines.drain(..) {
+                while let Some(lines) = self.1.lines.pop() {
                     // SAFETY: the buckets have been replaced, so sections that begin now find others.
                     unsafe { self.0.retire_for_later(Box::into_raw(Outgrown::new(lines))) };
                 }
             }
         }
         let rest = Rest(self.domain, garbage);
+        let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
         while let Some(batch) = rest.1.next_batch() {
-            self.retire_batch(batch);
+            // SAFETY: as in `Rest`.
+            unsafe { self.domain.retire_in_batches(batch, every) };
         }
         while let Some(lines) = rest.1.lines.pop() {
             // SAFETY: as in `Rest`.
             unsafe { self.domain.retire(Box::into_raw(Outgrown::new(lines))) };
         }
         core::mem::forget(rest);
-    }
-
-    #[inline(never)]
-    fn retire_batch(&self, batch: *mut Batch<L, Node<K, V>>) {
-        let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
-        // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
-        unsafe { self.domain.retire_in_batches(batch, every) };
     }
 
     /// Removes all elements of all shards, one shard after the other. Each element that was there before the call is
