@@ -306,11 +306,24 @@ where
     /// Retires what has been removed. The caller holds no lock.
     #[inline(always)]
     fn retire(&self, garbage: &mut Garbage<L, Node<K, V>>) {
-        if !garbage.batches.is_null() || !garbage.lines.is_empty() {
-            self.retire_all(garbage);
+        match garbage.next_batch() {
+            None if garbage.lines.is_empty() => (),
+            Some(only) if garbage.batches.is_null() && garbage.lines.is_empty() => self.retire_batch(only),
+            first => {
+                garbage.add(first.unwrap_or(core::ptr::null_mut()));
+                self.retire_all(garbage);
+            }
         }
     }
 
+    #[inline(never)]
+    fn retire_batch(&self, batch: *mut Batch<L, Node<K, V>>) {
+        let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
+        // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
+        unsafe { self.domain.retire_in_batches(batch, every) };
+    }
+
+    #[cold]
     #[inline(never)]
     fn retire_all(&self, garbage: &mut Garbage<L, Node<K, V>>) {
         /// What is left if a destructor panics that one of the first has run: it is retired, and reclaimed later.
@@ -321,7 +334,7 @@ where
         impl<L: RawMutex<Machine: Records>, T: Send + Sync + 'static> Drop for Rest<'_, L, T> {
             fn drop(&mut self) {
                 while let Some(batch) = self.1.next_batch() {
-                    // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
+                    // SAFETY: as in `retire_batch`.
                     unsafe { self.0.retire_for_later(batch) };
                 }
                 while let Some(lines) = self.1.lines.pop() {
@@ -331,10 +344,8 @@ where
             }
         }
         let rest = Rest(self.domain, garbage);
-        let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
         while let Some(batch) = rest.1.next_batch() {
-            // SAFETY: as in `Rest`.
-            unsafe { self.domain.retire_in_batches(batch, every) };
+            self.retire_batch(batch);
         }
         while let Some(lines) = rest.1.lines.pop() {
             // SAFETY: as in `Rest`.

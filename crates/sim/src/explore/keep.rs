@@ -28,6 +28,11 @@ unsafe impl GlobalAlloc for Keeping {
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if KEEPS.get() {
             // The list itself may grow, and free its memory: that is not kept.
