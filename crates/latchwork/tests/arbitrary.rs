@@ -61,7 +61,7 @@ impl<F: Flavour> Strategy for Domain<Native, F> {
         settled(self, random);
     }
     fn inside(&self) -> bool {
-        Self::is_inside()
+        Self::is_inside() || RcuDomain::<Native>::is_inside()
     }
 }
 
@@ -137,8 +137,6 @@ impl<const MISTAKE: u8, F: Flavour> Strategy for Twin<MISTAKE, F> {
     fn settle(&self, random: &mut Random) {
         settled(&self.retires, random);
     }
-    // To wait for RCU inside of another strategy's section would be a mistake of the driver: the other test waits for the
-    // other strategies, and inside of sections of RCU.
     fn inside(&self) -> bool {
         RcuDomain::<Native>::is_inside() || Domain::<Native, F>::is_inside()
     }

@@ -470,7 +470,8 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         size_of::<Self>() + lanes + chunks.map(|(chunk, _)| length(chunk) * size_of::<T>()).sum::<usize>()
     }
 
-    /// Drops the elements that `left` names. Frees the memory, or has the thread do so that returns the last batch.
+    /// Drops the elements that `left` names. Frees the memory, or has the thread do so that returns the last batch; also if a
+    /// destructor panics. (A second panic ends the process.)
     ///
     /// # Safety
     ///
@@ -481,13 +482,45 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         left: impl Iterator<Item = u32>,
         shards: impl Iterator<Item = Numbers<L, T>>,
     ) {
+        struct Closing<L: RawMutex, T: Send + Sync + 'static, I: Iterator<Item = Numbers<L, T>>>(
+            *mut Elements<L, T>,
+            I,
+        );
+        impl<L: RawMutex, T: Send + Sync + 'static, I: Iterator<Item = Numbers<L, T>>> Drop for Closing<L, T, I> {
+            fn drop(&mut self) {
+                // SAFETY: the caller of `close` promises it, and the elements that were left have been dropped.
+                unsafe { Elements::settle(self.0, &mut self.1) };
+            }
+        }
+        /// The elements that have not been dropped yet.
+        struct Left<'a, L: RawMutex, T: Send + Sync + 'static, I: Iterator<Item = u32>>(
+            &'a Elements<L, T>,
+            I,
+        );
+        impl<L: RawMutex, T: Send + Sync + 'static, I: Iterator<Item = u32>> Drop for Left<'_, L, T, I> {
+            fn drop(&mut self) {
+                // SAFETY: these elements are in use, and no thread finds them any more, says the caller of `close`.
+                self.1.by_ref().for_each(|number| unsafe { self.0.at(number).drop_in_place() });
+            }
+        }
+        let closing = Closing(this, shards);
+        if needs_drop::<T>() {
+            // SAFETY: the elements are freed after that: by `closing`, or by a reclaiming thread after the addition there.
+            let mut left = Left(unsafe { &*closing.0 }, left);
+            // SAFETY: as in `Left`, which drops those after one whose destructor has panicked.
+            left.1.by_ref().for_each(|number| unsafe { left.0.at(number).drop_in_place() });
+        }
+    }
+
+    /// Frees the memory, or has the thread do so that returns the last batch.
+    ///
+    /// # Safety
+    ///
+    /// As [`close`](Elements::close). All elements have been dropped or removed.
+    unsafe fn settle(this: *mut Self, shards: &mut dyn Iterator<Item = Numbers<L, T>>) {
         let (elements, owed) = {
             // SAFETY: it is freed below, or by a reclaiming thread after the addition (B) below.
             let elements = unsafe { &*this };
-            if needs_drop::<T>() {
-                // SAFETY: these elements are in use, and no thread finds them any more, says the caller.
-                left.for_each(|number| unsafe { elements.at(number).drop_in_place() });
-            }
             let mut owed = 0usize;
             for numbers in shards {
                 owed = owed.wrapping_add(numbers.sent);

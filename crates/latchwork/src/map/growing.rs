@@ -172,6 +172,17 @@ impl<L: RawMutex, T: Send + Sync + 'static> Garbage<L, T> {
             self.batches = unsafe { Batch::chain(batch, self.batches) };
         }
     }
+
+    /// Takes a batch.
+    #[inline(always)]
+    fn next_batch(&mut self) -> Option<*mut Batch<L, T>> {
+        let batch = self.batches;
+        (!batch.is_null()).then(|| {
+            // SAFETY: a full batch is this thread's alone until it is retired.
+            self.batches = unsafe { Batch::unchain(batch) };
+            batch
+        })
+    }
 }
 
 impl<L, K, V, S> Growing<L, K, V, S>
@@ -295,16 +306,12 @@ where
     /// Retires what has been removed. The caller holds no lock.
     #[inline(always)]
     fn retire(&self, garbage: &mut Garbage<L, Node<K, V>>) {
-        while !garbage.batches.is_null() {
-            let batch = garbage.batches;
-            // SAFETY: a full batch is this thread's alone until it is retired.
-            garbage.batches = unsafe { Batch::unchain(batch) };
-            self.retire_batch(batch);
-        }
-        if !garbage.lines.is_empty() {
-            for lines in core::mem::take(&mut garbage.lines) {
-                // SAFETY: the buckets have been replaced, so sections that begin now find others.
-                unsafe { self.domain.retire(Box::into_raw(Outgrown::new(lines))) };
+        match garbage.next_batch() {
+            None if garbage.lines.is_empty() => (),
+            Some(only) if garbage.batches.is_null() && garbage.lines.is_empty() => self.retire_batch(only),
+            first => {
+                garbage.add(first.unwrap_or(core::ptr::null_mut()));
+                self.retire_all(garbage);
             }
         }
     }
@@ -314,6 +321,37 @@ where
         let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
         // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
         unsafe { self.domain.retire_in_batches(batch, every) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn retire_all(&self, garbage: &mut Garbage<L, Node<K, V>>) {
+        /// What is left if a destructor panics that one of the first has run: it is retired, and reclaimed later.
+        struct Rest<'a, L: RawMutex<Machine: Records>, T: Send + Sync + 'static>(
+            &'a RcuDomain<L::Machine>,
+            &'a mut Garbage<L, T>,
+        );
+        impl<L: RawMutex<Machine: Records>, T: Send + Sync + 'static> Drop for Rest<'_, L, T> {
+            fn drop(&mut self) {
+                while let Some(batch) = self.1.next_batch() {
+                    // SAFETY: as in `retire_batch`.
+                    unsafe { self.0.retire_for_later(batch) };
+                }
+                while let Some(lines) = self.1.lines.pop() {
+                    // SAFETY: the buckets have been replaced, so sections that begin now find others.
+                    unsafe { self.0.retire_for_later(Box::into_raw(Outgrown::new(lines))) };
+                }
+            }
+        }
+        let rest = Rest(self.domain, garbage);
+        while let Some(batch) = rest.1.next_batch() {
+            self.retire_batch(batch);
+        }
+        while let Some(lines) = rest.1.lines.pop() {
+            // SAFETY: as in `Rest`.
+            unsafe { self.domain.retire(Box::into_raw(Outgrown::new(lines))) };
+        }
+        core::mem::forget(rest);
     }
 
     /// Removes all elements of all shards, one shard after the other. Each element that was there before the call is

@@ -3,7 +3,8 @@
 //! Source: Fagin, Nievergelt, Pippenger and Strong, "Extendible Hashing: A Fast Access Method for Dynamic Files", TODS 1979:
 //! a directory of 2^g entries names the shards. A shard of depth d has the keys whose hashes have its d lowest bits, so
 //! 2^(g-d) entries name it. To split a shard, a thread holds the shard's lock alone: it moves half of the elements' numbers
-//! to a new shard, and changes half of the entries. If d is g, it doubles the directory first. Elements stay where they are.
+//! to a new shard, and changes the entries. If d is g, it doubles the directory first. Elements stay where they are. The new
+//! shard is locked as well until all entries have changed, so no update of either half ends before.
 //!
 //! Readers find a shard's buckets in the directory, and the shard itself only when they update. Directories that were
 //! replaced are kept until the map ends, so updaters need no section to find a shard: they have at most half of the bytes
@@ -366,6 +367,10 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
         let of = |prefix: u32| &halves[usize::from(prefix == upper)];
         let (lines, count, spare) = of(other);
         let sibling = Shard::make(*lines, other, *count, *spare);
+        // The sibling is locked as well, until all entries have changed: so both halves are in the previous buckets what they
+        // are in the new ones, and no thread finds the sibling, updates it, and then misses that in the previous buckets.
+        // SAFETY: shards are freed with the map.
+        let sibling_held = Held::hold(unsafe { &*sibling });
         under(&self.rest.lock, || {
             let version = self.rest.version.fetch_add(1, Acquire);
             let now = self.directory().0;
@@ -379,11 +384,15 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
             }
             // Release: a thread that sees this count sees that the version is odd.
             held.shard.count.store(of(mine).1, Release);
-            self.publish(other, depth, *lines, Some(sibling));
-            self.publish(mine, depth, of(mine).0, None);
+            // The upper half first: a walk that has met the lower half in its new buckets goes on with the upper half in
+            // its new ones, and not with the previous buckets, which have both (see `after`).
+            for (prefix, half) in [(upper, halves[1].0), (lower, halves[0].0)] {
+                self.publish(prefix, depth, half, (prefix == other).then_some(sibling));
+            }
             // Release: a thread that sees the new version sees the new counts.
             self.rest.version.store(version + 2, Release);
         });
+        drop(sibling_held);
         let (lines, _, spare) = of(mine);
         let own = held.own();
         (own.prefix, own.spare, own.heat) = (mine, *spare, 0);
@@ -404,15 +413,15 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
 
     /// How many elements there are. Splits do not disturb this; it may miss, or count, what comes or goes meanwhile.
     pub fn count(&self) -> usize {
-        loop {
-            // Acquire: pairs with the last store of the version in `split`.
-            let version = self.rest.version.load(Acquire);
-            let count = self.all().map(|shard| shard.count.load(Acquire)).sum();
-            if version.is_multiple_of(2) && self.rest.version.load(Relaxed) == version {
-                return count;
-            }
-            L::Machine::pause(1);
+        let sum = || self.all().map(|shard| shard.count.load(Acquire)).sum();
+        // Acquire: pairs with the last store of the version in `split`.
+        let version = self.rest.version.load(Acquire);
+        let count = sum();
+        if version.is_multiple_of(2) && self.rest.version.load(Relaxed) == version {
+            return count;
         }
+        // The lock keeps splits out. (To look again and again would wait for a thread that may have been preempted.)
+        under(&self.rest.lock, sum)
     }
 
     /// Calls `each` with every shard, locked. Shards that are split meanwhile are met in both halves.

@@ -1,7 +1,13 @@
 //! [`RcuMap`] against a plain map, alone and with others.
 
 use super::*;
+use crate::locks::mutex::tas::RawTas;
+use crate::machine::Native;
+use crate::reclaim::rcu::RcuDomain;
+use std::boxed::Box;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::vec::Vec;
 
 /// A generator of numbers (Vigna's splitmix64).
@@ -207,4 +213,56 @@ fn updates_hold_no_section_open_and_clearing_gives_memory_back_as_it_goes() {
     assert!(elements.len() == 100 && elements.next().is_some());
     drop(elements);
     assert_eq!(std::sync::Arc::strong_count(&counted), 1);
+}
+
+/// Counts that it was dropped, and panics if it is told to.
+struct Bomb {
+    armed: bool,
+    dropped: &'static AtomicUsize,
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Relaxed);
+        assert!(!self.armed, "a destructor panics");
+    }
+}
+
+/// With the same hashes each time: no batch has two elements whose destructors panic, which would end the process.
+type Mined = growing::Growing<RawTas<Native>, u64, Bomb, BuildHasherDefault<DefaultHasher>>;
+
+/// A table with so many elements, of which every `armed`th has a destructor that panics. It has a domain of its own, so that
+/// no other test's thread runs these destructors.
+fn mined(elements: u64, armed: u64) -> (Mined, &'static RcuDomain<Native>, &'static AtomicUsize) {
+    let dropped: &'static AtomicUsize = Box::leak(Box::default());
+    let domain: &'static RcuDomain<Native> = Box::leak(Box::new(RcuDomain::new()));
+    let table = Mined::new(domain, growing::Count { first: 2, most: 4 }, 0, Default::default());
+    for key in 0..elements {
+        table.lock(&key).set(key, Bomb { armed: key % armed == 0, dropped });
+    }
+    (table, domain, dropped)
+}
+
+/// Calls `operation` until it does not panic. Returns how often it did.
+fn panics(mut operation: impl FnMut()) -> usize {
+    let mut run = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut operation)).is_err();
+    core::iter::from_fn(|| run().then_some(())).count()
+}
+
+#[test]
+fn what_clear_has_removed_is_dropped_also_if_destructors_panic() {
+    const ELEMENTS: u64 = 20_000;
+    let (table, domain, dropped) = mined(ELEMENTS, 5000);
+    let found = panics(|| table.clear()) + panics(|| domain.barrier());
+    assert_eq!((found, table.count()), (4, 0));
+    assert_eq!(dropped.load(Relaxed), ELEMENTS as usize);
+}
+
+#[test]
+fn a_table_that_ends_drops_every_element_also_if_a_destructor_panics() {
+    const ELEMENTS: u64 = 1000;
+    let (table, _, dropped) = mined(ELEMENTS, ELEMENTS);
+    let mut table = Some(table);
+    assert_eq!(panics(|| drop(table.take())), 1);
+    assert_eq!(dropped.load(Relaxed), ELEMENTS as usize);
 }

@@ -277,6 +277,17 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
+    /// [`retire`](Domain::retire) that reclaims nothing now: for a thread that a destructor has made panic.
+    ///
+    /// # Safety
+    ///
+    /// As [`Reclaim::retire`].
+    #[cfg(feature = "std")] // the maps are its only callers
+    pub(crate) unsafe fn retire_for_later<T: Retire>(&self, object: *mut T) {
+        // SAFETY: as in `retire`.
+        self.backlog.push(unsafe { prepare(object) }, 1 << 31);
+    }
+
     /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.
     #[cold]
     fn batch_is_full(&self) {

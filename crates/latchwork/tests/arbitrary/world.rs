@@ -22,7 +22,9 @@ const KEYS: u64 = 12;
 pub trait Strategy: GracePeriod<Machine = Native> + Covering {
     /// Sets the limit, and what happens there, by chance.
     fn settle(&self, random: &mut Random);
-    /// Whether the calling thread is in a section of the strategy.
+    /// Whether the calling thread is in a section of the strategy, or of RCU. The driver waits for no strategy then: a thread
+    /// that waits for epochs within a section of RCU, and one that waits for RCU within a section of epochs, would wait for
+    /// each other.
     fn inside(&self) -> bool;
 }
 
@@ -106,6 +108,11 @@ enum Hand<'w, D: Strategy> {
 }
 
 impl<D: Strategy> Hand<'_, D> {
+    /// Whether it keeps a section of RCU open.
+    fn is_section(&self) -> bool {
+        matches!(self, Hand::Cell(_) | Hand::Element(_) | Hand::Member(_))
+    }
+
     fn check(&self) {
         match self {
             Hand::Cell(value) => value.check(),
@@ -141,6 +148,9 @@ struct Thread<'w, D: Strategy> {
     world: &'w World<D>,
     random: Random,
     steps: u64,
+    /// Whether hands keep no section of RCU open, and the thread seldom enters one: else it is in one nearly always, and few
+    /// grace periods of RCU end in a round.
+    brief: bool,
     hands: Vec<Hand<'w, D>>,
 }
 
@@ -172,7 +182,8 @@ impl<D: Strategy> World<D> {
             let run = |thread| {
                 move || {
                     let random = Random::new(seed * 64 + thread + 1);
-                    let mut this = Thread { world, random, steps: STEPS, hands: Vec::new() };
+                    let brief = seed / 3 % 2 == 1;
+                    let mut this = Thread { world, random, steps: STEPS, brief, hands: Vec::new() };
                     let mut reader = world.domains[0].reader();
                     while this.steps > 0 {
                         this.sections(&reader, Seen { canary: None, outer: None }, 0);
@@ -208,6 +219,11 @@ impl<'w, D: Strategy> Thread<'w, D> {
         &all[self.random.below(all.len() as u64) as usize]
     }
 
+    /// Whether the thread begins a section of RCU now.
+    fn enters(&mut self) -> bool {
+        !self.brief || self.random.below(8) == 0
+    }
+
     /// Outside of all sections.
     fn waits(&mut self) {
         let world = self.world;
@@ -237,14 +253,14 @@ impl<'w, D: Strategy> Thread<'w, D> {
                     let canary = hazard.protect(self.pick(&world.hazardous));
                     self.sections(reader, Seen { canary, outer: Some(&seen) }, depth + 1);
                 }
-                3 if depth < DEEPEST => {
+                3 if depth < DEEPEST && self.enters() => {
                     let map = self.pick(&world.maps);
                     let reading = map.read();
                     let canary = reading.get(&self.random.below(KEYS));
                     reading.iter().for_each(|(_, value)| value.check());
                     self.sections(reader, Seen { canary, outer: Some(&seen) }, depth + 1);
                 }
-                4 if depth < DEEPEST => {
+                4 if depth < DEEPEST && self.enters() => {
                     let guard = global().enter();
                     let read = Seen { canary: Some(world.cell.read(&guard)), outer: Some(&seen) };
                     let canary = world.option.read(&guard);
@@ -369,7 +385,8 @@ impl<'w, D: Strategy> Thread<'w, D> {
                 None
             }
         };
-        self.hands.extend(hand);
+        hand.iter().for_each(Hand::check);
+        self.hands.extend(hand.filter(|hand| !self.brief || !hand.is_section()));
         if self.hands.len() > 8 {
             let at = self.random.below(8) as usize;
             drop(self.hands.swap_remove(at));

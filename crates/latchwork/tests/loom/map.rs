@@ -47,7 +47,22 @@ impl Hasher for Same {
     }
 }
 
+/// Odd keys go to the other half of a shard that is split.
+#[derive(Default)]
+struct Parity(u64);
+
+impl Hasher for Parity {
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key % 2;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 type Map = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Same>>;
+type Halves = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Parity>>;
 
 struct Grown {
     domain: &'static RcuDomain<Loom>,
@@ -153,6 +168,58 @@ fn a_table_that_grows() {
     crate::report("rcu-map", || bounded(1).check(growing, &[splits, replaces], |_| ()));
     crate::report("rcu-map", || bounded(2).check(recycling, &[inserts_again, looks_around], |_| ()));
     crate::report("rcu-map", || bounded(2).check(full, &[overflows, looks_around], |_| ()));
+}
+
+/// A thread that has updated a key finds it, and so does its walk, also if the key's shard is being split. Elements of both
+/// halves are met once.
+#[test]
+fn a_table_that_is_split_beside_a_walk() {
+    let halves = || {
+        let domain: &'static _ = Box::leak(Box::new(RcuDomain::new_in()));
+        let table = Halves::new(domain, Count { first: 1, most: 2 }, 1, Default::default());
+        [2, 3].iter().for_each(|key| table.lock(key).set(*key, Value::new()));
+        table
+    };
+    let splits = |table: &Halves| table.split_all();
+    fn inserts<const KEY: u64>(table: &Halves) {
+        table.lock(&KEY).set(KEY, Value::new());
+        let section = table.enter();
+        assert!(table.find(&section, &KEY).is_some(), "its own element is there");
+        let mut met: Vec<u64> = table.iter(&section).map(|node| node.key).collect();
+        met.sort_unstable();
+        let mut all = [2, 3, KEY];
+        all.sort_unstable();
+        assert_eq!(met, all, "each once");
+    }
+    crate::report("rcu-map", || bounded(2).check(halves, &[splits, inserts::<4>], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(halves, &[splits, inserts::<5>], |_| ()));
+}
+
+/// Two shards make their lanes at the same time. What comes back to the one may be taken by the other, and is put once.
+#[test]
+fn a_table_whose_shards_put_again_what_they_have_removed() {
+    struct Lanes(&'static RcuDomain<Loom>, Halves);
+    let halves = || {
+        let domain: &'static _ = Box::leak(Box::new(RcuDomain::new_in()));
+        let table = Halves::new(domain, Count { first: 2, most: 2 }, 1, Default::default());
+        [2, 3].iter().for_each(|key| table.lock(key).set(*key, Value::new()));
+        Lanes(domain, table)
+    };
+    fn updates<const KEY: u64>(Lanes(domain, table): &Lanes) {
+        table.lock(&KEY).remove();
+        domain.collect();
+        table.lock(&(KEY + 2)).set(KEY + 2, Value::new());
+    }
+    fn after(Lanes(domain, table): &Lanes) {
+        domain.barrier();
+        [6, 7].iter().for_each(|key| table.lock(key).set(*key, Value::new()));
+        let section = table.enter();
+        let mut met: Vec<u64> = table.iter(&section).map(|node| node.key).collect();
+        table.iter(&section).for_each(|node| node.value.look());
+        met.sort_unstable();
+        assert_eq!(met, [4, 5, 6, 7]);
+    }
+    crate::report("rcu-map", || bounded(1).check(halves, &[updates::<2>, updates::<3>], after));
 }
 
 /// The thread that reclaims the last removed element frees the memory of a table that has ended.

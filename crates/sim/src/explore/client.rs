@@ -84,6 +84,21 @@ pub(super) enum What {
     Barrier,
     /// The thread exits, and another one goes on in its place.
     Exit,
+    // Maps.
+    Insert,
+    /// Makes a new value of the one that is there.
+    Alter,
+    Remove,
+    /// Removes what it has found in a section, if that is still there.
+    RemoveFound,
+    /// A walk in one section.
+    Walk,
+    /// A walk with a section for each bucket.
+    WalkByBuckets,
+    Grow,
+    Shrink,
+    Split,
+    Clear,
 }
 
 /// An operation, and how long its section lasts.
@@ -92,10 +107,12 @@ pub(super) struct Operation {
     pub what: What,
     /// 0: no time; 1 and 2: a few steps; 3: others are let go on.
     pub hold: u8,
+    /// The key, if it is an operation on a map.
+    pub key: u8,
 }
 
 impl Operation {
-    pub(super) const NONE: Operation = Operation { what: What::Nothing, hold: 0 };
+    pub(super) const NONE: Operation = Operation { what: What::Nothing, hold: 0, key: 0 };
 }
 
 /// A client.
@@ -174,7 +191,7 @@ impl Client {
     pub(super) fn add(&mut self, thread: usize, what: What, hold: u8) {
         let length = &mut self.lengths[thread];
         if usize::from(*length) < OPERATIONS {
-            self.operations[thread][usize::from(*length)] = Operation { what, hold };
+            self.operations[thread][usize::from(*length)] = Operation { what, hold, key: 0 };
             *length += 1;
         }
     }
@@ -251,7 +268,8 @@ impl Client {
                 if rng.below(2) == 0
                     && let Some(what) = another(self, rng)
                 {
-                    self.operations[thread][at] = Operation { what, hold: rng.below(4) as u8 };
+                    let key = self.operations[thread][at].key;
+                    self.operations[thread][at] = Operation { what, hold: rng.below(4) as u8, key };
                 }
             }
             if rng.below(2) == 0
@@ -317,7 +335,11 @@ impl fmt::Display for Client {
             for operation in self.of(thread).iter().filter(|operation| operation.what != What::Nothing) {
                 let hold =
                     ["", ", briefly", ", for some steps", ", for long"][usize::from(operation.hold) % 4];
-                write!(f, " {:?}{hold};", operation.what)?;
+                write!(f, " {:?}", operation.what)?;
+                if operation.key > 0 {
+                    write!(f, " of key {}", operation.key)?;
+                }
+                write!(f, "{hold};")?;
             }
             writeln!(f)?;
         }

@@ -18,7 +18,9 @@ mod arena;
 mod client;
 mod coverage;
 mod engine;
+mod keep;
 mod machine;
+mod map;
 mod mutex;
 mod place;
 mod plan;
@@ -34,6 +36,7 @@ mod world;
 use engine::trace;
 use plan::Strategy;
 
+pub use keep::Keeping;
 pub use machine::Explore;
 pub use search::{Failure, Outcome, Settings, Target, explore_all, targets};
 
@@ -83,11 +86,13 @@ pub enum Mistake {
     SeenCleared,
     /// A waiter of a condition variable takes its ticket after it has counted itself in.
     LateTicket,
+    /// An update of a map looks at the key, and then sets it in a second step.
+    TornUpdate,
 }
 
 impl Mistake {
     /// All that can be made.
-    pub const ALL: [Mistake; 20] = [
+    pub const ALL: [Mistake; 21] = [
         Mistake::NoHeavyFence,
         Mistake::NoFullFence,
         Mistake::NoSecondLook,
@@ -108,5 +113,6 @@ impl Mistake {
         Mistake::LostSkip,
         Mistake::SeenCleared,
         Mistake::LateTicket,
+        Mistake::TornUpdate,
     ];
 }

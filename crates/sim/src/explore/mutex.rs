@@ -231,7 +231,7 @@ impl<L: RawMutex<Machine = Explore>, F: Forms<L>> Mutex<L, F> {
         unsafe { &*self.condvar }
     }
 
-    fn operate(&self, client: &Client, Operation { what, hold }: Operation, going: &Going) {
+    fn operate(&self, client: &Client, Operation { what, hold, .. }: Operation, going: &Going) {
         let lock = self.lock(0);
         let deadline = || Deadline::after::<Explore>(TIMEOUTS[usize::from(hold) % 4]);
         match what {

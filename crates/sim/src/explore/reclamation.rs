@@ -230,7 +230,7 @@ impl<D: Reclaim<Machine = Explore>, W: Waits<D>> Reclamation<D, W> {
         look();
     }
 
-    fn operate(&self, Operation { what, hold: how }: Operation) {
+    fn operate(&self, Operation { what, hold: how, .. }: Operation) {
         let domain = self.domain();
         match what {
             What::ReadNested => {

@@ -193,7 +193,8 @@ impl<R: RawRwLock<Machine = Explore>, F: Forms<R>> RwLock<R, F> {
         }
     }
 
-    fn operate(&self, Operation { what, hold }: Operation) {
+    fn operate(&self, operation: Operation) {
+        let Operation { what, hold, .. } = operation;
         if what == What::Exit {
             note(|| "exits, and begins again as another thread".into());
             return world::exit_thread();
@@ -232,7 +233,7 @@ impl<R: RawRwLock<Machine = Explore>, F: Forms<R>> RwLock<R, F> {
                 None => going.failed("a timed attempt to write"),
             },
             What::Lock => self.writes(waiting(|| lock.write()), hold),
-            _ => F::operate(self, Operation { what, hold }, &going),
+            _ => F::operate(self, operation, &going),
         }
         going.end();
         note(|| format!("{what:?} is over"));
@@ -325,8 +326,8 @@ impl<R: RawRwLock<Machine = Explore>, F: Forms<R>> RwLock<R, F> {
                 note(|| "makes a new lock in the same place".into());
                 // SAFETY: the place is free.
                 unsafe { self.place.write(R::new_in()) };
-                self.operate(Operation { what: What::Read, hold: 0 });
-                self.operate(Operation { what: What::Lock, hold: 0 });
+                self.operate(Operation { what: What::Read, ..Operation::NONE });
+                self.operate(Operation { what: What::Lock, ..Operation::NONE });
             } else {
                 self.destroyed.set(true);
             }

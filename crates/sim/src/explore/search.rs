@@ -4,6 +4,7 @@ use super::Mistake;
 use super::client::{Client, THREADS, What};
 use super::engine::{Engine, Setup};
 use super::machine::Explore;
+use super::map::Map;
 use super::mutex::{self, Leaves, Mutex};
 use super::plan::{Chain, Chance, Decision, Source};
 use super::reclamation::{Never, Periods, Reclamation};
@@ -13,6 +14,7 @@ use super::seqlock::SeqLock;
 use super::subject::Subject;
 use super::world::World;
 use crate::rng::Rng;
+use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::{Fair, Info, RawMutex, Suspension};
 use latchwork::locks::rwlock::{RawDowngrade, RawFair, RawRwLock, RawUpgrade};
 use latchwork::locks::semaphore::Unit;
@@ -166,13 +168,19 @@ impl Target {
         Target::strategy(D::INFO.name, Calls::of::<Reclamation<D, Never>>())
     }
 
+    /// The hash map over RCU, with this lock for its updates.
+    pub fn map<L: RawMutex<Machine = Explore>>() -> Target {
+        let calls = Calls::of::<Map<L>>();
+        Target { name: "rcu-map", kind: "map", tolerates_suspension: false, calls }
+    }
+
     /// Runs the schedules with these numbers, until one fails.
     pub fn explore(&self, settings: &Settings, seeds: Range<u64>) -> Outcome {
         explore(self.calls, settings, seeds)
     }
 }
 
-/// Everything in the registry, the semaphore, and the strategies of reclamation.
+/// Everything in the registry, the semaphore, the strategies of reclamation, and the map.
 pub fn targets() -> Vec<Target> {
     struct All(Vec<Target>);
     impl Visitor<Explore> for All {
@@ -205,6 +213,7 @@ pub fn targets() -> Vec<Target> {
         Target::reclaim::<IntervalDomain<Explore, 0>>(),
         Target::reclaim::<HazardDomain<Explore>>(),
         Target::reclaim::<CountedDomain<Explore>>(),
+        Target::map::<RawShfl<Explore>>(),
     ]);
     all.0
 }

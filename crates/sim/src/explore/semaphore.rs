@@ -90,7 +90,7 @@ impl Semaphore {
         unsafe { &*self.place }
     }
 
-    fn operate(&self, Operation { what, hold: how }: Operation) {
+    fn operate(&self, Operation { what, hold: how, .. }: Operation) {
         let semaphore = self.semaphore();
         let deadline = || Deadline::after::<Explore>(TIMEOUTS[usize::from(how) % 4]);
         let enough = self.given.get() > self.taken.get();

@@ -1,6 +1,10 @@
 //! The tests of the simulated and of the exploring machine, as one program: each program links the simulator and the
 //! library once more.
 
+/// What a map frees stays there until its schedule is over, so that a mistake shows, and does no harm.
+#[global_allocator]
+static ALLOCATOR: latchwork_sim::explore::Keeping = latchwork_sim::explore::Keeping;
+
 mod attempts;
 mod broken;
 mod checks;

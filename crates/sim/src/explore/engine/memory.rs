@@ -158,6 +158,11 @@ impl State {
         }
     }
 
+    /// Whether a thread's buffer has stores.
+    pub(in crate::explore) fn has_stores(&self, thread: usize) -> bool {
+        self.buffering >> thread & 1 == 1
+    }
+
     /// Whether no store of any other thread is in its buffer.
     pub(in crate::explore) fn no_stores_elsewhere(&self) -> bool {
         self.buffering & !(1 << self.running) == 0

@@ -56,7 +56,7 @@ impl<R: RawUpgrade<Machine = Explore> + RawFair> Forms<R> for Upgrades {
         What::LockFair,
     ];
 
-    fn operate(this: &RwLock<R, Self>, Operation { what, hold: how }: Operation, going: &Going) {
+    fn operate(this: &RwLock<R, Self>, Operation { what, hold: how, .. }: Operation, going: &Going) {
         let lock = this.lock();
         match what {
             What::Downgrade => this.downgrades(how),

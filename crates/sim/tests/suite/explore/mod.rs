@@ -59,6 +59,8 @@ const STUCK: &str = "all threads wait";
 const CIRCLES: &str = "go round in circles";
 const BESIDE: &str = "beside";
 const RECLAIMED: &str = "was reclaimed";
+/// What a reader of a map says that is not waited for.
+const LATE: &[&str] = &["was dropped", "was destroyed", "in the place of", "no order", "never dropped"];
 
 #[test]
 fn broken_locks_are_found() {
@@ -127,7 +129,7 @@ fn a_failure_can_be_repeated() {
 #[test]
 fn mistakes_are_found() {
     use Mistake::*;
-    let cases: [(Mistake, &[&str], &[&str]); 17] = [
+    let cases: [(Mistake, &[&str], &[&str]); 21] = [
         (NoHeavyFence, &["bravo-2d-shfl-rw"], &[BESIDE]),
         (NoHeavyFence, &["rcu", "epoch", "interval", "hazard"], &[RECLAIMED, "was never reclaimed"]),
         (NoHeavyFence, &["counted"], &["twice", "was never reclaimed", RECLAIMED, STUCK, "no end"]),
@@ -145,6 +147,10 @@ fn mistakes_are_found() {
         (PrivateArray, &["twa", "qspinlock"], &[STUCK]),
         (LostLink, &["k42", "cna", "malthusian"], &[STUCK, "was destroyed"]),
         (SeenCleared, &["hemlock"], &[CIRCLES, STUCK, "no end"]),
+        (NoHeavyFence, &["rcu-map"], LATE),
+        (SkipsReader, &["rcu-map"], LATE),
+        (DroppedWake, &["rcu-map"], &[STUCK]),
+        (TornUpdate, &["rcu-map"], &["no order of the operations"]),
     ];
     for (mistake, names, symptoms) in cases {
         for name in names.iter().filter(|name| wanted(name)) {
