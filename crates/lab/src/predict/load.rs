@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A role with a smaller share of the acquisitions is left out of the replay.
 const SMALL: f64 = 0.005;
 
+/// A call that took longer than this waited, in nanoseconds, in the recording and in the replay. An uncontended one takes a few cache
+/// misses at most.
+pub const WAITED: u64 = 600;
+
 /// What a lock is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -327,10 +331,12 @@ fn sums(steps: &[Step], stream: &Stream, edges: &Edges, preempted: u64) -> Sums 
         sums.off += step.off;
         if acquires(step) {
             sums.acquisitions += u64::from(!mark.again);
-            sums.waiting += step.wait;
+            *(if step.wait > WAITED { &mut sums.waiting } else { &mut sums.cpu }) += step.wait;
+        } else if stream::takes_time(step) {
+            sums.cpu += step.wait;
         }
     }
-    for step in steps.iter().filter(|step| !acquires(step)) {
+    for step in steps.iter().filter(|step| !acquires(step) && !stream::takes_time(step)) {
         if step.op == op::SLEEP && edges.meaning[step.object as usize] != Meaning::Recorded {
             sums.sleeping += step.wait;
         } else {
