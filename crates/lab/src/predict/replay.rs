@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const BLOCK: u32 = 64;
 /// The shortest computation between two events, in nanoseconds: without any, the last holder is always the first to be back.
 const LEAST: u64 = 10;
+/// Events for each acquisition that a simulation is made for. If there are more, it has fewer acquisitions.
+const EVENTS: f64 = 16.0;
 /// The most of it that a thread makes good for later, in nanoseconds: sections that take no time at all are not to shorten a long one.
 const MOST_OWED: u64 = 100;
 /// How long a private lock takes, acquired and released, in atomic instructions.
@@ -166,7 +168,9 @@ impl How {
         let cpus = self.profile.cpus();
         let ideal = (threads.min(cpus) as f64 * load.rate).min(load.bound).max(1.0);
         let busy = 1.0 - load.shares.off - load.shares.sleeping - load.shares.timed;
-        let mut length = (self.acquisitions as f64 / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
+        // A program may use semaphores, and hardly any lock.
+        let acquisitions = self.acquisitions as f64 * (EVENTS / load.events).min(1.0);
+        let mut length = (acquisitions / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
         if threads > cpus {
             // Each thread has the processor a few times.
             let turn = self.profile.kernel.quantum.value * (threads as f64 / cpus as f64).ceil();
