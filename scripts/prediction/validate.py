@@ -66,12 +66,13 @@ def measure(args, keep):
     (keep / "measured.json").write_text(json.dumps(measured, indent=1))
 
 
-def predict(keep):
+def predict(keep, acquisitions):
     results = []
     for name, case in json.loads((keep / "measured.json").read_text()).items():
         # The machine's own profile, if it has been calibrated; the report says which one it was.
         words = ["latchwork-lab", "predict", keep / case["trace"], "--machine", os.environ.get("MACHINE", "this-machine")]
         words += ["--recorded-on", os.environ.get("MACHINE", "this-machine"), "--threads", case["threads"], "--json", "-"]
+        words += ["--acquisitions", acquisitions]
         run = subprocess.run([str(word) for word in words], capture_output=True, text=True)
         if run.returncode not in (0, 1):
             sys.exit(run.stderr)
@@ -119,6 +120,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--acquisitions", type=int, default=60000, help="of one simulation: see latchwork-lab predict --help")
     parser.add_argument("--json")
     parser.add_argument("--measured")
     args = parser.parse_args()
@@ -126,7 +128,7 @@ def main():
     keep.mkdir(exist_ok=True)
     if not (keep / "measured.json").exists():
         measure(args, keep)
-    results = predict(keep)
+    results = predict(keep, args.acquisitions)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
     table(results)

@@ -149,6 +149,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         rwlock: raw.rwlock,
         empty_hold_ns: raw.empty_hold_ns,
         empty_gap_ns: raw.empty_gap_ns,
+        empty_release_ns: raw.empty_release_ns,
         classes,
         objects: raw.objects.iter().map(|class| moved[*class]).collect(),
         permits: Vec::new(),

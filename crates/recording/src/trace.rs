@@ -21,6 +21,11 @@
 //! event. A thread that leaves its processor and comes back takes at least some microseconds, so the time off the processor
 //! between two such events is known, and lies within the one long gap or in the long waits before it. See
 //! the module `trace_raw` for how the reader divides it.
+//!
+//! # What the recorder does in between
+//!
+//! A new [`Chunk`] takes some microseconds, because the kernel must find memory for it. A thread makes its next chunk after it
+//! has released a lock, before it needs it, so that no other thread waits for a lock meanwhile. An [`op::COST`] event has the time.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
@@ -33,7 +38,8 @@ pub mod op {
     pub const ACQUIRE: u32 = 1;
     /// The thread acquired the lock for reading.
     pub const READ: u32 = 2;
-    /// The thread is about to release the lock.
+    /// The thread released the lock. `gap` is the time until it began to, and `wait` how long the call took: it may have woken
+    /// other threads.
     pub const RELEASE: u32 = 3;
     /// An attempt did not get the lock, or a call gave up at its deadline. `wait` is how long it took. Of a condition variable
     /// with `wait` 0: the [`SLEEP`] that is the thread's last event of this object ended at its deadline.
@@ -41,7 +47,8 @@ pub mod op {
     /// The thread waited for something to happen: a condition, a unit of a semaphore, a barrier, the end of a thread. `wait` is
     /// how long.
     pub const SLEEP: u32 = 5;
-    /// The thread caused something for which threads wait: it signalled a condition or posted a semaphore.
+    /// The thread caused something for which threads wait: it signalled a condition or posted a semaphore. `gap` and `wait` are as
+    /// those of [`RELEASE`].
     pub const WAKE: u32 = 6;
     /// The thread woke all threads that wait for a condition.
     pub const WAKE_ALL: u32 = 7;
@@ -51,6 +58,8 @@ pub mod op {
     pub const EXIT: u32 = 9;
     /// The thread acquired the lock, alone, by a call that does not wait.
     pub const TRY: u32 = 10;
+    /// The recorder did something for itself. `wait` is how long; the time lies in the gap of the thread's next event.
+    pub const COST: u32 = 11;
 }
 
 /// The content of [`op::CLOCK`]. [`Event::wait`] has the low 32 bits of the thread's CPU time in nanoseconds. [`Event::more`] has
@@ -80,7 +89,7 @@ pub struct Event {
     pub what: u32,
     /// Ticks since the end of the thread's event before, [`pack`]ed.
     pub gap: u32,
-    /// Ticks that the call waited, [`pack`]ed. 0: it did not wait.
+    /// Ticks that the call waited, [`pack`]ed. 0: it did not wait. See also [`op::RELEASE`].
     pub wait: u32,
     /// See [`op::CLOCK`]. Otherwise 0.
     pub more: u32,
@@ -118,8 +127,10 @@ pub struct Header {
     pub long: u64,
     /// Ticks from an acquisition to the release if the program does nothing in between, on the recording machine.
     pub empty_hold: AtomicU32,
-    /// Ticks from a release to the next acquisition if the program does nothing in between.
+    /// Ticks from the end of a release to the next acquisition if the program does nothing in between.
     pub empty_gap: AtomicU32,
+    /// Ticks that a release takes which wakes no other thread.
+    pub empty_release: AtomicU32,
     /// Records in use. Each may exceed its capacity: take the smaller of the two.
     pub threads: AtomicU32,
     /// See `threads`.

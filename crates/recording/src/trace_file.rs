@@ -43,8 +43,11 @@ pub struct About {
     pub rwlock: String,
     /// What the recorder shows from an acquisition to the release if the program does nothing in between.
     pub empty_hold_ns: f64,
-    /// The same from a release to the next acquisition.
+    /// The same from the end of a release to the next acquisition.
     pub empty_gap_ns: f64,
+    /// What it shows of a release that wakes no other thread.
+    #[serde(default)]
+    pub empty_release_ns: f64,
     /// Locks, condition variables and semaphores, by the place of their first use.
     pub classes: Vec<Class>,
     /// The class of each object.
@@ -102,7 +105,7 @@ pub struct Step {
     pub cpu: u64,
     /// Nanoseconds since the event before in which the thread slept outside of the calls that are recorded.
     pub off: u64,
-    /// Nanoseconds that the call waited.
+    /// Nanoseconds that the call waited. Of a release and of a signal: how long the call took.
     pub wait: u64,
 }
 
@@ -220,7 +223,8 @@ impl About {
             return damaged("it does not have the permits of each object");
         }
         let sound = |number: f64| number.is_finite() && number >= 0.0;
-        if !sound(self.seconds) || !sound(self.empty_gap_ns) || !sound(self.empty_hold_ns) || self.cpus == 0 {
+        let costs = [self.empty_gap_ns, self.empty_hold_ns, self.empty_release_ns];
+        if !sound(self.seconds) || !costs.into_iter().all(sound) || self.cpus == 0 {
             return damaged("a number of its second line is impossible");
         }
         Ok(())

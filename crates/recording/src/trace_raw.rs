@@ -37,6 +37,8 @@ pub struct Raw {
     pub empty_hold_ns: f64,
     /// See [`About::empty_gap_ns`](crate::trace_file::About::empty_gap_ns).
     pub empty_gap_ns: f64,
+    /// See [`About::empty_release_ns`](crate::trace_file::About::empty_release_ns).
+    pub empty_release_ns: f64,
     /// Calls that there was no room for.
     pub unknown: u64,
     /// The threads, in the order of their first calls.
@@ -57,7 +59,7 @@ pub struct RawThread {
     pub start_ns: u64,
     /// Its events.
     pub steps: Vec<Step>,
-    /// When each of them ended, in nanoseconds since the start of the recording. Steps do not have the time for which the thread
+    /// When each of them ended (began, if it is a release or a signal), in nanoseconds since the start of the recording. Steps do not have the time for which the thread
     /// was preempted, nor what the recorder took; these moments do.
     pub times: Vec<u64>,
     /// Events that there was no room for.
@@ -124,6 +126,7 @@ impl Raw {
             rwlock: text(offset_of!(Header, rwlock), 48),
             empty_hold_ns: ticks(offset_of!(Header, empty_hold)),
             empty_gap_ns: ticks(offset_of!(Header, empty_gap)),
+            empty_release_ns: ticks(offset_of!(Header, empty_release)),
             unknown: header.u64(offset_of!(Header, unknown)),
             threads: Vec::new(),
             objects,
@@ -313,11 +316,11 @@ struct Divider<'a> {
     /// From how many ticks on a gap is long.
     long: u64,
     steps: Vec<Step>,
-    /// For each step, when it ended: ticks since the thread's start.
+    /// For each step, when it ended, or began: ticks since the thread's start.
     times: Vec<u64>,
     /// Ticks since the thread's start.
     now: u64,
-    /// Ticks of readings of the thread's clock that lie in the next gap.
+    /// Ticks of what the recorder did for itself that lie in the next gap.
     readings: u64,
     preempted: u64,
     /// At the last clock event: CPU time, voluntary and involuntary switches.
@@ -355,7 +358,19 @@ impl<'a> Divider<'a> {
         let (op, object) = (event.what >> OBJECT_BITS, event.what & NO_OBJECT);
         let ticks = unpack(event.gap);
         let gap = self.reader.nanos(ticks);
-        self.now += ticks + if op == op::CLOCK { 0 } else { unpack(event.wait) };
+        self.now += ticks;
+        if op == op::COST {
+            self.readings += unpack(event.wait);
+            return;
+        }
+        // What a release or a signal causes may begin before the call is over.
+        let mut moment = self.now;
+        if op != op::CLOCK {
+            self.now += unpack(event.wait);
+        }
+        if !matches!(op, op::RELEASE | op::WAKE | op::WAKE_ALL) {
+            moment = self.now;
+        }
         self.passed += gap;
         if ticks > 0 {
             let readings = std::mem::take(&mut self.readings).min(ticks);
@@ -389,7 +404,7 @@ impl<'a> Divider<'a> {
         }
         let (cpu, off) = (std::mem::take(&mut self.cpu), std::mem::take(&mut self.off));
         self.steps.push(Step { op, object, cpu, off, wait });
-        self.times.push(self.now);
+        self.times.push(moment);
     }
 
     /// Whether the thread holds the lock before and after the event, or neither before nor after it. Such acquisitions and

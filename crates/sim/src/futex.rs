@@ -1,8 +1,8 @@
 //! Threads that sleep on a word: the kernel's half of `futex(2)`. `machine/futex.rs` is the half that a thread executes.
 //!
-//! Each word has a queue, with the longest sleeper first. A wake costs the waker `wake` for each thread that it wakes.
-//! The woken thread can run `wakeup` or `wakeup_soon` later (plus the time that it then waits for a processor). The memory behind a word
-//! may be gone: only its address is used.
+//! Each word has a queue, with the longest sleeper first. A wake costs the waker `wake` for each thread that it wakes, and the
+//! woken thread can run `wakeup` later (plus the time that it then waits for a processor). Both cost less if the thread's processor is
+//! awake: see `scheduler.rs`. The memory behind a word may be gone: only its address is used.
 
 use crate::events::{Event, NS, Time};
 use crate::state::State;
@@ -45,7 +45,7 @@ impl State {
         let mut woken = 0;
         while woken < count as usize {
             let Some(id) = self.pop_sleeper(address) else { break };
-            let cost = self.costs.wake;
+            let cost = self.wake_cost(id, self.threads[self.running as usize].time);
             let me = self.me();
             me.time += cost;
             me.counts.wakes += 1;
@@ -70,6 +70,7 @@ impl State {
 
     fn end_sleep(&mut self, id: u32, now: Time, outcome: Wait) {
         let wakeup = self.wakeup_time(id, now.max(self.threads[id as usize].time));
+        self.catch_up(id, now);
         let thread = self.thread(id);
         thread.outcome = outcome;
         thread.timer = 0;

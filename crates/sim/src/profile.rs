@@ -185,6 +185,12 @@ pub struct Processor {
 pub struct Kernel {
     /// A system call that does nothing.
     pub syscall: Number,
+    /// `FUTEX_WAIT` on a word that has another value; `syscall` if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub futex_wait: Option<Number>,
+    /// `FUTEX_WAKE` if no thread sleeps; `syscall` if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub futex_wake: Option<Number>,
     /// Beyond that, to wake one thread, for the waker.
     pub wake: Number,
     /// From the wake to the woken thread's first instruction on an idle processor.
@@ -193,6 +199,19 @@ pub struct Kernel {
     /// not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakeup_soon: Option<Number>,
+    /// For so long after a thread has gone to sleep, its processor is still on the way to idleness; 0 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub falls_asleep: Option<Number>,
+    /// `wake` in that time; `wake` if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake_early: Option<Number>,
+    /// `wakeup` in that time; `wakeup_soon` if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_early: Option<Number>,
+    /// From the wake to the woken thread's first instruction on a processor that runs another thread, if the woken one takes
+    /// its place. Not given: a woken thread waits until the other one leaves the processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_busy: Option<Number>,
     /// From one thread to the next on a processor.
     pub context_switch: Number,
     /// How long a thread may run while others wait for its processor.
@@ -380,7 +399,13 @@ impl Profile {
             ("processor.past_fence", &processor.past_fence),
             ("processor.acquire", &processor.acquire),
             ("processor.release", &processor.release),
+            ("kernel.futex_wait", &kernel.futex_wait),
+            ("kernel.futex_wake", &kernel.futex_wake),
             ("kernel.wakeup_soon", &kernel.wakeup_soon),
+            ("kernel.falls_asleep", &kernel.falls_asleep),
+            ("kernel.wake_early", &kernel.wake_early),
+            ("kernel.wakeup_early", &kernel.wakeup_early),
+            ("kernel.wakeup_busy", &kernel.wakeup_busy),
         ];
         all.extend(
             optional.iter().filter_map(|(name, number)| number.as_ref().map(|number| (*name, number))),

@@ -9,7 +9,12 @@
 //!   for it after 64 looks, as the native machine's `spin_until` does; it spins on when its turn comes.
 //! - *Wake-ups.* A woken thread returns to its last processor if that is idle. Otherwise it goes to an idle processor of the
 //!   same node, or else to any idle one. If none is idle, it queues at its last processor. It can run `wakeup` after the
-//!   wake, or `wakeup_soon` if that processor was not idle for long.
+//!   wake, or `wakeup_soon` if that processor was not idle for long. A processor goes on for `falls_asleep` after its last thread
+//!   went to sleep; a wake in that time costs `wake_early` and `wakeup_early`.
+//! - *Preemption by woken threads*, where the profile has `wakeup_busy`. If no processor is idle, the woken thread takes the place
+//!   of its last processor's current thread, unless it has had more processor time than that one. It forgets
+//!   the processor time of others that it has missed while it slept. (So does Linux's EEVDF: a thread keeps what it had too
+//!   much, and not what it had too little.) The thread that is preempted goes on as soon as the other one leaves.
 //! - *Interrupts* (`membarrier`) stop a running thread for a moment.
 //! - *SMT.* Computing takes `smt_slowdown` times as long while the core's other thread is busy.
 //! - *The adversary* stops threads at random.
@@ -31,6 +36,8 @@ const LOOKS: Time = 64;
 const IDLE_SOON: Time = 50_000 * NS;
 /// Computing is cut into pieces of this length, so that preemption comes in time.
 const PIECE: Time = 20_000 * NS;
+/// The same where woken threads preempt others: no longer than such a wake-up takes.
+const SHORT_PIECE: Time = 2000 * NS;
 /// How long an instruction that others see the middle of takes at most: its store may have to wait for the
 /// line, and must outlast the system call that others go to sleep with.
 const TORN: Time = 2000 * NS;
@@ -122,17 +129,70 @@ impl State {
     pub(crate) fn make_ready(&mut self, id: u32, now: Time) {
         let last = self.threads[id as usize].cpu as usize;
         match self.idle_cpu(last) {
-            Some(cpu) => self.dispatch(cpu, id, now),
+            Some(cpu) => {
+                if cpu != last {
+                    self.thread(id).ran = self.cpus[cpu].ran;
+                }
+                self.dispatch(cpu, id, now);
+            }
+            None if self.preempts(last, id, now) => self.preempt(last, id, now),
             None => self.enqueue(last, id, now),
         }
     }
 
+    /// How long the processor has been idle on which a thread would run that is woken now. `None`: no processor is idle.
+    fn idle_for(&self, id: u32, now: Time) -> Option<Time> {
+        let cpu = self.idle_cpu(self.threads[id as usize].cpu as usize)?;
+        Some(now.saturating_sub(self.cpus[cpu].idle_since))
+    }
+
+    /// What a wake of this thread at `now` costs the waker.
+    pub(crate) fn wake_cost(&self, id: u32, now: Time) -> Time {
+        let early = self.idle_for(id, now).is_some_and(|idle| idle < self.costs.falls_asleep);
+        if early { self.costs.wake_early } else { self.costs.wake }
+    }
+
     /// How long it takes from a wake at `now` until the thread can run: less, if its processor does not sleep yet.
     pub(crate) fn wakeup_time(&self, id: u32, now: Time) -> Time {
-        let asleep = self
-            .idle_cpu(self.threads[id as usize].cpu as usize)
-            .is_some_and(|cpu| now.saturating_sub(self.cpus[cpu].idle_since) >= IDLE_SOON);
-        if asleep { self.costs.wakeup } else { self.costs.wakeup_soon }
+        let costs = &self.costs;
+        match self.idle_for(id, now) {
+            None => {
+                // The switch comes on top of this, when the other thread leaves its processor.
+                let busy = costs.wakeup_busy.map(|busy| busy.saturating_sub(costs.context_switch));
+                busy.unwrap_or(costs.wakeup_soon)
+            }
+            Some(idle) if idle < costs.falls_asleep => costs.wakeup_early,
+            Some(idle) if idle < IDLE_SOON => costs.wakeup_soon,
+            Some(_) => costs.wakeup,
+        }
+    }
+
+    /// A thread that wakes up has no claim to the time that others had while it slept.
+    pub(crate) fn catch_up(&mut self, id: u32, now: Time) {
+        let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
+        let ran = if cpu.current == NONE { cpu.ran } else { self.ran(cpu.current, now) };
+        let thread = self.thread(id);
+        thread.ran = thread.ran.max(ran);
+    }
+
+    /// The processor time of a thread that has a processor.
+    fn ran(&self, id: u32, now: Time) -> Time {
+        let thread = &self.threads[id as usize];
+        thread.ran + now.saturating_sub(thread.runs_since)
+    }
+
+    /// Whether a woken thread takes the place of the processor's current one.
+    fn preempts(&self, cpu: usize, id: u32, now: Time) -> bool {
+        self.costs.wakeup_busy.is_some()
+            && self.threads[id as usize].ran <= self.ran(self.cpus[cpu].current, now)
+    }
+
+    /// A woken thread takes the place of the processor's current one, which goes on afterwards.
+    fn preempt(&mut self, cpu: usize, id: u32, now: Time) {
+        self.cpus[cpu].slice_end = now;
+        self.cpus[cpu].preempted = true;
+        self.cpus[cpu].queue.push_front(id);
+        self.queued(cpu, id, now);
     }
 
     fn idle_cpu(&self, last: usize) -> Option<usize> {
@@ -148,7 +208,9 @@ impl State {
     fn dispatch(&mut self, cpu: usize, id: u32, at: Time) {
         let at = at.max(self.threads[id as usize].time);
         self.cpus[cpu].current = id;
+        self.cpus[cpu].preempted = false;
         self.cpus[cpu].slice_end = at.saturating_add(self.costs.quantum);
+        self.thread(id).runs_since = at;
         let missed = self.threads[id as usize].strike <= at;
         let strike = if missed { self.next_strike(at) } else { self.threads[id as usize].strike };
         let thread = self.thread(id);
@@ -177,9 +239,14 @@ impl State {
 
     /// A thread waits for a processor.
     fn enqueue(&mut self, cpu: usize, id: u32, now: Time) {
+        self.cpus[cpu].queue.push_back(id);
+        self.queued(cpu, id, now);
+    }
+
+    /// A thread stands in the queue of a processor that runs another one.
+    fn queued(&mut self, cpu: usize, id: u32, now: Time) {
         self.thread(id).phase = Phase::Ready;
         self.thread(id).cpu = cpu as u32;
-        self.cpus[cpu].queue.push_back(id);
         self.ready += 1;
         let current = self.cpus[cpu].current;
         if self.threads[current as usize].phase == Phase::Spinning {
@@ -194,6 +261,10 @@ impl State {
     /// The current thread leaves its processor: the next one gets it.
     pub(crate) fn leave_cpu(&mut self, id: u32, now: Time) {
         let cpu = self.threads[id as usize].cpu as usize;
+        let ran = self.ran(id, now);
+        let thread = self.thread(id);
+        (thread.ran, thread.runs_since) = (ran, Time::MAX);
+        self.cpus[cpu].ran = self.cpus[cpu].ran.max(ran);
         match self.cpus[cpu].queue.pop_front().or_else(|| self.steal(cpu)) {
             Some(next) => {
                 self.ready -= 1;
@@ -218,7 +289,9 @@ impl State {
             (!self.cpus[longest].queue.is_empty()).then_some(longest)
         };
         let victim = longest(node).or_else(|| longest(0..self.cpus.len()))?;
-        self.cpus[victim].queue.pop_front()
+        let stolen = self.cpus[victim].queue.pop_front()?;
+        self.thread(stolen).ran = self.cpus[thief].ran;
+        Some(stolen)
     }
 
     /// The scheduler has something for a running thread. `true`: it does not go on now.
@@ -279,14 +352,20 @@ impl State {
         self.leave_cpu(id, now);
     }
 
-    /// A thread goes to the end of its processor's queue, which is not empty.
+    /// A thread goes to the end of its processor's queue, which is not empty. One that is preempted by a woken thread goes on after
+    /// that.
     fn yield_cpu(&mut self, id: u32, now: Time) {
         let thread = self.thread(id);
         thread.phase = Phase::Ready;
         thread.timer = 0;
         thread.counts.preemptions += 1;
         let cpu = thread.cpu as usize;
-        self.cpus[cpu].queue.push_back(id);
+        let cpu = &mut self.cpus[cpu];
+        if std::mem::take(&mut cpu.preempted) {
+            cpu.queue.insert(1, id);
+        } else {
+            cpu.queue.push_back(id);
+        }
         self.ready += 1;
         self.leave_cpu(id, now);
     }
@@ -354,8 +433,9 @@ impl State {
     /// Goes on computing. `true`: done.
     #[inline]
     pub(crate) fn work(&mut self, id: u32, left: Time) -> bool {
+        let most = if self.costs.wakeup_busy.is_some() { SHORT_PIECE } else { PIECE };
         let thread = &mut self.threads[id as usize];
-        let piece = left.min(PIECE).min(thread.attention.saturating_sub(thread.time));
+        let piece = left.min(most).min(thread.attention.saturating_sub(thread.time));
         thread.time += piece;
         if piece == left {
             return true;

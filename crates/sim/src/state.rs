@@ -24,9 +24,15 @@ pub(crate) struct Costs {
     pub(crate) clock: Time,
     pub(crate) smt_slowdown: f64,
     pub(crate) syscall: Time,
+    pub(crate) futex_wait: Time,
+    pub(crate) futex_wake: Time,
     pub(crate) wake: Time,
     pub(crate) wakeup: Time,
     pub(crate) wakeup_soon: Time,
+    pub(crate) falls_asleep: Time,
+    pub(crate) wake_early: Time,
+    pub(crate) wakeup_early: Time,
+    pub(crate) wakeup_busy: Option<Time>,
     pub(crate) context_switch: Time,
     pub(crate) quantum: Time,
     pub(crate) membarrier: Time,
@@ -38,6 +44,7 @@ impl Costs {
         let ps = |number: &Number| (number.value * NS as f64).round() as Time;
         let or = |number: &Option<Number>, otherwise| number.as_ref().map_or(otherwise, ps);
         let processor = &profile.processor;
+        let wakeup_soon = or(&profile.kernel.wakeup_soon, ps(&profile.kernel.wakeup));
         Costs {
             fence: or(&processor.fence, ps(&profile.lines.atomic)),
             past_fence: or(&processor.past_fence, 0),
@@ -48,9 +55,15 @@ impl Costs {
             clock: ps(&profile.processor.clock),
             smt_slowdown: profile.processor.smt_slowdown.value,
             syscall: ps(&profile.kernel.syscall),
+            futex_wait: or(&profile.kernel.futex_wait, ps(&profile.kernel.syscall)),
+            futex_wake: or(&profile.kernel.futex_wake, ps(&profile.kernel.syscall)),
             wake: ps(&profile.kernel.wake),
             wakeup: ps(&profile.kernel.wakeup),
-            wakeup_soon: or(&profile.kernel.wakeup_soon, ps(&profile.kernel.wakeup)),
+            wakeup_soon,
+            falls_asleep: or(&profile.kernel.falls_asleep, 0),
+            wake_early: or(&profile.kernel.wake_early, ps(&profile.kernel.wake)),
+            wakeup_early: or(&profile.kernel.wakeup_early, wakeup_soon),
+            wakeup_busy: profile.kernel.wakeup_busy.as_ref().map(ps),
             context_switch: ps(&profile.kernel.context_switch),
             quantum: ps(&profile.kernel.quantum),
             membarrier: ps(&profile.kernel.membarrier),
@@ -69,11 +82,15 @@ pub(crate) struct Cpu {
     pub(crate) slice_end: Time,
     /// Since when it is idle, if it is.
     pub(crate) idle_since: Time,
+    /// The most of [`Thread::ran`] of the threads that have left it.
+    pub(crate) ran: Time,
+    /// A woken thread, the first of the queue, takes the current one's place.
+    pub(crate) preempted: bool,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
-        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0, idle_since: 0 }
+        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0, idle_since: 0, ran: 0, preempted: false }
     }
 }
 

@@ -92,6 +92,11 @@ pub(crate) struct Thread {
     pub(crate) outcome: Wait,
     /// What it sleeps on.
     pub(crate) sleeps_on: usize,
+    /// Since when it has its processor.
+    pub(crate) runs_since: Time,
+    /// The time that it has had a processor, before that; at least as much as other threads of the processor had when it
+    /// woke up.
+    pub(crate) ran: Time,
     /// When it went to sleep, and when it last ran again after that.
     pub(crate) slept: Time,
     pub(crate) woken: Time,
@@ -132,6 +137,8 @@ impl Thread {
             idle: (0, 0),
             outcome: Wait::Woken,
             sleeps_on: 0,
+            runs_since: start,
+            ran: 0,
             slept: 0,
             woken: 0,
             asked: None,

@@ -43,6 +43,16 @@ pub fn syscall(cpu: usize) -> Sample {
     })
 }
 
+/// `FUTEX_WAIT` on a word that has another value, and `FUTEX_WAKE` of a word on which nobody sleeps.
+pub fn futex_calls(cpu: usize) -> [Sample; 2] {
+    let word = AtomicU32::new(0);
+    [(libc::FUTEX_WAIT, 1), (libc::FUTEX_WAKE, 1)].map(|(operation, value)| {
+        each(cpu, || {
+            futex(&word, operation, value);
+        })
+    })
+}
+
 /// Waking a sleeper: what it costs the waker, and how long after that the sleeper runs.
 pub struct Wake {
     /// The waker's system call.
@@ -51,8 +61,65 @@ pub struct Wake {
     pub latency: Sample,
 }
 
+/// What [`wake`] measured, in nanoseconds: of each round the call and the latency.
+type Rounds = (Vec<f64>, Vec<f64>);
+
 /// A waker on one CPU, a sleeper on another one or on the same, which has slept for `idle`.
 pub fn wake(waker: usize, sleeper: usize, idle: Duration) -> Wake {
+    let (calls, latencies) = rounds(waker, sleeper, idle);
+    Wake { call: Sample::of(&calls), latency: Sample::of(&latencies) }
+}
+
+/// Waking a thread that has just gone to sleep, while its CPU is still on the way to idleness.
+pub struct Early {
+    /// How long after the thread has gone to sleep its CPU is on that way, in nanoseconds.
+    pub time: Sample,
+    /// As in [`Wake`].
+    pub wake: Wake,
+}
+
+/// A waker on one CPU, a sleeper on another one. `None`: such a wake takes as long as a later one.
+pub fn wake_early(waker: usize, sleeper: usize) -> Option<Early> {
+    // A wake and its latency are shorter than this part of what they are later.
+    const SHORTER: f64 = 0.75;
+    let median = |(calls, latencies): &Rounds| {
+        Sample::of(&calls.iter().zip(latencies).map(|(call, latency)| call + latency).collect::<Vec<_>>())
+            .median
+    };
+    let later = median(&rounds(waker, sleeper, Duration::from_micros(10)));
+    let steps = (2..=40).map(|step| Duration::from_nanos(200 * step));
+    let mut tried: Vec<(Duration, Rounds)> = steps.map(|idle| (idle, rounds(waker, sleeper, idle))).collect();
+    let last = tried.iter().rposition(|(_, rounds)| median(rounds) < SHORTER * later)?;
+    tried.truncate(last + 1);
+    let time = tried[last].0.as_nanos() as f64;
+    let (calls, latencies): (Vec<_>, Vec<_>) = tried.into_iter().map(|(_, rounds)| rounds).unzip();
+    Some(Early {
+        time: Sample::of(&[time]),
+        wake: Wake { call: Sample::of(&calls.concat()), latency: Sample::of(&latencies.concat()) },
+    })
+}
+
+/// How long after a wake a sleeper runs on a CPU on which another thread computes all the time. `None`: most have to wait until
+/// that thread has had its turn.
+pub fn wake_busy(waker: usize, sleeper: usize) -> Option<Sample> {
+    const TURN: f64 = 200_000.0;
+    let over = AtomicBool::new(false);
+    let (_, latencies) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(sleeper);
+            while !over.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let measured = rounds(waker, sleeper, Duration::from_micros(50));
+        over.store(true, Relaxed);
+        measured
+    });
+    let sample = Sample::of(&latencies);
+    (sample.median < TURN).then_some(sample)
+}
+
+fn rounds(waker: usize, sleeper: usize, idle: Duration) -> Rounds {
     let start = Instant::now();
     let nanos = || start.elapsed().as_nanos() as u64;
     let (word, woken) = (AtomicU32::new(0), AtomicU64::new(0));
@@ -95,7 +162,7 @@ pub fn wake(waker: usize, sleeper: usize, idle: Duration) -> Wake {
             }
         });
     });
-    Wake { call: Sample::of(&calls), latency: Sample::of(&latencies) }
+    (calls, latencies)
 }
 
 /// From one thread to the next on a CPU, handing over by futex: the whole hand-over.

@@ -360,12 +360,18 @@ impl Calibration {
     fn calls(&mut self) {
         let sample = kernel::syscall(self.cpu());
         self.profile.kernel.syscall = self.number("kernel.syscall", sample, "getppid");
+        let [wait, wake] = kernel::futex_calls(self.cpu());
+        let what = "FUTEX_WAIT on a word that has another value";
+        self.profile.kernel.futex_wait = Some(self.number("kernel.futex_wait", wait, what));
+        let what = "FUTEX_WAKE of a word on which no thread sleeps";
+        self.profile.kernel.futex_wake = Some(self.number("kernel.futex_wake", wake, what));
     }
 
     fn wakes(&mut self) {
         let (cpu, other) = (self.cpu(), self.other());
         let wake = kernel::wake(cpu, other.unwrap_or(cpu), Duration::from_micros(200));
         let syscall = self.profile.kernel.syscall.value;
+        let futex_wake = self.profile.kernel.futex_wake.as_ref().map_or(syscall, |call| call.value);
         let less = |sample: Sample, by: f64| Sample {
             median: (sample.median - by).max(0.0),
             quartiles: ((sample.quartiles.0 - by).max(0.0), (sample.quartiles.1 - by).max(0.0)),
@@ -373,8 +379,8 @@ impl Calibration {
         };
         self.profile.kernel.wake = self.number(
             "kernel.wake",
-            less(wake.call, syscall),
-            "FUTEX_WAKE of one sleeper, less an empty system call",
+            less(wake.call, futex_wake),
+            "FUTEX_WAKE of one sleeper, less the same of none",
         );
         let latency = match other {
             Some(_) => "from its return to the sleeper's, on another CPU that was idle for 200 microseconds",
@@ -386,6 +392,21 @@ impl Calibration {
             let soon = kernel::wake(cpu, other, Duration::from_micros(10)).latency;
             let what = "the same, on a CPU that was idle for less than 10 microseconds";
             self.profile.kernel.wakeup_soon = Some(self.number("kernel.wakeup_soon", soon, what));
+            if let Some(early) = kernel::wake_early(cpu, other) {
+                let what = "how long after its thread's wait began a CPU is not idle yet: wakes cost less";
+                self.profile.kernel.falls_asleep = Some(self.number("kernel.falls_asleep", early.time, what));
+                let call = less(early.wake.call, futex_wake);
+                let what = "FUTEX_WAKE in that time, less the same of no sleeper";
+                self.profile.kernel.wake_early = Some(self.number("kernel.wake_early", call, what));
+                let what = "from its return to the sleeper's, in that time";
+                self.profile.kernel.wakeup_early =
+                    Some(self.number("kernel.wakeup_early", early.wake.latency, what));
+            }
+            if let Some(busy) = kernel::wake_busy(cpu, other) {
+                let what =
+                    "from the return of FUTEX_WAKE to the sleeper's, on a CPU that runs another thread";
+                self.profile.kernel.wakeup_busy = Some(self.number("kernel.wakeup_busy", busy, what));
+            }
         }
         let hand_over = less(kernel::hand_over(cpu), 2.0 * syscall);
         self.profile.kernel.context_switch = self.number(

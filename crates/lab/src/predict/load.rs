@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A role with a smaller share of the acquisitions is left out of the replay.
 const SMALL: f64 = 0.005;
 
+/// A call that took longer than this waited, in nanoseconds, in the recording and in the replay. An uncontended one takes a few cache
+/// misses at most.
+pub const WAITED: u64 = 600;
+
 /// What a lock is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -84,6 +88,8 @@ pub struct Load {
     pub shares: Shares,
     /// Acquisitions for a second of a thread's computing time.
     pub rate: f64,
+    /// Events for each acquisition.
+    pub events: f64,
     /// The most acquisitions a second that one of the locks allows: it is held alone all the time.
     pub bound: f64,
     /// The share of the events that were dropped.
@@ -196,6 +202,7 @@ impl Load {
             throughput: 0.0,
             shares: Shares::default(),
             rate: 0.0,
+            events: 0.0,
             bound: f64::INFINITY,
             dropped: 0.0,
             relock_sleeps: about.mutex == super::locks::GLIBC,
@@ -235,6 +242,9 @@ impl Load {
             preempted: total.preempted as f64 / wall,
         };
         self.rate = total.acquisitions as f64 / (computed / 1e9).max(1e-9);
+        let of_roles = self.roles.iter().flat_map(|role| &role.members);
+        let events: usize = of_roles.map(|thread| self.streams[*thread].steps.len()).sum();
+        self.events = events as f64 / total.acquisitions.max(1) as f64;
         let mut held = vec![0_u64; self.objects.len()];
         for thread in self.roles.iter().flat_map(|role| &role.members) {
             self.held_alone(&self.streams[*thread], &mut held);
@@ -327,10 +337,12 @@ fn sums(steps: &[Step], stream: &Stream, edges: &Edges, preempted: u64) -> Sums 
         sums.off += step.off;
         if acquires(step) {
             sums.acquisitions += u64::from(!mark.again);
-            sums.waiting += step.wait;
+            *(if step.wait > WAITED { &mut sums.waiting } else { &mut sums.cpu }) += step.wait;
+        } else if stream::takes_time(step) {
+            sums.cpu += step.wait;
         }
     }
-    for step in steps.iter().filter(|step| !acquires(step)) {
+    for step in steps.iter().filter(|step| !acquires(step) && !stream::takes_time(step)) {
         if step.op == op::SLEEP && edges.meaning[step.object as usize] != Meaning::Recorded {
             sums.sleeping += step.wait;
         } else {

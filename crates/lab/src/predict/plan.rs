@@ -19,6 +19,8 @@ const BUDGET: u64 = 6_000_000;
 const LEAST_EACH: u64 = 60;
 /// The most of one simulation, unless each thread must have [`LEAST_EACH`].
 pub const MOST: u64 = 60_000;
+/// Acquisitions of a simulation of the recording machine, to those of the others.
+const AT_HOME: u64 = 4;
 /// A point from which on more threads bring less than this share of the best throughput is the knee.
 const KNEE: f64 = 0.9;
 /// How much latencies are lowered and raised for the range.
@@ -330,7 +332,11 @@ impl Plan {
             threads,
             seed: self.seed.wrapping_mul(16).wrapping_add(job.variant as u64 + 1),
             arbitration,
-            acquisitions: (BUDGET / jobs as u64).clamp(least, self.most.max(least)),
+            // The replay on the recording machine is to see most of the recording: a rare long section may be a large part of it.
+            acquisitions: match job.curve {
+                None => self.most * AT_HOME,
+                Some(_) => (BUDGET / jobs as u64).clamp(least, self.most.max(least)),
+            },
         }
     }
 

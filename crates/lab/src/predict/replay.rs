@@ -1,7 +1,7 @@
 //! One simulation: the threads of a trace, over the real source of the locks.
 
 use super::events::Events;
-use super::load::{Form, Load, acquires};
+use super::load::{Form, Load, WAITED, acquires};
 use super::locks::{AnyLock, Held, Make};
 use latchwork::machine::{Deadline, Machine, Word};
 use latchwork_recording::edges::Meaning;
@@ -16,8 +16,10 @@ use std::collections::BTreeMap;
 const BLOCK: u32 = 64;
 /// The shortest computation between two events, in nanoseconds: without any, the last holder is always the first to be back.
 const LEAST: u64 = 10;
-/// A call that took longer than this waited, in nanoseconds. An uncontended one takes a few cache misses at most.
-const WAITED: u64 = 600;
+/// Events for each acquisition that a simulation is made for. If there are more, it has fewer acquisitions.
+const EVENTS: f64 = 16.0;
+/// The most of it that a thread makes good for later, in nanoseconds: sections that take no time at all are not to shorten a long one.
+const MOST_OWED: u64 = 100;
 /// How long a private lock takes, acquired and released, in atomic instructions.
 const PRIVATE: f64 = 2.0;
 
@@ -107,7 +109,8 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
             let random =
                 Cell::new(how.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (bodies.len() as u64 + 1) << 20);
             let (locks, events, counts) = (&locks, &events, &counts);
-            let thread = Thread { load, how, locks, events, counts, stream, random, warm_up, end };
+            let thread =
+                Thread { load, how, locks, events, counts, stream, random, owed: Cell::new(0), warm_up, end };
             bodies.push(Box::new(move || thread.run()));
         }
     }
@@ -165,7 +168,9 @@ impl How {
         let cpus = self.profile.cpus();
         let ideal = (threads.min(cpus) as f64 * load.rate).min(load.bound).max(1.0);
         let busy = 1.0 - load.shares.off - load.shares.sleeping - load.shares.timed;
-        let mut length = (self.acquisitions as f64 / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
+        // A program may use semaphores, and hardly any lock.
+        let acquisitions = self.acquisitions as f64 * (EVENTS / load.events).min(1.0);
+        let mut length = (acquisitions / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
         if threads > cpus {
             // Each thread has the processor a few times.
             let turn = self.profile.kernel.quantum.value * (threads as f64 / cpus as f64).ceil();
@@ -184,6 +189,8 @@ struct Thread<'a> {
     counts: &'a RefCell<Counts>,
     stream: usize,
     random: Cell<u64>,
+    /// Nanoseconds that the thread has computed too much.
+    owed: Cell<u64>,
     warm_up: u64,
     end: u64,
 }
@@ -245,7 +252,12 @@ impl Thread<'_> {
         {
             nanos *= part;
         }
-        work((nanos as u64).max(LEAST));
+        // What is more than there was to compute is taken from the computations that follow.
+        let nanos = nanos as u64;
+        let owed = self.owed.get().min(nanos);
+        let least = LEAST.max(nanos - owed);
+        self.owed.set((self.owed.get() - owed + least.saturating_sub(nanos - owed)).min(MOST_OWED));
+        work(least);
     }
 
     fn perform<'a>(

@@ -106,12 +106,14 @@ impl Stream {
             |(sum, all): (i64, i64)| sum.abs() as f64 <= (EVEN * all as f64).max(2.0) && sum.abs() < all;
         let kept: Vec<Option<u32>> =
             totals.iter().filter(|(_, total)| even(**total)).map(|(key, _)| *key).collect();
+        let is_even = |object: u32| kept.contains(&Some(object));
         let mut state = vec![0_i64; kept.len()];
-        let mut places: BTreeMap<Vec<i64>, Vec<usize>> = BTreeMap::new();
+        let mut lent = Lent::default();
+        let mut places: BTreeMap<(Vec<i64>, Lent), Vec<usize>> = BTreeMap::new();
         let mut held = 0_usize;
         for (index, step) in self.steps.iter().enumerate() {
             if held == 0 {
-                places.entry(state.clone()).or_default().push(index);
+                places.entry((state.clone(), lent.clone())).or_default().push(index);
             }
             match step.op {
                 op::ACQUIRE | op::READ | op::TRY => held += 1,
@@ -121,18 +123,24 @@ impl Stream {
             if let Some((object, by)) = change(index) {
                 let matches = |key: &Option<u32>| key.is_none_or(|key| key == object);
                 kept.iter().zip(&mut state).filter(|(key, _)| matches(key)).for_each(|(_, sum)| *sum += by);
+                if kept.contains(&None) && !is_even(object) {
+                    lent.change(object, by);
+                }
             }
         }
         if held == 0 {
-            places.entry(state).or_default().push(self.steps.len());
+            places.entry((state, lent)).or_default().push(self.steps.len());
         }
         // A state that is rare is the thread's beginning or its end.
         let most = places.values().map(Vec::len).max().unwrap_or(0);
         places.retain(|_, places| places.len() * RARE >= most);
-        let (state, tops) =
-            places.into_iter().max_by_key(|(state, _)| state.iter().sum::<i64>()).unwrap_or_default();
+        let ((state, lent), tops) = places
+            .into_iter()
+            .max_by_key(|((state, _), places)| (state.iter().sum::<i64>(), places.len()))
+            .unwrap_or_default();
         self.tops = tops;
         let given = kept.iter().zip(&state).filter_map(|(key, by)| Some(((*key)?, *by)));
+        let given = given.chain(lent.0);
         self.given = given.filter(|(_, by)| *by != 0).collect();
         self.end = match self.tops[..] {
             // A stream of which there is nothing to repeat is performed to its end.
@@ -154,6 +162,27 @@ impl Stream {
     }
 }
 
+/// What a thread has given of one object and not yet taken of another, or the other way round: the objects and +1 or -1, the oldest
+/// first. A thread that takes turns with another one posts one semaphore, and takes from a different one; so it has given back
+/// what it took, but at some places the other thread has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Lent(Vec<(u32, i64)>);
+
+impl Lent {
+    /// Kept at most. A thread that has lent more gives and takes without any relation.
+    const MOST: usize = 16;
+
+    fn change(&mut self, object: u32, by: i64) {
+        match self.0.last() {
+            Some((_, last)) if *last == -by => {
+                self.0.pop();
+            }
+            _ if self.0.len() < Self::MOST => self.0.push((object, by)),
+            _ => {}
+        }
+    }
+}
+
 /// Whether an event acquires a mutex again after a wait for a condition.
 fn is_again(steps: &[Step], index: usize, about: &About) -> bool {
     let Some(before) = index.checked_sub(1).map(|before| &steps[before]) else { return false };
@@ -164,12 +193,42 @@ fn is_again(steps: &[Step], index: usize, about: &About) -> bool {
 
 /// The events without what the recorder cost.
 fn without_costs(steps: &[Step], about: &About) -> Vec<Step> {
-    let (hold, gap) = (about.empty_hold_ns.round() as u64, about.empty_gap_ns.round() as u64);
+    let (mut hold, mut gap) = (Cost::new(about.empty_hold_ns), Cost::new(about.empty_gap_ns));
+    let release = about.empty_release_ns.round() as u64;
     let mut after_release = false;
     let corrected = steps.iter().map(|step| {
-        let cost = if after_release { gap } else { hold };
+        let cost = if after_release { &mut gap } else { &mut hold };
         after_release = step.op == op::RELEASE;
-        Step { cpu: step.cpu.saturating_sub(cost), ..*step }
+        let wait = if takes_time(step) { step.wait.saturating_sub(release) } else { step.wait };
+        Step { cpu: cost.less(step.cpu), wait, ..*step }
     });
     corrected.collect()
+}
+
+/// Whether the event is one of which [`Step::wait`] is how long the call took: it is work, and the replay does it anew.
+pub fn takes_time(step: &Step) -> bool {
+    matches!(step.op, op::RELEASE | op::WAKE | op::WAKE_ALL)
+}
+
+/// What is to be subtracted from each of several times. A clock may advance in steps that are larger than the cost; so what is more than
+/// one time is subtracted from the next.
+struct Cost {
+    each: f64,
+    owed: f64,
+}
+
+impl Cost {
+    /// At most so many costs are kept for later times. (A section may be shorter than the one that was calibrated.)
+    const KEPT: f64 = 4.0;
+
+    fn new(each: f64) -> Self {
+        Cost { each, owed: 0.0 }
+    }
+
+    fn less(&mut self, time: u64) -> u64 {
+        self.owed += self.each;
+        let paid = (self.owed as u64).min(time);
+        self.owed = (self.owed - paid as f64).min(Self::KEPT * self.each);
+        time - paid
+    }
 }

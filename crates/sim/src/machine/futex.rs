@@ -19,8 +19,8 @@ fn bucket(address: usize) -> usize {
 pub(crate) fn wait(sim: &Simulation, word: &U32, expected: u32, deadline: Option<Deadline>) -> Wait {
     let address = std::ptr::from_ref(word).addr();
     sim.with(|s| {
-        let syscall = s.costs.syscall;
-        s.me().time += syscall;
+        let call = s.costs.futex_wait;
+        s.me().time += call;
     });
     access(bucket(address), Kind::Rmw);
     // Comparing and going to sleep are one step: nothing is suspended in between.
@@ -41,8 +41,8 @@ pub(crate) fn wait(sim: &Simulation, word: &U32, expected: u32, deadline: Option
 /// `Machine::wake`.
 pub(crate) fn wake(sim: &Simulation, address: usize, count: u32) -> usize {
     sim.with(|s| {
-        let syscall = s.costs.syscall;
-        s.me().time += syscall;
+        let call = s.costs.futex_wake;
+        s.me().time += call;
     });
     access(bucket(address), Kind::Rmw);
     sim.with(|s| s.wake(address, count))

@@ -171,6 +171,28 @@ fn permits_survive_jumps() {
     assert!(!four.stands_still && four.throughput < 1.01 * 1e9 / 20_000.0, "{four:?}");
 }
 
+/// As [`permits_survive_jumps`], but one of the threads posts first and takes then. Where it may jump, the other one has the permit.
+#[test]
+fn a_permit_that_the_other_thread_has_is_not_lost() {
+    let mut writer = Writer::new(&["first", "second"]);
+    for _ in 0..1_000 {
+        let taken = writer.now[0];
+        writer.event(1, (op::ACQUIRE, MUTEX), 100, 0);
+        writer.event(1, (op::RELEASE, MUTEX), 20_000, 0);
+        writer.event(1, (op::WAKE, UNITS), 100, 0);
+        let posted = writer.now[1];
+        writer.event(0, (op::SLEEP, UNITS), 100, posted.max(taken));
+        writer.event(0, (op::WAKE, ROOMS), 20_000, 0);
+        let posted = writer.now[0];
+        writer.event(1, (op::SLEEP, ROOMS), 100, posted);
+    }
+    let trace = writer.done();
+    assert_eq!(trace.about.permits, [0; 5]);
+    let outcome = run(&trace, 2);
+    assert!(!outcome.stands_still, "{outcome:?}");
+    near(outcome.throughput, 1e9 / 40_300.0, 0.30);
+}
+
 /// A semaphore that serves as a lock for two of four threads.
 #[test]
 fn a_semaphore_lets_as_many_in_as_it_has_units() {

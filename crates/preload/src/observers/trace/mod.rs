@@ -10,7 +10,7 @@
 //!
 //! As in the [recorder of profiles](super::profile), a lock call first tries the lock. If that works, the call did not wait, and
 //! one event says so: a reading of the clock and two stores into the thread's own memory. Otherwise the event has the time
-//! that the call below took.
+//! that the call below took. The event of a release is written when the call is over, outside of the section, and has its time.
 //!
 //! Nothing here allocates or takes a lock. A signal handler may come between any two steps and make lock calls: while its
 //! thread is in the middle of an event, the handler's events are dropped and counted.
@@ -24,10 +24,10 @@ use crate::state::exit::Use;
 use crate::state::line::Line;
 use crate::state::table::{Slot, TABLE, Table};
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::layout::kind;
-use latchwork_recording::trace::op;
+use latchwork_recording::trace::{Header, op};
 use libc::{EBUSY, ETIMEDOUT, c_int, clockid_t, timespec};
 use stream::ticks;
 
@@ -105,9 +105,10 @@ pub(crate) fn begin() {
     }
     if let Some(stream) = stream::current() {
         header.clock_cost.store(stream.clock_cost(), Relaxed);
-        let (hold, gap) = stream.calibrated();
+        let [hold, gap, release] = stream.calibrated();
         header.empty_hold.store(hold, Relaxed);
         header.empty_gap.store(gap, Relaxed);
+        header.empty_release.store(release, Relaxed);
     }
     // A tick is at least a fifth of a nanosecond. What has passed since the file was made says more.
     let ticks = ticks().saturating_sub(header.started_ticks);
@@ -116,23 +117,29 @@ pub(crate) fn begin() {
     stream::set_window(per_ms.clamp(1_000_000, 5_000_000), WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
 }
 
+/// What [`begin`] has measured.
+const COSTS: [fn(&Header) -> &AtomicU32; 4] = [
+    |header| &header.empty_hold,
+    |header| &header.empty_gap,
+    |header| &header.empty_release,
+    |header| &header.clock_cost,
+];
+
 /// In a forked child, which has one thread: it gets a file of its own.
 pub(crate) fn after_fork() {
     if !file::is_open() {
         return;
     }
     let header = file::header();
-    let costs = [&header.empty_hold, &header.empty_gap, &header.clock_cost].map(|cost| cost.load(Relaxed));
+    let costs = COSTS.map(|cost| cost(header).load(Relaxed));
     stream::leave();
     file::forget();
     objects::clear();
     // Without a file nothing is recorded: the layer only passes the calls on.
     if open(true).is_ok() {
         let header = file::header();
-        for (cost, value) in
-            [&header.empty_hold, &header.empty_gap, &header.clock_cost].into_iter().zip(costs)
-        {
-            cost.store(value, Relaxed);
+        for (cost, value) in COSTS.into_iter().zip(costs) {
+            cost(header).store(value, Relaxed);
         }
     }
 }
@@ -264,11 +271,28 @@ fn attempt(call: Call, attempt: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// An unlock call, or one that signals. It may wake other threads, which takes a while that the program does not compute.
+#[inline(always)]
+fn wake(kind: u32, address: usize, op: u32, below: impl FnOnce() -> c_int) -> c_int {
+    let since = ticks();
+    let result = below();
+    // From here on the object may be gone: its address is enough.
+    if let Some(stream) = stream::current() {
+        match objects::find(kind, address) {
+            Some(object) => {
+                stream.event(op, object, Some(since));
+                stream.make_room();
+            }
+            None => unknown(),
+        }
+    }
+    result
+}
+
 /// An unlock call.
 #[inline(always)]
 fn release(kind: u32, address: usize, below: impl FnOnce() -> c_int) -> c_int {
-    event(kind, address, op::RELEASE, None);
-    below()
+    wake(kind, address, op::RELEASE, below)
 }
 
 /// The program makes an object. Its stack is that of this call.
@@ -369,10 +393,10 @@ layer! {
     cond_wait(c: *mut Cond, m: *mut Mutex) -> c_int = |call| wait(c, m, call);
     cond_timedwait(c: *mut Cond, m: *mut Mutex, time: Time) -> c_int = |call| wait(c, m, call);
     cond_clockwait(c: *mut Cond, m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| wait(c, m, call);
-    cond_signal(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE, None); call() };
-    cond_broadcast(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE_ALL, None); call() };
+    cond_signal(c: *mut Cond) -> c_int = |call| wake(kind::CONDVAR, c.addr(), op::WAKE, call);
+    cond_broadcast(c: *mut Cond) -> c_int = |call| wake(kind::CONDVAR, c.addr(), op::WAKE_ALL, call);
 
-    sem_post(s: *mut Sem) -> c_int = |call| { event(kind::SEMAPHORE, s.addr(), op::WAKE, None); call() };
+    sem_post(s: *mut Sem) -> c_int = |call| wake(kind::SEMAPHORE, s.addr(), op::WAKE, call);
     sem_trywait(s: *mut Sem) -> c_int = |call| take(s, call);
     sem_wait(s: *mut Sem) -> c_int = |call| take(s, call);
     sem_timedwait(s: *mut Sem, time: Time) -> c_int = |call| take(s, call);
@@ -385,6 +409,6 @@ layer! {
     mtx_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.addr(), call);
     cnd_wait(c: *mut Cond, m: *mut Mutex) -> c_int = |call| wait(c, m, call);
     cnd_timedwait(c: *mut Cond, m: *mut Mutex, time: Time) -> c_int = |call| wait(c, m, call);
-    cnd_signal(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE, None); call() };
-    cnd_broadcast(c: *mut Cond) -> c_int = |call| { event(kind::CONDVAR, c.addr(), op::WAKE_ALL, None); call() };
+    cnd_signal(c: *mut Cond) -> c_int = |call| wake(kind::CONDVAR, c.addr(), op::WAKE, call);
+    cnd_broadcast(c: *mut Cond) -> c_int = |call| wake(kind::CONDVAR, c.addr(), op::WAKE_ALL, call);
 }

@@ -9,6 +9,9 @@ use latchwork::machine::native::tls::thread_local_word;
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::trace::*;
 
+/// Events of the present chunk that are left when a thread makes the next one.
+const SOON: usize = 32;
+
 /// Pairs of acquisition and release with which the recorder measures what it costs itself.
 pub(super) const CALIBRATION: usize = 300;
 
@@ -20,6 +23,8 @@ pub(super) struct Stream {
     chunk: &'static Chunk,
     /// Events in the present chunk; [`CHUNK_EVENTS`]: the next event needs a new chunk.
     used: usize,
+    /// The next chunk's index plus one; 0: it has not been made.
+    next: u32,
     /// When the last event ended: ticks. 0: there was none.
     last: u64,
     /// The condition variable that the thread waits for, and since when, until it takes its mutex again; 0: none.
@@ -117,7 +122,15 @@ fn make(stream: *mut Stream) -> Option<&'static mut Stream> {
         let stream = STREAMS.0[index as usize].get().cast::<Stream>();
         // SAFETY: the index is new, so that no other thread has the element.
         unsafe {
-            stream.write(Stream { thread: index, chunk, used: 0, last: 0, sleeps: (0, 0), busy: false })
+            stream.write(Stream {
+                thread: index,
+                chunk,
+                used: 0,
+                next: 0,
+                last: 0,
+                sleeps: (0, 0),
+                busy: false,
+            })
         };
         Some(stream)
     });
@@ -222,10 +235,39 @@ impl Stream {
         self.chunk.used.store(self.used as u32, Release);
     }
 
+    /// Makes the next chunk, if it will be needed soon. The thread has just released a lock.
+    #[inline(always)]
+    pub(super) fn make_room(&mut self) {
+        if self.used >= CHUNK_EVENTS - SOON && self.next == 0 {
+            self.make_chunk();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_chunk(&mut self) {
+        if core::mem::replace(&mut self.busy, true) {
+            return;
+        }
+        compiler_fence(SeqCst);
+        let start = ticks();
+        if let Some(index) = file::new_chunk() {
+            self.next = index + 1;
+            if self.used < CHUNK_EVENTS {
+                self.push(op::COST, NO_OBJECT, 0, pack(ticks() - start), 0);
+            }
+        }
+        compiler_fence(SeqCst);
+        self.busy = false;
+    }
+
     #[cold]
     #[inline(never)]
     fn next_chunk(&mut self) -> bool {
-        let Some(index) = file::new_chunk() else {
+        let start = ticks();
+        let made = core::mem::take(&mut self.next).checked_sub(1);
+        let late = made.is_none();
+        let Some(index) = made.or_else(file::new_chunk) else {
             self.drop_one();
             return false;
         };
@@ -234,6 +276,9 @@ impl Stream {
         self.chunk.next.store(index + 1, Release);
         self.chunk = chunk;
         self.used = 0;
+        if late {
+            self.push(op::COST, NO_OBJECT, 0, pack(ticks() - start), 0);
+        }
         true
     }
 
@@ -254,26 +299,36 @@ impl Stream {
         pack(costs[costs.len() / 2])
     }
 
-    /// The median hold and the median gap of the calling thread's events, which are pairs of acquisition and release of one
-    /// object, in ticks. Forgets the events, the thread and the object.
-    pub(super) fn calibrated(&mut self) -> (u32, u32) {
-        let median = |wanted: u32| {
-            let mut gaps = [0; CALIBRATION];
+    /// The mean hold, the mean gap and the mean release of the calling thread's events, which are pairs of acquisition and
+    /// release of one object, in ticks. Forgets the events, the thread and the object.
+    ///
+    /// Means, because the counter may advance by more than what is measured.
+    pub(super) fn calibrated(&mut self) -> [u32; 3] {
+        let mean = |wanted: u32, of: fn(u64, u64) -> u32| {
+            let mut ticks = [0; CALIBRATION];
             let mut count = 0;
-            for event in self.chunk.events[..self.used].iter().map(|event| event[0].load(Relaxed)) {
-                let op = (event as u32) >> OBJECT_BITS;
-                if op != op::CLOCK {
-                    file::object(event as u32 & NO_OBJECT).state.store(0, Relaxed);
+            for [first, second] in &self.chunk.events[..self.used] {
+                let (first, second) = (first.load(Relaxed), second.load(Relaxed));
+                let op = (first as u32) >> OBJECT_BITS;
+                if !matches!(op, op::CLOCK | op::COST) {
+                    file::object(first as u32 & NO_OBJECT).state.store(0, Relaxed);
                 }
                 if op == wanted && count < CALIBRATION {
-                    gaps[count] = (event >> 32) as u32;
+                    ticks[count] = of(first, second);
                     count += 1;
                 }
             }
-            gaps[..count].sort_unstable();
-            gaps[count / 2]
+            let ticks = &mut ticks[..count];
+            ticks.sort_unstable();
+            // Without those in which the thread was interrupted, or met a line or a page for the first time.
+            let most = ticks.get(count * 9 / 10).copied().unwrap_or(0).saturating_mul(2);
+            let usual = ticks.iter().filter(|ticks| **ticks <= most);
+            let (sum, count) = usual.fold((0, 0), |(sum, count), ticks| (sum + u64::from(*ticks), count + 1));
+            (sum / u64::max(count, 1)) as u32
         };
-        let result = (median(op::RELEASE), median(op::ACQUIRE));
+        let gap = |first: u64, _: u64| (first >> 32) as u32;
+        let wait = |_: u64, second: u64| second as u32;
+        let result = [mean(op::RELEASE, gap), mean(op::ACQUIRE, gap), mean(op::RELEASE, wait)];
         self.chunk.used.store(0, Relaxed);
         file::thread(self.thread).state.store(0, Relaxed);
         leave();

@@ -280,3 +280,78 @@ fn a_processor_that_was_idle_for_a_moment_wakes_up_sooner() {
     assert_eq!(waits(long, Some(1000.0)), waits(long, None));
     assert_eq!(waits(short, Some(1000.0)), waits(short, None) - 4000, "the round number is 5000");
 }
+
+/// A processor needs a moment to fall asleep: until then a wake needs no interrupt.
+#[test]
+fn a_thread_that_has_just_gone_to_sleep_is_woken_at_less_cost() {
+    // What the wake takes, and from its end to the woken thread.
+    let wake = |idle: u64, falls_asleep: Option<f64>| {
+        let (word, ran, call) = (Padded(U32::new(0)), AtomicU64::new(0), AtomicU64::new(0));
+        let mut profile = machine((1, 1, 2, 1));
+        let number = |value| Number { value, source: "test".into() };
+        profile.kernel.falls_asleep = falls_asleep.map(number);
+        profile.kernel.wake_early = Some(number(300.0));
+        profile.kernel.wakeup_early = Some(number(1000.0));
+        play(
+            &profile,
+            &exact(),
+            vec![
+                &|| {
+                    at(1000 + idle);
+                    word.0.store(1, Relaxed);
+                    call.store(timed(|| Sim::wake(&raw const word.0, 1)), Relaxed);
+                },
+                &|| {
+                    work(1000);
+                    Sim::wait(&word.0, 0, None);
+                    ran.store(now(), Relaxed);
+                },
+            ],
+        );
+        (call.load(Relaxed), ran.load(Relaxed) - 1000 - idle)
+    };
+    let late = wake(1500, None);
+    assert_eq!(wake(20_000, Some(2000.0)).0, late.0, "the processor sleeps");
+    let early = wake(1500, Some(2000.0));
+    assert_eq!(late.0 - early.0, 1000 - 300);
+    assert_eq!(late.1 - early.1, 1000 - 300 + 5000 - 1000);
+}
+
+/// One processor for two threads: the second sleeps, and the first wakes it and goes on.
+#[test]
+fn a_woken_thread_takes_the_place_of_one_that_has_had_more_time() {
+    // How long after the wake the woken thread runs, if it has computed for `before` nanoseconds before it went to sleep.
+    let waits = |before: u64, busy: Option<f64>| {
+        let (word, woken, ran) = (Padded(U32::new(0)), AtomicU64::new(0), AtomicU64::new(0));
+        let mut profile = machine((1, 1, 1, 1));
+        profile.kernel.wakeup_busy = busy.map(|value| Number { value, source: "test".into() });
+        play(
+            &profile,
+            &exact(),
+            vec![
+                &|| {
+                    // The other thread computes now, and goes to sleep.
+                    Sim::yield_now();
+                    work(20_000);
+                    word.0.store(1, Relaxed);
+                    Sim::wake(&raw const word.0, 1);
+                    woken.store(now(), Relaxed);
+                    work(60_000);
+                },
+                &|| {
+                    work(before);
+                    Sim::wait(&word.0, 0, None);
+                    ran.store(now(), Relaxed);
+                },
+            ],
+        );
+        ran.load(Relaxed) - woken.load(Relaxed)
+    };
+    assert!(waits(1000, None) >= 60_000, "no preemption without a number for it");
+    let soon = waits(1000, Some(4000.0));
+    // At the end of a piece of computation.
+    assert!((4000..=6100).contains(&soon), "{soon}");
+    // It has had 90 us, and the other thread 20.
+    let late = waits(90_000, Some(4000.0));
+    assert!(late >= 60_000, "{late}");
+}
