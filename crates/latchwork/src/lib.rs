@@ -41,9 +41,9 @@
 //!
 //! # What it needs
 //!
-//! Linux with glibc 2.34 or newer, and Linux 4.14 or newer for the fences that cost unlocking no atomic instruction. On
-//! an older kernel, or where a filter forbids `membarrier`, the locks use atomic instructions instead. x86-64 is what is
-//! tested and measured.
+//! Linux with glibc 2.34 or newer, and Linux 4.14 or newer for the fence (`membarrier`) that spares readers the atomic
+//! instructions. On an older kernel, or where a filter forbids `membarrier`, readers of [`RwLock`] use the lock below the
+//! bias, and readers of RCU execute a full fence. x86-64 is what is tested and measured.
 //!
 //! # Features
 //!

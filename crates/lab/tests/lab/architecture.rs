@@ -26,7 +26,7 @@ const ROOMS: &[Room] = &[
         width: 745,
         captions: [
             "the library: registry, locks and reclamation with maps, each written once over the trait Machine",
-            "layers: registry > locks, map > reclaim > machine",
+            "layers: registry, map > locks, reclaim > machine",
         ],
     },
     Room {
@@ -232,6 +232,63 @@ fn the_files_of_the_page_exist() {
         .collect();
     let missing: Vec<_> = paths.iter().filter(|path| !root().join(path).exists()).collect();
     assert!(paths.len() > 20 && missing.is_empty(), "{} paths; these are gone: {missing:?}", paths.len());
+}
+
+/// The Rust files of a layer, which is a file or a folder. Without tests.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let is_source = |path: &PathBuf| {
+        path.file_stem() != Some("tests".as_ref())
+            && (path.is_dir() || path.extension() == Some("rs".as_ref()))
+    };
+    entries.filter(is_source).flat_map(|path| sources(&path)).collect()
+}
+
+/// Whether a line of code names the module `layer` of its crate.
+fn names(line: &str, layer: &str) -> bool {
+    let code = line.split("//").next().unwrap();
+    let begins = |path: &str| {
+        let rest = path.trim_start().strip_prefix(layer);
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| next == '_' || next.is_alphanumeric()))
+    };
+    code.split("crate::").skip(1).any(|path| match path.strip_prefix('{') {
+        Some(several) => several.split(',').any(begins),
+        None => begins(path),
+    })
+}
+
+/// Each table of layers has a row for every module of its crate, and no module imports one of a row above its own.
+#[test]
+fn layers_import_only_those_below() {
+    assert!(names("use crate::map::entry;", "map") && names("pub fn a(_: &crate::map::B) {}", "map"));
+    assert!(names("use crate::{Lock, map};", "map"));
+    assert!(!names("use crate::mapping::page;", "map") && !names("/// As [`crate::map`].", "map"));
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    for name in ["latchwork", "preload"] {
+        let source = root().join("crates").join(name).join("src");
+        let start = format!("| `crates/{name}/src/");
+        let layers: Vec<_> =
+            page.lines().filter_map(|line| line.strip_prefix(&start)?.split('`').next()).collect();
+        let modules = std::fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name());
+        let modules: BTreeSet<_> = modules.filter(|module| module != "lib.rs").collect();
+        assert_eq!(
+            layers.iter().map(|layer| layer.into()).collect::<BTreeSet<std::ffi::OsString>>(),
+            modules
+        );
+        for (row, layer) in layers.iter().enumerate() {
+            for file in sources(&source.join(layer)) {
+                let text = std::fs::read_to_string(&file).unwrap();
+                for line in text.lines() {
+                    assert!(!line.ends_with("crate::{"), "{file:?}: one layer a line: {line}");
+                    let above = layers[..row].iter().find(|above| names(line, above.trim_end_matches(".rs")));
+                    assert!(above.is_none(), "{file:?} imports a layer above its own: {line}");
+                }
+            }
+        }
+    }
 }
 
 /// Lines of Rust and C in a folder and below.

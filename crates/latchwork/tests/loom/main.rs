@@ -15,6 +15,7 @@ mod stacks;
 mod words;
 
 mod anonymous;
+mod at_length;
 mod bravo;
 mod condvar;
 mod map;
@@ -24,7 +25,6 @@ mod reclaim;
 mod rwlock;
 mod semaphore;
 mod seqlock;
-mod trios;
 
 #[path = "../example/futex.rs"]
 mod example;

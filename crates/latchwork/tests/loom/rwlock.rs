@@ -86,7 +86,7 @@ pub fn reads<R: RawRwLock>(shared: &Shared<R>) {
     shared.finish_read(shared.lock.read());
 }
 
-fn reads_twice<R: RawRwLock>(shared: &Shared<R>) {
+pub fn reads_twice<R: RawRwLock>(shared: &Shared<R>) {
     reads(shared);
     reads(shared);
 }
@@ -100,7 +100,7 @@ pub fn writes<R: RawRwLock>(shared: &Shared<R>) {
     shared.finish_write(shared.lock.write());
 }
 
-fn writes_twice<R: RawRwLock>(shared: &Shared<R>) {
+pub fn writes_twice<R: RawRwLock>(shared: &Shared<R>) {
     writes(shared);
     writes(shared);
 }
@@ -182,7 +182,7 @@ pub fn has_rows<R: RawRwLock>() -> bool {
 }
 
 /// Several locks, all of which a writer takes.
-fn is_array<R: RawRwLock>() -> bool {
+pub fn is_array<R: RawRwLock>() -> bool {
     R::INFO.name == "percpu"
 }
 
@@ -206,26 +206,8 @@ fn reader_and_writer() {
 
 /// BRAVO over a lock whose waiters sleep. Its clients have one preemption fewer than those of that lock alone, and of BRAVO
 /// over a lock whose waiters spin. With as many, these took a third of the time of all clients.
-fn is_bravo_over_blocking<R: RawRwLock>() -> bool {
+pub fn is_bravo_over_blocking<R: RawRwLock>() -> bool {
     is_bravo::<R>() && R::INFO.blocking
-}
-
-/// Twice each; up to 3 preemptions, or 2 where waiters also go to sleep and with rows of slots, or 1 where both BRAVO and
-/// sleeping waiters are.
-#[test]
-fn reader_and_writer_twice() {
-    fn model<R: RawRwLock>() -> Model {
-        Model::new(match () {
-            () if is_bravo_over_blocking::<R>() => 1,
-            () if has_rows::<R>() || R::INFO.blocking => 2,
-            () => 3,
-        })
-    }
-    for_each_rwlock!(R => model::<R>().check(
-        (Shared::<R>::new, warm::<R>),
-        &[reads_twice, writes_twice],
-        free_after::<R, 2>
-    ));
 }
 
 /// Two writers, as [`thorough`].
@@ -294,24 +276,6 @@ fn revocation_from_two_readers() {
 /// Whether three threads at this lock are millions of executions, too many for every day (`LATCHWORK_LOOM_DEEP`).
 pub fn is_large<R: RawRwLock>() -> bool {
     !deep() && R::INFO.name == "shfl-rw"
-}
-
-/// A reader and two writers; up to 2 preemptions, or 1 where waiters also go to sleep and with an array of
-/// locks, or none with shfl-rw and with BRAVO over it.
-#[test]
-fn reader_and_two_writers() {
-    fn model<R: RawRwLock>() -> Model {
-        Model::new(match () {
-            () if is_bravo_over_blocking::<R>() || is_large::<R>() => 0,
-            () if R::INFO.blocking || is_array::<R>() => 1,
-            () => 2,
-        })
-    }
-    for_each_rwlock!(R => model::<R>().check(
-        (Shared::<R>::new, warm::<R>),
-        &[reads, writes, writes],
-        free_after::<R, 2>
-    ));
 }
 
 /// Two readers that count up to the bias; one goes on and uses it when the other may still be

@@ -251,7 +251,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Sets `bits` for the holder's unlock, unless the lock is free or its release is torn.
+    /// Sets `bits` for the holder's unlock, unless the lock is free. A torn release erases them; only the head asks, and it asks
+    /// again each time that it has slept.
     fn ask(&self, bits: Bits) {
         let word = self.word();
         if word.has(HELD) {
@@ -259,7 +260,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Waits for the lock. `beside`: the caller may spin beside a head that sleeps. `false` after the deadline.
+    /// Waits for the lock. `beside`: the caller may spin beside a head that sleeps. `false` after the deadline. A newcomer behind
+    /// a head that runs makes one attempt to steal, and queues.
     #[cold]
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, deadline: Option<Deadline>, beside: bool) -> bool {
@@ -368,6 +370,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn leave(&self, node: Waiter<'static, M>, locked: bool) {
         // Before the next head's own changes, by (R), (L) or (C) of `sleepers`.
         self.begin_turn();
+        // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
+        // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
         match locked {
             true if !P::STEALING => self.word.store(HELD.with(DEMAND).0, Relaxed),
             false if P::STEALING => _ = self.word.fetch_and(!DEMAND.0, Relaxed),

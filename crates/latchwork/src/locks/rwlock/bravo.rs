@@ -70,7 +70,8 @@
 //!   gives up at its deadline. Both turn the bias on again before they release the underlying lock, so that the next
 //!   writer looks through the slots again.
 //! - The row of a thread has a note of the lock that the thread last found unbiased. The thread reads that lock through the
-//!   underlying lock the next time. A look at the bias first would make the lock's cache line move twice.
+//!   underlying lock the next time. A look at the bias first would make the lock's cache line move twice. The thread looks at
+//!   the bias when it has the underlying lock, and drops the note if the bias is on: its next read uses a slot.
 //! - A revoking writer spins briefly and then sleeps in naps: see [`Naps`](revoke::Naps).
 //! - Upgradable reads, downgrade, recursive reads and fair unlock, where the underlying lock has them: see `optional`.
 //!

@@ -1,12 +1,52 @@
-//! Clients of the reader-writer locks in which an attempt, or a deadline, meets readers and a writer.
+//! The clients of reader-writer locks that take longest, up to half a minute: a reader and a writer, or two writers, that come
+//! again, and those in which an attempt, or a deadline, meets readers and a writer.
+//!
+//! Tests start in the order of their names. These start early, so that no processor is idle at the end.
 
 use crate::machine::{Loom, Model, deep};
 use crate::rwlock::{
-    Shared, for_each_rwlock, is_bravo, is_large, reads, reads_until, tries_read, tries_write, warm,
-    works_after, writes, writes_until,
+    Shared, for_each_rwlock, free_after, has_rows, is_array, is_bravo, is_bravo_over_blocking, is_large,
+    reads, reads_twice, reads_until, tries_read, tries_write, warm, works_after, writes, writes_twice,
+    writes_until,
 };
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::registry::{self, Visitor};
+
+/// Twice each; up to 3 preemptions, or 2 where waiters also go to sleep and with rows of slots, or 1 where both BRAVO and
+/// sleeping waiters are.
+#[test]
+fn reader_and_writer_twice() {
+    fn model<R: RawRwLock>() -> Model {
+        Model::new(match () {
+            () if is_bravo_over_blocking::<R>() => 1,
+            () if has_rows::<R>() || R::INFO.blocking => 2,
+            () => 3,
+        })
+    }
+    for_each_rwlock!(R => model::<R>().check(
+        (Shared::<R>::new, warm::<R>),
+        &[reads_twice, writes_twice],
+        free_after::<R, 2>
+    ));
+}
+
+/// A reader and two writers; up to 2 preemptions, or 1 where waiters also go to sleep and with an array of
+/// locks, or none with shfl-rw and with BRAVO over it.
+#[test]
+fn reader_and_two_writers() {
+    fn model<R: RawRwLock>() -> Model {
+        Model::new(match () {
+            () if is_bravo_over_blocking::<R>() || is_large::<R>() => 0,
+            () if R::INFO.blocking || is_array::<R>() => 1,
+            () => 2,
+        })
+    }
+    for_each_rwlock!(R => model::<R>().check(
+        (Shared::<R>::new, warm::<R>),
+        &[reads, writes, writes],
+        free_after::<R, 2>
+    ));
+}
 
 /// Turns that a long section gives to the others.
 const PATIENCE_OF_READER: u32 = 3;
