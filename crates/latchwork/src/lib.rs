@@ -53,7 +53,7 @@
 //! | `all-locks` | no | every algorithm of the registry; without it, `shfl`, `mcs`, `ticket`, `pf-q`, `shfl-rw`, `bravo` over the last two, and `seqlock` |
 //! | `section-origins` | no | a stall says where the reader's section began ([`reclaim::Stall::origin`]); a section costs a store more |
 //! | `arc_lock` | no | guards that own the `Arc` of their lock: `lock_arc`, `ArcMutexGuard`, ... |
-//! | `serde` | no | locks are serialized as their value, maps and sets as maps and sequences |
+//! | `serde` | no | locks and cells are serialized as their value, maps and sets as maps and sequences |
 //! | `rayon` | no | maps and sets are read and made by the threads of the crate `rayon` |
 //! | `owning_ref` | no | guards work with the crate `owning_ref` |
 //!

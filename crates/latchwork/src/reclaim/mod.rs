@@ -130,7 +130,7 @@
 //!
 //! | files | |
 //! |---|---|
-//! | `cell` | [`Rcu`], the safe cell |
+//! | `cell`, `with_serde` | [`Rcu`], the safe cell; it and `RcuOption` with the crate `serde` |
 //! | [`typed`], `node` | pointers with types: safe structures over any strategy with sections |
 //! | [`rcu`], [`qsbr`], [`epoch`], [`interval`], [`hazard`], [`counted`] | the strategies |
 //! | [`section`] | the reading side of RCU and epochs |
@@ -167,6 +167,8 @@ mod strategy;
 mod tree;
 pub mod typed;
 mod watch;
+#[cfg(feature = "serde")]
+mod with_serde;
 
 #[cfg(test)]
 mod corners;
