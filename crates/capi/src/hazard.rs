@@ -4,7 +4,8 @@
 //! P2530 and the C++26 standard, [saferecl.hp].
 //!
 //! Each hazard pointer is a [`Slot`]. A slot holds the address of the head of the object that it protects, not an address
-//! inside of the object: a head may lie anywhere in its object. So a scan looks for equal addresses.
+//! inside of the object: a head may lie anywhere in its object. So a scan looks for equal addresses. For an object without a
+//! head, the slot holds the object's own address, and the head is in a box that names this address ([`Head::protected_as`]).
 //!
 //! Why this is not `latchwork::reclaim::hazard`, whose domains keep a list of garbage for each thread:
 //!
@@ -15,7 +16,8 @@
 //!   pushes a 256th object there waits for the collector, which may be in a callback.
 //! - A scan looks at all slots, and C++ allows thousands. So here the number of objects between two scans grows with the
 //!   number of slots. A domain scans after 256 objects, and once more through these for each 128 slots in use.
-//! - The first retirement of a thread in a domain allocates its list. Here no retirement allocates.
+//! - The first retirement of a thread in a domain allocates its list. Here no retirement allocates, but for the box of an
+//!   object without a head.
 //! - ThreadSanitizer has to be told of each slot that a scan reads. The library knows nothing of ThreadSanitizer.
 //!
 //! State of an object: retired (on the stack [`RETIRED`]) -> in a scan (the thread that has taken the stack) -> reclaimed, or
@@ -28,19 +30,22 @@
 //! removed. (B) the push of an object onto the stack with the exchange that takes the stack. (E) the owner's release of a
 //! slot with the scan's load. (D) the linking of a block of slots with the loads of `BLOCKS`.
 //!
-//! Nothing here waits for a reader, or allocates for a retired object. Between two scans at most [`BATCH`] objects, or twice
-//! the number of slots if that is more, are retired. So at most that many objects for each thread that retires, and one for
-//! each slot, are garbage.
+//! Nothing here waits for a reader, or allocates for a retired object that has a head. Between two scans at most [`BATCH`]
+//! objects, or twice the number of slots if that is more, are retired. So at most that many objects for each thread that
+//! retires, and one for each slot, are garbage.
 //!
-//! Size: 64 bytes per slot, 32 per object. Atomic read-modify-writes: protection 0, retirement 2.
+//! Size: 64 bytes per slot, 32 per object, and 16 more for an object without a head. Atomic read-modify-writes: protection 0,
+//! retirement 2.
 
 use crate::rcu::{CGarbage, Callback};
 use crate::{same_layout, thread};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::machine::{Machine, Native};
-use std::alloc::{Layout, alloc_zeroed};
+use libc::ENOMEM;
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -79,10 +84,30 @@ pub(crate) struct Head {
     next: *mut Head,
     callback: Option<Callback<Head>>,
     is_protected: bool,
-    unused: usize,
+    /// What a slot holds that protects the object: the address of this head, or that of an object without a head.
+    protected_as: usize,
 }
 
 same_layout!(Head, 32, 8);
+
+/// An object that has no head of its own.
+#[repr(C)]
+struct Boxed {
+    head: Head,
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+}
+
+unsafe extern "C" fn reclaim_boxed(head: *mut Head) {
+    let boxed: *mut Boxed = head.cast();
+    // SAFETY: `lw_hazard_retire_ptr` allocated the box, and put this function into its head. A scan calls it once.
+    unsafe {
+        let Boxed { object, reclaim, .. } = boxed.read();
+        dealloc(boxed.cast(), Layout::new::<Boxed>());
+        BOXES.fetch_sub(1, Relaxed);
+        reclaim(object);
+    }
+}
 
 /// All blocks of slots, the newest first.
 static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
@@ -96,6 +121,8 @@ static RETIRED: AtomicPtr<Head> = AtomicPtr::new(null_mut());
 static INCOMING: AtomicU64 = AtomicU64::new(0);
 /// How many objects are retired and not reclaimed.
 static GARBAGE: AtomicU64 = AtomicU64::new(0);
+/// How many of these are in boxes.
+static BOXES: AtomicU64 = AtomicU64::new(0);
 
 /// Free slots, linked.
 struct Chain(*mut Slot);
@@ -246,10 +273,39 @@ unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_hazard_retire(head: *mut Head, callback: Callback<Head>) {
-    thread::lw_tsan_release(head.cast());
     // SAFETY: the program passes room for a head in an object that it has removed, and retires it once.
+    unsafe { retire(head, callback, head.addr()) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_retire_ptr(
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+) -> c_int {
+    // SAFETY: the layout is not empty. The box is this function's alone until it is retired, and has room for its head.
     unsafe {
-        head.write(Head { next: null_mut(), callback: Some(callback), is_protected: false, unused: 0 })
+        let boxed: *mut Boxed = alloc(Layout::new::<Boxed>()).cast();
+        if boxed.is_null() {
+            return ENOMEM;
+        }
+        (&raw mut (*boxed).object).write(object);
+        (&raw mut (*boxed).reclaim).write(reclaim);
+        BOXES.fetch_add(1, Relaxed);
+        retire(boxed.cast(), reclaim_boxed, object.addr());
+    }
+    0
+}
+
+/// Retires an object that slots protect which hold `protected_as`.
+///
+/// # Safety
+///
+/// `head` is valid for writes until `callback` is called with it. The object is removed, and is retired once.
+unsafe fn retire(head: *mut Head, callback: Callback<Head>, protected_as: usize) {
+    thread::lw_tsan_release(head.cast());
+    // SAFETY: the caller's `head` is valid for writes.
+    unsafe {
+        head.write(Head { next: null_mut(), callback: Some(callback), is_protected: false, protected_as })
     };
     GARBAGE.fetch_add(1, Relaxed);
     push(head, head);
@@ -291,10 +347,10 @@ fn scan_unless_scanning() {
     }
 }
 
-/// The chain of the table that an object with a head at this address is in.
-fn chain_of(head: usize) -> usize {
-    // Heads are 8 bytes apart at least. The multiplier is 2^64 divided by the golden ratio.
-    ((head >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) % CHAINS
+/// The chain of the table that an object is in which slots protect that hold this address.
+fn chain_of(protected_as: usize) -> usize {
+    // Heads are 8 bytes apart at least, and so are most objects. The multiplier is 2^64 divided by the golden ratio.
+    ((protected_as >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) % CHAINS
 }
 
 /// Reclaims each retired object that no slot protects.
@@ -310,7 +366,7 @@ fn scan() {
         // SAFETY: the objects are this thread's alone since the exchange, and live until they are reclaimed.
         unsafe {
             let next = (*objects).next;
-            let chain = &mut table[chain_of(objects.addr())];
+            let chain = &mut table[chain_of((*objects).protected_as)];
             (*objects).next = *chain;
             *chain = objects;
             objects = next;
@@ -330,7 +386,7 @@ fn scan() {
             while !at.is_null() {
                 // SAFETY: as above, the objects are this thread's alone.
                 unsafe {
-                    (*at).is_protected |= at.addr() == protected;
+                    (*at).is_protected |= (*at).protected_as == protected;
                     at = (*at).next;
                 }
             }
@@ -387,7 +443,8 @@ extern "C" fn lw_hazard_collect() {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_hazard_garbage(garbage: *mut CGarbage) {
-    let objects = GARBAGE.load(Relaxed);
+    let (objects, boxes) = (GARBAGE.load(Relaxed), BOXES.load(Relaxed));
+    let bytes = objects * size_of::<Head>() as u64 + boxes * (size_of::<Boxed>() - size_of::<Head>()) as u64;
     // SAFETY: the program passes room.
-    unsafe { garbage.write(CGarbage::new(objects, objects * 32, 0)) };
+    unsafe { garbage.write(CGarbage::new(objects, bytes, 0)) };
 }

@@ -10,7 +10,8 @@
  *
  *     lw_hazard_retire(&removed->head, free_node);
  *
- * An object has a lw_rcu_head, at any offset. */
+ * An object has a lw_rcu_head, at any offset. An object without one is protected with the offset 0, and retired by
+ * lw_hazard_retire_ptr, which allocates. */
 #ifndef LATCHWORK_HAZARD_H
 #define LATCHWORK_HAZARD_H
 
@@ -34,13 +35,16 @@ void lw_hazard_destroy(lw_hazard *hazard) LW_NOEXCEPT;
  * find it. It never waits and allocates nothing; it may run callbacks of other objects, in the calling thread. A callback may
  * make, use and destroy hazard pointers, and retire. */
 void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+/* Has `reclaim(object)` called then, for an object that has no head. `object` is the pointer that readers protect: that of
+ * lw_hazard_protect with the offset 0. Returns 0, or ENOMEM: then nothing was done. */
+int lw_hazard_retire_ptr(void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
 /* Reclaims every object that is retired and not protected, but for those that another thread is reclaiming right now. */
 void lw_hazard_collect(void) LW_NOEXCEPT;
 /* How much garbage there is; `oldest_nanos` is 0. */
 void lw_hazard_garbage(lw_garbage *garbage) LW_NOEXCEPT;
 
-/* Protects the object with this head, or nothing if `head` is null. That counts only if the object is still linked
- * afterwards: lw_hazard_protect looks. */
+/* Protects the object with this head, or nothing if `head` is null. For an object without a head, `head` is the object's
+ * address. That counts only if the object is still linked afterwards: lw_hazard_protect looks. */
 LW_INLINE void lw_hazard_set(lw_hazard *hazard, const lw_rcu_head *head) {
     LW_TSAN_RELEASE(hazard);
     /* Release: what was done with the previous object happens before its reclamation. */
@@ -59,7 +63,8 @@ LW_INLINE void lw_hazard_clear(lw_hazard *hazard) {
     __atomic_store_n(&hazard->protected_head, 0, __ATOMIC_RELEASE);
 }
 
-/* Reads a pointer to an object and protects the object. `head` is the offset of the head in the object. */
+/* Reads a pointer to an object and protects the object. `head` is the offset of the head in the object, or 0 if the object
+ * has no head. */
 LW_INLINE void *lw_hazard_protect(lw_hazard *hazard, const void *from, size_t head) {
     void *const *place = (void *const *)from;
     void *object = __atomic_load_n(place, __ATOMIC_RELAXED);
