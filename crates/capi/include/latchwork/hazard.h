@@ -43,6 +43,21 @@ void lw_hazard_collect(void) LW_NOEXCEPT;
 /* How much garbage there is; `oldest_nanos` is 0. */
 void lw_hazard_garbage(lw_garbage *garbage) LW_NOEXCEPT;
 
+/* Objects that are retired together. */
+typedef struct lw_hazard_domain lw_hazard_domain;
+
+/* A new domain: objects that are retired together. Null if there is no memory. */
+lw_hazard_domain *lw_hazard_domain_create(void) LW_NOEXCEPT;
+/* Reclaims everything in the domain, and ends it. No other thread uses it any more. Returns 0, or EBUSY if an object is still
+ * protected, or if a callback of the domain calls this: then the domain goes on. The default domain cannot be ended. */
+int lw_hazard_domain_destroy(lw_hazard_domain *domain) LW_NOEXCEPT;
+/* As lw_hazard_retire, lw_hazard_retire_ptr, lw_hazard_collect and lw_hazard_garbage, for the objects of a domain. Null stands
+ * for the default domain, which those functions use. Hazard pointers protect objects of all domains. */
+void lw_hazard_domain_retire(lw_hazard_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+int lw_hazard_domain_retire_ptr(lw_hazard_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
+void lw_hazard_domain_collect(lw_hazard_domain *domain) LW_NOEXCEPT;
+void lw_hazard_domain_garbage(lw_hazard_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
+
 /* Protects the object with this head, or nothing if `head` is null. For an object without a head, `head` is the object's
  * address. That counts only if the object is still linked afterwards: lw_hazard_protect looks. */
 LW_INLINE void lw_hazard_set(lw_hazard *hazard, const lw_rcu_head *head) {

@@ -33,5 +33,10 @@ int main(void) {
     value += *read; /* still there, too */
     lw_hazard_destroy(hazard);
     lw_hazard_collect();
-    return value == 16 ? 0 : 1;
+
+    lw_hazard_domain *domain = lw_hazard_domain_create();
+    if (!domain || lw_hazard_domain_retire_ptr(domain, malloc(1), free) != 0) {
+        return 1;
+    }
+    return value == 16 && lw_hazard_domain_destroy(domain) == 0 ? 0 : 1; /* everything in it is reclaimed */
 }
