@@ -135,7 +135,7 @@ pub(crate) struct Domain {
 /// The domain that null stands for.
 static DEFAULT: Domain = Domain::new();
 
-/// A scan of a domain by a thread. `outer` is the scan in whose callback this one runs, or null.
+/// The scan of a domain. `outer` is null, or the scan whose callback started `self`.
 struct Scan {
     domain: *const Domain,
     outer: *const Scan,
