@@ -8,7 +8,7 @@
  * | lw::mutex, lw::timed_mutex               | std::mutex, std::timed_mutex: one type           |
  * | lw::recursive_mutex, recursive_timed_mutex | std's                                          |
  * | lw::shared_mutex, lw::shared_timed_mutex | std's: one type                                  |
- * | lw::condition_variable, _any             | std's, without native_handle                     |
+ * | lw::condition_variable, _any             | std's, without native_handle; with stop_token in C++20 |
  * | lw::counting_semaphore, binary_semaphore | C++20's                                          |
  * | lw::lock_guard, unique_lock, ...         | std's own, by a using-declaration                |
  * | lw::basic_mutex<lw::mcs>, ...            | every lock of `latchwork list`                   |
@@ -30,6 +30,9 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#if __cplusplus >= 202002L && __has_include(<stop_token>)
+#include <stop_token>
+#endif
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -303,12 +306,7 @@ class condition_variable_any {
     }
     template <class Lock, class Clock, class Duration>
     cv_status wait_until(Lock &lock, const std::chrono::time_point<Clock, Duration> &time) {
-        const detail::time_point at = detail::to_c(time);
-        const bool late = block(lock, at.clock, &at.time) == ETIMEDOUT;
-        if (detail::is_native_clock<Clock>) {
-            return late ? cv_status::timeout : cv_status::no_timeout;
-        }
-        return late && Clock::now() >= time ? cv_status::timeout : cv_status::no_timeout;
+        return timed(time, [&](int clock, const timespec *at) { return block(lock, clock, at); });
     }
     template <class Lock, class Clock, class Duration, class Predicate>
     bool wait_until(Lock &lock, const std::chrono::time_point<Clock, Duration> &time, Predicate predicate) {
@@ -328,8 +326,95 @@ class condition_variable_any {
         return wait_until(lock, detail::after(duration), std::move(predicate));
     }
 
+#ifdef __cpp_lib_jthread
+    /* These end also when a stop is requested. They return what the predicate says at the end. */
+    template <class Lock, class Predicate> bool wait(Lock &lock, std::stop_token token, Predicate predicate) {
+        stoppable stop(*this, token);
+        while (!token.stop_requested()) {
+            if (predicate()) {
+                return true;
+            }
+            stop.block(lock, CLOCK_MONOTONIC, nullptr);
+        }
+        return predicate();
+    }
+    template <class Lock, class Clock, class Duration, class Predicate>
+    bool wait_until(Lock &lock, std::stop_token token, const std::chrono::time_point<Clock, Duration> &time,
+                    Predicate predicate) {
+        stoppable stop(*this, token);
+        while (!token.stop_requested()) {
+            if (predicate()) {
+                return true;
+            }
+            const cv_status status =
+                timed(time, [&](int clock, const timespec *at) { return stop.block(lock, clock, at); });
+            if (status == cv_status::timeout) {
+                break;
+            }
+        }
+        return predicate();
+    }
+    template <class Lock, class Rep, class Period, class Predicate>
+    bool wait_for(Lock &lock, std::stop_token token, const std::chrono::duration<Rep, Period> &duration,
+                  Predicate predicate) {
+        return wait_until(lock, std::move(token), detail::after(duration), std::move(predicate));
+    }
+#endif
+
   private:
+#ifdef __cpp_lib_jthread
+    /* A wait that a stop request ends. The waiter counts itself in and then looks for a request, under `order_`. A request
+     * takes `order_` and then notifies. So if the waiter does not see the request, the request sees the waiter. */
+    class stoppable {
+      public:
+        stoppable(condition_variable_any &condition, const std::stop_token &token)
+            : condition_(condition), token_(token), callback_(token, notify{*this}) {}
+
+        template <class Lock> int block(Lock &lock, int clock, const timespec *time) {
+            order_.lock();
+            const uint32_t ticket = lw_cond_prepare(&condition_.raw_);
+            const bool stopped = token_.stop_requested();
+            order_.unlock();
+            if (stopped) {
+                return lw_cond_finish(&condition_.raw_, ticket, 0);
+            }
+            return condition_.block(lock, clock, time, ticket);
+        }
+
+      private:
+        struct notify {
+            stoppable &self;
+            void operator()() noexcept {
+                self.order_.lock();
+                self.order_.unlock();
+                self.condition_.notify_all();
+            }
+        };
+
+        condition_variable_any &condition_;
+        const std::stop_token &token_;
+        mutex order_;
+        /* Last: it may call at once, and its destructor waits for a call in another thread. */
+        std::stop_callback<notify> callback_;
+    };
+#endif
+
+    /* What a wait until `time` ends with. */
+    template <class Clock, class Duration, class Block>
+    static cv_status timed(const std::chrono::time_point<Clock, Duration> &time, Block block) {
+        const detail::time_point at = detail::to_c(time);
+        const bool late = block(at.clock, &at.time) == ETIMEDOUT;
+        if (detail::is_native_clock<Clock>) {
+            return late ? cv_status::timeout : cv_status::no_timeout;
+        }
+        return late && Clock::now() >= time ? cv_status::timeout : cv_status::no_timeout;
+    }
+
     template <class Lock> int block(Lock &lock, int clock, const timespec *time) {
+        return block(lock, clock, time, lw_cond_prepare(&raw_));
+    }
+
+    template <class Lock> int block(Lock &lock, int clock, const timespec *time, uint32_t ticket) {
         /* Locks again also if `unlock` throws: the caller is counted out in any case. */
         struct Relock {
             condition_variable_any &self;
@@ -346,7 +431,7 @@ class condition_variable_any {
         };
         int result = 0;
         {
-            Relock relock{*this, lock, lw_cond_prepare(&raw_), false, result};
+            Relock relock{*this, lock, ticket, false, result};
             lock.unlock();
             relock.unlocked = true;
             result = lw_cond_block(&raw_, relock.ticket, clock, time);

@@ -4,7 +4,8 @@
 //! P2530 and the C++26 standard, [saferecl.hp].
 //!
 //! Each hazard pointer is a [`Slot`]. A slot holds the address of the head of the object that it protects, not an address
-//! inside of the object: a head may lie anywhere in its object. So a scan looks for equal addresses.
+//! inside of the object: a head may lie anywhere in its object. So a scan looks for equal addresses. For an object without a
+//! head, the slot holds the object's own address, and the head is in a box that names this address ([`Head::protected_as`]).
 //!
 //! Why this is not `latchwork::reclaim::hazard`, whose domains keep a list of garbage for each thread:
 //!
@@ -15,33 +16,41 @@
 //!   pushes a 256th object there waits for the collector, which may be in a callback.
 //! - A scan looks at all slots, and C++ allows thousands. So here the number of objects between two scans grows with the
 //!   number of slots. A domain scans after 256 objects, and once more through these for each 128 slots in use.
-//! - The first retirement of a thread in a domain allocates its list. Here no retirement allocates.
+//! - The first retirement of a thread in a domain allocates its list. Here no retirement allocates, but for the box of an
+//!   object without a head.
 //! - ThreadSanitizer has to be told of each slot that a scan reads. The library knows nothing of ThreadSanitizer.
 //!
-//! State of an object: retired (on the stack [`RETIRED`]) -> in a scan (the thread that has taken the stack) -> reclaimed, or
+//! State of an object: retired (on the stack [`Domain::retired`]) -> in a scan (the thread that has taken the stack) -> reclaimed, or
 //! retired again, if a slot holds its address. State of a slot: free -> owned (`lw_hazard_make`) -> free
 //! (`lw_hazard_destroy`); free slots are in a thread's [`Spare`] or in [`FREE`]. Slots are never unmapped, and a scan looks
 //! at all of them.
+//!
+//! The slots are the process's: one protects an object whatever [`Domain`] it is retired in. A domain is a stack of retired
+//! objects with counts. A callback that retires into the domain that its thread scans starts no scan of it: the scan that runs
+//! goes round again. It may start one of another domain, so scans nest, at most as deep as there are domains ([`SCANS`]).
 //!
 //! What pairs with what: (A) the owner stores a slot, fences lightly and loads the pointer again (`hazard.h`); a scan takes
 //! the stack, issues the heavy fence, and loads the slots. So the scan sees the slot, or the owner sees that the object was
 //! removed. (B) the push of an object onto the stack with the exchange that takes the stack. (E) the owner's release of a
 //! slot with the scan's load. (D) the linking of a block of slots with the loads of `BLOCKS`.
 //!
-//! Nothing here waits for a reader, or allocates for a retired object. Between two scans at most [`BATCH`] objects, or twice
-//! the number of slots if that is more, are retired. So at most that many objects for each thread that retires, and one for
-//! each slot, are garbage.
+//! Nothing here waits for a reader, or allocates for a retired object that has a head. Between two scans at most [`BATCH`]
+//! objects, or twice the number of slots if that is more, are retired in a domain. So in each domain at most that many objects
+//! for each thread that retires, and one for each slot, are garbage.
 //!
-//! Size: 64 bytes per slot, 32 per object. Atomic read-modify-writes: protection 0, retirement 2.
+//! Size: 64 bytes per slot, 32 per object, and 16 more for an object without a head. Atomic read-modify-writes: protection 0,
+//! retirement 2.
 
 use crate::rcu::{CGarbage, Callback};
 use crate::{same_layout, thread};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::machine::{Machine, Native};
-use std::alloc::{Layout, alloc_zeroed};
-use std::cell::UnsafeCell;
-use std::ptr::null_mut;
+use libc::{EBUSY, ENOMEM};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_int, c_void};
+use std::ptr::{null, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -79,10 +88,31 @@ pub(crate) struct Head {
     next: *mut Head,
     callback: Option<Callback<Head>>,
     is_protected: bool,
-    unused: usize,
+    /// Whether the head is that of a [`Boxed`].
+    is_boxed: bool,
+    /// What a slot holds that protects the object: the address of this head, or that of an object without a head.
+    protected_as: usize,
 }
 
 same_layout!(Head, 32, 8);
+
+/// An object that has no head of its own.
+#[repr(C)]
+struct Boxed {
+    head: Head,
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+}
+
+unsafe extern "C" fn reclaim_boxed(head: *mut Head) {
+    let boxed: *mut Boxed = head.cast();
+    // SAFETY: `retire_ptr` allocated the box, and put this function into its head. A scan calls it once.
+    unsafe {
+        let Boxed { object, reclaim, .. } = boxed.read();
+        dealloc(boxed.cast(), Layout::new::<Boxed>());
+        reclaim(object);
+    }
+}
 
 /// All blocks of slots, the newest first.
 static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
@@ -90,12 +120,65 @@ static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
 static MADE: AtomicU64 = AtomicU64::new(0);
 /// Free slots that no thread keeps.
 static FREE: Free = Free { lock: UnsafeCell::new(RawShfl::new()), chain: UnsafeCell::new(Chain(null_mut())) };
-/// Retired objects.
-static RETIRED: AtomicPtr<Head> = AtomicPtr::new(null_mut());
-/// How many objects have been retired since a thread took the stack.
-static INCOMING: AtomicU64 = AtomicU64::new(0);
-/// How many objects are retired and not reclaimed.
-static GARBAGE: AtomicU64 = AtomicU64::new(0);
+
+/// `lw_hazard_domain`: objects that are retired together.
+pub(crate) struct Domain {
+    retired: AtomicPtr<Head>,
+    /// How many objects have been retired since a thread took the stack.
+    incoming: AtomicU64,
+    /// How many objects are retired and not reclaimed.
+    garbage: AtomicU64,
+    /// How many of these are in boxes.
+    boxes: AtomicU64,
+}
+
+/// The domain that null stands for.
+static DEFAULT: Domain = Domain::new();
+
+/// The scan of a domain. `outer` is null, or the scan whose callback started `self`.
+struct Scan {
+    domain: *const Domain,
+    outer: *const Scan,
+}
+
+thread_local! {
+    /// The innermost scan that the thread runs.
+    static SCANS: Cell<*const Scan> = const { Cell::new(null()) };
+}
+
+impl Domain {
+    const fn new() -> Self {
+        Domain {
+            retired: AtomicPtr::new(null_mut()),
+            incoming: AtomicU64::new(0),
+            garbage: AtomicU64::new(0),
+            boxes: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the calling thread runs a scan of the domain.
+    fn is_scanned_here(&self) -> bool {
+        let mut at = SCANS.get();
+        // SAFETY: null, or a scan in a frame of this thread further up its stack.
+        while let Some(scan) = unsafe { at.as_ref() } {
+            if core::ptr::eq(scan.domain, self) {
+                return true;
+            }
+            at = scan.outer;
+        }
+        false
+    }
+}
+
+/// The domain that C means.
+///
+/// # Safety
+///
+/// The pointer is null, or to a live domain.
+unsafe fn at<'a>(domain: *const Domain) -> &'a Domain {
+    // SAFETY: the caller's pointer is null or to a live domain.
+    unsafe { domain.as_ref() }.unwrap_or(&DEFAULT)
+}
 
 /// Free slots, linked.
 struct Chain(*mut Slot);
@@ -244,150 +327,276 @@ unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
     spare.length += 1;
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_hazard_retire(head: *mut Head, callback: Callback<Head>) {
-    thread::lw_tsan_release(head.cast());
+/// Has `callback` called with a head when no slot holds its address.
+///
+/// # Safety
+///
+/// As `lw_hazard_domain_retire`.
+unsafe fn retire(domain: &Domain, head: *mut Head, callback: Callback<Head>) {
+    let callback = Some(callback);
+    let (is_protected, is_boxed, protected_as) = (false, false, head.addr());
     // SAFETY: the program passes room for a head in an object that it has removed, and retires it once.
-    unsafe {
-        head.write(Head { next: null_mut(), callback: Some(callback), is_protected: false, unused: 0 })
-    };
-    GARBAGE.fetch_add(1, Relaxed);
-    push(head, head);
-    if INCOMING.fetch_add(1, Relaxed) + 1 >= BATCH.max(2 * MADE.load(Relaxed)) {
-        scan_unless_scanning();
-    }
+    unsafe { domain.retire(head, Head { next: null_mut(), callback, is_protected, is_boxed, protected_as }) };
 }
 
-/// Puts a chain of objects on the stack.
-fn push(first: *mut Head, last: *mut Head) {
-    let mut newest = RETIRED.load(Relaxed);
-    loop {
-        // SAFETY: the chain is the caller's alone, and retired objects live until they are reclaimed.
-        unsafe { (*last).next = newest };
-        // (B) pairs with the exchange in `scan`. There is no pop of a single object, so no ABA problem.
-        match RETIRED.compare_exchange(newest, first, Release, Relaxed) {
-            Ok(_) => return,
-            Err(now) => newest = now,
+/// Has `reclaim` called with an object when no slot holds its address. Returns 0 or ENOMEM.
+///
+/// # Safety
+///
+/// As `lw_hazard_domain_retire_ptr`.
+unsafe fn retire_ptr(
+    domain: &Domain,
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+) -> c_int {
+    // SAFETY: the layout is not empty. The box is this function's alone until it is retired, and has room for its head.
+    unsafe {
+        let boxed: *mut Boxed = alloc(Layout::new::<Boxed>()).cast();
+        if boxed.is_null() {
+            return ENOMEM;
+        }
+        (&raw mut (*boxed).object).write(object);
+        (&raw mut (*boxed).reclaim).write(reclaim);
+        domain.boxes.fetch_add(1, Relaxed);
+        let callback: Option<Callback<Head>> = Some(reclaim_boxed);
+        let (is_protected, is_boxed, protected_as) = (false, true, object.addr());
+        let head = Head { next: null_mut(), callback, is_protected, is_boxed, protected_as };
+        domain.retire(boxed.cast(), head);
+    }
+    0
+}
+
+/// The chain of the table that an object is in which slots protect that hold this address.
+fn chain_of(protected_as: usize) -> usize {
+    // Heads are 8 bytes apart at least, and so are most objects. The multiplier is 2^64 divided by the golden ratio.
+    ((protected_as >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) % CHAINS
+}
+
+impl Domain {
+    /// Retires an object of which `head` is valid for writes, until the callback is called.
+    ///
+    /// # Safety
+    ///
+    /// The object is removed, and is retired once. It lives until the callback is called.
+    unsafe fn retire(&self, head: *mut Head, new: Head) {
+        thread::lw_tsan_release(head.cast());
+        // SAFETY: the caller's `head` is valid for writes.
+        unsafe { head.write(new) };
+        self.garbage.fetch_add(1, Relaxed);
+        self.push(head, head);
+        self.incoming.fetch_add(1, Relaxed);
+        if self.is_due() {
+            self.scan_unless_scanning(Self::is_due);
         }
     }
-}
 
-/// Scans, unless the caller is a callback of a scan: then that scan's thread does it afterwards.
-fn scan_unless_scanning() {
-    let own = thread::own();
-    // SAFETY: the words are the thread's own.
-    unsafe {
-        if (*own).scans {
+    /// Whether enough objects have come for a scan.
+    fn is_due(&self) -> bool {
+        self.incoming.load(Relaxed) >= BATCH.max(2 * MADE.load(Relaxed))
+    }
+
+    /// Puts a chain of objects on the stack.
+    fn push(&self, first: *mut Head, last: *mut Head) {
+        let mut newest = self.retired.load(Relaxed);
+        loop {
+            // SAFETY: the chain is the caller's alone, and retired objects live until they are reclaimed.
+            unsafe { (*last).next = newest };
+            // (B) pairs with the exchange in `scan`. There is no pop of a single object, so no ABA problem.
+            match self.retired.compare_exchange(newest, first, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Scans, and scans again while `again` says so; unless the caller is a callback of a scan of this domain.
+    fn scan_unless_scanning(&self, again: impl Fn(&Self) -> bool) {
+        if self.is_scanned_here() {
             return;
         }
-        (*own).scans = true;
+        let scan = Scan { domain: self, outer: SCANS.get() };
+        SCANS.set(&raw const scan);
         loop {
-            scan();
-            if INCOMING.load(Relaxed) < BATCH.max(2 * MADE.load(Relaxed)) {
+            self.scan();
+            if !again(self) {
                 break;
             }
         }
-        (*own).scans = false;
+        SCANS.set(scan.outer);
     }
-}
 
-/// The chain of the table that an object with a head at this address is in.
-fn chain_of(head: usize) -> usize {
-    // Heads are 8 bytes apart at least. The multiplier is 2^64 divided by the golden ratio.
-    ((head >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) % CHAINS
-}
+    /// Reclaims every object that is not protected.
+    fn collect(&self) {
+        // Again, for what the callbacks have retired; objects that stay are protected.
+        let before = Cell::new(self.garbage.load(Acquire));
+        self.scan_unless_scanning(|this| {
+            this.garbage.load(Acquire) < before.replace(this.garbage.load(Acquire))
+        });
+    }
 
-/// Reclaims each retired object that no slot protects.
-fn scan() {
-    INCOMING.store(0, Relaxed);
-    // (B) pairs with `push`: what was done before the retirement happens before this.
-    let mut objects = RETIRED.swap(null_mut(), Acquire);
-    if objects.is_null() {
-        return;
+    fn garbage(&self) -> CGarbage {
+        let (objects, boxes) = (self.garbage.load(Relaxed), self.boxes.load(Relaxed));
+        let bytes =
+            objects * size_of::<Head>() as u64 + boxes * (size_of::<Boxed>() - size_of::<Head>()) as u64;
+        CGarbage::new(objects, bytes, 0)
     }
-    let mut table = [null_mut::<Head>(); CHAINS];
-    while !objects.is_null() {
-        // SAFETY: the objects are this thread's alone since the exchange, and live until they are reclaimed.
-        unsafe {
-            let next = (*objects).next;
-            let chain = &mut table[chain_of(objects.addr())];
-            (*objects).next = *chain;
-            *chain = objects;
-            objects = next;
+
+    /// Reclaims each retired object that no slot protects.
+    fn scan(&self) {
+        self.incoming.store(0, Relaxed);
+        // (B) pairs with `push`: what was done before the retirement happens before this.
+        let mut objects = self.retired.swap(null_mut(), Acquire);
+        if objects.is_null() {
+            return;
         }
-    }
-    // (A) pairs with the light fence of a slot's owner.
-    let fenced = Native::heavy_fence();
-    // (D) pairs with the exchange in `make_block`.
-    let mut block = BLOCKS.load(Acquire);
-    // SAFETY: null, or a block, and blocks are never freed.
-    while let Some(this) = unsafe { block.as_ref() } {
-        for slot in &this.slots {
-            // (E) pairs with the owner's stores.
-            let protected = slot.protected.load(Acquire);
-            thread::lw_tsan_acquire(core::ptr::from_ref(slot).cast_mut().cast());
-            let mut at = if protected == 0 { null_mut() } else { table[chain_of(protected)] };
-            while !at.is_null() {
-                // SAFETY: as above, the objects are this thread's alone.
-                unsafe {
-                    (*at).is_protected |= at.addr() == protected;
-                    at = (*at).next;
-                }
-            }
-        }
-        block = this.next.load(Acquire);
-    }
-    let (mut kept, mut last) = (null_mut(), null_mut::<Head>());
-    for mut at in table {
-        while !at.is_null() {
-            // SAFETY: as above, the objects are this thread's alone. A slot that does not hold the address now never will: the object was removed before it was
-            // retired, and an owner that stores the address later sees that (A).
+        let mut table = [null_mut::<Head>(); CHAINS];
+        while !objects.is_null() {
+            // SAFETY: the objects are this thread's alone since the exchange, and live until they are reclaimed.
             unsafe {
-                let object = at;
-                at = (*object).next;
-                if (*object).is_protected || !fenced {
-                    (*object).is_protected = false;
-                    (*object).next = kept;
-                    kept = object;
-                    if last.is_null() {
-                        last = object;
-                    }
-                    continue;
-                }
-                let callback = (*object).callback.expect("a retired object has one");
-                thread::lw_tsan_acquire(object.cast());
-                callback(object);
+                let next = (*objects).next;
+                let chain = &mut table[chain_of((*objects).protected_as)];
+                (*objects).next = *chain;
+                *chain = objects;
+                objects = next;
             }
-            GARBAGE.fetch_sub(1, Release);
+        }
+        // (A) pairs with the light fence of a slot's owner.
+        let fenced = Native::heavy_fence();
+        // (D) pairs with the exchange in `make_block`.
+        let mut block = BLOCKS.load(Acquire);
+        // SAFETY: null, or a block, and blocks are never freed.
+        while let Some(this) = unsafe { block.as_ref() } {
+            for slot in &this.slots {
+                // (E) pairs with the owner's stores.
+                let protected = slot.protected.load(Acquire);
+                thread::lw_tsan_acquire(core::ptr::from_ref(slot).cast_mut().cast());
+                let mut at = if protected == 0 { null_mut() } else { table[chain_of(protected)] };
+                while !at.is_null() {
+                    // SAFETY: as above, the objects are this thread's alone.
+                    unsafe {
+                        (*at).is_protected |= (*at).protected_as == protected;
+                        at = (*at).next;
+                    }
+                }
+            }
+            block = this.next.load(Acquire);
+        }
+        let (mut kept, mut last) = (null_mut(), null_mut::<Head>());
+        for mut at in table {
+            while !at.is_null() {
+                // SAFETY: as above, the objects are this thread's alone. A slot that does not hold the address now never
+                // will: the object was removed before it was retired, and an owner that stores the address later sees
+                // that (A).
+                unsafe {
+                    let object = at;
+                    at = (*object).next;
+                    if (*object).is_protected || !fenced {
+                        (*object).is_protected = false;
+                        (*object).next = kept;
+                        kept = object;
+                        if last.is_null() {
+                            last = object;
+                        }
+                        continue;
+                    }
+                    let callback = (*object).callback.expect("a retired object has one");
+                    if (*object).is_boxed {
+                        self.boxes.fetch_sub(1, Relaxed);
+                    }
+                    thread::lw_tsan_acquire(object.cast());
+                    callback(object);
+                }
+                self.garbage.fetch_sub(1, Release);
+            }
+        }
+        if !kept.is_null() {
+            self.push(kept, last);
         }
     }
-    if !kept.is_null() {
-        push(kept, last);
-    }
+}
+
+// SAFETY, for the functions below: the program passes null or a live domain, and what the header asks for.
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_retire(head: *mut Head, callback: Callback<Head>) {
+    // SAFETY: see above.
+    unsafe { retire(&DEFAULT, head, callback) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_retire_ptr(
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+) -> c_int {
+    // SAFETY: see above.
+    unsafe { retire_ptr(&DEFAULT, object, reclaim) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_hazard_collect() {
-    // Again, for what the callbacks have retired; objects that stay are protected.
-    let mut before = u64::MAX;
-    while GARBAGE.load(Acquire) < before {
-        before = GARBAGE.load(Acquire);
-        let own = thread::own();
-        // SAFETY: the words are the thread's own.
-        unsafe {
-            if (*own).scans {
-                return;
-            }
-            (*own).scans = true;
-            scan();
-            (*own).scans = false;
-        }
-    }
+    DEFAULT.collect();
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_hazard_garbage(garbage: *mut CGarbage) {
-    let objects = GARBAGE.load(Relaxed);
     // SAFETY: the program passes room.
-    unsafe { garbage.write(CGarbage::new(objects, objects * 32, 0)) };
+    unsafe { garbage.write(DEFAULT.garbage()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_hazard_domain_create() -> *mut Domain {
+    // SAFETY: the layout is not empty; the memory is written before it is used.
+    unsafe {
+        let place: *mut Domain = alloc(Layout::new::<Domain>()).cast();
+        if !place.is_null() {
+            place.write(Domain::new());
+        }
+        place
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_domain_destroy(domain: *mut Domain) -> c_int {
+    // SAFETY: see above. `lw_hazard_domain_create` allocated the domain.
+    unsafe {
+        (*domain).collect();
+        // Not the count of the garbage: after a fork it may count objects that the child has lost.
+        if (*domain).is_scanned_here() || !(*domain).retired.load(Acquire).is_null() {
+            return EBUSY;
+        }
+        dealloc(domain.cast(), Layout::new::<Domain>());
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_domain_retire(
+    domain: *const Domain,
+    head: *mut Head,
+    callback: Callback<Head>,
+) {
+    // SAFETY: see above.
+    unsafe { retire(at(domain), head, callback) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_domain_retire_ptr(
+    domain: *const Domain,
+    object: *mut c_void,
+    reclaim: unsafe extern "C" fn(*mut c_void),
+) -> c_int {
+    // SAFETY: see above.
+    unsafe { retire_ptr(at(domain), object, reclaim) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_domain_collect(domain: *const Domain) {
+    // SAFETY: see above.
+    unsafe { at(domain) }.collect();
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_domain_garbage(domain: *const Domain, garbage: *mut CGarbage) {
+    // SAFETY: see above; the program passes room.
+    unsafe { garbage.write(at(domain).garbage()) };
 }

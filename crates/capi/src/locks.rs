@@ -8,7 +8,7 @@ use crate::registered::{MUTEXES, RWLOCKS};
 use crate::time::deadline;
 use latchwork::locks::Token;
 use latchwork::locks::mutex::{Fair, RawMutex};
-use latchwork::locks::rwlock::{RawDowngrade, RawRwLock};
+use latchwork::locks::rwlock::{RawDowngrade, RawRwLock, RawUpgrade};
 use latchwork::machine::{Deadline, Native};
 use libc::{EBUSY, ENOENT, ENOMEM, ETIMEDOUT, clockid_t, timespec};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -51,6 +51,22 @@ pub struct RwLockOps {
     /// Turns the token of a write acquisition into that of a read. `None` if the lock cannot.
     downgrade: Option<unsafe extern "C" fn(Lock, usize) -> usize>,
     destroy: unsafe extern "C" fn(Lock),
+    /// `None` if the lock has no upgradable reads.
+    upgrade: Option<&'static UpgradeOps>,
+}
+
+/// `struct lw_upgrade_ops`. Functions that turn one acquisition into another turn the token of the one into that of the other.
+#[repr(C)]
+pub struct UpgradeOps {
+    uplock: unsafe extern "C" fn(Lock) -> usize,
+    tryuplock: Try,
+    clockuplock: Timed,
+    upunlock: Release,
+    upgrade: unsafe extern "C" fn(Lock, usize) -> usize,
+    tryupgrade: Try,
+    clockupgrade: Timed,
+    downgrade_upgradable: unsafe extern "C" fn(Lock, usize) -> usize,
+    downgrade_to_upgradable: unsafe extern "C" fn(Lock, usize) -> usize,
 }
 
 // SAFETY: the names are constants, and the functions are for any thread.
@@ -205,6 +221,7 @@ impl RwLockOps {
             wrunlock: wrunlock::<R>,
             downgrade: None,
             destroy: destroy::<R>,
+            upgrade: None,
         }
     }
 
@@ -215,6 +232,108 @@ impl RwLockOps {
             unsafe { (*lock.cast::<R>()).downgrade(R::Write::from_word(token)).into_word() }
         }
         RwLockOps { downgrade: Some(downgrade::<R>), ..Self::of::<R>(name) }
+    }
+
+    /// The table of a lock with upgradable reads: such a reader can become a writer.
+    pub const fn upgradable<R: RawUpgrade<Machine = Native>>(name: &'static CStr) -> Self {
+        RwLockOps { upgrade: Some(const { &UpgradeOps::of::<R>() }), ..Self::downgradable::<R>(name) }
+    }
+}
+
+/// Stores the token that an upgrade leaves: that of the write acquisition, or that of the upgradable read, which goes on.
+///
+/// # Safety
+///
+/// `token` is valid for writes.
+unsafe fn give_upgraded<R: RawUpgrade>(
+    result: Result<R::Write, R::Upgradable>,
+    token: *mut usize,
+    failed: c_int,
+) -> c_int {
+    let (word, result) = match result {
+        Ok(write) => (write.into_word(), 0),
+        Err(upgradable) => (upgradable.into_word(), failed),
+    };
+    // SAFETY: the caller's pointer is valid.
+    unsafe { *token = word };
+    result
+}
+
+// SAFETY, for all functions below: as for those above.
+impl UpgradeOps {
+    /// The table of a lock.
+    const fn of<R: RawUpgrade<Machine = Native>>() -> Self {
+        unsafe extern "C" fn uplock<R: RawUpgrade>(lock: Lock) -> usize {
+            // SAFETY: see above.
+            unsafe { &*lock.cast::<R>() }.upgradable().into_word()
+        }
+        unsafe extern "C" fn tryuplock<R: RawUpgrade>(lock: Lock, token: *mut usize) -> c_int {
+            // SAFETY: see above.
+            unsafe { give((*lock.cast::<R>()).try_upgradable(), token, EBUSY) }
+        }
+        unsafe extern "C" fn clockuplock<R: RawUpgrade>(
+            lock: Lock,
+            clock: clockid_t,
+            time: *const timespec,
+            token: *mut usize,
+        ) -> c_int {
+            // SAFETY: see above.
+            unsafe {
+                give_until(clock, time, token, |deadline| (*lock.cast::<R>()).upgradable_until(deadline))
+            }
+        }
+        unsafe extern "C" fn upunlock<R: RawUpgrade>(lock: Lock, token: usize) {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).unlock_upgradable(R::Upgradable::from_word(token)) };
+        }
+        unsafe extern "C" fn upgrade<R: RawUpgrade>(lock: Lock, token: usize) -> usize {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).upgrade(R::Upgradable::from_word(token)).into_word() }
+        }
+        unsafe extern "C" fn tryupgrade<R: RawUpgrade>(lock: Lock, token: *mut usize) -> c_int {
+            // SAFETY: see above. The token in the program's room is that of its upgradable read.
+            unsafe {
+                let result = (*lock.cast::<R>()).try_upgrade(R::Upgradable::from_word(*token));
+                give_upgraded::<R>(result, token, EBUSY)
+            }
+        }
+        unsafe extern "C" fn clockupgrade<R: RawUpgrade>(
+            lock: Lock,
+            clock: clockid_t,
+            time: *const timespec,
+            token: *mut usize,
+        ) -> c_int {
+            // SAFETY: see above. The token in the program's room is that of its upgradable read.
+            unsafe {
+                match deadline(clock, time) {
+                    Ok(deadline) => {
+                        let upgradable = R::Upgradable::from_word(*token);
+                        let result = (*lock.cast::<R>()).upgrade_until(upgradable, deadline);
+                        give_upgraded::<R>(result, token, ETIMEDOUT)
+                    }
+                    Err(error) => error,
+                }
+            }
+        }
+        unsafe extern "C" fn downgrade_upgradable<R: RawUpgrade>(lock: Lock, token: usize) -> usize {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).downgrade_upgradable(R::Upgradable::from_word(token)).into_word() }
+        }
+        unsafe extern "C" fn downgrade_to_upgradable<R: RawUpgrade>(lock: Lock, token: usize) -> usize {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<R>()).downgrade_to_upgradable(R::Write::from_word(token)).into_word() }
+        }
+        UpgradeOps {
+            uplock: uplock::<R>,
+            tryuplock: tryuplock::<R>,
+            clockuplock: clockuplock::<R>,
+            upunlock: upunlock::<R>,
+            upgrade: upgrade::<R>,
+            tryupgrade: tryupgrade::<R>,
+            clockupgrade: clockupgrade::<R>,
+            downgrade_upgradable: downgrade_upgradable::<R>,
+            downgrade_to_upgradable: downgrade_to_upgradable::<R>,
+        }
     }
 }
 

@@ -57,11 +57,11 @@ static lw_shfl_spin_ops: MutexOps = MutexOps::of::<latchwork::locks::mutex::shfl
 #[unsafe(no_mangle)]
 static lw_shfl_ops: MutexOps = MutexOps::fair::<latchwork::locks::mutex::shfl::RawShfl<Native>>(c"shfl");
 #[unsafe(no_mangle)]
-static lw_pf_t_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::pf_t::RawPfT<Native>>(c"pf-t");
+static lw_pf_t_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::pf_t::RawPfT<Native>>(c"pf-t");
 #[unsafe(no_mangle)]
-static lw_pf_q_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::pf_q::RawPfQ<Native>>(c"pf-q");
+static lw_pf_q_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::pf_q::RawPfQ<Native>>(c"pf-q");
 #[unsafe(no_mangle)]
-static lw_shfl_rw_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::shfl_rw::RawShflRw<Native>>(c"shfl-rw");
+static lw_shfl_rw_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::shfl_rw::RawShflRw<Native>>(c"shfl-rw");
 #[unsafe(no_mangle)]
 static lw_mcs_rw_ops: RwLockOps = RwLockOps::of::<latchwork::locks::rwlock::mcs_rw::RawMcsRw<Native>>(c"mcs-rw");
 #[unsafe(no_mangle)]
@@ -77,15 +77,15 @@ static lw_bravo_glibc_rw_model_ops: RwLockOps = RwLockOps::of::<latchwork::locks
 #[unsafe(no_mangle)]
 static lw_bravo_2d_glibc_rw_model_ops: RwLockOps = RwLockOps::of::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::glibc_rw::RawGlibcRw<Native>, latchwork::locks::rwlock::bravo::publish::Owned, latchwork::locks::rwlock::bravo::bias::Adaptive, latchwork::locks::rwlock::bravo::revoke::Passing>>(c"bravo-2d-glibc-rw-model");
 #[unsafe(no_mangle)]
-static lw_bravo_pf_t_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::pf_t::RawPfT<Native>>>(c"bravo-pf-t");
+static lw_bravo_pf_t_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::pf_t::RawPfT<Native>>>(c"bravo-pf-t");
 #[unsafe(no_mangle)]
-static lw_bravo_pf_q_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::pf_q::RawPfQ<Native>>>(c"bravo-pf-q");
+static lw_bravo_pf_q_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::pf_q::RawPfQ<Native>>>(c"bravo-pf-q");
 #[unsafe(no_mangle)]
-static lw_bravo_shfl_rw_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::shfl_rw::RawShflRw<Native>>>(c"bravo-shfl-rw");
+static lw_bravo_shfl_rw_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::shfl_rw::RawShflRw<Native>>>(c"bravo-shfl-rw");
 #[unsafe(no_mangle)]
-static lw_bravo_cpu_pf_q_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::pf_q::RawPfQ<Native>, latchwork::locks::rwlock::bravo::table::Table<latchwork::locks::rwlock::bravo::table::Column>>>(c"bravo-cpu-pf-q");
+static lw_bravo_cpu_pf_q_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::pf_q::RawPfQ<Native>, latchwork::locks::rwlock::bravo::table::Table<latchwork::locks::rwlock::bravo::table::Column>>>(c"bravo-cpu-pf-q");
 #[unsafe(no_mangle)]
-static lw_bravo_2d_shfl_rw_ops: RwLockOps = RwLockOps::downgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::shfl_rw::RawShflRw<Native>, latchwork::locks::rwlock::bravo::publish::Owned, latchwork::locks::rwlock::bravo::bias::Adaptive, latchwork::locks::rwlock::bravo::revoke::Passing>>(c"bravo-2d-shfl-rw");
+static lw_bravo_2d_shfl_rw_ops: RwLockOps = RwLockOps::upgradable::<latchwork::locks::rwlock::bravo::RawBravo<Native, latchwork::locks::rwlock::shfl_rw::RawShflRw<Native>, latchwork::locks::rwlock::bravo::publish::Owned, latchwork::locks::rwlock::bravo::bias::Adaptive, latchwork::locks::rwlock::bravo::revoke::Passing>>(c"bravo-2d-shfl-rw");
 
 /// The mutexes.
 pub(crate) static MUTEXES: &[&MutexOps] = &[&lw_tas_ops, &lw_ttas_ops, &lw_ticket_ops, &lw_ticket_backoff_ops, &lw_twa_ops, &lw_mcs_ops, &lw_clh_ops, &lw_k42_ops, &lw_hemlock_ops, &lw_qspinlock_ops, &lw_reciprocating_ops, &lw_mcs_tp_ops, &lw_hclh_ops, &lw_c_bo_mcs_ops, &lw_c_tkt_mcs_ops, &lw_hmcs_ops, &lw_clof_ops, &lw_cna_ops, &lw_fissile_ops, &lw_mcs_park_ops, &lw_malthusian_ops, &lw_mutexee_ops, &lw_hybrid_ops, &lw_cst_ops, &lw_shfl_spin_ops, &lw_shfl_ops];

@@ -34,8 +34,6 @@ pub(crate) struct Thread {
     left: *const Row,
     /// Whether the thread keeps the record although it has given it back.
     keeps: bool,
-    /// Whether the thread runs callbacks of hazard pointers.
-    pub scans: bool,
     /// Hazard pointers that the thread has destroyed, and uses again.
     pub hazards: Spare,
 }

@@ -295,9 +295,13 @@ fn thread_safety_analysis() {
 #[test]
 fn cpp_programs() {
     for compiler in compilers(["g++", "clang++"]) {
-        for (standard, source) in
-            [("c++17", "drop_in.cpp"), ("c++17", "map.cpp"), ("c++20", "types.cpp"), ("c++23", "types.cpp")]
-        {
+        for (standard, source) in [
+            ("c++17", "drop_in.cpp"),
+            ("c++20", "drop_in.cpp"),
+            ("c++17", "map.cpp"),
+            ("c++20", "types.cpp"),
+            ("c++23", "types.cpp"),
+        ] {
             // clang 14 calls it so.
             let standard = if standard == "c++23" { "c++2b" } else { standard };
             Build { compiler, standard, source, link: Link::Shared, more: &[] }.run();
@@ -316,6 +320,7 @@ fn cpp_programs_under_sanitizers() {
         ("map.cpp", "-fsanitize=thread"),
         ("map.cpp", "-fsanitize=address,undefined"),
         ("types.cpp", "-fsanitize=address,undefined"),
+        ("drop_in.cpp", "-fsanitize=address,undefined"),
     ] {
         let more = &[sanitizer, "-O1"];
         Build { compiler: "g++", standard: "c++20", source, link: Link::Static, more }.run();

@@ -49,7 +49,7 @@ impl Visitor<Native> for Files {
         self.add::<R>(true, "downgradable", R::INFO.name);
     }
     fn upgradable<R: RawUpgrade<Machine = Native> + RawFair>(&mut self) {
-        self.add::<R>(true, "downgradable", R::INFO.name);
+        self.add::<R>(true, "upgradable", R::INFO.name);
     }
 }
 

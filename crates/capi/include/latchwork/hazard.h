@@ -10,7 +10,8 @@
  *
  *     lw_hazard_retire(&removed->head, free_node);
  *
- * An object has a lw_rcu_head, at any offset. */
+ * An object has a lw_rcu_head, at any offset. An object without one is protected with the offset 0, and retired by
+ * lw_hazard_retire_ptr, which allocates. */
 #ifndef LATCHWORK_HAZARD_H
 #define LATCHWORK_HAZARD_H
 
@@ -34,13 +35,31 @@ void lw_hazard_destroy(lw_hazard *hazard) LW_NOEXCEPT;
  * find it. It never waits and allocates nothing; it may run callbacks of other objects, in the calling thread. A callback may
  * make, use and destroy hazard pointers, and retire. */
 void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+/* Has `reclaim(object)` called then, for an object that has no head. `object` is the pointer that readers protect: that of
+ * lw_hazard_protect with the offset 0. Returns 0, or ENOMEM: then nothing was done. */
+int lw_hazard_retire_ptr(void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
 /* Reclaims every object that is retired and not protected, but for those that another thread is reclaiming right now. */
 void lw_hazard_collect(void) LW_NOEXCEPT;
 /* How much garbage there is; `oldest_nanos` is 0. */
 void lw_hazard_garbage(lw_garbage *garbage) LW_NOEXCEPT;
 
-/* Protects the object with this head, or nothing if `head` is null. That counts only if the object is still linked
- * afterwards: lw_hazard_protect looks. */
+/* Objects that are retired together. */
+typedef struct lw_hazard_domain lw_hazard_domain;
+
+/* A new domain: objects that are retired together. Null if there is no memory. */
+lw_hazard_domain *lw_hazard_domain_create(void) LW_NOEXCEPT;
+/* Reclaims everything in the domain, and ends it. No other thread uses it any more. Returns 0, or EBUSY if an object is still
+ * protected, or if a callback of the domain calls this: then the domain goes on. The default domain cannot be ended. */
+int lw_hazard_domain_destroy(lw_hazard_domain *domain) LW_NOEXCEPT;
+/* As lw_hazard_retire, lw_hazard_retire_ptr, lw_hazard_collect and lw_hazard_garbage, for the objects of a domain. Null stands
+ * for the default domain, which those functions use. Hazard pointers protect objects of all domains. */
+void lw_hazard_domain_retire(lw_hazard_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
+int lw_hazard_domain_retire_ptr(lw_hazard_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
+void lw_hazard_domain_collect(lw_hazard_domain *domain) LW_NOEXCEPT;
+void lw_hazard_domain_garbage(lw_hazard_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
+
+/* Protects the object with this head, or nothing if `head` is null. For an object without a head, `head` is the object's
+ * address. That counts only if the object is still linked afterwards: lw_hazard_protect looks. */
 LW_INLINE void lw_hazard_set(lw_hazard *hazard, const lw_rcu_head *head) {
     LW_TSAN_RELEASE(hazard);
     /* Release: what was done with the previous object happens before its reclamation. */
@@ -59,7 +78,8 @@ LW_INLINE void lw_hazard_clear(lw_hazard *hazard) {
     __atomic_store_n(&hazard->protected_head, 0, __ATOMIC_RELEASE);
 }
 
-/* Reads a pointer to an object and protects the object. `head` is the offset of the head in the object. */
+/* Reads a pointer to an object and protects the object. `head` is the offset of the head in the object, or 0 if the object
+ * has no head. */
 LW_INLINE void *lw_hazard_protect(lw_hazard *hazard, const void *from, size_t head) {
     void *const *place = (void *const *)from;
     void *object = __atomic_load_n(place, __ATOMIC_RELAXED);

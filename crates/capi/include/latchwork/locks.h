@@ -13,6 +13,18 @@
  *     lw_any_mutex_t any;
  *     if (lw_any_mutex_init(&any, getenv("LOCK")) != 0) { ... }
  *
+ * A lock with upgradable reads has lw_..._uplock, tryuplock, clockuplock, upunlock, upgrade, tryupgrade, clockupgrade,
+ * downgrade_upgradable and downgrade_to_upgradable, as lw_rwlock_t has them (lw_rwlock(3)). The others return ENOTSUP from
+ * all of these, and the acquisition stays as it was.
+ *
+ *     lw_pf_q_uplock(&table, &token);                      // beside readers, but no writer and no second one like this
+ *     if (must_change(&data)) {
+ *         lw_pf_q_upgrade(&table, token);                  // a writer, with no other writer in between
+ *         lw_pf_q_wrunlock(&table);
+ *     } else {
+ *         lw_pf_q_upunlock(&table, token);
+ *     }
+ *
  * Each call is one indirect call. lw_mutex_t and lw_rwlock_t (shfl and bravo-2d-shfl-rw) have inline paths. A lock whose
  * waiters only spin is made for a thread per processor: `latchwork list` says which. */
 #ifndef LATCHWORK_LOCKS_H
@@ -22,7 +34,7 @@
 
 LW_BEGIN_C
 
-/* What a read acquisition hands to its release. */
+/* What a read acquisition, plain or upgradable, hands to its release. */
 typedef uintptr_t lw_token;
 
 /* The functions of a mutex. */
@@ -36,6 +48,19 @@ typedef struct lw_mutex_ops {
     void (*unlock)(void *lock, lw_token token);
     void (*unlock_fair)(void *lock, lw_token token); /* null if there is none */
 } lw_mutex_ops;
+
+/* The functions of a lock with upgradable reads. */
+typedef struct lw_upgrade_ops {
+    lw_token (*uplock)(void *lock);
+    int (*tryuplock)(void *lock, lw_token *token);
+    int (*clockuplock)(void *lock, int clock, const struct timespec *time, lw_token *token);
+    void (*upunlock)(void *lock, lw_token token);
+    lw_token (*upgrade)(void *lock, lw_token token);
+    int (*tryupgrade)(void *lock, lw_token *token);
+    int (*clockupgrade)(void *lock, int clock, const struct timespec *time, lw_token *token);
+    lw_token (*downgrade_upgradable)(void *lock, lw_token token);
+    lw_token (*downgrade_to_upgradable)(void *lock, lw_token token);
+} lw_upgrade_ops;
 
 /* The functions of a reader-writer lock. */
 typedef struct lw_rwlock_ops {
@@ -52,6 +77,7 @@ typedef struct lw_rwlock_ops {
     void (*wrunlock)(void *lock, lw_token token);
     lw_token (*downgrade)(void *lock, lw_token token); /* null if there is none */
     void (*destroy)(void *lock);
+    const lw_upgrade_ops *upgrade; /* null if there are no upgradable reads */
 } lw_rwlock_ops;
 
 /* The name of each mutex and of each reader-writer lock: numbers begin at 0; null at the end. */
@@ -181,6 +207,63 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
         lw_token written = lock->token;                                                                                    \
         LW_TSAN_RELEASE(&lock->token);                                                                                     \
         *token = (ops_)->downgrade(raw_, written);                                                                         \
+        return 0;                                                                                                          \
+    }                                                                                                                      \
+    /* Upgradable reads. ENOTSUP if the lock has none: then the acquisition stays as it was. */                            \
+    LW_INLINE int name##_uplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {               \
+        if (!(ops_)->upgrade) {                                                                                            \
+            return ENOTSUP;                                                                                                \
+        }                                                                                                                  \
+        *token = (ops_)->upgrade->uplock(raw_);                                                                            \
+        return name##_read_(lock, 0);                                                                                      \
+    }                                                                                                                      \
+    LW_INLINE int name##_tryuplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {            \
+        return (ops_)->upgrade ? name##_read_(lock, (ops_)->upgrade->tryuplock(raw_, token)) : ENOTSUP;                    \
+    }                                                                                                                      \
+    LW_INLINE int name##_clockuplock(type *lock, int clock, const struct timespec *time, lw_token *token)                  \
+        LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {                                                                    \
+        return (ops_)->upgrade ? name##_read_(lock, (ops_)->upgrade->clockuplock(raw_, clock, time, token)) : ENOTSUP;     \
+    }                                                                                                                      \
+    LW_INLINE int name##_upunlock(type *lock, lw_token token) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {                     \
+        if (!(ops_)->upgrade) {                                                                                            \
+            return ENOTSUP;                                                                                                \
+        }                                                                                                                  \
+        LW_TSAN_RELEASE(raw_);                                                                                             \
+        (ops_)->upgrade->upunlock(raw_, token);                                                                            \
+        return 0;                                                                                                          \
+    }                                                                                                                      \
+    /* Ends the upgradable read: the caller writes. */                                                                     \
+    LW_INLINE int name##_upgrade(type *lock, lw_token token) LW_NO_ANALYSIS {                                              \
+        if (!(ops_)->upgrade) {                                                                                            \
+            return ENOTSUP;                                                                                                \
+        }                                                                                                                  \
+        return name##_written_(lock, 0, (ops_)->upgrade->upgrade(raw_, token));                                            \
+    }                                                                                                                      \
+    /* If these two fail, the upgradable read goes on, with the token that they leave in `token`. */                       \
+    LW_INLINE int name##_tryupgrade(type *lock, lw_token *token) LW_NO_ANALYSIS {                                          \
+        int result = (ops_)->upgrade ? (ops_)->upgrade->tryupgrade(raw_, token) : ENOTSUP;                                 \
+        return name##_written_(lock, result, *token);                                                                      \
+    }                                                                                                                      \
+    LW_INLINE int name##_clockupgrade(type *lock, int clock, const struct timespec *time, lw_token *token)                 \
+        LW_NO_ANALYSIS {                                                                                                   \
+        int result = (ops_)->upgrade ? (ops_)->upgrade->clockupgrade(raw_, clock, time, token) : ENOTSUP;                  \
+        return name##_written_(lock, result, *token);                                                                      \
+    }                                                                                                                      \
+    /* Turns the token of an upgradable read into that of a plain one. */                                                  \
+    LW_INLINE int name##_downgrade_upgradable(type *lock, lw_token *token) LW_NO_ANALYSIS {                                \
+        if (!(ops_)->upgrade) {                                                                                            \
+            return ENOTSUP;                                                                                                \
+        }                                                                                                                  \
+        *token = (ops_)->upgrade->downgrade_upgradable(raw_, *token);                                                      \
+        return 0;                                                                                                          \
+    }                                                                                                                      \
+    LW_INLINE int name##_downgrade_to_upgradable(type *lock, lw_token *token) LW_NO_ANALYSIS {                             \
+        if (!(ops_)->upgrade) {                                                                                            \
+            return ENOTSUP;                                                                                                \
+        }                                                                                                                  \
+        lw_token written = lock->token;                                                                                    \
+        LW_TSAN_RELEASE(&lock->token);                                                                                     \
+        *token = (ops_)->upgrade->downgrade_to_upgradable(raw_, written);                                                  \
         return 0;                                                                                                          \
     }
 

@@ -17,5 +17,18 @@ int main(void) {
     static lw_mcs_t by_type;
     lw_mcs_lock(&by_type);
     lw_mcs_unlock(&by_type);
-    return 0;
+
+    static lw_pf_q_t table;
+    static int rows;
+    lw_token token;
+    lw_pf_q_uplock(&table, &token); /* reads beside readers */
+    if (rows == 0) {
+        lw_pf_q_upgrade(&table, token); /* writes, and no other thread has written since */
+        rows = 1;
+        lw_pf_q_wrunlock(&table);
+    } else {
+        lw_pf_q_upunlock(&table, token);
+    }
+    lw_pf_q_destroy(&table);
+    return rows == 1 ? 0 : 1;
 }

@@ -1,6 +1,10 @@
 // A program that is written against the standard library's locks: a bounded queue, a cache with readers and writers, a
-// thread pool, a barrier, a resource pool, transfers between accounts, a logger, timed attempts. Every lock is named through
+// thread pool, a barrier, a resource pool, transfers between accounts, a logger, timed attempts, stop requests. Every lock is named through
 // the alias `locks`; with -DWITH_STD that is namespace std (C++20), else namespace lw. Nothing else differs.
+#if defined(__GNUC__) && !defined(__clang__)
+// gcc 12 finds that the constructor of std::stop_source uses what is not initialised.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include "check.h"
 #include <array>
 #include <atomic>
@@ -421,6 +425,86 @@ static void timed() {
     CHECK(condition.wait_for(lock, 0s, [] { return true; }));
 }
 
+// Waits that a stop request ends. No result depends on which thread is faster.
+#ifdef __cpp_lib_jthread
+static void stops() {
+    locks::condition_variable_any condition;
+    locks::mutex mutex;
+    std::unique_lock lock(mutex);
+    const auto no = [] { return false; };
+    const auto yes = [] { return true; };
+
+    // A stop that was requested before.
+    std::stop_source before;
+    before.request_stop();
+    CHECK(!condition.wait(lock, before.get_token(), no) && condition.wait(lock, before.get_token(), yes));
+    CHECK(!condition.wait_for(lock, before.get_token(), 24h, no) && lock.owns_lock());
+    CHECK(!condition.wait_until(lock, before.get_token(), std::chrono::system_clock::now() + 24h, no));
+    CHECK(!mutex.try_lock());
+
+    // One that the thread requests itself, after it has looked, and before it waits.
+    for (int kind = 0; kind < 3; kind++) {
+        std::stop_source source;
+        int looks = 0;
+        const auto stop = [&] { return looks++ == 0 && !source.request_stop(); };
+        if (kind == 0) {
+            CHECK(!condition.wait(lock, source.get_token(), stop));
+        } else if (kind == 1) {
+            CHECK(!condition.wait_for(lock, source.get_token(), 24h, stop));
+        } else {
+            CHECK(!condition.wait_until(lock, source.get_token(), std::chrono::steady_clock::now() + 24h, stop));
+        }
+        CHECK(lock.owns_lock());
+#ifndef WITH_STD
+        CHECK(looks == 2); // as the standard says; libstdc++ 12 does not look again in each case
+#endif
+    }
+
+    // No stop: the time ends the wait, or a notification.
+    std::stop_source never;
+    CHECK(!condition.wait_for(lock, never.get_token(), 1ms, no) && !condition.wait_for(lock, std::stop_token(), -1s, no));
+    CHECK(condition.wait_until(lock, never.get_token(), std::chrono::steady_clock::time_point::min(), yes));
+    int turn = 0;
+    std::thread other([&] {
+        for (int i = 1; i < 200; i += 2) {
+            std::unique_lock own(mutex);
+            CHECK(condition.wait(own, never.get_token(), [&] { return turn == i; }));
+            turn++;
+            condition.notify_all();
+        }
+    });
+    for (int i = 0; i < 200; i += 2) {
+        CHECK(condition.wait_for(lock, never.get_token(), 24h, [&] { return turn == i; }));
+        turn++;
+        condition.notify_all();
+    }
+    lock.unlock();
+    other.join();
+    CHECK(turn == 200);
+
+    // A stop from another thread, while several wait or are about to.
+    for (int i = 0; i < 100; i++) {
+        std::stop_source source;
+        std::atomic<int> ended{0};
+        std::vector<std::thread> waiters;
+        for (int k = 0; k < 3; k++) {
+            waiters.emplace_back([&] {
+                std::unique_lock own(mutex);
+                CHECK(!condition.wait(own, source.get_token(), no) && own.owns_lock());
+                ended++;
+            });
+        }
+        source.request_stop();
+        for (auto &waiter : waiters) {
+            waiter.join();
+        }
+        CHECK(ended == 3);
+    }
+}
+#else
+static void stops() {}
+#endif
+
 static locks::mutex global;
 static locks::once_flag flag;
 
@@ -438,5 +522,6 @@ int main() {
     loggers();
     resources();
     timed();
+    stops();
     std::puts("ok");
 }

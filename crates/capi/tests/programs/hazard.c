@@ -62,6 +62,115 @@ static void *push_and_pop(void *unused) {
     return unused;
 }
 
+/* Objects without a head: several threads exchange the one that all read. */
+struct plain {
+    int state;
+};
+static struct plain *shared;
+
+static struct plain *make_plain(void) {
+    struct plain *plain = malloc(sizeof *plain);
+    plain->state = ALIVE;
+    __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
+    return plain;
+}
+
+static void reclaim_plain(void *object) {
+    struct plain *plain = object;
+    CHECK(plain->state == ALIVE);
+    plain->state = GONE;
+    free(plain);
+    __atomic_fetch_add(&reclaimed, 1, __ATOMIC_RELAXED);
+}
+
+static void *read_and_exchange(void *unused) {
+    lw_hazard *hazard = lw_hazard_make();
+    CHECK(hazard);
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct plain *plain = lw_hazard_protect(hazard, &shared, 0);
+        CHECK(plain->state == ALIVE);
+        struct plain *old = __atomic_exchange_n(&shared, make_plain(), __ATOMIC_ACQ_REL);
+        CHECK(lw_hazard_retire_ptr(old, reclaim_plain) == 0);
+        CHECK(plain->state == ALIVE);
+        lw_hazard_clear(hazard);
+    }
+    lw_hazard_destroy(hazard);
+    return unused;
+}
+
+/* A protected object stays, whichever kind its neighbours in the scan are. */
+static void without_heads(void) {
+    lw_garbage garbage;
+    made = reclaimed = 0;
+    shared = make_plain();
+    in_threads(read_and_exchange);
+    lw_hazard_collect();
+    CHECK(reclaimed == made - 1);
+
+    lw_hazard *hazard = lw_hazard_make();
+    struct plain *kept = lw_hazard_protect(hazard, &shared, 0);
+    reclaimed = 0;
+    shared = NULL;
+    CHECK(lw_hazard_retire_ptr(kept, reclaim_plain) == 0 && lw_hazard_retire_ptr(make_plain(), reclaim_plain) == 0);
+    lw_hazard_retire(&make()->head, reclaim);
+    lw_hazard_garbage(&garbage);
+    CHECK(garbage.objects == 3 && garbage.bytes == 2 * 48 + 32);
+    lw_hazard_collect();
+    lw_hazard_garbage(&garbage);
+    CHECK(reclaimed == 2 && kept->state == ALIVE && garbage.objects == 1 && garbage.bytes == 48);
+    lw_hazard_destroy(hazard);
+    lw_hazard_collect();
+    lw_hazard_garbage(&garbage);
+    CHECK(reclaimed == 3 && garbage.objects == 0 && garbage.bytes == 0);
+}
+
+/* Domains: what is retired in one stays there; a callback may retire into another one, which is then scanned. */
+static lw_hazard_domain *domains[2];
+static long chained;
+
+static void chain(void *object) {
+    free(object);
+    chained++;
+    CHECK(lw_hazard_domain_destroy(domains[0]) == EBUSY);
+    CHECK(lw_hazard_domain_retire_ptr(domains[1], make_plain(), reclaim_plain) == 0);
+}
+
+static void in_domains(void) {
+    lw_garbage garbage;
+    for (int i = 0; i < 2; i++) {
+        domains[i] = lw_hazard_domain_create();
+        CHECK(domains[i]);
+    }
+    lw_hazard *hazard = lw_hazard_make();
+    struct plain *kept = shared = make_plain();
+    CHECK(lw_hazard_protect(hazard, &shared, 0) == kept);
+    shared = NULL;
+    reclaimed = 0;
+    CHECK(lw_hazard_domain_retire_ptr(domains[0], kept, reclaim_plain) == 0);
+    lw_hazard_domain_retire(domains[1], &make()->head, reclaim);
+    lw_hazard_domain_retire(NULL, &make()->head, reclaim);
+    lw_hazard_collect();
+    CHECK(reclaimed == 1);
+    lw_hazard_domain_collect(domains[1]);
+    CHECK(reclaimed == 2);
+    CHECK(lw_hazard_domain_destroy(domains[0]) == EBUSY && kept->state == ALIVE);
+    lw_hazard_domain_garbage(domains[0], &garbage);
+    CHECK(garbage.objects == 1 && garbage.bytes == 48);
+    lw_hazard_destroy(hazard);
+    lw_hazard_domain_collect(domains[0]);
+    CHECK(reclaimed == 3);
+
+    /* The callbacks of one domain retire into the other one, and into no third: it is scanned in between. */
+    reclaimed = 0;
+    for (int i = 0; i < 4 * MANY; i++) {
+        CHECK(lw_hazard_domain_retire_ptr(domains[0], malloc(1), chain) == 0);
+    }
+    lw_hazard_domain_collect(domains[0]);
+    CHECK(chained == 4 * MANY && reclaimed > 0);
+    CHECK(lw_hazard_domain_destroy(domains[0]) == 0 && lw_hazard_domain_destroy(domains[1]) == 0);
+    CHECK(reclaimed == 4 * MANY);
+}
+
 /* A hazard pointer that another thread has made outlives that thread. */
 static void *protect_top(void *unused) {
     (void)unused;
@@ -125,6 +234,8 @@ int main(void) {
     }
     lw_hazard_collect();
     CHECK(reclaimed == MANY);
+    without_heads();
+    in_domains();
     puts("ok");
     return 0;
 }

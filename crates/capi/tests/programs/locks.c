@@ -328,9 +328,32 @@ static void *add_any(void *unused) {
     return unused;
 }
 
+/* An upgradable read that upgrades; in locks without one, a write acquisition. */
+static void change_any_rw(void) {
+    lw_token token;
+    if (lw_any_rwlock_uplock(&any_rw, &token) == 0) {
+        long before = pair[0];
+        CHECK(pair[1] == before && lw_any_rwlock_upgrade(&any_rw, token) == 0);
+        CHECK(pair[0] == before); /* no writer in between */
+    } else {
+        CHECK(lw_any_rwlock_wrlock(&any_rw) == 0);
+    }
+    pair[0]++, pair[1]++;
+    if (lw_any_rwlock_downgrade_to_upgradable(&any_rw, &token) == 0) {
+        CHECK(pair[0] == pair[1]);
+        CHECK(lw_any_rwlock_upunlock(&any_rw, token) == 0);
+    } else {
+        CHECK(lw_any_rwlock_wrunlock(&any_rw) == 0);
+    }
+}
+
 static void *use_any_rw(void *number) {
     for (int i = 0; i < 40; i++) {
         lw_token token;
+        if (i % 10 == (long)number + 5) {
+            change_any_rw();
+            continue;
+        }
         if (i % 10 == (long)number) {
             lw_any_rwlock_wrlock(&any_rw);
             pair[0]++, pair[1]++;
@@ -356,9 +379,68 @@ static void any_is_held(void) {
     CHECK(lw_any_mutex_clocklock(&any, 77, &soon) == EINVAL);
 }
 
+static void any_rw_is_upgradable(void) {
+    struct timespec past = {0, 0};
+    lw_token token;
+    CHECK(lw_any_rwlock_rdlock(&any_rw, &token) == 0 && lw_any_rwlock_rdunlock(&any_rw, token) == 0);
+    CHECK(lw_any_rwlock_tryuplock(&any_rw, &token) == EBUSY && lw_any_rwlock_trywrlock(&any_rw) == EBUSY);
+    CHECK(lw_any_rwlock_clockuplock(&any_rw, CLOCK_MONOTONIC, &past, &token) == ETIMEDOUT);
+    CHECK(lw_any_rwlock_clockuplock(&any_rw, 77, &past, &token) == EINVAL);
+}
+
+static void any_rw_is_read(void) {
+    lw_token token;
+    CHECK(lw_any_rwlock_uplock(&any_rw, &token) == 0 && lw_any_rwlock_upunlock(&any_rw, token) == 0);
+    CHECK(lw_any_rwlock_trywrlock(&any_rw) == EBUSY);
+}
+
+static void any_rw_is_written(void) {
+    lw_token token;
+    CHECK(lw_any_rwlock_tryrdlock(&any_rw, &token) == EBUSY && lw_any_rwlock_tryuplock(&any_rw, &token) == EBUSY);
+}
+
+/* Whether `any_rw` has upgradable reads, each step of which is tried. */
+static int any_rw_upgrades(void) {
+    struct timespec past = {0, 0};
+    lw_token token = 0, read;
+    if (!any_rw.ops->upgrade) {
+        CHECK(lw_any_rwlock_uplock(&any_rw, &token) == ENOTSUP && lw_any_rwlock_tryuplock(&any_rw, &token) == ENOTSUP);
+        CHECK(lw_any_rwlock_clockuplock(&any_rw, CLOCK_MONOTONIC, &past, &token) == ENOTSUP);
+        CHECK(lw_any_rwlock_upunlock(&any_rw, token) == ENOTSUP && lw_any_rwlock_upgrade(&any_rw, token) == ENOTSUP);
+        CHECK(lw_any_rwlock_tryupgrade(&any_rw, &token) == ENOTSUP);
+        CHECK(lw_any_rwlock_clockupgrade(&any_rw, CLOCK_MONOTONIC, &past, &token) == ENOTSUP);
+        CHECK(lw_any_rwlock_downgrade_upgradable(&any_rw, &token) == ENOTSUP);
+        CHECK(lw_any_rwlock_wrlock(&any_rw) == 0);
+        CHECK(lw_any_rwlock_downgrade_to_upgradable(&any_rw, &token) == ENOTSUP);
+        CHECK(lw_any_rwlock_wrunlock(&any_rw) == 0);
+        return 0;
+    }
+    CHECK(lw_any_rwlock_uplock(&any_rw, &token) == 0);
+    elsewhere(any_rw_is_upgradable);
+    CHECK(lw_any_rwlock_rdlock(&any_rw, &read) == 0); /* a reader, for which the upgrades would wait */
+    CHECK(lw_any_rwlock_tryupgrade(&any_rw, &token) == EBUSY);
+    CHECK(lw_any_rwlock_clockupgrade(&any_rw, CLOCK_MONOTONIC, &past, &token) == ETIMEDOUT);
+    CHECK(lw_any_rwlock_clockupgrade(&any_rw, 77, &past, &token) == EINVAL);
+    elsewhere(any_rw_is_upgradable);
+    CHECK(lw_any_rwlock_rdunlock(&any_rw, read) == 0);
+    CHECK(lw_any_rwlock_tryupgrade(&any_rw, &token) == 0);
+    elsewhere(any_rw_is_written);
+    CHECK(lw_any_rwlock_downgrade_to_upgradable(&any_rw, &token) == 0);
+    elsewhere(any_rw_is_upgradable);
+    CHECK(lw_any_rwlock_upgrade(&any_rw, token) == 0);
+    elsewhere(any_rw_is_written);
+    CHECK(lw_any_rwlock_wrunlock(&any_rw) == 0);
+    CHECK(lw_any_rwlock_tryuplock(&any_rw, &token) == 0);
+    CHECK(lw_any_rwlock_downgrade_upgradable(&any_rw, &token) == 0);
+    elsewhere(any_rw_is_read);
+    CHECK(lw_any_rwlock_rdunlock(&any_rw, token) == 0);
+    CHECK(lw_any_rwlock_trywrlock(&any_rw) == 0 && lw_any_rwlock_wrunlock(&any_rw) == 0);
+    return 1;
+}
+
 static void locks_by_name(void) {
     const char *name;
-    size_t count = 0;
+    size_t count = 0, upgradable = 0;
     CHECK(lw_any_mutex_init(&any, "no-such-lock") == ENOENT && lw_any_rwlock_init(&any_rw, "shfl") == ENOENT);
     for (; (name = lw_mutex_name_of(count)) != NULL; count++) {
         counter = 0;
@@ -377,11 +459,12 @@ static void locks_by_name(void) {
     for (count = 0; (name = lw_rwlock_name_of(count)) != NULL; count++) {
         pair[0] = pair[1] = 0;
         CHECK(lw_any_rwlock_init(&any_rw, name) == 0);
+        upgradable += any_rw_upgrades();
         in_threads(use_any_rw);
-        CHECK(pair[0] == 4 * THREADS && pair[1] == pair[0]);
+        CHECK(pair[0] == 8 * THREADS && pair[1] == pair[0]);
         lw_any_rwlock_destroy(&any_rw);
     }
-    CHECK(count >= 15);
+    CHECK(count >= 15 && upgradable >= 8);
     CHECK(lw_any_mutex_init(&any, NULL) == 0 && strcmp(any.ops->name, "shfl") == 0);
     lw_any_mutex_destroy(&any);
 }
@@ -398,7 +481,12 @@ static void *add_typed(void *unused) {
         lw_pf_q_wrlock(&phase_fair);
         counter++;
         CHECK(lw_pf_q_downgrade(&phase_fair, &token) == 0);
-        lw_pf_q_rdunlock(&phase_fair, token);
+        CHECK(lw_pf_q_rdunlock(&phase_fair, token) == 0);
+        CHECK(lw_pf_q_uplock(&phase_fair, &token) == 0 && lw_pf_q_upgrade(&phase_fair, token) == 0);
+        counter++;
+        CHECK(lw_pf_q_downgrade_to_upgradable(&phase_fair, &token) == 0);
+        CHECK(lw_pf_q_downgrade_upgradable(&phase_fair, &token) == 0);
+        CHECK(lw_pf_q_rdunlock(&phase_fair, token) == 0);
         lw_cna_unlock(&cna);
         lw_mcs_unlock(&mcs);
     }
@@ -408,7 +496,7 @@ static void *add_typed(void *unused) {
 static void locks_by_type(void) {
     counter = 0;
     in_threads(add_typed);
-    CHECK(counter == 100 * THREADS);
+    CHECK(counter == 2 * 100 * THREADS);
     CHECK(lw_mcs_trylock(&mcs) == 0 && lw_mcs_trylock(&mcs) == EBUSY && lw_mcs_unlock_fair(&mcs) == 0);
     lw_pf_q_destroy(&phase_fair);
 }

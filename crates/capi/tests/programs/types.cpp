@@ -1,4 +1,8 @@
 // What latchwork.hpp has beyond the standard library's locks; properties of the types; corners.
+#if defined(__GNUC__) && !defined(__clang__)
+// gcc 12 finds that the constructor of std::stop_source uses what is not initialised.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include "check.h"
 #include "latchwork.hpp"
 
@@ -57,6 +61,21 @@ struct throwing_lock {
         mutex.unlock();
     }
 };
+
+#ifdef __cpp_lib_jthread
+// A lock whose release requests a stop: the waiter is counted in by then, and does not sleep.
+struct stopping_lock {
+    lw::shared_mutex mutex;
+    std::stop_source source;
+    int releases = 0;
+    void lock() { mutex.lock(); }
+    void unlock() {
+        releases++;
+        mutex.unlock();
+        source.request_stop();
+    }
+};
+#endif
 
 template <class F> void in_threads(F body) {
     std::vector<std::thread> threads;
@@ -198,6 +217,24 @@ static void conditions() {
     }
     throwing.mutex.unlock();
     any.notify_all(); // without waiters: the one that threw is not counted any more
+#ifdef __cpp_lib_jthread
+    stopping_lock stopping;
+    stopping.lock();
+    CHECK(!any.wait(stopping, stopping.source.get_token(), [] { return false; }) && stopping.releases == 1);
+    CHECK(!any.wait(stopping, stopping.source.get_token(), [] { return false; }) && stopping.releases == 1);
+    stopping.source = std::stop_source();
+    const auto far = slow_clock::now() + 24h;
+    CHECK(!any.wait_until(stopping, stopping.source.get_token(), far, [] { return false; }) && stopping.releases == 2);
+    stopping.unlock();
+    throwing.lock();
+    throwing.unlocks_left = 0;
+    try {
+        any.wait(throwing, std::stop_source().get_token(), [] { return false; });
+        CHECK(false);
+    } catch (int) {
+    }
+    throwing.mutex.unlock();
+#endif
     lw::shared_mutex shared;
     shared.lock();
     shared.unlock_and_lock_shared();
