@@ -41,6 +41,7 @@
 //! Size: 64 bytes per slot, 32 per object, and 16 more for an object without a head. Atomic read-modify-writes: protection 0,
 //! retirement 2.
 
+use crate::boxed::Boxed;
 use crate::rcu::{CGarbage, Callback};
 use crate::{same_layout, thread};
 use latchwork::locks::mutex::RawMutex;
@@ -95,24 +96,6 @@ pub(crate) struct Head {
 }
 
 same_layout!(Head, 32, 8);
-
-/// An object that has no head of its own.
-#[repr(C)]
-struct Boxed {
-    head: Head,
-    object: *mut c_void,
-    reclaim: unsafe extern "C" fn(*mut c_void),
-}
-
-unsafe extern "C" fn reclaim_boxed(head: *mut Head) {
-    let boxed: *mut Boxed = head.cast();
-    // SAFETY: `retire_ptr` allocated the box, and put this function into its head. A scan calls it once.
-    unsafe {
-        let Boxed { object, reclaim, .. } = boxed.read();
-        dealloc(boxed.cast(), Layout::new::<Boxed>());
-        reclaim(object);
-    }
-}
 
 /// All blocks of slots, the newest first.
 static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
@@ -349,20 +332,12 @@ unsafe fn retire_ptr(
     object: *mut c_void,
     reclaim: unsafe extern "C" fn(*mut c_void),
 ) -> c_int {
-    // SAFETY: the layout is not empty. The box is this function's alone until it is retired, and has room for its head.
-    unsafe {
-        let boxed: *mut Boxed = alloc(Layout::new::<Boxed>()).cast();
-        if boxed.is_null() {
-            return ENOMEM;
-        }
-        (&raw mut (*boxed).object).write(object);
-        (&raw mut (*boxed).reclaim).write(reclaim);
-        domain.boxes.fetch_add(1, Relaxed);
-        let callback: Option<Callback<Head>> = Some(reclaim_boxed);
-        let (is_protected, is_boxed, protected_as) = (false, true, object.addr());
-        let head = Head { next: null_mut(), callback, is_protected, is_boxed, protected_as };
-        domain.retire(boxed.cast(), head);
-    }
+    let Some(head) = Boxed::<Head>::allocate(object, reclaim) else { return ENOMEM };
+    domain.boxes.fetch_add(1, Relaxed);
+    let callback: Option<Callback<Head>> = Some(Boxed::<Head>::reclaim);
+    let (is_protected, is_boxed, protected_as) = (false, true, object.addr());
+    // SAFETY: the head is in the box. The program has removed the object, and retires it once.
+    unsafe { domain.retire(head, Head { next: null_mut(), callback, is_protected, is_boxed, protected_as }) };
     0
 }
 
@@ -436,8 +411,8 @@ impl Domain {
 
     fn garbage(&self) -> CGarbage {
         let (objects, boxes) = (self.garbage.load(Relaxed), self.boxes.load(Relaxed));
-        let bytes =
-            objects * size_of::<Head>() as u64 + boxes * (size_of::<Boxed>() - size_of::<Head>()) as u64;
+        let bytes = objects * size_of::<Head>() as u64
+            + boxes * (size_of::<Boxed<Head>>() - size_of::<Head>()) as u64;
         CGarbage::new(objects, bytes, 0)
     }
 

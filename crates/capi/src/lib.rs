@@ -18,6 +18,7 @@
 //! No function unwinds: a panic ends the process with its message.
 #![allow(clippy::missing_safety_doc, reason = "the headers say what a caller must do")]
 
+mod boxed;
 mod cond;
 mod debug;
 mod hazard;

@@ -6,6 +6,7 @@
 //! A callback may synchronize. The domain that runs the callback refuses that, so grace periods that C waits for are those
 //! of a domain without garbage ([`Flavoured::waiting`]).
 
+use crate::boxed::Boxed;
 use crate::probe::probe;
 use crate::{same_layout, thread};
 use latchwork::Mutex;
@@ -17,7 +18,7 @@ use latchwork::reclaim::qsbr::Qsbr;
 use latchwork::reclaim::rcu::General;
 use latchwork::reclaim::{Header, Limit, Reader, Reclaim, Retire};
 use libc::ENOMEM;
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc};
 use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -45,24 +46,6 @@ unsafe impl Retire for Head {
         unsafe { ((*this).callback)(this) };
         // For the thread that waits for it in a barrier.
         thread::lw_tsan_release(thread::clocks().cast());
-    }
-}
-
-/// An object that has no head of its own.
-#[repr(C)]
-struct Boxed {
-    head: Head,
-    object: *mut c_void,
-    reclaim: unsafe extern "C" fn(*mut c_void),
-}
-
-unsafe extern "C" fn reclaim_boxed(head: *mut Head) {
-    let boxed: *mut Boxed = head.cast();
-    // SAFETY: `retire` allocated the box, and put this function into it. It is called once.
-    unsafe {
-        let Boxed { object, reclaim, .. } = boxed.read();
-        dealloc(boxed.cast(), Layout::new::<Boxed>());
-        reclaim(object);
     }
 }
 
@@ -191,15 +174,12 @@ unsafe fn retire<F: Flavoured>(
     reclaim: unsafe extern "C" fn(*mut c_void),
 ) -> c_int {
     thread::record(); // before the domain asks for it: see there
-    // SAFETY: the layout is not empty. The program has removed the object, and retires it once.
+    let Some(head) = Boxed::<Head>::allocate(object, reclaim) else { return ENOMEM };
+    // SAFETY: the head is in the box. The program has removed the object, and retires it once.
     unsafe {
-        let boxed: *mut Boxed = alloc(Layout::new::<Boxed>()).cast();
-        if boxed.is_null() {
-            return ENOMEM;
-        }
-        boxed.write(Boxed { head: Head { header: Header::new(), callback: reclaim_boxed }, object, reclaim });
-        thread::lw_tsan_release(boxed.cast());
-        at(domain).retire(&raw mut (*boxed).head);
+        head.write(Head { header: Header::new(), callback: Boxed::<Head>::reclaim });
+        thread::lw_tsan_release(head.cast());
+        at(domain).retire(head);
     }
     0
 }
