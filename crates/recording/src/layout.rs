@@ -349,9 +349,9 @@ pub struct Pair {
 
 /// What the part `nanos` of a wait that stands for `weight` waits adds to [`Pair::squares`], in square microseconds.
 ///
-/// A wait that stands for *w* was chosen with a probability of 1/*w*, independently of the others. So the sum of the parts
-/// estimates that of all waits, and the variance of that estimate is itself estimated by the sum of *w* (*w* - 1) *x* squared
-/// over the chosen parts *x* (Horvitz and Thompson, 1952).
+/// A wait that stands for *w* was chosen with a probability of 1/*w*, independently of the others. The sum of *w* *x* over the
+/// chosen parts *x* estimates the sum of all parts. The sum of *w* (*w* - 1) *x* squared estimates the variance of that
+/// estimate (Horvitz and Thompson, 1952).
 pub const fn squares(weight: u32, nanos: u64) -> u64 {
     let stands_for = nanos.saturating_mul(weight as u64);
     (stands_for / 1000).saturating_mul((stands_for - nanos) / 1000)

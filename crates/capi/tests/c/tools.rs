@@ -17,7 +17,7 @@ fn in_gdb(debug: bool, commands: &[&str]) -> Option<String> {
     let script = format!("source {}", prefix().join(GDB).display());
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-ex", &script, "-ex", "set startup-with-shell off"]);
-    // Whoever suspends and continues all of a session's processes continues gdb's program, too.
+    // A job that is suspended and continued must not stop in gdb.
     gdb.args(["-ex", "handle SIGCONT nostop noprint pass", "-ex", "break stopped", "-ex", "run"]);
     for command in commands {
         gdb.args(["-ex", &format!("echo == {command}\\n"), "-ex", command]);

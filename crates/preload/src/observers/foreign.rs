@@ -33,7 +33,7 @@ unsafe extern "C" fn latchwork_observe_acquire(
 ) -> c_int {
     // SAFETY: the library passes a function of its own, with its context.
     let call = || unsafe { block(context) };
-    // SAFETY: as above.
+    // SAFETY: `attempt` too is the library's own function, with the same context.
     let try_lock = || unsafe { attempt(context) };
     if own::is_on() {
         return own::acquire(lock.addr(), wish(how), try_lock, call);
