@@ -16,10 +16,10 @@ use crate::stage::Stage;
 use crate::tables::{self, Table, TableWorkload};
 use crate::workload::{Info, Settings, Workload};
 use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::mutex::policies::RawLocally;
+use latchwork::locks::mutex::policies::{NoPolicy, RawLocally};
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
-use latchwork::locks::mutex::shuffle::{NoPolicy, Partial};
+use latchwork::locks::mutex::shuffle::NumaPolicy;
 use latchwork::locks::rwlock::bravo::RawBravo;
 use latchwork::locks::rwlock::bravo::table::{Sector, Twice};
 use latchwork::locks::rwlock::percpu::RawPerCpu;
@@ -166,8 +166,12 @@ pub fn locks<M: Machine>(visitor: &mut impl Locks<M>) {
     visitor.lock::<Shared<CstRw<M>>>(asleep("cst-rw"));
     // ShflLock without shuffling; with a head's walk only; without the `qlast` optimisation.
     visitor.lock::<Exclusive<RawShflSpin<M, NoPolicy>>>(yardstick("shfl-spin-fifo", Kind::Mutex));
-    visitor.lock::<Exclusive<RawShflSpin<M, Partial<false>>>>(yardstick("shfl-spin-one", Kind::Mutex));
-    visitor.lock::<Exclusive<RawShflSpin<M, Partial<true>>>>(yardstick("shfl-spin-hand-on", Kind::Mutex));
+    visitor
+        .lock::<Exclusive<RawShflSpin<M, NumaPolicy, false, false>>>(yardstick("shfl-spin-one", Kind::Mutex));
+    visitor.lock::<Exclusive<RawShflSpin<M, NumaPolicy, true, false>>>(yardstick(
+        "shfl-spin-hand-on",
+        Kind::Mutex,
+    ));
     // ShflLock with stealing within the NUMA node only.
     let blocking = |name| Candidate { blocking: true, ..yardstick(name, Kind::Mutex) };
     visitor.lock::<Exclusive<RawLocally<M>>>(blocking("shfl-local"));

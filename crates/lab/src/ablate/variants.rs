@@ -1,7 +1,8 @@
 //! The variants: each line names a mechanism, how it is changed, and the lock's type with that change.
 
 use super::Subject;
-use latchwork::locks::mutex::policy::{NoPolicy, NumaPolicy, Policy};
+use latchwork::locks::mutex::policies::NoPolicy;
+use latchwork::locks::mutex::policy::{NumaPolicy, Policy};
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::rwlock::bravo::bias::{Adaptive, Bernoulli, Guard, When};
 use latchwork::locks::rwlock::bravo::publish::Owned;

@@ -5,6 +5,7 @@
 //!
 //! | policy | which waiters are moved up |
 //! |---|---|
+//! | [`NoPolicy`] | none |
 //! | [`Hops`] | waiters of the shuffler's NUMA node, then those of the nodes nearest to it |
 //! | [`Priority`] | the most urgent ones; no thread steals |
 //! | [`Opportunity`] | those that have held the lock for the shortest time lately |
@@ -20,6 +21,25 @@ use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Leaves the queue in order of arrival.
+#[derive(Debug)]
+pub struct NoPolicy;
+
+impl Policy for NoPolicy {
+    #[inline]
+    fn applies<M: Machine>() -> bool {
+        false
+    }
+    #[inline]
+    fn key<M: Machine>() -> u32 {
+        0
+    }
+    #[inline]
+    fn rank<M: Machine>(_: u32, _: u32) -> usize {
+        Self::RANKS
+    }
+}
 
 /// Several levels of NUMA: first the shuffler's own node, then its neighbours, and so on.
 #[derive(Debug)]

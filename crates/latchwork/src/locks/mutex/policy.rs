@@ -28,11 +28,6 @@ pub trait Policy: Send + Sync + 'static {
     /// Whether newcomers may *steal* for a bounded time: take the lock past the whole queue. (In the non-blocking ShflLock only
     /// attempts, `try_lock`, steal.)
     const STEALING: bool = true;
-    /// Of the non-blocking ShflLock: whether a shuffler makes another waiter the next shuffler.
-    const HANDS_ON: bool = true;
-    /// Of the non-blocking ShflLock: whether the next shuffler starts where the last walk stopped (the paper's `qlast`
-    /// optimisation).
-    const RESUMES: bool = true;
 
     // How the blocking ShflLocks wait. `latchwork-lab ablate shfl` shows what each item is worth. A policy of one's own leaves
     // them as they are.
@@ -95,43 +90,5 @@ impl Policy for NumaPolicy {
     #[inline]
     fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
         usize::from(shuffler != waiter)
-    }
-}
-
-/// [`NumaPolicy`] without all of shuffling's parts, to measure what each is worth (section 6.3, "factor analysis").
-/// Not for use.
-#[derive(Debug)]
-pub struct Partial<const HANDS_ON: bool>;
-
-impl<const HANDS_ON: bool> Policy for Partial<HANDS_ON> {
-    const HANDS_ON: bool = HANDS_ON;
-    const RESUMES: bool = false;
-    fn applies<M: Machine>() -> bool {
-        NumaPolicy::applies::<M>()
-    }
-    fn key<M: Machine>() -> u32 {
-        NumaPolicy::key::<M>()
-    }
-    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
-        NumaPolicy::rank::<M>(shuffler, waiter)
-    }
-}
-
-/// Leaves the queue in order of arrival.
-#[derive(Debug)]
-pub struct NoPolicy;
-
-impl Policy for NoPolicy {
-    #[inline]
-    fn applies<M: Machine>() -> bool {
-        false
-    }
-    #[inline]
-    fn key<M: Machine>() -> u32 {
-        0
-    }
-    #[inline]
-    fn rank<M: Machine>(_: u32, _: u32) -> usize {
-        Self::RANKS
     }
 }

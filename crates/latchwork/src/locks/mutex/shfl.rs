@@ -35,14 +35,13 @@
 //! # How long a waiter waits, and where that differs from the paper
 //!
 //! - *Looks.* A look at the word takes its cache line away from the holder. A waiter that has waited for a time `t` looks
-//!   again after `t / 8`, so it loses at most an eighth of its wait. It takes the lock if that is free at four looks in a
-//!   row ([`LOOK`](Policy::LOOK) apart). If one of them finds it held again, a thread that has the word in its cache
-//!   uses it over and over: the waiter stays away for another `t`.
+//!   again after `t / 8`. It takes the lock if that is free at four looks in a row ([`LOOK`](Policy::LOOK) apart). If one
+//!   finds it held again, a thread that has the word in its cache uses it over and over: the waiter stays away for another `t`.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *Robbed.* If the lock is held again by then, running threads use it well without wakeups, and have it in their caches. The
-//!   head then naps: it sleeps for an eighth of a turn, a quarter, and so on, and looks in between. No unlock has to wake it,
-//!   and a lock that becomes idle is unused for at most as long as the head has waited.
+//! - *Robbed.* If the lock is held again by then, running threads use it well without wakeups. The head then naps: it sleeps
+//!   for an eighth of a turn, a quarter, and so on, and looks in between. No unlock has to wake it, and a lock that becomes
+//!   idle is unused for at most as long as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN) the head demands the lock, spins again, and newcomers may not steal it. So a waiter
 //!   behind `n` others waits for at most `n + 1` times (a turn, the time until an unparked thread runs, and a section), if
 //!   unparked threads run within `PROMISE_BOUND`. Each waiter in front may bring up to 15 more of its node; `n` counts those too.
@@ -245,8 +244,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             _ = self.turn.compare_exchange(turn.0, next.0, Release, Relaxed);
         }
         let word = &raw const self.word;
-        let before = Bits(self.word.fetch_and(DEMAND.0, Release)); // (A)
-        if before.has(PARKED) {
+        // (A)
+        if Bits(self.word.fetch_and(DEMAND.0, Release)).has(PARKED) {
             M::wake(word, u32::MAX);
         }
     }
@@ -299,10 +298,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // Asked after the waiter woke up by itself: the head may be suspended.
             let pass_head = |_| self.is_free() && self.lapses() && self.take(self.word());
             match sleepers::wait_for_head(node, deadline, M::hints(P::SPIN), pass_head) {
-                Waited::Head => spun = false,
-                Waited::HeadWithLock => locked = true,
-                Waited::Locked => return true,
-                Waited::TimedOut => return false,
+                Waited::Head { locked: already } => (locked, spun) = (already, false),
+                Waited::Left { locked } => return locked,
             }
         }
         locked = locked || self.compete(node, deadline, spun);

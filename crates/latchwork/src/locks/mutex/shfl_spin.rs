@@ -73,7 +73,11 @@ node_view! {
 }
 
 /// ShflLock, non-blocking. See the [module documentation](self).
-pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
+///
+/// Two parts can be left out, to measure what each is worth (section 6.3, "factor analysis"): `HANDS_ON`, that a shuffler makes
+/// another waiter the next shuffler, and `RESUMES`, that the next shuffler starts where the last walk stopped (the paper's
+/// `qlast` optimisation).
+pub struct RawShflSpin<M: Machine, P = NumaPolicy, const HANDS_ON: bool = true, const RESUMES: bool = true> {
     word: M::U32,
     no_stealing: M::U8,
     /// Whether there is a shuffler.
@@ -82,7 +86,7 @@ pub struct RawShflSpin<M: Machine, P = NumaPolicy> {
     policy: PhantomData<P>,
 }
 
-impl<P> RawShflSpin<Native, P> {
+impl<P, const HANDS_ON: bool, const RESUMES: bool> RawShflSpin<Native, P, HANDS_ON, RESUMES> {
     /// An unlocked lock.
     pub const fn new() -> Self {
         RawShflSpin {
@@ -95,9 +99,9 @@ impl<P> RawShflSpin<Native, P> {
     }
 }
 
-const_new!(RawShflSpin<Native, P>, P: Policy);
+const_new!(RawShflSpin<Native, P, HANDS_ON, RESUMES>, P: Policy, const HANDS_ON: bool, const RESUMES: bool);
 
-impl<M: Machine, P: Policy> RawShflSpin<M, P> {
+impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSpin<M, P, HANDS_ON, RESUMES> {
     /// What keeps attempts out.
     const BAR: u8 = if P::STEALING { BARRED } else { QUEUED };
 
@@ -186,7 +190,7 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
         let from = if resume.is_null() { node } else { unsafe { Waiter::at(resume) } };
         // Where a run begins, a coin decides whether the role moves to the next group at once.
-        let at_once = P::RANKS == 1 && P::HANDS_ON && batch == 0 && coin::<M>();
+        let at_once = P::RANKS == 1 && HANDS_ON && batch == 0 && coin::<M>();
         let strange =
             |waiter: Waiter<'_, M>| P::rank::<M>(node.key().load(Relaxed), waiter.key().load(Relaxed)) != 0;
         let stop =
@@ -198,11 +202,11 @@ impl<M: Machine, P: Policy> RawShflSpin<M, P> {
         };
         let grouped_none = same(last, node) || at_once && strange(reached);
         let next = match stopped && grouped_none {
-            _ if !P::HANDS_ON => node,
+            _ if !HANDS_ON => node,
             true => reached,
             false => last,
         };
-        let resumes = P::RESUMES && !same(reached, next);
+        let resumes = RESUMES && !same(reached, next);
         Role(next.0).resume().store(if resumes { reached.as_ptr() } else { null_mut() }, Relaxed);
         Role(next.0).shuffler().store(1, Release); // (S)
     }
@@ -253,7 +257,9 @@ fn coin<M: Machine>() -> bool {
 }
 
 // SAFETY: only one swap can take the word from FREE to HELD; (A) orders the sections.
-unsafe impl<M: Machine, P: Policy> RawMutex for RawShflSpin<M, P> {
+unsafe impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawMutex
+    for RawShflSpin<M, P, HANDS_ON, RESUMES>
+{
     type Machine = M;
     type Token = ();
     const INFO: Info = Info {

@@ -101,16 +101,12 @@ pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static,
     true
 }
 
-/// How waiting in the queue ended.
+/// How waiting in the queue ended. `locked`: the caller took the lock past the head.
 pub(crate) enum Waited {
-    /// The caller is the head.
-    Head,
-    /// The caller took the lock past the head, and became the head meanwhile. It must leave the queue, with its node.
-    HeadWithLock,
-    /// The caller took the lock past the head. Its node is ABANDONED: the head that reaches it releases it.
-    Locked,
-    /// The deadline has passed, without the lock. The node is ABANDONED likewise.
-    TimedOut,
+    /// The caller is the head. If it has `locked` the lock, it must only leave the queue, with its node.
+    Head { locked: bool },
+    /// The caller has left, with the lock or after the deadline. Its node is ABANDONED: the head that reaches it releases it.
+    Left { locked: bool },
 }
 
 /// Waits in the queue. A waiter that is invited, or that woke up by itself, calls `enter(invited)`, which takes the lock
@@ -123,15 +119,15 @@ pub(crate) fn wait_for_head<M: Machine>(
 ) -> Waited {
     let change = |from, to| node.status().compare_exchange(from, to, AcqRel, Acquire).is_ok();
     let abandon = || match node.status().swap(ABANDONED, AcqRel) {
-        READY => Waited::HeadWithLock, // (R)
-        _ => Waited::Locked,           // (D) pairs with `next_head`
+        READY => Waited::Head { locked: true }, // (R)
+        _ => Waited::Left { locked: true },     // (D) pairs with `next_head`
     };
     let (mut intervals, mut looks) = (Intervals::of_sleeps(), spins);
     loop {
         let looks_now = replace(&mut looks, spins);
         // (R) pairs with `next_head`, (S) with `invite`.
         match M::spin_for(node.status(), Acquire, looks_now, |status| matches!(status, READY | INVITED)) {
-            Some(READY) => return Waited::Head,
+            Some(READY) => return Waited::Head { locked: false },
             Some(_) if enter(true) => return abandon(),
             Some(_) => {
                 _ = change(INVITED, WAITING); // it fails if the caller has become the head
@@ -146,7 +142,7 @@ pub(crate) fn wait_for_head<M: Machine>(
             continue;
         }
         if late {
-            return Waited::TimedOut;
+            return Waited::Left { locked: false };
         }
         let until = intervals.until::<M>(deadline);
         while node.status().load(Relaxed) == NODE_PARKED {

@@ -55,10 +55,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 self.rescue(side)
             };
             match sleepers::wait_for_head(node, deadline, M::hints(P::SPIN), enter) {
-                Waited::Head => spun = false,
-                Waited::HeadWithLock => locked = true,
-                Waited::Locked => return true,
-                Waited::TimedOut => return false,
+                Waited::Head { locked: already } => (locked, spun) = (already, false),
+                Waited::Left { locked } => return locked,
             }
         }
         locked = locked || self.compete(node, side, deadline, spun, watch);
