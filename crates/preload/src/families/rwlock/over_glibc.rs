@@ -51,15 +51,22 @@ use crate::state::abi::*;
 use crate::state::counters::{self, Family, Reason};
 use crate::state::table::{REAL, install};
 use crate::state::{cancel, generation};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use latchwork::locks::rwlock::bravo::around::Around;
 use latchwork::locks::rwlock::bravo::{Passes, Rows};
 use latchwork::locks::rwlock::{self, RawRwLock};
 use latchwork::locks::{Token, rwlock::Info};
 use latchwork::machine::Native;
 use libc::{EAGAIN, EBUSY, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
+#[cfg(versioned)]
+pub(crate) use object::FLAGS;
+pub(crate) use object::is_as_expected;
+use object::{
+    GLIBC_AND_BIAS, Object, Owner, READER, attend, bravo, is_listed, kernel_id, make_ready, object,
+};
 use raw::RawGlibc;
 
+mod object;
 mod raw;
 
 /// With a row of slots for each thread.
@@ -114,69 +121,6 @@ fn install<B: Bravo>() {
 /// BRAVO over glibc's lock.
 pub(crate) trait Bravo: Around + RawRwLock<Machine = Native, Write = ()> {}
 impl<B: Around + RawRwLock<Machine = Native, Write = ()>> Bravo for B {}
-
-/// `pthread_rwlock_t`, as glibc has it.
-#[repr(C, align(8))]
-struct Object {
-    /// glibc's reader count, and its state in the low bits ([`READER`]).
-    readers: AtomicU32,
-    _glibc: [u32; 3],
-    bias: AtomicU32,
-    memory: AtomicU32,
-    /// The kernel's number of the thread that holds it for writing, or 0.
-    cur_writer: AtomicU32,
-    /// Not 0: process-shared.
-    shared: AtomicU32,
-    _elision: u32,
-    flags: AtomicU32,
-    _pad2: u64,
-    /// glibc's kind.
-    kind: AtomicU32,
-    _serial: u32,
-}
-
-const _: () = {
-    assert!(size_of::<Object>() == size_of::<RwLock>());
-    assert!(core::mem::offset_of!(Object, cur_writer) == 24 && core::mem::offset_of!(Object, flags) == 36);
-    assert!(core::mem::offset_of!(Object, kind) == 48);
-    assert!(core::mem::offset_of!(Object, _serial) == core::mem::offset_of!(RwLock, serial));
-};
-
-/// Where the flags are: their offset in the object, in bytes.
-#[cfg(versioned)]
-pub(crate) const FLAGS: usize = core::mem::offset_of!(Object, flags);
-/// Bytes of glibc's lock, the bias and the bias' memory.
-const GLIBC_AND_BIAS: usize = 24;
-/// One reader in glibc's `__readers`. The bits below say in which phase the lock is.
-const READER: u32 = 1 << 3;
-
-/// The object at `l`.
-///
-/// # Safety
-///
-/// `l` is a live rwlock.
-#[inline(always)]
-unsafe fn object<'a>(l: *mut RwLock) -> &'a Object {
-    // SAFETY: the caller's rwlock is live, and has as many bytes, which all threads access as atomics.
-    unsafe { &*l.cast() }
-}
-
-/// The lock in the object at `l`.
-///
-/// # Safety
-///
-/// `l` is a live rwlock.
-#[inline(always)]
-unsafe fn bravo<'a, B: Bravo>(l: *mut RwLock) -> &'a B {
-    // SAFETY: an object begins with glibc's lock and the bias (asserted in `install`). Zero bytes, which an initialiser
-    // writes, are an unlocked `B`.
-    unsafe { &*l.cast() }
-}
-
-/// Whether each read acquisition through a slot is noted in the thread's list: no slot says which thread filled it.
-const fn is_listed<B: Bravo>() -> bool {
-    !B::RECORDS
-}
 
 // The fast paths.
 
@@ -477,12 +421,6 @@ unsafe fn unlock_for_another<B: Bravo>(l: *mut RwLock) -> c_int {
     0
 }
 
-/// The kernel's number of the calling thread, by which glibc knows a writer.
-fn kernel_id() -> u32 {
-    // SAFETY: the call takes nothing and always succeeds.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
-}
-
 unsafe extern "C" fn timedrdlock<B: Bravo>(l: *mut RwLock, time: *const timespec) -> c_int {
     // SAFETY: the program passes a live rwlock and a valid time.
     unsafe { read::<B>(l, Timeout::Realtime(time)) }
@@ -542,130 +480,4 @@ unsafe extern "C" fn init<B: Bravo>(l: *mut RwLock, attr: *const Attr) -> c_int 
 unsafe extern "C" fn destroy(l: *mut RwLock) -> c_int {
     // SAFETY: the program passes a live rwlock, which no other thread uses.
     unsafe { REAL.rwlock_destroy.get()(l) }
-}
-
-/// Which library serves an object.
-#[derive(PartialEq, Eq)]
-enum Owner {
-    /// BRAVO over glibc.
-    Both,
-    Glibc,
-}
-
-/// Makes the rwlock ready, and counts a lock call if it may be biased.
-///
-/// # Safety
-///
-/// The rwlock is live.
-#[cold]
-#[inline(never)]
-unsafe fn attend<B: Bravo>(l: *mut RwLock) -> Owner {
-    // SAFETY: the caller's rwlock is live.
-    if unsafe { make_ready::<B>(l) } == Owner::Glibc {
-        return Owner::Glibc;
-    }
-    counters::call(Family::RwLock);
-    Owner::Both
-}
-
-/// Brings the rwlock up to the current generation, claims and counts it at its first use, and says what serves it.
-///
-/// # Safety
-///
-/// The rwlock is live.
-unsafe fn make_ready<B: Bravo>(l: *mut RwLock) -> Owner {
-    // SAFETY: the caller's rwlock is live.
-    let object = unsafe { object(l) };
-    loop {
-        let word = object.flags.load(Acquire); // pairs with (A) in `generation::repair`
-        if word & RWLOCK_OURS != 0 {
-            if generation::is_current(word) {
-                return if word & IN_SHARED_MEMORY != 0 { Owner::Glibc } else { Owner::Both };
-            }
-            // SAFETY: the rwlock is live and claimed. `repair` lets one thread at a time mend it, before any uses it.
-            generation::repair(&object.flags, |_| unsafe { mend::<B>(l) });
-        } else if object.kind.load(Relaxed) == PREFERS_WRITERS {
-            counters::foreign_call(Reason::RwLockPrefersWriters);
-            return Owner::Glibc;
-        } else if object.shared.load(Relaxed) != 0 {
-            counters::foreign_call(Reason::RwLockShared);
-            return Owner::Glibc;
-        } else if object.flags.compare_exchange(word, generation::RWLOCK_WORD.get(), Relaxed, Relaxed).is_ok()
-        {
-            counters::object(Family::RwLock);
-        }
-    }
-}
-
-/// In a forked child: ends the revocations of threads that the child does not have. glibc's lock stays as it is.
-///
-/// # Safety
-///
-/// The rwlock is live, and no other thread uses it.
-unsafe fn mend<B: Bravo>(l: *mut RwLock) {
-    // SAFETY: the lock is the caller's alone.
-    unsafe {
-        let (object, lock) = (object(l), bravo::<B>(l));
-        // Only the slots of the thread that forked are left.
-        let recorded = lock.has_recorded_read();
-        object.bias.store(0, Relaxed);
-        object.memory.store(0, Relaxed);
-        if recorded {
-            lock.restore_recorded_reads();
-        }
-        if is_listed::<B>() {
-            let is_glibc_s = |token| token == ().into_word();
-            holds::renew(&*l, is_glibc_s, || Some(lock.try_read().map_or(LOST, Token::into_word)));
-        }
-    }
-}
-
-/// Whether glibc's rwlock leaves the bytes alone that BRAVO uses, and has its own where this module looks at them. Tried
-/// with one object that no other thread uses.
-pub(crate) fn is_as_expected() -> bool {
-    /// In all bytes that are not glibc's.
-    const MARK: u32 = 0xa5a5_a5a5;
-    let mark = || AtomicU32::new(MARK);
-    let tried = Object {
-        readers: AtomicU32::new(0),
-        _glibc: [0; 3],
-        bias: mark(),
-        memory: mark(),
-        cur_writer: AtomicU32::new(0),
-        shared: AtomicU32::new(0),
-        _elision: 0,
-        flags: mark(),
-        _pad2: 0,
-        kind: AtomicU32::new(0),
-        _serial: MARK,
-    };
-    let l = (&raw const tried).cast_mut().cast::<RwLock>();
-    let marked = || [&tried.bias, &tried.memory, &tried.flags].iter().all(|word| word.load(Relaxed) == MARK);
-    let holds = |readers: u32, writer: u32| {
-        marked()
-            && tried.readers.load(Relaxed) / READER == readers
-            && tried.cur_writer.load(Relaxed) == writer
-    };
-    let me = kernel_id();
-    // SAFETY: zero bytes where glibc's fields are make an unlocked rwlock, which this thread alone uses.
-    unsafe {
-        let unlock = || REAL.rwlock_unlock.get()(l) == 0;
-        REAL.rwlock_rdlock.get()(l) == 0
-            && REAL.rwlock_tryrdlock.get()(l) == 0
-            && holds(2, 0)
-            && REAL.rwlock_trywrlock.get()(l) == EBUSY
-            && unlock()
-            && unlock()
-            && holds(0, 0)
-            && REAL.rwlock_wrlock.get()(l) == 0
-            && holds(0, me)
-            && REAL.rwlock_tryrdlock.get()(l) == EBUSY
-            && unlock()
-            && REAL.rwlock_trywrlock.get()(l) == 0
-            && holds(0, me)
-            && unlock()
-            && holds(0, 0)
-            && REAL.rwlock_destroy.get()(l) == 0
-            && marked()
-    }
 }

@@ -1,0 +1,309 @@
+//! The state of one execution, and how the threads of the model reach it.
+
+use super::super::records;
+use super::super::words::UsizeCell;
+use super::{Loom, Mistake, Model};
+use latchwork::machine::{QNode, ReaderRow, Wait, Word};
+use loom::sync::Mutex;
+use loom::sync::atomic::{self, Ordering};
+use loom::thread;
+use std::cell::{Cell as StdCell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A sleeping thread.
+pub(super) struct Sleeper {
+    pub(super) thread: thread::Thread,
+    pub(super) timed: bool,
+    pub(super) outcome: StdCell<Option<Wait>>,
+}
+
+impl Sleeper {
+    pub(super) fn end(&self, outcome: Wait) {
+        self.outcome.set(Some(outcome));
+        self.thread.unpark();
+    }
+}
+
+/// The sleepers on one address.
+pub(super) type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
+
+/// What one execution consists of.
+pub struct State {
+    pub(super) mistake: Mistake,
+    pub(super) clock: bool,
+    pub(super) numa_nodes: usize,
+    /// One per thread; see the module documentation.
+    pub(super) instructions: Vec<Mutex<()>>,
+    pub(super) buckets: RefCell<Vec<(usize, Rc<Bucket>)>>,
+    /// Whether time has jumped: as threads that only look at the clock see it ...
+    pub(super) late: atomic::AtomicBool,
+    /// ... and as the clock thread knows it.
+    pub(super) jumped: StdCell<bool>,
+    pub(super) nodes: RefCell<Vec<*mut QNode<Loom>>>,
+    /// Per thread.
+    pub(super) free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
+    pub(super) nodes_out: StdCell<isize>,
+    pub(super) readers: *mut [UsizeCell],
+    /// The waiting array, once a thread has asked for it.
+    pub(super) waiting: Mutex<Option<&'static [QNode<Loom>]>>,
+    pub(super) rows: Rows,
+    /// None in a model without records.
+    pub(super) records: Option<records::All>,
+    /// Per thread: a sequentially consistent store since the last fence.
+    pub(super) fences_owed: RefCell<Vec<bool>>,
+    /// Whether a light fence was the last thing that a thread has done.
+    pub(super) fenced: StdCell<Option<usize>>,
+    /// How often each thread has spun.
+    pub(super) spins: RefCell<Vec<u32>>,
+    /// How long each thread has dozed, if a doze takes time.
+    pub(super) dozed: Option<RefCell<Vec<u64>>>,
+}
+
+impl State {
+    fn new(model: &Model, threads: usize) -> Self {
+        let readers: Box<[_]> = (0..model.reader_slots).map(|_| UsizeCell::new(0)).collect();
+        State {
+            mistake: model.mistake,
+            clock: model.clock,
+            numa_nodes: model.nodes,
+            instructions: (0..threads).map(|_| Mutex::new(())).collect(),
+            buckets: RefCell::default(),
+            late: atomic::AtomicBool::new(false),
+            jumped: StdCell::new(false),
+            nodes: RefCell::default(),
+            free_nodes: RefCell::new(vec![Vec::new(); threads]),
+            nodes_out: StdCell::new(0),
+            readers: Box::into_raw(readers),
+            waiting: Mutex::new(None),
+            rows: Rows::new(threads),
+            records: model.records.map(|grouping| records::All::new(threads, grouping)),
+            fences_owed: RefCell::new(vec![false; threads]),
+            fenced: StdCell::new(None),
+            spins: RefCell::new(vec![0; threads]),
+            dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
+        }
+    }
+
+    pub fn records(&self) -> &records::All {
+        self.records.as_ref().expect("the client needs `Model::with_records`")
+    }
+
+    pub fn is_reader_slot(&self, word: *const UsizeCell) -> bool {
+        let slots = self.readers as *mut UsizeCell;
+        (slots.cast_const()..slots.wrapping_add(self.readers.len()).cast_const()).contains(&word)
+    }
+
+    pub fn is_row_slot(&self, word: *const UsizeCell) -> bool {
+        self.rows.all.borrow().iter().any(|row| {
+            // SAFETY: rows live until the end of the execution.
+            unsafe { (**row).slots.as_ptr_range().contains(&word) }
+        })
+    }
+
+    pub(super) fn bucket(&self, word: usize) -> Rc<Bucket> {
+        let mut buckets = self.buckets.borrow_mut();
+        if let Some((_, bucket)) = buckets.iter().find(|(address, _)| *address == word) {
+            return bucket.clone();
+        }
+        let bucket = Rc::new(Mutex::new(VecDeque::new()));
+        buckets.push((word, bucket.clone()));
+        bucket
+    }
+
+    /// The end of an execution, when all threads but the first have been joined.
+    fn end(&self) {
+        for slot in 0..self.readers.len() {
+            // SAFETY: the table was leaked in `new` and is alive.
+            let slot = unsafe { &(&(*self.readers))[slot] };
+            assert_eq!(slot.load(Ordering::Relaxed), 0, "a reader is still in the table");
+        }
+        assert_eq!(self.nodes_out.get(), 0, "queue nodes were not given back");
+        for node in self.nodes.borrow_mut().drain(..) {
+            // SAFETY: leaked in `acquire_node`; the threads that used it are gone.
+            drop(unsafe { Box::from_raw(node) });
+        }
+        // SAFETY: leaked in `new`; the threads that used it are gone.
+        drop(unsafe { Box::from_raw(self.readers) });
+        if let Some(array) = self.waiting.lock().unwrap().take() {
+            // SAFETY: leaked in `waiting_array`; the threads that used it are gone.
+            drop(unsafe { Box::from_raw(std::ptr::from_ref(array).cast_mut()) });
+        }
+        for row in self.rows.all.borrow_mut().drain(..) {
+            // SAFETY: leaked in `Rows::own`; the threads that used it are gone.
+            let row = unsafe { Box::from_raw(row) };
+            assert!(row.is_empty(), "a reader is still in its row");
+        }
+        self.records.iter().for_each(records::All::end);
+    }
+}
+
+/// The threads' rows of slots.
+pub(super) struct Rows {
+    pub(super) newest: atomic::AtomicPtr<ReaderRow<Loom>>,
+    /// Per thread: its row, once it has one.
+    own: RefCell<Vec<*mut ReaderRow<Loom>>>,
+    /// Per thread: whether that is linked.
+    linked: RefCell<Vec<bool>>,
+    all: RefCell<Vec<*mut ReaderRow<Loom>>>,
+    /// Rows of threads that have exited.
+    left: RefCell<Vec<*mut ReaderRow<Loom>>>,
+}
+
+impl Rows {
+    fn new(threads: usize) -> Self {
+        Rows {
+            newest: atomic::AtomicPtr::new(std::ptr::null_mut()),
+            own: RefCell::new(vec![std::ptr::null_mut(); threads]),
+            linked: RefCell::new(vec![false; threads]),
+            all: RefCell::default(),
+            left: RefCell::default(),
+        }
+    }
+
+    /// The running thread's row: its own, or one that was left behind, or a new one.
+    pub(super) fn own(&self, mistake: Mistake) -> &'static ReaderRow<Loom> {
+        let me = thread_number();
+        let mut row = self.own.borrow()[me];
+        if row.is_null() {
+            let left = self.left.borrow().clone();
+            // SAFETY: rows live until the end of the execution.
+            let found = left.iter().position(|row| unsafe { (**row).is_empty() });
+            // Another thread may have been faster while this one looked.
+            let reused = found.and_then(|i| {
+                let mut now = self.left.borrow_mut();
+                now.iter().position(|row| *row == left[i]).map(|i| now.remove(i))
+            });
+            row = reused.unwrap_or_else(|| {
+                let row = Box::into_raw(Box::new(ReaderRow::new()));
+                self.all.borrow_mut().push(row);
+                row
+            });
+            self.own.borrow_mut()[me] = row;
+            self.linked.borrow_mut()[me] = reused.is_some();
+        }
+        // SAFETY: rows live until the end of the execution.
+        if mistake == Mistake::LateRow && unsafe { &*row }.is_empty() {
+            // SAFETY: rows live until the end of the execution.
+            return unsafe { &*row };
+        }
+        if !std::mem::replace(&mut self.linked.borrow_mut()[me], true) {
+            self.link(row);
+        }
+        // SAFETY: rows live until the end of the execution.
+        unsafe { &*row }
+    }
+
+    fn link(&self, row: *mut ReaderRow<Loom>) {
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: rows live until the end of the execution.
+            unsafe { (*row).link(newest.as_ref()) };
+            match self.newest.compare_exchange(newest, row, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// The running thread exits: what is in its row stays there.
+    fn leave(&self, mistake: Mistake) {
+        let row = std::mem::replace(&mut self.own.borrow_mut()[thread_number()], std::ptr::null_mut());
+        if mistake == Mistake::ExitEmptiesRow {
+            // SAFETY: rows live until the end of the execution.
+            unsafe { &*row }.slots.iter().for_each(|slot| slot.store(0, Ordering::Release));
+        }
+        if !row.is_null() && self.linked.borrow()[thread_number()] {
+            self.left.borrow_mut().push(row);
+        }
+    }
+}
+
+/// Ends the life of the running thread as far as its row of slots and its record are concerned; what it
+/// does then, another thread does.
+pub fn exit_thread() {
+    let state = shared_state();
+    state.rows.leave(state.mistake);
+    state.records.iter().for_each(records::All::leave);
+}
+
+std::thread_local! {
+    static STATE: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
+}
+
+loom::thread_local! {
+    static THREAD: StdCell<usize> = StdCell::new(usize::MAX);
+}
+
+/// Begins an execution with so many threads, of which the caller is the first.
+pub(super) fn begin(model: &Model, threads: usize) {
+    STATE.set(None);
+    STATE.set(Some(Rc::new(State::new(model, threads))));
+    be_thread(0);
+}
+
+/// Gives the running thread its number.
+pub(super) fn be_thread(number: usize) {
+    THREAD.with(|this| this.set(number));
+}
+
+/// Ends the execution. All threads but the caller have been joined.
+pub(super) fn end() {
+    shared_state().end();
+    STATE.set(None);
+}
+
+/// Whether the caller runs in an execution that has not ended.
+pub fn in_model() -> bool {
+    STATE.with_borrow(Option::is_some)
+}
+
+/// Looks at the execution's state. `look` must not switch threads.
+pub fn state<R>(look: impl FnOnce(&State) -> R) -> R {
+    STATE.with_borrow(|state| look(state.as_ref().expect("a lock over Loom is used outside of a Model")))
+}
+
+pub fn shared_state() -> Rc<State> {
+    STATE.with_borrow(|state| state.clone().expect("a lock over Loom is used outside of a Model"))
+}
+
+/// The mistake of the running model.
+pub fn mistake() -> Mistake {
+    state(|s| s.mistake)
+}
+
+/// The running thread has made a sequentially consistent store.
+pub fn owe_fence() {
+    state(|s| s.fences_owed.borrow_mut()[thread_number()] = true);
+}
+
+/// Whether it has, since this was last asked.
+pub fn take_fence_owed() -> bool {
+    state(|s| std::mem::take(&mut s.fences_owed.borrow_mut()[thread_number()]))
+}
+
+/// Whether the running thread has just issued a light fence, and is not to see what it looks at next.
+pub fn is_blind() -> bool {
+    mistake() == Mistake::NoSecondLook && state(|s| s.fenced.take()) == Some(thread_number())
+}
+
+/// The number of the running thread, from 0.
+pub fn thread_number() -> usize {
+    THREAD.with(|number| number.get())
+}
+
+/// Lets time jump past every deadline.
+pub(super) fn let_time_jump() {
+    let state = shared_state();
+    state.jumped.set(true);
+    state.late.store(true, Ordering::Relaxed);
+    for next in 0.. {
+        // Buckets may be added while this waits for one of them.
+        let Some((_, bucket)) = state.buckets.borrow().get(next).cloned() else { return };
+        let mut sleepers = bucket.lock().unwrap();
+        for sleeper in sleepers.iter().filter(|sleeper| sleeper.timed) {
+            sleeper.end(Wait::TimedOut);
+        }
+        sleepers.retain(|sleeper| !sleeper.timed);
+    }
+}
