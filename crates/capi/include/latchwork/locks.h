@@ -270,7 +270,7 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
 LW_MUTEX_FUNCTIONS_(lw_any_mutex, lw_any_mutex_t, lock->ops, lock->raw)
 LW_RWLOCK_FUNCTIONS_(lw_any_rwlock, lw_any_rwlock_t, lock->ops, lock->raw)
 
-#define LW_MUTEX_TYPE_(name, bytes, align)                                                                                   \
+#define LW_MUTEX_TYPE_(name, bytes, align, kind)                                                                             \
     extern const lw_mutex_ops lw_##name##_ops;                                                                             \
     typedef struct LW_CAPABILITY("mutex") lw_##name {                                                                      \
         uint64_t raw[(bytes) / 8] __attribute__((aligned(align)));                                                         \
@@ -278,7 +278,7 @@ LW_RWLOCK_FUNCTIONS_(lw_any_rwlock, lw_any_rwlock_t, lock->ops, lock->raw)
     } lw_##name##_t;                                                                                                       \
     LW_MUTEX_FUNCTIONS_(lw_##name, lw_##name##_t, &lw_##name##_ops, lock->raw)
 
-#define LW_RWLOCK_TYPE_(name, bytes, align)                                                                                  \
+#define LW_RWLOCK_TYPE_(name, bytes, align, kind)                                                                            \
     extern const lw_rwlock_ops lw_##name##_ops;                                                                            \
     typedef struct LW_CAPABILITY("mutex") lw_##name {                                                                      \
         uint64_t raw[(bytes) / 8] __attribute__((aligned(align)));                                                         \
