@@ -3,7 +3,7 @@
 //! Source: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", TPDS 2004; the interface is that of
 //! P2530 and the C++26 standard, [saferecl.hp].
 //!
-//! Each hazard pointer is a [`Slot`]. A slot holds the address of the head of the object that it protects, not an address
+//! Each hazard pointer is a [`Slot`](slots::Slot). A slot holds the address of the head of the object that it protects, not an address
 //! inside of the object: a head may lie anywhere in its object. So a scan looks for equal addresses. For an object without a
 //! head, the slot holds the object's own address, and the head is in a box that names this address ([`Head::protected_as`]).
 //!
@@ -21,9 +21,7 @@
 //! - ThreadSanitizer has to be told of each slot that a scan reads. The library knows nothing of ThreadSanitizer.
 //!
 //! State of an object: retired (on the stack [`Domain::retired`]) -> in a scan (the thread that has taken the stack) -> reclaimed, or
-//! retired again, if a slot holds its address. State of a slot: free -> owned (`lw_hazard_make`) -> free
-//! (`lw_hazard_destroy`); free slots are in a thread's [`Spare`] or in [`FREE`]. Slots are never unmapped, and a scan looks
-//! at all of them.
+//! retired again, if a slot holds its address. For the state of a slot, see [`slots`].
 //!
 //! The slots are the process's: one protects an object whatever [`Domain`] it is retired in. A domain is a stack of retired
 //! objects with counts. A callback that retires into the domain that its thread scans starts no scan of it: the scan that runs
@@ -32,7 +30,7 @@
 //! What pairs with what: (A) the owner stores a slot, fences lightly and loads the pointer again (`hazard.h`); a scan takes
 //! the stack, issues the heavy fence, and loads the slots. So the scan sees the slot, or the owner sees that the object was
 //! removed. (B) the push of an object onto the stack with the exchange that takes the stack. (E) the owner's release of a
-//! slot with the scan's load. (D) the linking of a block of slots with the loads of `BLOCKS`.
+//! slot with the scan's load. (D) the linking of a block of slots with the loads that look for blocks ([`slots::each`]).
 //!
 //! Nothing here waits for a reader, or allocates for a retired object that has a head. Between two scans at most [`BATCH`]
 //! objects, or twice the number of slots if that is more, are retired in a domain. So in each domain at most that many objects
@@ -44,44 +42,20 @@
 use crate::boxed::Boxed;
 use crate::rcu::{CGarbage, Callback};
 use crate::{same_layout, thread};
-use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::machine::{Machine, Native};
 use libc::{EBUSY, ENOMEM};
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
-use std::cell::{Cell, UnsafeCell};
+use std::alloc::{Layout, alloc, dealloc};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+
+pub(crate) mod slots;
 
 /// Objects that are retired between two scans, at least: enough to be worth the heavy fence.
 const BATCH: u64 = 256;
-/// Slots that are made at a time: with the link, a page.
-const SLOTS: usize = 63;
-/// Free slots that a thread keeps.
-const KEPT: u32 = 8;
 /// Chains in a scan's table.
 const CHAINS: usize = 512;
-
-/// `lw_hazard`.
-#[repr(C, align(64))]
-pub(crate) struct Slot {
-    /// 0, or the address of the head of the object that is protected.
-    protected: AtomicUsize,
-    /// 1 if the owner must issue full fences.
-    fenced: AtomicU32,
-    /// The next free slot, while this one is free.
-    next: AtomicPtr<Slot>,
-}
-
-same_layout!(Slot, 64, 64);
-
-#[repr(C, align(64))]
-struct Block {
-    next: AtomicPtr<Block>,
-    slots: [Slot; SLOTS],
-}
 
 /// The head of a retired object: `lw_rcu_head`, as hazard pointers use it.
 #[repr(C)]
@@ -96,13 +70,6 @@ pub(crate) struct Head {
 }
 
 same_layout!(Head, 32, 8);
-
-/// All blocks of slots, the newest first.
-static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
-/// How many slots there are.
-static MADE: AtomicU64 = AtomicU64::new(0);
-/// Free slots that no thread keeps.
-static FREE: Free = Free { lock: UnsafeCell::new(RawShfl::new()), chain: UnsafeCell::new(Chain(null_mut())) };
 
 /// `lw_hazard_domain`: objects that are retired together.
 pub(crate) struct Domain {
@@ -163,153 +130,6 @@ unsafe fn at<'a>(domain: *const Domain) -> &'a Domain {
     unsafe { domain.as_ref() }.unwrap_or(&DEFAULT)
 }
 
-/// Free slots, linked.
-struct Chain(*mut Slot);
-
-/// Free slots for all threads, and their lock. The handlers of `fork` keep it locked during the fork, so that the child has
-/// a whole list.
-struct Free {
-    lock: UnsafeCell<RawShfl<Native>>,
-    chain: UnsafeCell<Chain>,
-}
-
-// SAFETY: the lock is for any thread; it is replaced in a forked child alone, which has one thread. The chain is used with
-// the lock held.
-unsafe impl Sync for Free {}
-
-impl Free {
-    fn with<R>(&self, work: impl FnOnce(&mut Chain) -> R) -> R {
-        // SAFETY: the chain is used with the lock held, and `work` does not come back here.
-        unsafe {
-            (*self.lock.get()).lock();
-            let result = work(&mut *self.chain.get());
-            (*self.lock.get()).unlock(());
-            result
-        }
-    }
-}
-
-extern "C" fn before_fork() {
-    // SAFETY: nothing refers to the lock exclusively.
-    unsafe { (*FREE.lock.get()).lock() };
-}
-
-extern "C" fn after_fork_in_the_parent() {
-    // SAFETY: `before_fork` has locked it, in this thread.
-    unsafe { (*FREE.lock.get()).unlock(()) };
-}
-
-extern "C" fn after_fork_in_the_child() {
-    // SAFETY: the child has one thread. The threads that waited for the lock are not there.
-    unsafe { FREE.lock.get().write(RawShfl::new()) };
-}
-
-impl Chain {
-    fn push(&mut self, slot: &'static Slot) {
-        slot.next.store(self.0, Relaxed);
-        self.0 = core::ptr::from_ref(slot).cast_mut();
-    }
-
-    fn pop(&mut self) -> Option<&'static Slot> {
-        // SAFETY: null, or a slot, and slots live for ever.
-        let slot: &'static Slot = unsafe { self.0.as_ref() }?;
-        self.0 = slot.next.load(Relaxed);
-        Some(slot)
-    }
-}
-
-/// Free slots that a thread keeps. Zero bytes are none.
-#[repr(C)]
-pub(crate) struct Spare {
-    chain: Chain,
-    length: u32,
-}
-
-impl Spare {
-    fn pop(&mut self) -> Option<&'static Slot> {
-        let slot = self.chain.pop()?;
-        self.length -= 1;
-        Some(slot)
-    }
-
-    /// Gives all slots to other threads.
-    pub(crate) fn give_back(&mut self) {
-        if self.length > 0 {
-            FREE.with(|free| {
-                while let Some(slot) = self.pop() {
-                    free.push(slot);
-                }
-            });
-        }
-    }
-}
-
-/// Maps slots, of which the caller gets one. `None`: there is no memory.
-#[cold]
-fn make_block() -> Option<&'static Slot> {
-    static AT_FORK: Once = Once::new();
-    // SAFETY: the handlers do nothing that a forked child may not do.
-    AT_FORK.call_once(|| unsafe {
-        libc::pthread_atfork(
-            Some(before_fork),
-            Some(after_fork_in_the_parent),
-            Some(after_fork_in_the_child),
-        );
-    });
-    let fenced = u32::from(!Native::prepare_fences());
-    // SAFETY: the layout is not empty. Zero bytes are free slots. Blocks are never freed.
-    let block: &'static Block = unsafe { alloc_zeroed(Layout::new::<Block>()).cast::<Block>().as_ref()? };
-    let (first, others) = block.slots.split_first().expect("a block has slots");
-    for slot in &block.slots {
-        slot.fenced.store(fenced, Relaxed);
-        thread::lw_tsan_release(core::ptr::from_ref(slot).cast_mut().cast());
-    }
-    let mut newest = BLOCKS.load(Relaxed);
-    loop {
-        block.next.store(newest, Relaxed);
-        // (D) A scan that does not find the block began before the block's slots had owners: it sees what they protect as
-        // removed by then, or their owners see that (A).
-        match BLOCKS.compare_exchange(newest, core::ptr::from_ref(block).cast_mut(), Release, Relaxed) {
-            Ok(_) => break,
-            Err(now) => newest = now,
-        }
-    }
-    MADE.fetch_add(SLOTS as u64, Relaxed);
-    FREE.with(|free| others.iter().for_each(|slot| free.push(slot)));
-    Some(first)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_hazard_make() -> *const Slot {
-    let own = thread::own();
-    // SAFETY: the words are the thread's own.
-    let spare = unsafe { &mut (*own).hazards };
-    let slot = spare.pop().or_else(|| FREE.with(Chain::pop)).or_else(make_block);
-    let slot = slot.map_or(null_mut(), |slot| core::ptr::from_ref(slot).cast_mut());
-    // What earlier owners did comes before what this one does: else ThreadSanitizer forgets them at the next store.
-    thread::lw_tsan_acquire(slot.cast());
-    slot
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
-    // SAFETY: the program passes a slot that it owns, or null; slots live for ever.
-    let Some(slot) = (unsafe { slot.as_ref() }) else { return };
-    thread::lw_tsan_release(core::ptr::from_ref(slot).cast_mut().cast());
-    // (E) what the owner did with the object happens before its reclamation.
-    slot.protected.store(0, Release);
-    // SAFETY: the words are the thread's own.
-    let spare = unsafe { &mut (*thread::own()).hazards };
-    if spare.length == KEPT {
-        return FREE.with(|free| free.push(slot));
-    }
-    if spare.length == 0 {
-        thread::notice_exit();
-    }
-    spare.chain.push(slot);
-    spare.length += 1;
-}
-
 /// Has `callback` called with a head when no slot holds its address.
 ///
 /// # Safety
@@ -367,7 +187,7 @@ impl Domain {
 
     /// Whether enough objects have come for a scan.
     fn is_due(&self) -> bool {
-        self.incoming.load(Relaxed) >= BATCH.max(2 * MADE.load(Relaxed))
+        self.incoming.load(Relaxed) >= BATCH.max(2 * slots::made())
     }
 
     /// Puts a chain of objects on the stack.
@@ -437,25 +257,16 @@ impl Domain {
         }
         // (A) pairs with the light fence of a slot's owner.
         let fenced = Native::heavy_fence();
-        // (D) pairs with the exchange in `make_block`.
-        let mut block = BLOCKS.load(Acquire);
-        // SAFETY: null, or a block, and blocks are never freed.
-        while let Some(this) = unsafe { block.as_ref() } {
-            for slot in &this.slots {
-                // (E) pairs with the owner's stores.
-                let protected = slot.protected.load(Acquire);
-                thread::lw_tsan_acquire(core::ptr::from_ref(slot).cast_mut().cast());
-                let mut at = if protected == 0 { null_mut() } else { table[chain_of(protected)] };
-                while !at.is_null() {
-                    // SAFETY: as above, the objects are this thread's alone.
-                    unsafe {
-                        (*at).is_protected |= (*at).protected_as == protected;
-                        at = (*at).next;
-                    }
+        slots::each(|protected| {
+            let mut at = table[chain_of(protected)];
+            while !at.is_null() {
+                // SAFETY: as above, the objects are this thread's alone.
+                unsafe {
+                    (*at).is_protected |= (*at).protected_as == protected;
+                    at = (*at).next;
                 }
             }
-            block = this.next.load(Acquire);
-        }
+        });
         let (mut kept, mut last) = (null_mut(), null_mut::<Head>());
         for mut at in table {
             while !at.is_null() {

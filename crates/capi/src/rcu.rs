@@ -273,7 +273,18 @@ macro_rules! functions {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $destroy(domain: *mut Domain<Native, $flavour>) {
             // SAFETY: see the macro. `create` allocated the domain as a box would.
-            unsafe { offline(|| drop(Box::from_raw(domain))) };
+            unsafe {
+                offline(|| {
+                    // There, dropping the domain would leak the objects, because it cannot wait for the caller.
+                    let cannot_wait = Domain::<Native, $flavour>::is_inside();
+                    let leaks = cannot_wait && (*domain).garbage().objects != 0;
+                    assert!(
+                        !leaks,
+                        "a domain with retired objects is destroyed in a section of its own thread"
+                    );
+                    drop(Box::from_raw(domain));
+                });
+            }
         }
     };
 }

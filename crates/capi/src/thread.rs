@@ -8,7 +8,7 @@
 //! record, which no other thread gets any more. The row is not given to another thread as long as a slot is filled, and
 //! `left` says where to find it.
 
-use crate::hazard::Spare;
+use crate::hazard::slots::Spare;
 use latchwork::Mutex;
 use latchwork::machine::record::{Clocks, NESTING};
 use latchwork::machine::{Machine, Native, ReaderRow, Record, Records};

@@ -143,8 +143,10 @@ impl Build<'_> {
     /// Compiles and links with what pkg-config says, or with the same words without it.
     fn build(&self) -> PathBuf {
         let Build { compiler, standard, source, link, more } = self;
-        let name = format!("{source}-{compiler}-{standard}-{}-{}", *link as u8, more.concat())
-            .replace(['/', '=', '.', '+', ',', ' '], "_");
+        // Of a path, the file alone.
+        let flags: String = more.iter().filter_map(|word| word.rsplit('/').next()).collect();
+        let name = format!("{source}-{compiler}-{standard}-{}-{flags}", *link as u8)
+            .replace(['/', '=', '.', '+', ',', ' ', '>'], "_");
         let program = scratch().join(name);
         let lib = prefix().join("lib");
         let mut command = Command::new(compiler);
@@ -152,6 +154,8 @@ impl Build<'_> {
             .arg(format!("-std={standard}"))
             .args(["-O2", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE"])
             .args(*more)
+            // UndefinedBehaviorSanitizer would only print what it finds.
+            .args(more.iter().find(|word| word.contains("undefined")).map(|_| "-fno-sanitize-recover=all"))
             .arg(manifest().join("tests/programs").join(source))
             .arg("-o")
             .arg(&program);

@@ -31,7 +31,8 @@ impl Files {
         );
         let _ = write!(list, "&lw_{identifier}_ops, ");
         let (size, align) = (size_of::<L>().next_multiple_of(8), align_of::<L>().max(8));
-        let _ = writeln!(self.header, "{define}({identifier}, {size}, {align})");
+        let kind = if maker == "of" { "plain" } else { maker };
+        let _ = writeln!(self.header, "{define}({identifier}, {size}, {align}, {kind})");
     }
 }
 
@@ -70,8 +71,8 @@ fn the_generated_files_are_those_of_the_registry() {
         rwlock_list.trim_end_matches(", "),
     );
     let header = format!(
-        "/* Every lock of the registry: its name in C, its bytes and its alignment. Included by locks.h alone.\n \
-         * Generated: {command} */\n{header}"
+        "/* Every lock of the registry: its name in C, its bytes, its alignment, and what it has beyond the plain functions. For\n \
+         * locks.h and locks.hpp. Generated: {command} */\n{header}"
     );
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, now) in [("src/registered.rs", rust), ("include/latchwork/registered.h", header)] {

@@ -147,11 +147,20 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
         return 0;                                                                                                          \
     }
 
-/* The functions of a reader-writer lock. ThreadSanitizer: the token's address stands for writers, the lock's for readers. */
+/* The functions of a reader-writer lock. ThreadSanitizer: the token's address stands for writers, that of its second half for
+ * upgradable readers, and the lock's for readers. */
+#define LW_UPGRADERS_(lock) ((char *)&(lock)->token + 4)
 #define LW_RWLOCK_FUNCTIONS_(name, type, ops_, raw_)                                                                         \
     LW_INLINE int name##_read_(type *lock, int result) {                                                                   \
         if (result == 0) {                                                                                                 \
             LW_TSAN_ACQUIRE(&lock->token);                                                                                 \
+        }                                                                                                                  \
+        return result;                                                                                                     \
+    }                                                                                                                      \
+    LW_INLINE int name##_upgradable_(type *lock, int result) {                                                             \
+        if (result == 0) {                                                                                                 \
+            LW_TSAN_ACQUIRE(&lock->token);                                                                                 \
+            LW_TSAN_ACQUIRE(LW_UPGRADERS_(lock));                                                                          \
         }                                                                                                                  \
         return result;                                                                                                     \
     }                                                                                                                      \
@@ -215,20 +224,24 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
         *token = (ops_)->upgrade->uplock(raw_);                                                                            \
-        return name##_read_(lock, 0);                                                                                      \
+        return name##_upgradable_(lock, 0);                                                                                \
     }                                                                                                                      \
     LW_INLINE int name##_tryuplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {            \
-        return (ops_)->upgrade ? name##_read_(lock, (ops_)->upgrade->tryuplock(raw_, token)) : ENOTSUP;                    \
+        return (ops_)->upgrade ? name##_upgradable_(lock, (ops_)->upgrade->tryuplock(raw_, token)) : ENOTSUP;              \
     }                                                                                                                      \
     LW_INLINE int name##_clockuplock(type *lock, int clock, const struct timespec *time, lw_token *token)                  \
         LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {                                                                    \
-        return (ops_)->upgrade ? name##_read_(lock, (ops_)->upgrade->clockuplock(raw_, clock, time, token)) : ENOTSUP;     \
+        if (!(ops_)->upgrade) {                                                                                            \
+            return ENOTSUP;                                                                                                \
+        }                                                                                                                  \
+        return name##_upgradable_(lock, (ops_)->upgrade->clockuplock(raw_, clock, time, token));                           \
     }                                                                                                                      \
     LW_INLINE int name##_upunlock(type *lock, lw_token token) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {                     \
         if (!(ops_)->upgrade) {                                                                                            \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
         LW_TSAN_RELEASE(raw_);                                                                                             \
+        LW_TSAN_RELEASE(LW_UPGRADERS_(lock));                                                                              \
         (ops_)->upgrade->upunlock(raw_, token);                                                                            \
         return 0;                                                                                                          \
     }                                                                                                                      \
@@ -254,6 +267,7 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
         if (!(ops_)->upgrade) {                                                                                            \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
+        LW_TSAN_RELEASE(LW_UPGRADERS_(lock));                                                                              \
         *token = (ops_)->upgrade->downgrade_upgradable(raw_, *token);                                                      \
         return 0;                                                                                                          \
     }                                                                                                                      \
@@ -270,7 +284,7 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
 LW_MUTEX_FUNCTIONS_(lw_any_mutex, lw_any_mutex_t, lock->ops, lock->raw)
 LW_RWLOCK_FUNCTIONS_(lw_any_rwlock, lw_any_rwlock_t, lock->ops, lock->raw)
 
-#define LW_MUTEX_TYPE_(name, bytes, align)                                                                                   \
+#define LW_MUTEX_TYPE_(name, bytes, align, kind)                                                                             \
     extern const lw_mutex_ops lw_##name##_ops;                                                                             \
     typedef struct LW_CAPABILITY("mutex") lw_##name {                                                                      \
         uint64_t raw[(bytes) / 8] __attribute__((aligned(align)));                                                         \
@@ -278,7 +292,7 @@ LW_RWLOCK_FUNCTIONS_(lw_any_rwlock, lw_any_rwlock_t, lock->ops, lock->raw)
     } lw_##name##_t;                                                                                                       \
     LW_MUTEX_FUNCTIONS_(lw_##name, lw_##name##_t, &lw_##name##_ops, lock->raw)
 
-#define LW_RWLOCK_TYPE_(name, bytes, align)                                                                                  \
+#define LW_RWLOCK_TYPE_(name, bytes, align, kind)                                                                            \
     extern const lw_rwlock_ops lw_##name##_ops;                                                                            \
     typedef struct LW_CAPABILITY("mutex") lw_##name {                                                                      \
         uint64_t raw[(bytes) / 8] __attribute__((aligned(align)));                                                         \

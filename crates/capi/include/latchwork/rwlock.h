@@ -60,9 +60,11 @@ void lw_rwlock_downgrade_to_upgradable_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
 int lw_rwlock_destroy_slow(lw_rwlock_t *lock) LW_NOEXCEPT;
 int lw_rwlock_is_locked_slow(const lw_rwlock_t *lock) LW_NOEXCEPT;
 
-/* ThreadSanitizer: two addresses, so that readers are ordered after writers and not after each other. */
+/* ThreadSanitizer: three addresses, so that readers are ordered after writers and not after each other, and upgradable readers
+ * after each other, too. */
 #define LW_RWLOCK_WRITERS_(lock) (&(lock)->word)
 #define LW_RWLOCK_READERS_(lock) (&(lock)->readers)
+#define LW_RWLOCK_UPGRADERS_(lock) (&(lock)->turn)
 
 /* Makes the memory at `lock` an unlocked lock. Returns 0. */
 LW_INLINE int lw_rwlock_init(lw_rwlock_t *lock) {
@@ -271,35 +273,36 @@ LW_INLINE int lw_rwlock_downgrade(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     return 0;
 }
 
+/* After an upgradable read: every earlier write, and every earlier upgradable read, happens before this one. */
+LW_INLINE int lw_rwlock_upgradable_(lw_rwlock_t *lock, int result) {
+    if (result == 0) {
+        LW_TSAN_ACQUIRE(LW_RWLOCK_WRITERS_(lock));
+        LW_TSAN_ACQUIRE(LW_RWLOCK_UPGRADERS_(lock));
+    }
+    return result;
+}
+
 /* Acquires an upgradable read, and waits as long as that takes. Returns 0. */
 LW_INLINE int lw_rwlock_uplock(lw_rwlock_t *lock) LW_ACQUIRE_SHARED(lock) LW_NO_ANALYSIS {
     lw_rwlock_uplock_slow(lock);
-    LW_TSAN_ACQUIRE(LW_RWLOCK_WRITERS_(lock));
-    return 0;
+    return lw_rwlock_upgradable_(lock, 0);
 }
 
 /* Acquires an upgradable read if that is possible without waiting. Returns 0 or EBUSY. */
 LW_INLINE int lw_rwlock_tryuplock(lw_rwlock_t *lock) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {
-    int result = lw_rwlock_uptrylock_slow(lock);
-    if (result == 0) {
-        LW_TSAN_ACQUIRE(LW_RWLOCK_WRITERS_(lock));
-    }
-    return result;
+    return lw_rwlock_upgradable_(lock, lw_rwlock_uptrylock_slow(lock));
 }
 
 /* Acquires an upgradable read unless `time` on `clock` passes first. Returns 0, ETIMEDOUT or EINVAL. */
 LW_INLINE int lw_rwlock_clockuplock(lw_rwlock_t *lock, int clock, const struct timespec *time)
     LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {
-    int result = lw_rwlock_upclocklock_slow(lock, clock, time);
-    if (result == 0) {
-        LW_TSAN_ACQUIRE(LW_RWLOCK_WRITERS_(lock));
-    }
-    return result;
+    return lw_rwlock_upgradable_(lock, lw_rwlock_upclocklock_slow(lock, clock, time));
 }
 
 /* Ends an upgradable read. Returns 0. */
 LW_INLINE int lw_rwlock_upunlock(lw_rwlock_t *lock) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {
     LW_TSAN_RELEASE(LW_RWLOCK_READERS_(lock));
+    LW_TSAN_RELEASE(LW_RWLOCK_UPGRADERS_(lock));
     lw_rwlock_upunlock_slow(lock);
     return 0;
 }
@@ -322,6 +325,7 @@ LW_INLINE int lw_rwlock_clockupgrade(lw_rwlock_t *lock, int clock, const struct 
 
 /* Turns an upgradable read into a plain one. Returns 0. */
 LW_INLINE int lw_rwlock_downgrade_upgradable(lw_rwlock_t *lock) LW_NO_ANALYSIS {
+    LW_TSAN_RELEASE(LW_RWLOCK_UPGRADERS_(lock));
     lw_rwlock_downgrade_upgradable_slow(lock);
     return 0;
 }

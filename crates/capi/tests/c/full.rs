@@ -144,3 +144,39 @@ fn the_whole_installation() {
     install(&whole, &["--uninstall"]);
     assert!(!whole.exists(), "{}", run(Command::new("find").arg(&whole)));
 }
+
+/// Each header can be the first one of a program.
+#[test]
+fn the_whole_of_the_headers() {
+    if !is_wanted() {
+        return;
+    }
+    let include = prefix().join("include");
+    let files = |directory: &Path| -> Vec<PathBuf> {
+        fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .collect()
+    };
+    let headers = [files(&include), files(&include.join("latchwork"))].concat();
+    assert!(headers.len() > 20);
+    let cases = headers.iter().filter(|header| !header.ends_with("registered.h")).flat_map(|header| {
+        let c: &[(&str, &str)] = match header.extension() {
+            Some(extension) if extension == "h" => &[("gcc", "c11"), ("clang", "c11")],
+            _ => &[],
+        };
+        c.iter().chain(&[("g++", "c++17"), ("clang++", "c++17")]).map(move |case| (header, *case))
+    });
+    in_parallel(cases, |(header, (compiler, standard))| {
+        if is_there(compiler) {
+            let language = if standard == "c11" { "c" } else { "c++" };
+            run(Command::new(compiler)
+                .args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I"])
+                .arg(&include)
+                .args([&format!("-std={standard}"), "-x", language, "-include"])
+                .arg(header)
+                .arg("/dev/null"));
+        }
+    });
+}

@@ -228,33 +228,84 @@ fn page(name: &str, about: &str, header: &str, example: &str) -> String {
     out
 }
 
+/// The headers for C++ below `latchwork.hpp`, in the order of the page.
+const CPP_HEADERS: [&str; 11] = [
+    "mutex.hpp",
+    "shared_mutex.hpp",
+    "upgrade.hpp",
+    "locks.hpp",
+    "condition_variable.hpp",
+    "semaphore.hpp",
+    "seqlock.hpp",
+    "rcu_ptr.hpp",
+    "rcu",
+    "hazard_pointer",
+    "rcu_map",
+];
+
+/// The comment at the top of a header for C++: one of C, or lines that begin with `//` (the first says the language).
+fn cpp_top(header: &str) -> String {
+    if header.starts_with("/*") {
+        return uncomment(header.split_inclusive("*/").next().expect("the comment ends"));
+    }
+    let lines = header.lines().skip(1).map_while(|line| line.strip_prefix("//"));
+    lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// The page of the classes for C++: what each header says at its top.
+fn cpp_page() -> String {
+    let include = manifest().join("include");
+    let mut out = ".\\\" Generated from latchwork.hpp and the headers below it. To change it, see crates/capi/tests/c/man.rs.\n\
+        .Dd November 23, 2026\n.Dt LW_CPP 3\n.Os\n.Sh NAME\n.Nm lw_cpp\n.Nd the classes of latchwork for C++\n\
+        .Sh SYNOPSIS\n.In latchwork.hpp\n.Pp\nLink with\n.Fl llatchwork .\n.Sh DESCRIPTION\n"
+        .to_owned();
+    text(&mut out, &cpp_top(&read(include.join("latchwork.hpp"))));
+    for name in CPP_HEADERS {
+        let _ = writeln!(out, ".Ss latchwork/{name}");
+        text(&mut out, &cpp_top(&read(include.join("latchwork").join(name))));
+    }
+    out.push_str(".Sh EXAMPLES\n.Bd -literal\n");
+    let example = read(directory().join("examples/cpp.cpp"));
+    example.lines().for_each(|line| _ = writeln!(out, "{}", escape(line)));
+    out.push_str(".Ed\n.Sh SEE ALSO\n.Xr latchwork 1 ,\n.Xr lw_hazard 3 ,\n.Xr lw_mutex 3 ,\n.Xr lw_rcu 3 ,\n.Xr lw_rwlock 3\n");
+    out
+}
+
 fn directory() -> PathBuf {
     manifest().join("man")
+}
+
+fn read(path: PathBuf) -> String {
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Compares a page with the file, or writes the file; and has mandoc look at it.
+fn check(file: &Path, page: &str) {
+    if env::var_os("LATCHWORK_WRITE_DOCS").is_some() {
+        fs::write(file, page).unwrap();
+    }
+    let now = fs::read_to_string(file).unwrap_or_default();
+    assert!(now == page, "{} is old: LATCHWORK_WRITE_DOCS=1 writes it anew", file.display());
+    if Command::new("mandoc").arg("-V").output().is_ok() {
+        // Not about references: the other pages need not be installed here.
+        let linted = output(Command::new("mandoc").args(["-T", "lint"]).arg(file));
+        let text = String::from_utf8_lossy(&linted.stdout).into_owned();
+        let hints: Vec<_> =
+            text.lines().filter(|hint| !hint.contains("referenced manual not found")).collect();
+        assert!(hints.is_empty(), "{hints:#?}");
+    }
 }
 
 #[test]
 fn the_manual_pages_are_those_of_the_headers() {
     for (name, about) in PAGES {
-        let read =
-            |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let header = read(manifest().join(format!("include/latchwork/{name}.h")));
         let example = read(directory().join(format!("examples/{name}.c")));
         let page = page(name, about, &header, &example);
         let file = directory().join(format!("lw_{}.3", if name == "base" { "name" } else { name }));
-        if env::var_os("LATCHWORK_WRITE_DOCS").is_some() {
-            fs::write(&file, &page).unwrap();
-        }
-        let now = fs::read_to_string(&file).unwrap_or_default();
-        assert!(now == page, "{} is old: LATCHWORK_WRITE_DOCS=1 writes it anew", file.display());
-        if Command::new("mandoc").arg("-V").output().is_ok() {
-            // Not about references: the other pages need not be installed here.
-            let linted = output(Command::new("mandoc").args(["-T", "lint"]).arg(&file));
-            let text = String::from_utf8_lossy(&linted.stdout).into_owned();
-            let hints: Vec<_> =
-                text.lines().filter(|hint| !hint.contains("referenced manual not found")).collect();
-            assert!(hints.is_empty(), "{hints:#?}");
-        }
+        check(&file, &page);
     }
+    check(&directory().join("lw_cpp.3"), &cpp_page());
 }
 
 /// Each function that the library exports for programs, and each inline one of the default locks, has a page.
@@ -285,5 +336,9 @@ fn the_examples_of_the_manual_pages_run() {
             let source = format!("../../man/examples/{name}.c");
             Build { compiler: "gcc", standard: "c11", source: &source, link: Link::Shared, more: &[] }.run();
         }
+    }
+    if is_there("g++") {
+        let source = "../../man/examples/cpp.cpp";
+        Build { compiler: "g++", standard: "c++17", source, link: Link::Shared, more: &[] }.run();
     }
 }

@@ -134,3 +134,34 @@ fn helgrind_understands_the_locks() {
     assert!(!found, "{text}");
     assert!(races(0).0, "helgrind finds nothing in a program without the requests: it looks at nothing");
 }
+
+/// The event loops of `docs/c.md`: each block of the page that waits for events is compiled as it stands there, and run.
+#[test]
+fn the_event_loops_of_the_documentation_run() {
+    if !is_there("gcc") {
+        return;
+    }
+    let page = fs::read_to_string(manifest().join("../../docs/c.md")).unwrap();
+    let blocks = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().expect("the first part"));
+    let mut loops = 0;
+    for block in blocks.filter(|block| block.contains("_wait(")) {
+        loops += 1;
+        let uring = block.contains("io_uring");
+        let name = if uring { "io_uring" } else { "epoll" };
+        let header = output(Command::new("gcc").args(["-E", "-include", "liburing.h", "-xc", "/dev/null"]));
+        if uring && !header.status.success() {
+            eprintln!("SKIPPED: the loop over io_uring: there is no liburing.h (Debian: liburing-dev)");
+            continue;
+        }
+        let file = scratch().join(format!("{name}.loop"));
+        fs::write(&file, block).unwrap();
+        let define = format!("-DLOOP=<{}>", file.display());
+        let more: &[&str] =
+            if uring { &[&define, "-DWITH_URING", "-Wl,--no-as-needed", "-luring"] } else { &[&define] };
+        let build =
+            Build { compiler: "gcc", standard: "gnu11", source: "event_loop.c", link: Link::Shared, more };
+        let text = run_program(&build.build(), &[]);
+        eprint!("{name}: {text}");
+    }
+    assert_eq!(loops, 2);
+}

@@ -88,6 +88,14 @@ lw::hazard_pointer two = one;
 lw::hazard_pointer hp;
 std::atomic<int *> src;
 void f() { hp.protect(src); }
+#elif REJECT == 9101 // clause (none): not a hazard-protectable type
+struct t {};
+void f(lw::hazard_pointer_domain &domain, t *p) { domain.retire(p); }
+#elif REJECT == 9102 // clause (none): the mutex has no upgradable reads
+#include "latchwork/mutex.hpp"
+#include "latchwork/upgrade.hpp"
+lw::mutex mutex;
+lw::upgrade_lock<lw::mutex> reading(mutex);
 #else
 struct t : lw::rcu_obj_base<t>, lw::hazard_pointer_obj_base<t> {};
 lw::hazard_pointer hp;

@@ -505,6 +505,34 @@ static void stops() {
 static void stops() {}
 #endif
 
+// Threads that tell of their end when their variables are gone.
+static locks::mutex exit_mutex;
+static locks::condition_variable exited;
+static int leaving = 0, gone = 0;
+
+struct last_word {
+    bool used = false;
+    ~last_word() { gone++; }
+};
+static thread_local last_word word;
+
+static void leave() {
+    locks::unique_lock<locks::mutex> lock(exit_mutex);
+    word.used = true;
+    leaving++;
+    locks::notify_all_at_thread_exit(exited, std::move(lock));
+    CHECK(!exit_mutex.try_lock());
+}
+
+static void exits() {
+    for (int i = 0; i < 3; i++) {
+        std::thread(leave).detach();
+    }
+    locks::unique_lock<locks::mutex> lock(exit_mutex);
+    exited.wait(lock, [] { return leaving == 3; });
+    CHECK(gone == 3);
+}
+
 static locks::mutex global;
 static locks::once_flag flag;
 
@@ -523,5 +551,6 @@ int main() {
     resources();
     timed();
     stops();
+    exits();
     std::puts("ok");
 }

@@ -120,6 +120,43 @@ static void *read_and_write(void *number) {
     return NULL;
 }
 
+/* Two threads have an upgradable read one after the other. The second sees what the first did, although no lock for writing and no
+ * other order that ThreadSanitizer knows is between them: `step` is relaxed. */
+static int step;
+static long by_upgradable_readers;
+
+static void *one_after_the_other(void *number) {
+    while (__atomic_load_n(&step, __ATOMIC_RELAXED) != (number != NULL)) {
+        sched_yield();
+    }
+    lw_rwlock_uplock(&rwlock);
+    by_upgradable_readers++;
+    if (number == NULL) {
+        lw_rwlock_downgrade_upgradable(&rwlock);
+        lw_rwlock_rdunlock(&rwlock);
+    } else {
+        lw_rwlock_upunlock(&rwlock);
+    }
+    __atomic_store_n(&step, number == NULL ? 1 : 2, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&step, __ATOMIC_RELAXED) != 2 + (number != NULL)) {
+        sched_yield();
+    }
+    CHECK(lw_rwlock_tryuplock(&rwlock) == 0);
+    by_upgradable_readers++;
+    lw_rwlock_upunlock(&rwlock);
+    __atomic_store_n(&step, number == NULL ? 3 : 0, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void upgradable_readers(void *body(void *)) {
+    pthread_t threads[2];
+    by_upgradable_readers = 0;
+    CHECK(pthread_create(&threads[0], NULL, body, NULL) == 0);
+    CHECK(pthread_create(&threads[1], NULL, body, &step) == 0);
+    CHECK(pthread_join(threads[0], NULL) == 0 && pthread_join(threads[1], NULL) == 0);
+    CHECK(by_upgradable_readers == 4 && step == 0);
+}
+
 /* A thread that exits with a read lock, and unlocks it in a destructor that runs after the library's own. */
 static pthread_key_t late;
 static void leave_late(void *round) {
@@ -170,6 +207,7 @@ static void rwlocks(void) {
         elsewhere(read_until_exit);
     }
     CHECK(lw_rwlock_trywrlock(&rwlock) == 0 && lw_rwlock_wrunlock(&rwlock) == 0);
+    upgradable_readers(one_after_the_other);
     in_threads(read_and_write);
     CHECK(pair[0] == 2 * (ROUNDS / 200));
     CHECK(lw_rwlock_destroy(&rwlock) == 0 && lw_rwlock_init(&rwlock) == 0);
@@ -399,6 +437,30 @@ static void any_rw_is_written(void) {
     CHECK(lw_any_rwlock_tryrdlock(&any_rw, &token) == EBUSY && lw_any_rwlock_tryuplock(&any_rw, &token) == EBUSY);
 }
 
+static void *one_any_after_the_other(void *number) {
+    lw_token token;
+    while (__atomic_load_n(&step, __ATOMIC_RELAXED) != (number != NULL)) {
+        sched_yield();
+    }
+    CHECK(lw_any_rwlock_uplock(&any_rw, &token) == 0);
+    by_upgradable_readers++;
+    if (number == NULL) {
+        CHECK(lw_any_rwlock_downgrade_upgradable(&any_rw, &token) == 0);
+        lw_any_rwlock_rdunlock(&any_rw, token);
+    } else {
+        CHECK(lw_any_rwlock_upunlock(&any_rw, token) == 0);
+    }
+    __atomic_store_n(&step, number == NULL ? 1 : 2, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&step, __ATOMIC_RELAXED) != 2 + (number != NULL)) {
+        sched_yield();
+    }
+    CHECK(lw_any_rwlock_tryuplock(&any_rw, &token) == 0);
+    by_upgradable_readers++;
+    CHECK(lw_any_rwlock_upunlock(&any_rw, token) == 0);
+    __atomic_store_n(&step, number == NULL ? 3 : 0, __ATOMIC_RELAXED);
+    return NULL;
+}
+
 /* Whether `any_rw` has upgradable reads, each step of which is tried. */
 static int any_rw_upgrades(void) {
     struct timespec past = {0, 0};
@@ -435,6 +497,7 @@ static int any_rw_upgrades(void) {
     elsewhere(any_rw_is_read);
     CHECK(lw_any_rwlock_rdunlock(&any_rw, token) == 0);
     CHECK(lw_any_rwlock_trywrlock(&any_rw) == 0 && lw_any_rwlock_wrunlock(&any_rw) == 0);
+    upgradable_readers(one_any_after_the_other);
     return 1;
 }
 

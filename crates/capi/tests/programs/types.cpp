@@ -4,7 +4,9 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #include "check.h"
+#include "domains.hpp"
 #include "latchwork.hpp"
+#include "upgrades.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -205,6 +207,9 @@ static void conditions() {
     waker.join();
     lock.unlock();
     CHECK(mutex.try_lock_until(std::chrono::steady_clock::time_point::min()));
+    // Durations that do not fit, into the past.
+    std::thread([&] { CHECK(!mutex.try_lock_for(std::chrono::hours::min())); }).join();
+    std::thread([&] { CHECK(!mutex.try_lock_for(-std::chrono::duration<double>(1e300))); }).join();
     std::thread([&] { CHECK(!mutex.try_lock_until(slow_clock::now() + 2ms)); }).join();
     mutex.unlock();
     throwing_lock throwing;
@@ -245,6 +250,8 @@ static void conditions() {
 }
 
 int main() {
+    domains::all();
+    upgrades::all();
     registered<lw::mcs>();
     registered<lw::cna>();
     registered<lw::shfl>();

@@ -1,0 +1,99 @@
+/* Times of std::chrono as times of C, for the classes with timed operations. */
+#ifndef LATCHWORK_CHRONO_HPP
+#define LATCHWORK_CHRONO_HPP
+
+#include "base.h"
+
+#include <algorithm>
+#include <chrono>
+#include <type_traits>
+
+#if __cplusplus < 201703L
+#error "the headers for C++ need C++17"
+#endif
+
+#if __cplusplus >= 202002L
+#define LW_CONSTINIT constinit
+#else
+#define LW_CONSTINIT
+#endif
+
+namespace lw {
+
+namespace detail {
+
+/* A time of std::chrono as one of C. */
+struct time_point {
+    int clock;
+    timespec time;
+};
+
+inline timespec to_timespec(std::chrono::nanoseconds since_epoch) noexcept {
+    using namespace std::chrono;
+    if (since_epoch.count() < 0) {
+        return {0, 0};
+    }
+    const auto whole = duration_cast<seconds>(since_epoch);
+    return {static_cast<time_t>(whole.count()), static_cast<long>((since_epoch - whole).count())};
+}
+
+/* `duration` in nanoseconds, rounded up, or the nearest that fits. */
+template <class Rep, class Period>
+std::chrono::nanoseconds to_nanos(const std::chrono::duration<Rep, Period> &duration) {
+    using namespace std::chrono;
+    using wide = std::chrono::duration<long double, std::nano>;
+    constexpr nanoseconds most = nanoseconds::max() / 2;
+    if (duration_cast<wide>(duration) >= wide(most)) {
+        return most;
+    }
+    if (duration_cast<wide>(duration) <= wide(-most)) {
+        return -most;
+    }
+    return ceil<nanoseconds>(duration);
+}
+
+template <class Duration>
+time_point to_c(const std::chrono::time_point<std::chrono::steady_clock, Duration> &time) {
+    return {CLOCK_MONOTONIC, to_timespec(to_nanos(time.time_since_epoch()))};
+}
+
+template <class Duration>
+time_point to_c(const std::chrono::time_point<std::chrono::system_clock, Duration> &time) {
+    return {CLOCK_REALTIME, to_timespec(to_nanos(time.time_since_epoch()))};
+}
+
+/* For clocks of the program's own: the monotonic time that is as far away. */
+template <class Clock, class Duration>
+time_point to_c(const std::chrono::time_point<Clock, Duration> &time) {
+    return to_c(std::chrono::steady_clock::now() + to_nanos(time - Clock::now()));
+}
+
+template <class Rep, class Period>
+std::chrono::steady_clock::time_point after(const std::chrono::duration<Rep, Period> &duration) {
+    const auto now = std::chrono::steady_clock::now();
+    return now + std::min(to_nanos(duration), std::chrono::steady_clock::time_point::max() - now);
+}
+
+template <class Clock>
+constexpr bool is_native_clock =
+    std::is_same_v<Clock, std::chrono::steady_clock> || std::is_same_v<Clock, std::chrono::system_clock>;
+
+/* Calls `attempt` with a time of C until it succeeds, or the time has passed on the program's clock. */
+template <class Clock, class Duration, class Attempt>
+bool until(const std::chrono::time_point<Clock, Duration> &time, Attempt attempt) {
+    for (;;) {
+        const time_point at = to_c(time);
+        if (attempt(at.clock, &at.time) == 0) {
+            return true;
+        }
+        if (is_native_clock<Clock> || Clock::now() >= time) {
+            return false;
+        }
+    }
+}
+
+} // namespace detail
+
+} // namespace lw
+
+#endif

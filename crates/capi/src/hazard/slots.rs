@@ -1,0 +1,216 @@
+//! The slots of hazard pointers: `lw_hazard_make` and `lw_hazard_destroy`.
+//!
+//! A slot is free -> owned (`lw_hazard_make`) -> free (`lw_hazard_destroy`). Free slots are in a thread's [`Spare`] or in [`FREE`].
+//! Slots are never unmapped, and a scan looks at all of them ([`each`]).
+//!
+//! The letters of the orderings are those of [`hazard`](super).
+
+use crate::{same_layout, thread};
+use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::machine::{Machine, Native};
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// Slots that are made at a time: with the link, a page.
+const SLOTS: usize = 63;
+/// Free slots that a thread keeps.
+const KEPT: u32 = 8;
+/// `lw_hazard`.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// 0, or the address of the head of the object that is protected.
+    protected: AtomicUsize,
+    /// 1 if the owner must issue full fences.
+    fenced: AtomicU32,
+    /// The next free slot, while this one is free.
+    next: AtomicPtr<Slot>,
+}
+
+same_layout!(Slot, 64, 64);
+
+#[repr(C, align(64))]
+struct Block {
+    next: AtomicPtr<Block>,
+    slots: [Slot; SLOTS],
+}
+
+/// All blocks of slots, the newest first.
+static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
+/// How many slots there are.
+static MADE: AtomicU64 = AtomicU64::new(0);
+/// Free slots that no thread keeps.
+static FREE: Free = Free { lock: UnsafeCell::new(RawShfl::new()), chain: UnsafeCell::new(Chain(null_mut())) };
+
+/// How many slots there are.
+pub(super) fn made() -> u64 {
+    MADE.load(Relaxed)
+}
+
+/// Calls `look` with the address that each slot holds, if it holds one. The caller has issued the heavy fence of (A).
+pub(super) fn each(mut look: impl FnMut(usize)) {
+    // (D) pairs with the exchange in `make_block`.
+    let mut block = BLOCKS.load(Acquire);
+    // SAFETY: null, or a block, and blocks are never freed.
+    while let Some(this) = unsafe { block.as_ref() } {
+        for slot in &this.slots {
+            // (E) pairs with the owner's stores.
+            let protected = slot.protected.load(Acquire);
+            thread::lw_tsan_acquire(core::ptr::from_ref(slot).cast_mut().cast());
+            if protected != 0 {
+                look(protected);
+            }
+        }
+        block = this.next.load(Acquire);
+    }
+}
+
+/// Free slots, linked.
+struct Chain(*mut Slot);
+
+/// Free slots for all threads, and their lock. The handlers of `fork` keep it locked during the fork, so that the child has
+/// a whole list.
+struct Free {
+    lock: UnsafeCell<RawShfl<Native>>,
+    chain: UnsafeCell<Chain>,
+}
+
+// SAFETY: the lock is for any thread; it is replaced in a forked child alone, which has one thread. The chain is used with
+// the lock held.
+unsafe impl Sync for Free {}
+
+impl Free {
+    fn with<R>(&self, work: impl FnOnce(&mut Chain) -> R) -> R {
+        // SAFETY: the chain is used with the lock held, and `work` does not come back here.
+        unsafe {
+            (*self.lock.get()).lock();
+            let result = work(&mut *self.chain.get());
+            (*self.lock.get()).unlock(());
+            result
+        }
+    }
+}
+
+extern "C" fn before_fork() {
+    // SAFETY: nothing refers to the lock exclusively.
+    unsafe { (*FREE.lock.get()).lock() };
+}
+
+extern "C" fn after_fork_in_the_parent() {
+    // SAFETY: `before_fork` has locked it, in this thread.
+    unsafe { (*FREE.lock.get()).unlock(()) };
+}
+
+extern "C" fn after_fork_in_the_child() {
+    // SAFETY: the child has one thread. The threads that waited for the lock are not there.
+    unsafe { FREE.lock.get().write(RawShfl::new()) };
+}
+
+impl Chain {
+    fn push(&mut self, slot: &'static Slot) {
+        slot.next.store(self.0, Relaxed);
+        self.0 = core::ptr::from_ref(slot).cast_mut();
+    }
+
+    fn pop(&mut self) -> Option<&'static Slot> {
+        // SAFETY: null, or a slot, and slots live for ever.
+        let slot: &'static Slot = unsafe { self.0.as_ref() }?;
+        self.0 = slot.next.load(Relaxed);
+        Some(slot)
+    }
+}
+
+/// Free slots that a thread keeps. Zero bytes are none.
+#[repr(C)]
+pub(crate) struct Spare {
+    chain: Chain,
+    length: u32,
+}
+
+impl Spare {
+    fn pop(&mut self) -> Option<&'static Slot> {
+        let slot = self.chain.pop()?;
+        self.length -= 1;
+        Some(slot)
+    }
+
+    /// Gives all slots to other threads.
+    pub(crate) fn give_back(&mut self) {
+        if self.length > 0 {
+            FREE.with(|free| {
+                while let Some(slot) = self.pop() {
+                    free.push(slot);
+                }
+            });
+        }
+    }
+}
+
+/// Maps slots, of which the caller gets one. `None`: there is no memory.
+#[cold]
+fn make_block() -> Option<&'static Slot> {
+    static AT_FORK: Once = Once::new();
+    // SAFETY: the handlers do nothing that a forked child may not do.
+    AT_FORK.call_once(|| unsafe {
+        libc::pthread_atfork(
+            Some(before_fork),
+            Some(after_fork_in_the_parent),
+            Some(after_fork_in_the_child),
+        );
+    });
+    let fenced = u32::from(!Native::prepare_fences());
+    // SAFETY: the layout is not empty. Zero bytes are free slots. Blocks are never freed.
+    let block: &'static Block = unsafe { alloc_zeroed(Layout::new::<Block>()).cast::<Block>().as_ref()? };
+    let (first, others) = block.slots.split_first().expect("a block has slots");
+    for slot in &block.slots {
+        slot.fenced.store(fenced, Relaxed);
+        thread::lw_tsan_release(core::ptr::from_ref(slot).cast_mut().cast());
+    }
+    let mut newest = BLOCKS.load(Relaxed);
+    loop {
+        block.next.store(newest, Relaxed);
+        // (D) A scan that does not find the block began before the block's slots had owners: it sees what they protect as
+        // removed by then, or their owners see that (A).
+        match BLOCKS.compare_exchange(newest, core::ptr::from_ref(block).cast_mut(), Release, Relaxed) {
+            Ok(_) => break,
+            Err(now) => newest = now,
+        }
+    }
+    MADE.fetch_add(SLOTS as u64, Relaxed);
+    FREE.with(|free| others.iter().for_each(|slot| free.push(slot)));
+    Some(first)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_hazard_make() -> *const Slot {
+    let own = thread::own();
+    // SAFETY: the words are the thread's own.
+    let spare = unsafe { &mut (*own).hazards };
+    let slot = spare.pop().or_else(|| FREE.with(Chain::pop)).or_else(make_block);
+    let slot = slot.map_or(null_mut(), |slot| core::ptr::from_ref(slot).cast_mut());
+    // What earlier owners did comes before what this one does: else ThreadSanitizer forgets them at the next store.
+    thread::lw_tsan_acquire(slot.cast());
+    slot
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
+    // SAFETY: the program passes a slot that it owns, or null; slots live for ever.
+    let Some(slot) = (unsafe { slot.as_ref() }) else { return };
+    thread::lw_tsan_release(core::ptr::from_ref(slot).cast_mut().cast());
+    // (E) what the owner did with the object happens before its reclamation.
+    slot.protected.store(0, Release);
+    // SAFETY: the words are the thread's own.
+    let spare = unsafe { &mut (*thread::own()).hazards };
+    if spare.length == KEPT {
+        return FREE.with(|free| free.push(slot));
+    }
+    if spare.length == 0 {
+        thread::notice_exit();
+    }
+    spare.chain.push(slot);
+    spare.length += 1;
+}
