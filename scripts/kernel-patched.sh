@@ -18,7 +18,8 @@ Options:
                     sizes: the sizes of structures in a kernel without the patch and with it  [default: run count sizes]
   --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
   --seconds N       how long each torture takes [default: 10]
-  --minutes N       how long the programs run on each machine [default: 1]
+  --minutes N       how long the programs run on each machine; in the kernel debug, which is slow, one minute at most
+                                                                            [default: 1]
   --jobs N          of the kernel's compilation [default: as many as processors]
   --build           build only
   -h, --help        this text
@@ -147,7 +148,9 @@ for file in Kconfig Makefile mutex.c rwsem.h selftest.h stock_mutex.h; do
     replace "$root/crates/kernel/patch/latchwork/$file" "$source/kernel/locking/latchwork/$file"
 done
 replace "$root/crates/kernel/patch/latchwork/latchwork.h" "$source/include/linux/latchwork.h"
-replace "$root/crates/kernel/module/shim.c" "$source/kernel/locking/latchwork/shim.c"
+for file in shim.c sleep.c nodes.c; do
+    replace "$root/crates/kernel/module/$file" "$source/kernel/locking/latchwork/$file"
+done
 
 # ---- The kernels.
 
@@ -311,12 +314,14 @@ count() { # count KIND
         table { print "table", table, $1; table = "" }
         $3 ~ /^_R.*5TABLE$/ { table = $1 }
         $3 == "__x64_sys_personality" { print "mark", $1 }
+        $3 == "try_to_wake_up" { print "wake", $1 }
         END { print "data ffff888000000000 ffffc87fffffffff" }' >"$out/count.map"
     step "counting on the $1 kernel with 2 processors"
     boot "$1" 2 1200 -plugin "$out/libcount.so,map=$out/count.map" >"$said" || true
     grep -qa 'KERNEL [0-9]' "$said" || fail "the emulated machine does not boot: see $said"
-    awk -F'|' -v kind="$1" '/^COUNT/ { for (i = 2; i <= 5; i++) c[i] = $i }
-        /^LOAD/ { printf "%s %s %d %.3f %.3f %.3f %.3f\n", kind, $2, $4, c[2] / $4, c[3] / $4, c[4] / $4, c[5] / $4 }' "$said" \
+    awk -F'|' -v kind="$1" '/^COUNT/ { for (i = 2; i <= 7; i++) c[i] = $i }
+        /^LOAD/ { printf "%s %s %d %.3f %.3f %.3f %.3f %.1f %.4f\n", kind, $2, $4,
+            c[2] / $4, c[3] / $4, c[4] / $4, c[5] / $4, c[6] / $4, c[7] / $4 }' "$said" \
         >>"$out/counts"
     if grep -qa '^DONE' "$said"; then verdict ok "$1: counted"; else verdict "not ok" "$1: the machine stopped: see $said"; fi
 }
@@ -326,14 +331,17 @@ if has "$checks" count; then
         case $kind in latchwork | own) count "$kind" ;; esac
     done
     echo "# per operation, of all semaphores:"
-    printf '# %-10s %-12s %10s %13s %12s %14s %13s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' 'table stores'
-    sort -k2,2 -k1,1r "$out/counts" | awk '{ printf "# %-10s %-12s %10d %13.3f %12.3f %14.3f %13.3f\n", $1, $2, $3, $4, $5, $6, $7 }'
+    printf '# %-10s %-12s %10s %13s %12s %14s %13s %13s %9s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' \
+        'table stores' instructions wakeups
+    sort -k2,2 -k1,1r "$out/counts" \
+        | awk '{ printf "# %-10s %-12s %10d %13.3f %12.3f %14.3f %13.3f %13.1f %9.4f\n", $1, $2, $3, $4, $5, $6, $7, $8, $9 }'
 fi
 
 # ---- Torture and load.
 
 run() { # run KIND MACHINE [BROKEN TORTURE]
     local said=$out/patched-$1-$2${3:+-$3}.log name expected got extra selftest
+    [[ $1 == debug ]] && local minutes=1
     memory_disk "$1" "$minutes" "${2%x*}" "${3-}"
     step "booting the $1 kernel on the machine $2${3:+ with a broken $3}"
     boot "$1" "$2" $((900 + 300 * minutes + 60 * seconds)) >"$said" || true
