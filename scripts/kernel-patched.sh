@@ -281,6 +281,13 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
 
 # The kernel's own watchdogs are patient from the start: the machine may get little time.
 boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=200'
+# If the script is stopped, the machine stops too: as in scripts/kernel.sh.
+stop_machine() {
+    local pid
+    pid=$(cat "$out/machine-patched.pid" 2>/dev/null) || return 0
+    if grep -qsaF "$out/machine-patched.pid" "/proc/$pid/cmdline"; then kill "$pid"; fi
+}
+trap stop_machine EXIT
 boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     local processors=${2%x*} half sockets='' numa=()
     if [[ $2 == *x2 ]]; then
@@ -294,7 +301,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     fi
     # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
     # not ten times as long as it should be, and the torture's threads acquire the more often.
-    timeout "$3" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
+    timeout "$3" qemu-system-x86_64 -pidfile "$out/machine-patched.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
         -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
         -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }

@@ -153,9 +153,14 @@ initrd() { # initrd CHECKS: the memory disk with the modules and these checks
     (cd "$out/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd.gz"
 }
 
-# If the script is stopped, the machine stops too. (A machine that ends by itself removes the file.)
-trap '[[ ! -e $out/machine.pid ]] || kill "$(<"$out/machine.pid")"' EXIT
-rm -f "$out/machine.pid"
+# If the script is stopped, the machine stops too. (A machine that ends by itself removes the file; the number of one that was
+# killed may belong to another process by now.)
+stop_machine() {
+    local pid
+    pid=$(cat "$out/machine.pid" 2>/dev/null) || return 0
+    if grep -qsaF "$out/machine.pid" "/proc/$pid/cmdline"; then kill "$pid"; fi
+}
+trap stop_machine EXIT
 
 # The kernel's own watchdogs are more patient than the torture, from the start.
 boot_options='console=ttyS0 quiet panic=1 mitigations=off no_timer_check watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=200'
