@@ -18,7 +18,8 @@ Options:
                     sizes: the sizes of structures in a kernel without the patch and with it  [default: run count sizes]
   --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
   --seconds N       how long each torture takes [default: 10]
-  --minutes N       how long the programs run on each machine [default: 1]
+  --minutes N       how long the programs run on each machine; in the kernel debug, which is slow, one minute at most
+                                                                            [default: 1]
   --jobs N          of the kernel's compilation [default: as many as processors]
   --build           build only
   -h, --help        this text
@@ -147,7 +148,9 @@ for file in Kconfig Makefile mutex.c rwsem.h selftest.h stock_mutex.h; do
     replace "$root/crates/kernel/patch/latchwork/$file" "$source/kernel/locking/latchwork/$file"
 done
 replace "$root/crates/kernel/patch/latchwork/latchwork.h" "$source/include/linux/latchwork.h"
-replace "$root/crates/kernel/module/shim.c" "$source/kernel/locking/latchwork/shim.c"
+for file in shim.c sleep.c nodes.c; do
+    replace "$root/crates/kernel/module/$file" "$source/kernel/locking/latchwork/$file"
+done
 
 # ---- The kernels.
 
@@ -278,6 +281,13 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
 
 # The kernel's own watchdogs are patient from the start: the machine may get little time.
 boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=200'
+# If the script is stopped, the machine stops too: as in scripts/kernel.sh.
+stop_machine() {
+    local pid
+    pid=$(cat "$out/machine-patched.pid" 2>/dev/null) || return 0
+    if grep -qsaF "$out/machine-patched.pid" "/proc/$pid/cmdline"; then kill "$pid"; fi
+}
+trap stop_machine EXIT
 boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     local processors=${2%x*} half sockets='' numa=()
     if [[ $2 == *x2 ]]; then
@@ -291,7 +301,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     fi
     # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
     # not ten times as long as it should be, and the torture's threads acquire the more often.
-    timeout "$3" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
+    timeout "$3" qemu-system-x86_64 -pidfile "$out/machine-patched.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
         -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
         -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }
@@ -311,12 +321,14 @@ count() { # count KIND
         table { print "table", table, $1; table = "" }
         $3 ~ /^_R.*5TABLE$/ { table = $1 }
         $3 == "__x64_sys_personality" { print "mark", $1 }
+        $3 == "try_to_wake_up" { print "wake", $1 }
         END { print "data ffff888000000000 ffffc87fffffffff" }' >"$out/count.map"
     step "counting on the $1 kernel with 2 processors"
     boot "$1" 2 1200 -plugin "$out/libcount.so,map=$out/count.map" >"$said" || true
     grep -qa 'KERNEL [0-9]' "$said" || fail "the emulated machine does not boot: see $said"
-    awk -F'|' -v kind="$1" '/^COUNT/ { for (i = 2; i <= 5; i++) c[i] = $i }
-        /^LOAD/ { printf "%s %s %d %.3f %.3f %.3f %.3f\n", kind, $2, $4, c[2] / $4, c[3] / $4, c[4] / $4, c[5] / $4 }' "$said" \
+    awk -F'|' -v kind="$1" '/^COUNT/ { for (i = 2; i <= 7; i++) c[i] = $i }
+        /^LOAD/ { printf "%s %s %d %.3f %.3f %.3f %.3f %.1f %.4f\n", kind, $2, $4,
+            c[2] / $4, c[3] / $4, c[4] / $4, c[5] / $4, c[6] / $4, c[7] / $4 }' "$said" \
         >>"$out/counts"
     if grep -qa '^DONE' "$said"; then verdict ok "$1: counted"; else verdict "not ok" "$1: the machine stopped: see $said"; fi
 }
@@ -326,14 +338,17 @@ if has "$checks" count; then
         case $kind in latchwork | own) count "$kind" ;; esac
     done
     echo "# per operation, of all semaphores:"
-    printf '# %-10s %-12s %10s %13s %12s %14s %13s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' 'table stores'
-    sort -k2,2 -k1,1r "$out/counts" | awk '{ printf "# %-10s %-12s %10d %13.3f %12.3f %14.3f %13.3f\n", $1, $2, $3, $4, $5, $6, $7 }'
+    printf '# %-10s %-12s %10s %13s %12s %14s %13s %13s %9s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' \
+        'table stores' instructions wakeups
+    sort -k2,2 -k1,1r "$out/counts" \
+        | awk '{ printf "# %-10s %-12s %10d %13.3f %12.3f %14.3f %13.3f %13.1f %9.4f\n", $1, $2, $3, $4, $5, $6, $7, $8, $9 }'
 fi
 
 # ---- Torture and load.
 
 run() { # run KIND MACHINE [BROKEN TORTURE]
     local said=$out/patched-$1-$2${3:+-$3}.log name expected got extra selftest
+    [[ $1 == debug ]] && local minutes=1
     memory_disk "$1" "$minutes" "${2%x*}" "${3-}"
     step "booting the $1 kernel on the machine $2${3:+ with a broken $3}"
     boot "$1" "$2" $((900 + 300 * minutes + 60 * seconds)) >"$said" || true

@@ -11,13 +11,15 @@ Options:
   --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
   --seconds N       how long each check takes [default: 1]
   --locks LIST      these locks alone, by name
-  --kinds LIST      these kinds of checks alone: mixed signals real-time interrupts crowd others hotplug broken
+  --kinds LIST      these kinds of checks alone: mixed signals real-time interrupts softirqs crowd others hotplug
+                    broken
   --smoke           one machine and the locks that the kernel's own would be replaced by: about a minute once built. On a
                     machine that is too slow to end within two minutes it exits with 2
   --full            machines 1 2 4x2 8x2, and 3 seconds for each check
   --build           build only
   --no-install      install no package: exit with 2 if one is missing
   --json FILE       the results as JSON too
+  --state FILE      keep results there, and take those over that an interrupted run of the same modules has left there
   -h, --help        this text
 
 Examples:
@@ -41,11 +43,11 @@ wrong() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-machines='2 4x2' seconds=1 locks='' json='' build_only=0 within=0 install=1 stall=10
-kinds='mixed signals real-time interrupts crowd others hotplug broken'
+machines='2 4x2' seconds=1 locks='' json='' state='' build_only=0 within=0 install=1 stall=10
+kinds='mixed signals real-time interrupts softirqs crowd others hotplug broken'
 while (($#)); do
     case $1 in
-        --machines | --seconds | --locks | --kinds | --json)
+        --machines | --seconds | --locks | --kinds | --json | --state)
             (($# > 1)) || fail "$1 needs a value"
             case $1 in
                 --machines) machines=$2 ;;
@@ -53,6 +55,7 @@ while (($#)); do
                 --locks) locks=$2 ;;
                 --kinds) kinds=$2 ;;
                 --json) json=$2 ;;
+                --state) state=$2 ;;
             esac
             shift ;;
         --smoke)
@@ -150,6 +153,15 @@ initrd() { # initrd CHECKS: the memory disk with the modules and these checks
     (cd "$out/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd.gz"
 }
 
+# If the script is stopped, the machine stops too. (A machine that ends by itself removes the file; the number of one that was
+# killed may belong to another process by now.)
+stop_machine() {
+    local pid
+    pid=$(cat "$out/machine.pid" 2>/dev/null) || return 0
+    if grep -qsaF "$out/machine.pid" "/proc/$pid/cmdline"; then kill "$pid"; fi
+}
+trap stop_machine EXIT
+
 # The kernel's own watchdogs are more patient than the torture, from the start.
 boot_options='console=ttyS0 quiet panic=1 mitigations=off no_timer_check watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=200'
 boot() { # boot MACHINE SECONDS: runs the checks in the memory disk; prints what the machine says
@@ -163,7 +175,7 @@ boot() { # boot MACHINE SECONDS: runs the checks in the memory disk; prints what
             -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
         )
     fi
-    timeout -k 5 "$2" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$processors" -m 1024 "${arguments[@]}" \
+    timeout -k 5 "$2" qemu-system-x86_64 -pidfile "$out/machine.pid" -accel tcg,thread=multi -cpu max -smp "$processors" -m 1024 "${arguments[@]}" \
         -nographic -no-reboot -kernel "$image" -initrd "$out/initrd.gz" \
         -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }
@@ -205,6 +217,7 @@ while read -r lock _ _ row; do
             echo "real-time $lock|ok|$common realtime=1"
         else
             echo "interrupts $lock|ok|$common irq=safe"
+            echo "softirqs $lock|ok|$common irq=safe soft=1"
         fi
         echo "crowd $lock|ok|$common writers=16 readers=16"
         if ((${#others[@]})); then
@@ -213,7 +226,10 @@ while read -r lock _ _ row; do
     fi
 done <"$out/rows" >>"$out/checks.all"
 if [[ -z $locks || " $locks " == *" mcs "* ]]; then
-    echo "broken mcs|fails|lock=mcs irq=unsafe long_holds=1 seconds=60" >>"$out/checks.all"
+    {
+        echo "broken mcs|fails|lock=mcs irq=unsafe long_holds=1 seconds=60"
+        echo "softirqs mcs (unsafe)|fails|lock=mcs irq=unsafe soft=1 long_holds=1 seconds=60"
+    } >>"$out/checks.all"
 fi
 for lock in shfl bravo-rwsem; do
     if [[ -z $locks || " $locks " == *" $lock "* ]]; then
@@ -226,6 +242,19 @@ done <"$out/checks.all" >"$out/checks"
 
 # ---- The machines.
 
+# An interrupted run is continued check by check, whatever a check's result was. A line of the state begins with the modules' hash.
+modules=$(cat "$module"/latchwork{,_torture}.ko "$image" | sha256sum | cut -c1-16)
+[[ -z $state ]] || touch "$state"
+known() { # known MACHINE: the results of the wanted checks that the state has
+    [[ -n $state ]] || return 0
+    awk -F'|' -v modules="$modules" -v machine="$1" '
+        NR == FNR { wanted[$1 "|" $2 "|" $3]; next }
+        $1 == modules && $2 == machine && ($3 "|" $4 "|" $6) in wanted { print "RESULT|" $3 "|" $4 "|" $5 "|" $6 }' "$out/checks" "$state"
+}
+to_do() { # to_do MACHINE: the wanted checks that the state has no result of
+    grep -vxF -f <(known "$1" | awk -F'|' '{ print $2 "|" $3 "|" $5 }') "$out/checks" || true
+}
+
 count=0 failed=0
 total=$(($(wc -l <"$out/checks") * $(wc -w <<<"$machines") + $(wc -w <<<"$machines")))
 step "$(wc -l <"$out/checks") checks on each machine: $machines"
@@ -236,24 +265,33 @@ verdict() { # verdict ok|"not ok" TEXT
     echo "$1 $count - $2"
     [[ $1 == ok ]] || failed=$((failed + 1))
 }
+check_ended() { # check_ended RESULT-LINE
+    local name expected got parameters
+    IFS='|' read -r _ name expected got parameters <<<"$1"
+    seen=$((seen + 1))
+    echo "$machine|$name|$expected|$got|$parameters" >>"$out/results"
+    if [[ $got == "$expected" ]]; then
+        verdict ok "$machine: $name ($got)"
+    else
+        verdict "not ok" "$machine: $name: $got, not $expected ($parameters)"
+    fi
+}
 for machine in $machines; do
-    initrd "$out/checks"
+    to_do "$machine" >"$out/checks.to_do"
+    initrd "$out/checks.to_do"
     said=$out/machine-$machine.log
     # Of an idle machine's time, ten times as much. --smoke gives up sooner.
     limit=$(left_of_time $((300 + 10 * (seconds + 2) * $(wc -l <"$out/checks"))))
     seen=0 started=$SECONDS
     while IFS= read -r line; do
+        check_ended "$line"
+    done < <(known "$machine")
+    while IFS= read -r line; do
         printf '%s\n' "$line" >>"$said.new"
         case $line in
             RESULT\|*)
-                IFS='|' read -r _ name expected got parameters <<<"$line"
-                seen=$((seen + 1))
-                echo "$machine|$name|$expected|$got|$parameters" >>"$out/results"
-                if [[ $got == "$expected" ]]; then
-                    verdict ok "$machine: $name ($got)"
-                else
-                    verdict "not ok" "$machine: $name: $got, not $expected ($parameters)"
-                fi ;;
+                check_ended "$line"
+                [[ -z $state ]] || echo "$modules|$machine|${line#RESULT|}" >>"$state" ;;
         esac
     done < <(: >"$said.new"; boot "$machine" "$limit")
     mv "$said.new" "$said"

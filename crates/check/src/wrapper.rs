@@ -92,6 +92,7 @@ unsafe impl<R: RawRwLock<Machine = Native>> RawRwLock for Checked<R> {
     type Counted = R::Counted;
     const INFO: Info = R::INFO;
     const SHARES: bool = R::SHARES;
+    const PREFERS_READERS: bool = R::PREFERS_READERS;
 
     fn new_in() -> Self {
         Checked(R::new_in())

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A plugin of QEMU that counts what semaphores and mutexes cost, in any kernel, without a change of it: atomic
-// read-modify-writes and other stores to locks and to BRAVO's table, between two calls of personality() (load.c).
+// A plugin of QEMU that counts what semaphores cost, in any kernel, without a change of it: instructions, atomic
+// read-modify-writes and other stores to locks and to BRAVO's table, and wakeups, between two calls of personality() (load.c).
 //
 //	qemu-system-x86_64 -plugin libcount.so,map=FILE ...
 //
 // The file has a line for each range of code that belongs to the locks' implementation, `code FIRST END`, the range of BRAVO's
-// table, `table FIRST END`, the range of the kernel's direct map, where locks are, `data FIRST END`, and the entry of
-// the marking system call, `mark ADDRESS`. All numbers are hexadecimal. A lock is what an atomic instruction of that code
+// table, `table FIRST END`, the range of the kernel's direct map, where locks are, `data FIRST END`, and the entries of
+// the marking system call, `mark ADDRESS`, and of the scheduler's function that wakes a thread for whatever reason, `wake
+// ADDRESS`. All numbers are hexadecimal. A lock is what an atomic instruction of that code
 // has accessed in the data; its cache line is 64 bytes.
 //
 // The interface is declared here, since Debian has no package with QEMU's header. It is version 1 of QEMU's plugin interface.
@@ -46,12 +47,12 @@ struct range {
 };
 static struct range code[1024], table, data;
 static unsigned int codes;
-static uint64_t mark;
+static uint64_t mark, wake;
 
 static bool on;
 static unsigned long marks;
 static struct {
-	unsigned long lock_atomics, lock_stores, table_atomics, table_stores;
+	unsigned long lock_atomics, lock_stores, table_atomics, table_stores, instructions, wakeups;
 } counts;
 
 // The lines that atomic instructions have accessed, by hash; a line that finds no place is another's.
@@ -92,6 +93,12 @@ static void on_store(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t addr
 	}
 }
 
+static void on_instruction(unsigned int cpu, void *count)
+{
+	if (on)
+		add(count);
+}
+
 static void on_mark(unsigned int cpu, void *unused)
 {
 	if (marks++ % 2 == 0) {
@@ -100,8 +107,8 @@ static void on_mark(unsigned int cpu, void *unused)
 		return;
 	}
 	on = false;
-	fprintf(stderr, "COUNT|%lu|%lu|%lu|%lu\n", counts.lock_atomics, counts.lock_stores, counts.table_atomics,
-		counts.table_stores);
+	fprintf(stderr, "COUNT|%lu|%lu|%lu|%lu|%lu|%lu\n", counts.lock_atomics, counts.lock_stores, counts.table_atomics,
+		counts.table_stores, counts.instructions, counts.wakeups);
 }
 
 static bool is_atomic(const uint8_t *bytes, size_t size)
@@ -127,8 +134,11 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 		if (address == mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, CB_NO_REGS, NULL);
+		if (address == wake)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_instruction, CB_NO_REGS, &counts.wakeups);
 		for (unsigned int j = 0; j < codes; j++)
 			if (within(code[j], address)) {
+				qemu_plugin_register_vcpu_insn_exec_cb(insn, on_instruction, CB_NO_REGS, &counts.instructions);
 				qemu_plugin_register_vcpu_mem_cb(insn, on_store, CB_NO_REGS, MEM_W, atomic ? &on : NULL);
 				break;
 			}
@@ -152,6 +162,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t 
 		sscanf(line, "table %lx %lx", &table.first, &table.end);
 		sscanf(line, "data %lx %lx", &data.first, &data.end);
 		sscanf(line, "mark %lx", &mark);
+		sscanf(line, "wake %lx", &wake);
 	}
 	fclose(file);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

@@ -19,12 +19,15 @@
 #ifndef LATCHWORK_H
 #define LATCHWORK_H
 
+#include <linux/bottom_half.h>
+#include <linux/irqflags.h>
 #include <linux/types.h>
 
 /* Flags of a row. */
 #define LW_SHARED 1 /* it has readers */
 #define LW_SLEEPS 2 /* its waiters sleep */
 #define LW_BROKEN 4 /* broken on purpose */
+#define LW_PREFERS_READERS 8 /* readers that overlap keep writers out for as long as they overlap */
 
 /* How an acquisition waits. It gives false, and nothing is acquired, when it gives up. */
 enum lw_patience {
@@ -58,6 +61,58 @@ struct lw_row {
 	 */
 	void (*unlock_any_read)(const void *lock);
 };
+
+/*
+ * The forms for a lock that only spins and that a softirq or an interrupt takes as well, as spin_lock_bh(), spin_lock_irq() and
+ * spin_lock_irqsave(). The function is the row's `write` or `read`, and for the release its `unlock_write` or `unlock_read`:
+ *
+ *	token = lw_acquire_bh(row->read, lock);
+ *	lw_release_bh(row->unlock_read, lock, token);
+ */
+static inline unsigned long lw_acquire_bh(lw_acquire function, const void *lock)
+{
+	unsigned long token;
+
+	local_bh_disable();
+	function(lock, LW_ENDLESS, 0, &token);
+	return token;
+}
+
+static inline void lw_release_bh(lw_release function, const void *lock, unsigned long token)
+{
+	function(lock, token);
+	local_bh_enable();
+}
+
+static inline unsigned long lw_acquire_irq(lw_acquire function, const void *lock)
+{
+	unsigned long token;
+
+	local_irq_disable();
+	function(lock, LW_ENDLESS, 0, &token);
+	return token;
+}
+
+static inline void lw_release_irq(lw_release function, const void *lock, unsigned long token)
+{
+	function(lock, token);
+	local_irq_enable();
+}
+
+static inline unsigned long lw_acquire_irqsave(lw_acquire function, const void *lock, unsigned long *flags)
+{
+	unsigned long token;
+
+	local_irq_save(*flags);
+	function(lock, LW_ENDLESS, 0, &token);
+	return token;
+}
+
+static inline void lw_release_irqrestore(lw_release function, const void *lock, unsigned long token, unsigned long flags)
+{
+	function(lock, token);
+	local_irq_restore(flags);
+}
 
 /* The lock of that name, or null. */
 const struct lw_row *lw_find(const char *name);

@@ -4,5 +4,7 @@
 
 int lw_shim_init(void);
 void lw_shim_exit(void);
+int lw_nodes_init(void);
+void lw_nodes_exit(void);
 
 #endif

@@ -5,6 +5,7 @@
 //! | `broken-spin` | looks and takes in two steps | two threads inside |
 //! | `broken-shfl` | one wakeup in four is lost ([`DEAF`](crate::machine::DEAF)) | threads that make no progress |
 //! | `broken-shfl-rw` | the same | the same |
+//! | `broken-glibc-rw` | the same, in a lock that prefers readers | a writer that makes no progress though no reader comes |
 //! | `broken-bravo` | the writer does not find the readers ([`BLIND`](crate::machine::BLIND)) | a reader beside a writer |
 //! | `broken-bravo-other` | a release by another task does not find the reader in the table ([`FORGETFUL`](crate::machine::FORGETFUL)) | a writer that makes no progress |
 //!

@@ -3,7 +3,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | [`machine`] | [`Kernel`](machine::Kernel): what a lock asks of the world, answered by the kernel |
-//! | [`shim`] | the functions of `module/shim.c` that it calls |
+//! | [`shim`] | the functions of `module/shim.c` and the files beside it that it calls |
 //! | [`rwsem`] | the kernel's own reader-writer semaphore as a lock of the library, for BRAVO over it |
 //! | `table` | every lock of the registry as a row of function pointers for C |
 //! | `broken` | locks that are broken on purpose; the torture must catch each |

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | words | the core atomics |
 //! | a spin | `cpu_relax`; a thread that may sleep lets others run when the scheduler asks for it |
-//! | sleep and wake | a hash table of lists of sleepers by the word's address, as the futex table (`module/shim.c`) |
+//! | sleep and wake | a hash table of lists of sleepers by the word's address, as the futex table (`module/sleep.c`) |
 //! | a thread's number | the address of its `task_struct` |
 //! | a queue node | a stack of nodes for each processor, taken with interrupts off, so in any context but NMI |
 //! | asymmetric fences | a full fence on both sides, see [`light_fence`](Machine::light_fence) |

@@ -1,4 +1,4 @@
-//! The functions of `module/shim.c`, and the two that do not exist.
+//! The functions of `module/shim.c`, `sleep.c`, `nodes.c` and `semaphore.c`, and the two that do not exist.
 
 use core::ffi::c_void;
 

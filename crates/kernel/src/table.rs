@@ -4,8 +4,10 @@ use crate::broken::{Torn, forget};
 use crate::machine::{BLIND, DEAF, FORGETFUL, INTERRUPTIBLE, KILLABLE, Kernel};
 use crate::rwsem::RawRwSemaphore;
 use core::ffi::c_void;
+use core::marker::PhantomData;
 use latchwork::locks::mutex::{RawMutex, shfl::RawShfl};
-use latchwork::locks::rwlock::{RawDowngrade, RawRwLock, bravo::RawBravo, shfl_rw::RawShflRw};
+use latchwork::locks::rwlock::{RawDowngrade, RawRwLock, bravo::RawBravo};
+use latchwork::locks::rwlock::{glibc_rw::RawGlibcRw, shfl_rw::RawShflRw};
 use latchwork::locks::{Info, Token};
 use latchwork::machine::{Clock, Deadline};
 use latchwork::registry::{Visitor, visit};
@@ -19,6 +21,8 @@ pub const SHARED: u32 = 1;
 pub const SLEEPS: u32 = 2;
 /// Broken on purpose.
 pub const BROKEN: u32 = 4;
+/// Readers that overlap keep writers out for as long as they overlap.
+pub const PREFERS_READERS: u32 = 8;
 
 /// How an acquisition waits.
 #[repr(u32)]
@@ -70,130 +74,124 @@ fn deadline(patience: Patience, nanos: u64) -> Deadline {
     }
 }
 
-/// Acquires a lock as `patience` says, and stores the token for C.
-///
-/// # Safety
-///
-/// `out` is valid for writes.
-unsafe fn acquire<T: Token>(
+/// What can be acquired: a mutex, or one side of a reader-writer lock.
+trait Side {
+    type Lock;
+    type Token: Token;
+    fn wait(lock: &Self::Lock) -> Self::Token;
+    fn attempt(lock: &Self::Lock) -> Option<Self::Token>;
+    fn wait_until(lock: &Self::Lock, deadline: Deadline) -> Option<Self::Token>;
+    /// # Safety
+    ///
+    /// The token came from the acquisition that this ends.
+    unsafe fn release(lock: &Self::Lock, token: Self::Token);
+}
+
+struct Whole<L>(PhantomData<L>);
+struct Writer<R>(PhantomData<R>);
+struct Reader<R>(PhantomData<R>);
+
+impl<L: RawMutex> Side for Whole<L> {
+    type Lock = L;
+    type Token = L::Token;
+    fn wait(lock: &L) -> L::Token {
+        lock.lock()
+    }
+    fn attempt(lock: &L) -> Option<L::Token> {
+        lock.try_lock()
+    }
+    fn wait_until(lock: &L, deadline: Deadline) -> Option<L::Token> {
+        lock.lock_until(deadline)
+    }
+    unsafe fn release(lock: &L, token: L::Token) {
+        // SAFETY: the token is from the acquisition, says the caller.
+        unsafe { lock.unlock(token) }
+    }
+}
+
+impl<R: RawRwLock> Side for Writer<R> {
+    type Lock = R;
+    type Token = R::Write;
+    fn wait(lock: &R) -> R::Write {
+        lock.write()
+    }
+    fn attempt(lock: &R) -> Option<R::Write> {
+        lock.try_write()
+    }
+    fn wait_until(lock: &R, deadline: Deadline) -> Option<R::Write> {
+        lock.write_until(deadline)
+    }
+    unsafe fn release(lock: &R, token: R::Write) {
+        // SAFETY: the token is from the acquisition, says the caller.
+        unsafe { lock.unlock_write(token) }
+    }
+}
+
+impl<R: RawRwLock> Side for Reader<R> {
+    type Lock = R;
+    type Token = R::Read;
+    fn wait(lock: &R) -> R::Read {
+        lock.read()
+    }
+    fn attempt(lock: &R) -> Option<R::Read> {
+        lock.try_read()
+    }
+    fn wait_until(lock: &R, deadline: Deadline) -> Option<R::Read> {
+        lock.read_until(deadline)
+    }
+    unsafe fn release(lock: &R, token: R::Read) {
+        // SAFETY: the token is from the acquisition, says the caller.
+        unsafe { lock.unlock_read(token) }
+    }
+}
+
+/// Acquires as `patience` says, and stores the token for C.
+unsafe extern "C" fn acquire<S: Side>(
+    lock: *const c_void,
     patience: Patience,
     nanos: u64,
     out: *mut usize,
-    endless: impl FnOnce() -> T,
-    attempt: impl FnOnce() -> Option<T>,
-    until: impl FnOnce(Deadline) -> Option<T>,
 ) -> bool {
+    // SAFETY: C passes an initialized lock of the row that this function is in.
+    let lock = unsafe { &*lock.cast::<S::Lock>() };
     let token = match patience {
-        Patience::Endless => Some(endless()),
-        Patience::None => attempt(),
-        _ => until(deadline(patience, nanos)),
+        Patience::Endless => Some(S::wait(lock)),
+        Patience::None => S::attempt(lock),
+        _ => S::wait_until(lock, deadline(patience, nanos)),
     };
     let Some(token) = token else { return false };
-    // SAFETY: `out` is valid, says the caller.
+    // SAFETY: C passes a pointer to a word of its own.
     unsafe { out.write(token.into_word()) };
     true
 }
 
-unsafe extern "C" fn lock<L: RawMutex>(
-    lock: *const c_void,
-    patience: Patience,
-    nanos: u64,
-    out: *mut usize,
-) -> bool {
-    // SAFETY: an initialized lock is there, in this function and the next.
-    let lock = unsafe { &*lock.cast::<L>() };
-    // SAFETY: `out` has room for a word, says the caller in C.
-    unsafe {
-        acquire(
-            patience,
-            nanos,
-            out,
-            || lock.lock(),
-            || lock.try_lock(),
-            |deadline| lock.lock_until(deadline),
-        )
-    }
-}
-
-unsafe extern "C" fn unlock<L: RawMutex>(lock: *const c_void, token: usize) {
-    // SAFETY: as in `lock`; the token came from there.
-    unsafe { (*lock.cast::<L>()).unlock(L::Token::from_word(token)) }
+unsafe extern "C" fn release<S: Side>(lock: *const c_void, token: usize) {
+    // SAFETY: as in `acquire`, of the lock; C passes the word that `acquire` of the same row has stored, once.
+    unsafe { S::release(&*lock.cast::<S::Lock>(), S::Token::from_word(token)) }
 }
 
 unsafe extern "C" fn init_semaphore<const FAULT: u8>(lock: *mut c_void) {
-    // SAFETY: room for the lock, says the caller. The semaphore is the first field of the `repr(C)` lock over it.
+    // SAFETY: C passes memory of `bytes` bytes, all zero. The semaphore is the first field of the `repr(C)` lock over it.
     unsafe { (*lock.cast::<RawRwSemaphore>()).init() }
 }
 
-unsafe extern "C" fn write<R: RawRwLock>(
-    lock: *const c_void,
-    patience: Patience,
-    nanos: u64,
-    out: *mut usize,
-) -> bool {
-    // SAFETY: an initialized lock is there, in this function and those below.
-    let lock = unsafe { &*lock.cast::<R>() };
-    // SAFETY: as in `lock`.
-    unsafe {
-        acquire(
-            patience,
-            nanos,
-            out,
-            || lock.write(),
-            || lock.try_write(),
-            |deadline| lock.write_until(deadline),
-        )
-    }
-}
-
-unsafe extern "C" fn unlock_write<R: RawRwLock>(lock: *const c_void, token: usize) {
-    // SAFETY: as in `write`; the token came from there.
-    unsafe { (*lock.cast::<R>()).unlock_write(R::Write::from_word(token)) }
-}
-
-unsafe extern "C" fn read<R: RawRwLock>(
-    lock: *const c_void,
-    patience: Patience,
-    nanos: u64,
-    out: *mut usize,
-) -> bool {
-    // SAFETY: as in `write`.
-    let lock = unsafe { &*lock.cast::<R>() };
-    // SAFETY: as in `lock`.
-    unsafe {
-        acquire(
-            patience,
-            nanos,
-            out,
-            || lock.read(),
-            || lock.try_read(),
-            |deadline| lock.read_until(deadline),
-        )
-    }
-}
-
-unsafe extern "C" fn unlock_read<R: RawRwLock>(lock: *const c_void, token: usize) {
-    // SAFETY: as in `write`; the token came from `read`.
-    unsafe { (*lock.cast::<R>()).unlock_read(R::Read::from_word(token)) }
-}
-
 unsafe extern "C" fn downgrade<R: RawDowngrade>(lock: *const c_void, token: usize) -> usize {
-    // SAFETY: as in `write`; the token came from there.
+    // SAFETY: as in `release`.
     unsafe { (*lock.cast::<R>()).downgrade(R::Write::from_word(token)) }.into_word()
 }
 
 unsafe extern "C" fn is_locked<L: RawMutex>(lock: *const c_void) -> bool {
-    // SAFETY: as in `lock`.
+    // SAFETY: as in `acquire`.
     unsafe { (*lock.cast::<L>()).is_locked() }
 }
 
 unsafe extern "C" fn is_rw_locked<R: RawRwLock>(lock: *const c_void) -> bool {
-    // SAFETY: as in `write`.
+    // SAFETY: as in `acquire`.
     unsafe { (*lock.cast::<R>()).is_locked() }
 }
 
 unsafe extern "C" fn unlock_any_read<const FAULT: u8>(lock: *const c_void) {
-    // SAFETY: as in `write`. The semaphore is the first field of the `repr(C)` lock over it.
+    // SAFETY: as in `acquire`. The semaphore is the first field of the `repr(C)` lock over it.
     let (lock, below) =
         unsafe { (&*lock.cast::<BravoRwSemaphore<FAULT>>(), &*lock.cast::<RawRwSemaphore<FAULT>>()) };
     // SAFETY: the caller in C ends one read acquisition, and all of them are ended here.
@@ -218,13 +216,11 @@ impl Rows {
         unsafe { (self.each)(row, self.context) }
     }
 
-    /// The row of a lock of type `T` that has only a writer's side.
-    fn row<T>(
+    /// The row of a lock that has one side only, or of the writers' side of a lock that has two.
+    fn row<S: Side>(
         info: Info,
         name: &'static str,
         flags: u32,
-        write: Acquire,
-        unlock_write: Release,
         is_locked: unsafe extern "C" fn(lock: *const c_void) -> bool,
     ) -> Row {
         let sleeps = if info.blocking { SLEEPS } else { 0 };
@@ -232,11 +228,11 @@ impl Rows {
             name: name.as_ptr(),
             name_bytes: name.len() as u32,
             flags: flags | sleeps,
-            bytes: size_of::<T>() as u32,
-            align: align_of::<T>() as u32,
+            bytes: size_of::<S::Lock>() as u32,
+            align: align_of::<S::Lock>() as u32,
             init: None,
-            write,
-            unlock_write,
+            write: acquire::<S>,
+            unlock_write: release::<S>,
             read: None,
             unlock_read: None,
             downgrade: None,
@@ -246,13 +242,13 @@ impl Rows {
     }
 
     fn mutex_row<L: RawMutex>(name: &'static str, flags: u32) -> Row {
-        Self::row::<L>(L::INFO, name, flags, lock::<L>, unlock::<L>, is_locked::<L>)
+        Self::row::<Whole<L>>(L::INFO, name, flags, is_locked::<L>)
     }
 
     fn rwlock_row<R: RawRwLock>(name: &'static str, flags: u32) -> Row {
-        let (write, unlock_write) = (write::<R>, unlock_write::<R>);
-        let writers = Self::row::<R>(R::INFO, name, flags | SHARED, write, unlock_write, is_rw_locked::<R>);
-        Row { read: Some(read::<R>), unlock_read: Some(unlock_read::<R>), ..writers }
+        let prefers = if R::PREFERS_READERS { PREFERS_READERS } else { 0 };
+        let writers = Self::row::<Writer<R>>(R::INFO, name, flags | SHARED | prefers, is_rw_locked::<R>);
+        Row { read: Some(acquire::<Reader<R>>), unlock_read: Some(release::<Reader<R>>), ..writers }
     }
 }
 
@@ -292,6 +288,7 @@ pub unsafe extern "C" fn lw_rows(each: Each, context: *mut c_void) {
     rows.give(&Rows::mutex_row::<Torn>("broken-spin", BROKEN));
     rows.give(&Rows::mutex_row::<RawShfl<Kernel<DEAF>>>("broken-shfl", BROKEN));
     rows.give(&Rows::rwlock_row::<RawShflRw<Kernel<DEAF>>>("broken-shfl-rw", BROKEN));
+    rows.give(&Rows::rwlock_row::<RawGlibcRw<Kernel<DEAF>>>("broken-glibc-rw", BROKEN));
     rows.give(&over_semaphore::<BLIND>("broken-bravo", BROKEN));
     rows.give(&over_semaphore::<FORGETFUL>("broken-bravo-other", BROKEN));
 }

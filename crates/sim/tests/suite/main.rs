@@ -8,6 +8,7 @@ static ALLOCATOR: latchwork_sim::explore::Keeping = latchwork_sim::explore::Keep
 mod attempts;
 mod broken;
 mod checks;
+mod crowd;
 mod explore;
 mod maps;
 mod model;

@@ -86,8 +86,7 @@ fn every_rwlock_does_as_documented() {
             println!("{name}: soon {soon:?}, late {late:?}");
             // Of shfl-rw, newcomers pass the head of the queue at first. Of bravo-2d, readers pass a writer that waits for
             // a reader in its slot.
-            // glibc-rw-model prefers readers.
-            let always = name.starts_with("bravo-2d-") || name.ends_with("glibc-rw-model");
+            let always = name.starts_with("bravo-2d-") || R::PREFERS_READERS;
             let passes = (name == "shfl-rw" || always, always);
             assert_eq!(stuck(&soon), !passes.0, "{name}, soon: {soon:?}");
             assert_eq!(stuck(&late), !passes.1, "{name}, late: {late:?}");

@@ -147,8 +147,7 @@ fn neither_readers_nor_writers_starve() {
         fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
             let name = R::INFO.name;
             let scenes = if R::INFO.blocking { &OUTNUMBERED[..] } else { &OUTNUMBERED[..2] };
-            // glibc-rw-model prefers readers, and starves writers.
-            let promised = |few| few == Few::Readers || !name.ends_with("glibc-rw-model");
+            let promised = |few| few == Few::Readers || !R::PREFERS_READERS;
             let scenes = scenes.iter().filter(|(few, ..)| wanted(name) && promised(*few));
             for &(few, machine, threads, bound) in scenes {
                 // A waiter of `shfl-rw` waits for a turn of 1 ms, and a wakeup, for each waiter in front of it.

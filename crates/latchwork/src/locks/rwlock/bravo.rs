@@ -321,6 +321,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     };
 
     const SHARES: bool = R::SHARES;
+    const PREFERS_READERS: bool = R::PREFERS_READERS;
 
     fn new_in() -> Self {
         Self::with_bias(Bias::NEW)

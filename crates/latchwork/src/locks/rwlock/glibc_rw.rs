@@ -292,6 +292,7 @@ unsafe impl<M: Machine> RawRwLock for RawGlibcRw<M> {
         suspension: Suspension::Blocks,
         source: "glibc 2.25, nptl/pthread_rwlock_common.c",
     };
+    const PREFERS_READERS: bool = true;
 
     fn new_in() -> Self {
         RawGlibcRw { readers: M::U32::new(0), phase: M::U32::new(0), writers: M::U32::new(0) }

@@ -76,6 +76,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     const INFO: Info;
     /// Whether several readers can be inside together. Only BRAVO over a mutex has `false`.
     const SHARES: bool = true;
+    /// Whether readers may pass a waiting writer for as long as they overlap, so that the writer may wait for ever.
+    const PREFERS_READERS: bool = false;
     /// Whether any thread may end a write acquisition. glibc's lock takes a release by another thread than the writer for
     /// that of a reader.
     const RELEASED_BY_ANY: bool = true;

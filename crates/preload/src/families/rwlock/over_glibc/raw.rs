@@ -56,6 +56,7 @@ unsafe impl RawRwLock for RawGlibc {
         suspension: Suspension::Blocks,
         source: "GNU C library 2.25, nptl/pthread_rwlock_common.c",
     };
+    const PREFERS_READERS: bool = true;
     const RELEASED_BY_ANY: bool = false;
 
     fn new_in() -> Self {

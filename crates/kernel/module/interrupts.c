@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// A timer of each processor takes the lock in its interrupt, or in a softirq.
+
+#include <linux/hrtimer.h>
+#include <linux/random.h>
+#include <linux/smp.h>
+
+#include "torture.h"
+
+// How long an interrupt waits for the lock, and how often. No holder is suspended for as long, unless the interrupt suspends it.
+// A machine that stands still for a while uses up one attempt at most.
+#define PATIENCE (200 * NSEC_PER_MSEC)
+#define ATTEMPTS (interrupts_are_off() ? 300 : 5)
+
+static DEFINE_PER_CPU(struct hrtimer, timers);
+atomic_long_t in_interrupts;
+static bool timers_run;
+
+static enum hrtimer_restart on_timer(struct hrtimer *timer)
+{
+	u64 start = ktime_get_mono_fast_ns();
+	unsigned long token;
+	bool writes = !row->read || get_random_u32() % 4 == 0, acquired = false;
+	int i;
+
+	for (i = 0; i < ATTEMPTS && !acquired; i++)
+		acquired = (writes ? row->write : row->read)(the_lock, LW_TIMED, ktime_get_mono_fast_ns() + PATIENCE,
+							     &token);
+	if (acquired) {
+		if (writes) {
+			write_section(false);
+			row->unlock_write(the_lock, token);
+		} else {
+			read_section(false);
+			row->unlock_read(the_lock, token);
+		}
+		atomic_long_inc(&in_interrupts);
+	} else {
+		error("an interrupt waits for the thread below it");
+		return HRTIMER_NORESTART;
+	}
+	// On a processor that gets little time, an interrupt takes long. The threads must have most of the time all the same.
+	hrtimer_forward_now(timer, ns_to_ktime(2 * NSEC_PER_MSEC + 8 * (ktime_get_mono_fast_ns() - start)));
+	return READ_ONCE(timers_run) ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+static void start_timer(void *unused)
+{
+	struct hrtimer *timer = this_cpu_ptr(&timers);
+
+	enum hrtimer_mode mode = soft ? HRTIMER_MODE_REL_PINNED_SOFT : HRTIMER_MODE_REL_PINNED_HARD;
+
+	hrtimer_init(timer, CLOCK_MONOTONIC, mode);
+	timer->function = on_timer;
+	hrtimer_start(timer, ns_to_ktime(NSEC_PER_MSEC), mode);
+}
+
+void start_timers(void)
+{
+	timers_run = true;
+	on_each_cpu(start_timer, NULL, 1);
+}
+
+void stop_timers(void)
+{
+	int cpu;
+
+	WRITE_ONCE(timers_run, false);
+	for_each_online_cpu(cpu)
+		hrtimer_cancel(per_cpu_ptr(&timers, cpu));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What torture.c, threads.c and interrupts.c of latchwork_torture.ko share. */
+#ifndef LATCHWORK_TORTURE_H
+#define LATCHWORK_TORTURE_H
+
+#include <linux/atomic.h>
+#include <linux/sched.h>
+
+#include "latchwork.h"
+
+/* ---- torture.c: the parameters, the lock, and what went wrong. */
+
+extern char *lock;
+extern bool timed, killed, realtime, long_holds, handed;
+extern const struct lw_row *row;
+extern void *the_lock;
+/* All threads pause; the readers do. */
+extern bool pausing, readers_out;
+
+/* Whether interrupts take the lock; whether the threads turn them off meanwhile; whether they are softirqs. */
+bool from_interrupts(void);
+bool interrupts_are_off(void);
+extern bool soft;
+
+void error(const char *what);
+
+/* ---- threads.c: the threads that use the lock. */
+
+struct worker {
+	struct task_struct *task;
+	unsigned int number;
+	bool writes;
+	unsigned long acquired, gave_up, downgraded;
+	unsigned long last, idle; /* of watch(): the last progress, and ticks since */
+	unsigned long at_end; /* its progress when the time was up */
+};
+
+/* What the lock protects. */
+extern struct shared {
+	/* Written by the holder alone. */
+	unsigned long first;
+	char apart[256]; /* so that the two are not written at once */
+	unsigned long second;
+	/* The holders inside: a reader counts 1, and a writer WRITER. */
+	atomic_t inside;
+} shared;
+#define WRITER 0x10000
+
+void write_section(bool may_sleep);
+void read_section(bool may_sleep);
+/* The function of a thread, which gets its struct worker. */
+int work(void *data);
+/* The function of the thread that releases for others, and how many it has released. */
+int porter(void *unused);
+extern unsigned long carried;
+/* What the kernel's semaphores promise, step by step, in one thread and the porter. */
+void check_semantics(void);
+
+/* ---- interrupts.c: timers whose interrupts use the lock. */
+
+void start_timers(void);
+void stop_timers(void);
+extern atomic_long_t in_interrupts;
+
+#endif
