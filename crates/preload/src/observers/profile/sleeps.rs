@@ -10,7 +10,7 @@
 use super::acquire::acquired;
 use super::below::{BELOW, over};
 use super::calls::{Call, Origin, got};
-use super::entries::{FREE, bump, bump_short};
+use super::entries::FREE;
 use super::file::record;
 use super::lifetimes::{destroy, made};
 use super::release::{released, releasing};
@@ -114,9 +114,10 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     if GLIBC.load(Relaxed)
         && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
     {
-        let free = mutex.entry.depth.swap(0, Relaxed) == FREE;
+        let free = mutex.entry.count.depth.swap(0, Relaxed) == FREE;
         let seen = mutex.entry.open.load(Relaxed) != 0 || filter::is_watched(sleep.mutex.addr());
-        let held = releasing(local, mutex, false, seen && !free && mutex.object.is_some());
+        let held =
+            releasing(local, mutex, sleep.mutex.addr(), false, seen && !free && mutex.object.is_some());
         released(local, mutex.entry, sleep.mutex.addr(), &held);
     }
     sleep.start = clock::now();
@@ -174,7 +175,7 @@ unsafe extern "C" fn latchwork_profile_sem_begin(sleep: &mut Sleep) -> bool {
     let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr()) else { return false };
     // SAFETY: the program's live semaphore.
     if keeping_errno(|| unsafe { BELOW.sem_trywait.get()(sleep.object.cast()) }) == 0 {
-        bump(&entry.acquisitions);
+        entry.acquired(false);
         return true;
     }
     sleep.waiter = local.stacks.capture();
@@ -203,7 +204,7 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
         if result == 0
             && let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr())
         {
-            bump(&entry.acquisitions);
+            entry.acquired(false);
         }
         if result == 0 || late {
             slept(local, kind::SEMAPHORE, sleep, end, late);
@@ -218,7 +219,7 @@ fn told(kind: u32, address: usize) {
     if let Some(local) = &mut threads::current()
         && let Some(entry) = local.entry(kind, address)
     {
-        bump_short(&entry.reads);
+        entry.bump_reads();
     }
 }
 
@@ -282,7 +283,7 @@ unsafe extern "C" fn sem_trywait(s: *mut Sem) -> c_int {
         && let Some(entry) = local.entry(kind::SEMAPHORE, s.addr())
     {
         if got(result) {
-            bump(&entry.acquisitions);
+            entry.acquired(false);
         } else {
             entry.failed.store(entry.failed.load(Relaxed).saturating_add(1), Relaxed);
         }
