@@ -337,6 +337,7 @@ impl Plan {
                 None => self.most * AT_HOME,
                 Some(_) => (BUDGET / jobs as u64).clamp(least, self.most.max(least)),
             },
+            tries_first: job.curve.is_none(),
         }
     }
 
