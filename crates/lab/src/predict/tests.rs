@@ -200,6 +200,12 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(refusals.len(), 2, "{refusals:#?}");
     assert!(text.contains("No prediction") && text.contains("more acquisitions a second"), "{text}");
     assert!(text.contains("0.0% of their time, in the recording for 50.0%"), "{text}");
+    // Where events are missing, that is the reason, and the only one.
+    let mut trace = trace;
+    trace.about.threads[0].dropped = 1_000;
+    let (text, json) = report(&trace, &plan(&trace, &[], &[]));
+    let refusals = json["check"]["refusals"].as_array().unwrap();
+    assert!(refusals.len() == 1 && text.contains("were dropped"), "{text}");
 }
 
 #[test]
