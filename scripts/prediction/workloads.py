@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """How far can `latchwork predict` be trusted for the workloads of `latchwork-lab bench`?
 
-workloads.py [--seconds S] [--runs N] [--only A,B,..] [--measured DIR] [--measure-only]: writes a table in Markdown to stdout. It needs
-latchwork and latchwork-lab in the PATH, a profile by `latchwork-lab calibrate`, and an otherwise idle machine. --measured keeps
-measurements and traces in a directory, or takes them from there, so that a changed predictor can be tried without measuring
-again.
+workloads.py [--seconds S] [--runs N] [--only A,B,..] [--most N] [--calibrate N] [--measured DIR] [--measure-only]: writes a table in
+Markdown to stdout. It needs latchwork and latchwork-lab in the PATH, a profile by `latchwork-lab calibrate`, and an otherwise idle machine.
+--most leaves out recordings with more threads. --measured keeps measurements and traces in a directory, or takes them from there, so that a
+changed predictor can be tried without measuring again.
+
+--calibrate makes a profile before and after each case, and repeats the case, up to N times, if a cache line moved between two CPUs
+in another time after it than before it: the CPUs of a virtual machine may share a core at times.
 
 Each workload runs with n/2 threads under glibc's locks, recorded; the prediction is for n threads, on the machine's own profile. The
 measurement with n threads has glibc's locks and those of `latchwork run` in turns, without the recorder. A workload counts
@@ -19,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 MUTEX, RWLOCK = "glibc", "glibc-rw"
 CASES = [(name, MUTEX) for name in ["counter", "hash-table", "oversubscribe", "readrandom", "lock-per-node", "barrier", "queue", "interpreter", "thread-pool"]]
@@ -27,8 +31,19 @@ PAIRS = [(1, 2), (2, 4), (4, 8)]
 ACQUIRES, SLEEPS = (1, 2, 10), (4, 5)
 
 
-def run(words):
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True)
+STEADY = 1.5
+
+
+def run(words, config=None):
+    env = {**os.environ, "XDG_CONFIG_HOME": str(config)} if config else None
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, env=env)
+
+
+def transfer(config):
+    """Makes a profile; returns what a load of a line takes that another CPU has written."""
+    run(["latchwork-lab", "calibrate"], config)
+    profile = tomllib.loads((config / "latchwork" / "this-machine.toml").read_text())
+    return profile["lines"]["cluster_modified"]["value"]
 
 
 def rate(path):
@@ -57,6 +72,8 @@ def measure(args, keep):
     chosen = args.only.split(",") if args.only else [name for name, _ in CASES]
     for name, lock in CASES:
         for half, full in PAIRS if name in chosen else []:
+            if half > args.most:
+                continue
             trace, out = keep / f"{name}-{half}.lw", keep / "out.json"
 
             def ops(before, threads):
@@ -64,8 +81,16 @@ def measure(args, keep):
                 run([*before, *bench, "--threads", threads, "--runs", 1])
                 return rate(out)
 
-            plain, recorded = ops([], half), ops(["latchwork", "record", "-o", trace, "--"], half)
-            both = [(ops([], full), ops(["latchwork", "run", "--"], full)) for _ in range(args.runs)]
+            for _ in range(max(args.calibrate, 1)):
+                before = transfer(keep / trace.stem) if args.calibrate else 1
+                plain, recorded = ops([], half), ops(["latchwork", "record", "-o", trace, "--"], half)
+                both = [(ops([], full), ops(["latchwork", "run", "--"], full)) for _ in range(args.runs)]
+                after = transfer(keep / "after") if args.calibrate else 1
+                if max(before, after) < STEADY * min(before, after):
+                    break
+            else:
+                print(f"{name}, {half}: left out, the machine changed each time", file=sys.stderr)
+                continue
             if not min(plain, recorded, *(min(pair) for pair in both)):
                 print(f"{name}, {half}: left out, a run failed", file=sys.stderr)
                 continue
@@ -85,7 +110,8 @@ def predict(keep, acquisitions_each):
     for name, case in json.loads((keep / "measured.json").read_text()).items():
         words = ["latchwork-lab", "predict", keep / case["trace"], "--machine", machine, "--recorded-on", machine]
         words += ["--acquisitions", acquisitions_each]
-        done = run([*words, "--threads", case["threads"], "--json", "-"])
+        config = keep / pathlib.Path(case["trace"]).stem
+        done = run([*words, "--threads", case["threads"], "--json", "-"], config if config.exists() else None)
         if done.returncode not in (0, 1):
             print(f"{name}: {done.stderr}", file=sys.stderr)
             continue
@@ -138,6 +164,8 @@ def main():
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--acquisitions", type=int, default=60000, help="of one simulation: see latchwork-lab predict --help")
     parser.add_argument("--only")
+    parser.add_argument("--most", type=int, default=4, help="threads of a recording")
+    parser.add_argument("--calibrate", type=int, default=0, metavar="N")
     parser.add_argument("--measured")
     parser.add_argument("--measure-only", action="store_true")
     args = parser.parse_args()

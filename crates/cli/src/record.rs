@@ -52,8 +52,8 @@ pub struct Options {
     /// Record for so many seconds [default: to the end]
     #[arg(long, value_name = "N", value_parser = seconds)]
     seconds: Option<u64>,
-    /// Keep so many MiB of events of each process
-    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    /// Keep so many MiB of events of each process; 2G are 2048
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = size)]
     size: u32,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
@@ -66,6 +66,18 @@ fn seconds(text: &str) -> std::result::Result<u64, String> {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok((seconds * 1e3).round() as u64),
         _ => Err("a number of seconds from 0 to 1000000".into()),
     }
+}
+
+/// A size in MiB: `512`, `512M` or `2G`.
+fn size(text: &str) -> std::result::Result<u32, String> {
+    let (number, unit) = match (text.strip_suffix('G'), text.strip_suffix('M')) {
+        (Some(number), _) => (number, 1024),
+        (None, Some(number)) => (number, 1),
+        (None, None) => (text, 1),
+    };
+    let size = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| (1..=65536).contains(size))
+        .ok_or("a number of MiB from 1 to 65536; M and G may stand behind it".into())
 }
 
 /// Runs the program and writes the trace. Returns the program's exit status.
@@ -206,4 +218,19 @@ fn summary(trace: &Trace) -> String {
         text += &format!("; {} other processes are not in it", trace.about.other_processes);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_mebibytes() {
+        for (text, mib) in [("1", 1), ("512", 512), ("512M", 512), ("2G", 2048), ("64G", 65536)] {
+            assert_eq!(size(text), Ok(mib), "{text}");
+        }
+        for bad in ["", "0", "M", "65G", "-1", "1.5G", "4194304G", "12K"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //! | [`limits`] | what a choice of locks may cost |
 //! | [`rules`] | which locks are tried for a class |
 //! | [`search`] | the measuring: the best pair for all locks, then the locks of one class after the other |
-//! | [`proof`] | fresh rounds: whether the result beats glibc and the best pair |
+//! | [`proof`] | fresh rounds: whether the result beats glibc and the best pair, or the pair glibc |
 //! | [`report`] | the file, the report and the JSON |
 
 mod classes;
@@ -36,8 +36,9 @@ pub const HELP: &str = "\
 What happens: the program is profiled once under glibc's locks. The classes of locks that take 1% of the
 threads' time are tuned, at most ten. Then the program runs at most --runs times: first under single pairs
 of locks for all its locks, then with other locks for one class after the other. The result is measured
-again, in fresh rounds, against glibc and against the best single pair. Unless it beats both by the rule of
-`latchwork compare`, nothing is written, and the answer is to keep what you have.
+again, in fresh rounds, against glibc and against the best single pair. If it beats both by the rule of
+`latchwork compare`, it is written. Otherwise the pair is, if it beats glibc by that rule. Otherwise nothing is written, and
+the answer is to keep what you have.
 
 A class is what `latchwork profile` shows as one lock: a static object, or the objects that one place in
 the program initialises, or else uses first. A lock whose waiters only spin is tried only if the program has
@@ -119,8 +120,8 @@ pub fn tune(options: Options) -> Result<i32> {
         Ok(proof) => proof,
         Err(Interrupted(signal)) => return Ok(128 + signal),
     };
-    let wins = proof.wins();
-    if wins {
+    let keeps = proof.answer() == proof::Answer::Keep;
+    if !keeps {
         let text = report::file(&plan, &tuned, &found, &proof);
         output::write("--output", &options.output, &text)?;
     }
@@ -134,7 +135,7 @@ pub fn tune(options: Options) -> Result<i32> {
             print!("{}", report::text(&plan, &tuned, &found, &proof, &options.output));
         }
     }
-    Ok(if wins { 0 } else { KEEP })
+    Ok(if keeps { KEEP } else { 0 })
 }
 
 /// A line on stderr about what goes on.

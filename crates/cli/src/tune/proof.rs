@@ -1,8 +1,9 @@
 //! Fresh rounds: glibc, the best single pair, and the locks that the search has found.
 //!
 //! What a search finds looks better than it is, because it was chosen by its luck, too. These rounds were not seen by the
-//! search. The result must be better than glibc and than the best pair by the rule of `latchwork compare`; both comparisons
-//! count in the correction. It must also keep the limits that the user has set, in these rounds.
+//! search. The tuned locks must be better than glibc and than the pair by the rule of `latchwork compare`. Otherwise the pair is
+//! the answer, if it is better than glibc by that rule, and else glibc. All three comparisons count in the correction. The answer must
+//! also keep the limits that the user has set, in these rounds.
 
 use super::classes::Tuned;
 use super::limits::Limits;
@@ -20,17 +21,23 @@ use latchwork_console::stats::median;
 /// What the fresh rounds say.
 pub struct Proof {
     pub rounds: u32,
-    /// Whether the tuned locks, or only a pair for all, were set against glibc.
-    pub tuned: bool,
-    /// Medians of the deciding measure: of glibc, of the pair unless it is glibc, and of the tuned locks if there are any.
+    /// Median of the deciding measure under glibc.
     pub glibc: f64,
-    pub pair: Option<f64>,
-    pub value: Option<f64>,
-    /// The best of what was found, set against glibc and against the pair.
+    /// The best single pair, unless that is glibc.
+    pub pair: Option<Challenger>,
+    /// The locks of single classes, if they differ from the pair.
+    pub tuned: Option<Challenger>,
+}
+
+/// Locks that are to be better than others.
+pub struct Challenger {
+    /// Median of the deciding measure.
+    pub value: f64,
+    /// What they were set against: glibc, and the pair if there is one and they are not the pair.
     pub against: Vec<Against>,
-    /// What failed meanwhile, and why.
+    /// Under them the program failed, and why.
     pub failed: Option<String>,
-    /// Which limit the result exceeds.
+    /// Which limit they exceed.
     pub exceeds: Option<String>,
 }
 
@@ -43,14 +50,48 @@ pub struct Against {
     pub chance: Option<f64>,
 }
 
+/// What the user is told to do.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Take the locks of single classes.
+    Tuned,
+    /// Take one pair for all locks.
+    Pair,
+    /// Change nothing.
+    Keep,
+}
+
 impl Proof {
-    /// Whether tuned locks are to be written.
-    pub fn wins(&self) -> bool {
-        self.tuned && self.is_better()
+    /// The answer.
+    pub fn answer(&self) -> Answer {
+        let is_better =
+            |challenger: &Option<Challenger>| challenger.as_ref().is_some_and(Challenger::is_better);
+        match (is_better(&self.tuned), is_better(&self.pair)) {
+            (true, _) => Answer::Tuned,
+            (false, true) => Answer::Pair,
+            (false, false) => Answer::Keep,
+        }
     }
 
-    /// Whether what was found is better than all that it was set against.
-    pub fn is_better(&self) -> bool {
+    /// All comparisons.
+    pub fn comparisons(&self) -> usize {
+        self.tuned.iter().chain(&self.pair).map(|challenger| challenger.against.len()).sum()
+    }
+}
+
+impl Challenger {
+    fn new(candidate: &Candidate, plan: &Plan, limits: &Limits) -> Self {
+        let values = candidate.values(plan.deciding());
+        Challenger {
+            value: if values.is_empty() { 0.0 } else { median(&values) },
+            against: Vec::new(),
+            failed: candidate.failed.as_ref().map(|failed| failed.why.clone()),
+            exceeds: limits.exceeded(candidate),
+        }
+    }
+
+    /// Whether they are better than all that they were set against.
+    fn is_better(&self) -> bool {
         self.failed.is_none()
             && self.exceeds.is_none()
             && !self.against.is_empty()
@@ -68,20 +109,12 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
     if differs {
         candidates.push(search::candidate(plan, tuned, &found.pair, &found.locks, "tuned".into())?);
     }
-    let comparisons = candidates.len() - 1;
-    let rounds = verdict::default_rounds(comparisons);
-    let mut proof = Proof {
-        rounds,
-        tuned: differs,
-        glibc: 0.0,
-        pair: None,
-        value: None,
-        against: Vec::new(),
-        failed: None,
-        exceeds: None,
-    };
-    if comparisons == 0 {
-        return Ok(Ok(proof));
+    // Each is set against all that come before it.
+    let comparisons: Vec<(usize, usize)> =
+        (1..candidates.len()).flat_map(|one| (0..one).map(move |other| (one, other))).collect();
+    let rounds = verdict::default_rounds(comparisons.len());
+    if comparisons.is_empty() {
+        return Ok(Ok(Proof { rounds, glibc: 0.0, pair: None, tuned: None }));
     }
     say(&format!("measuring the result in {rounds} fresh rounds"));
     plan.length = Length::Rounds(rounds);
@@ -92,28 +125,69 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
     if let Some(signal) = results.interrupted {
         return Ok(Err(Interrupted(signal)));
     }
-    let measure = plan.deciding();
-    let of = |candidate: &Candidate| {
-        let values = candidate.values(measure);
-        if values.is_empty() { 0.0 } else { median(&values) }
-    };
     let measured = &results.candidates;
-    proof.glibc = of(&measured[0]);
-    proof.pair = (!found.pair.is_glibc()).then(|| of(&measured[1]));
-    let best = measured.last().expect("glibc at least");
-    proof.value = differs.then(|| of(best));
-    if let Some(failed) = &best.failed {
-        proof.failed = Some(failed.why.clone());
-        return Ok(Ok(proof));
-    }
     limits.set_by(&measured[0]);
-    proof.exceeds = limits.exceeded(best);
-    let others = &measured[..measured.len() - 1];
-    let ratios: Vec<Vec<f64>> = others.iter().map(|other| best.ratios(other, measure)).collect();
+    let mut challengers: Vec<Challenger> =
+        measured.iter().map(|candidate| Challenger::new(candidate, plan, limits)).collect();
+    let ratios = |(one, other): &(usize, usize)| measured[*one].ratios(&measured[*other], plan.deciding());
+    let ratios: Vec<Vec<f64>> = comparisons.iter().map(ratios).collect();
     let verdicts = verdict::judge(&ratios, plan.better());
-    for ((other, ratios), (verdict, chance)) in others.iter().zip(&ratios).zip(verdicts) {
+    for (((one, other), ratios), (verdict, chance)) in comparisons.iter().zip(&ratios).zip(verdicts) {
         let ratio = if ratios.is_empty() { 1.0 } else { median(ratios) };
-        proof.against.push(Against { what: other.label(), ratio, verdict, chance });
+        let what = measured[*other].label();
+        challengers[*one].against.push(Against { what, ratio, verdict, chance });
     }
-    Ok(Ok(proof))
+    let glibc = challengers[0].value;
+    // The tuned locks come last, the pair before them.
+    let tuned = differs.then(|| challengers.pop()).flatten();
+    let pair = (!found.pair.is_glibc()).then(|| challengers.pop()).flatten();
+    Ok(Ok(Proof { rounds, glibc, pair, tuned }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn challenger(verdicts: &[Verdict]) -> Challenger {
+        let against = |verdict: &Verdict| Against {
+            what: "another".into(),
+            ratio: 1.0,
+            verdict: *verdict,
+            chance: None,
+        };
+        Challenger {
+            value: 1.0,
+            against: verdicts.iter().map(against).collect(),
+            failed: None,
+            exceeds: None,
+        }
+    }
+
+    #[test]
+    fn the_answer_is_what_has_proved_itself() {
+        let (better, noise, worse) = (Verdict::Better(1.2), Verdict::Noise, Verdict::Worse(0.8));
+        let answer = |pair: Option<Challenger>, tuned: Option<Challenger>| {
+            Proof { rounds: 11, glibc: 1.0, pair, tuned }.answer()
+        };
+        let of = |verdicts: &[Verdict]| Some(challenger(verdicts));
+        assert_eq!(answer(of(&[better]), of(&[better, better])), Answer::Tuned);
+        // The pair is no better than glibc, the tuned locks are better than both.
+        assert_eq!(answer(of(&[noise]), of(&[better, better])), Answer::Tuned);
+        // What does not beat the pair is not taken, and the pair is only if it beats glibc.
+        for against_the_pair in [noise, worse, Verdict::TooFew] {
+            assert_eq!(answer(of(&[better]), of(&[better, against_the_pair])), Answer::Pair);
+            assert_eq!(answer(of(&[noise]), of(&[better, against_the_pair])), Answer::Keep);
+            assert_eq!(answer(of(&[worse]), of(&[better, against_the_pair])), Answer::Keep);
+        }
+        // Without a pair, without tuned locks, and without both.
+        assert_eq!(answer(None, of(&[better])), Answer::Tuned);
+        assert_eq!(answer(None, of(&[noise])), Answer::Keep);
+        assert_eq!(answer(of(&[better]), None), Answer::Pair);
+        assert_eq!(answer(None, None), Answer::Keep);
+        // Locks under which the program fails, or that exceed a limit, are not taken, however fast they are.
+        let failed = Challenger { failed: Some("exit status 1".into()), ..challenger(&[better, better]) };
+        assert_eq!(answer(of(&[better]), Some(failed)), Answer::Pair);
+        let exceeds = Challenger { exceeds: Some("--max-cpu".into()), ..challenger(&[better]) };
+        assert_eq!(answer(Some(exceeds), None), Answer::Keep);
+    }
 }

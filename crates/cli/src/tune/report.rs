@@ -1,13 +1,12 @@
 //! What the user gets: the file with its reasons, a report, and the same as JSON.
 
 use super::classes::Tuned;
-use super::proof::Proof;
+use super::proof::{Answer, Challenger, Proof};
 use super::search::{Found, Pair, of_pair};
 use crate::compare::plan::Plan;
 use crate::compare::verdict::{CHANCE, NOTABLE};
 use crate::config::write;
 use latchwork_console::machine::Machine;
-use latchwork_console::names::Choice;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,14 +15,21 @@ use std::path::Path;
 pub fn file(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String {
     let command =
         plan.subject.command().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let pair = proof.answer() == Answer::Pair;
+    let what = if pair { "A pair of locks for all locks of" } else { "A lock for each of the locks of" };
     let mut head = vec![
-        format!("A lock for each of the locks of: {command}"),
+        format!("{what}: {command}"),
         "Made by `latchwork tune`; use it with `latchwork run --config FILE -- PROG`. docs/tuning.md describes it.".into(),
         format!("Measured in {} fresh rounds, {} ({}):", proof.rounds, plan.name(plan.deciding()), direction(plan)),
     ];
-    head.extend(proof.against.iter().map(|against| {
+    let chosen = if pair { &proof.pair } else { &proof.tuned };
+    head.extend(chosen.iter().flat_map(|chosen| &chosen.against).map(|against| {
         format!("  {:.2} times {} ({})", against.ratio, against.what, against.verdict.text())
     }));
+    if pair {
+        head.push("Locks of their own for single classes were no better.".into());
+        return write::text(&tuned.config(found.default(), &[]), &head, &[]);
+    }
     let reasons: Vec<Vec<String>> = tuned
         .classes
         .iter()
@@ -65,35 +71,54 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
         line(format!("{:>20}  {}", "", class.features.text()));
     }
     line(String::new());
-    if proof.against.is_empty() && proof.failed.is_none() {
+    if proof.comparisons() == 0 {
         line(conclusion(found, proof, output));
         line(format!("{} runs to search; there was nothing to prove.", found.runs));
         return out;
     }
     let pair = found.pair.label();
+    let challengers = [(&pair[..], &proof.pair), ("tuned", &proof.tuned)];
+    let challengers = challengers.into_iter().filter_map(|(name, of)| Some((name, of.as_ref()?)));
+    let challengers: Vec<(&str, &Challenger)> = challengers.collect();
+    let medians = challengers.iter().map(|(name, of)| format!(", {name} {}", number(of.value)));
     line(format!(
-        "Medians of {} fresh rounds, {} ({}): glibc {}{}{}.",
+        "Medians of {} fresh rounds, {} ({}): glibc {}{}.",
         proof.rounds,
         plan.name(plan.deciding()),
         direction(plan),
         number(proof.glibc),
-        proof.pair.map_or(String::new(), |value| format!(", {pair} {}", number(value))),
-        proof.value.map_or(String::new(), |value| format!(", tuned {}", number(value))),
+        medians.collect::<String>(),
     ));
-    for against in &proof.against {
-        let what = if proof.tuned { "tuned" } else { &pair };
-        line(format!("{what} to {}: {:.2} times, {}", against.what, against.ratio, against.verdict.text()));
+    for (name, challenger) in &challengers {
+        match (&challenger.failed, &challenger.exceeds) {
+            (Some(why), _) => line(format!("{name}: the program failed: {why}")),
+            (None, Some(why)) => line(format!("{name} exceeds {why}")),
+            (None, None) => {}
+        }
+        for against in &challenger.against {
+            line(format!(
+                "{name} to {}: {:.2} times, {}",
+                against.what,
+                against.ratio,
+                against.verdict.text()
+            ));
+        }
     }
     line(String::new());
     line(conclusion(found, proof, output));
+    let comparisons = proof.comparisons();
     line(format!(
         "{} runs to search, {} to prove. Better means: the median ratio differs by more than {:.0}%, and an exact sign \
-         test over the fresh rounds excludes chance at {:.0}%, corrected for {} comparisons (Holm).",
+         test over the fresh rounds excludes chance at {:.0}%{}.",
         found.runs,
-        proof.rounds as usize * (proof.against.len() + 1),
+        proof.rounds as usize * (challengers.len() + 1),
         NOTABLE * 100.0,
         CHANCE * 100.0,
-        proof.against.len()
+        if comparisons > 1 {
+            format!(", corrected for {comparisons} comparisons (Holm)")
+        } else {
+            String::new()
+        }
     ));
     out
 }
@@ -107,29 +132,30 @@ fn number(value: f64) -> String {
 }
 
 fn conclusion(found: &Found, proof: &Proof, output: &Path) -> String {
-    if let Some(why) = &proof.failed {
-        return format!("Keep what you have: the program failed under the locks that were found: {why}");
-    }
-    if let Some(why) = &proof.exceeds {
-        return format!("Keep what you have: in the fresh rounds, the locks that were found exceed {why}.");
-    }
-    if proof.wins() {
-        let output = output.display();
-        return format!("The locks are in {output}. To use them: latchwork run --config {output} -- PROG");
+    let output = output.display();
+    let how = format!("To use them: latchwork run --config {output} -- PROG");
+    match (proof.answer(), &proof.tuned) {
+        (Answer::Tuned, _) => return format!("The locks are in {output}. {how}"),
+        (Answer::Pair, tuned) => {
+            let single = match tuned {
+                Some(_) => "The locks that were found for single classes are not taken: see above.",
+                None => "No lock of its own for any class was better in the search.",
+            };
+            return format!(
+                "The pair {} for all locks beats glibc, and is in {output}. {how}\n{single}",
+                found.pair.label()
+            );
+        }
+        (Answer::Keep, _) => {}
     }
     let keep = "Keep what you have";
-    let options = |pair: &Choice| pair.options();
-    match (proof.tuned, found.pair.is_glibc()) {
-        (false, true) => format!("{keep}: no lock that was tried is better than glibc's."),
-        (false, false) if proof.is_better() => format!(
-            "No lock of its own for any class is better than one pair for all: latchwork run {} -- PROG",
-            options(&found.pair)
-        ),
-        (true, false) => format!(
-            "{keep}: locks for single classes do not beat both glibc and the pair {} for all.",
-            found.pair.label()
-        ),
-        _ => format!("{keep}: what was found does not beat glibc's locks in fresh rounds."),
+    let Some(best) = proof.tuned.as_ref().or(proof.pair.as_ref()) else {
+        return format!("{keep}: no lock that was tried is better than glibc's.");
+    };
+    match (&best.failed, &best.exceeds) {
+        (Some(why), _) => format!("{keep}: the program failed under the locks that were found: {why}"),
+        (None, Some(why)) => format!("{keep}: in the fresh rounds, the locks that were found exceed {why}."),
+        (None, None) => format!("{keep}: what was found does not beat glibc's locks in fresh rounds."),
     }
 }
 
@@ -165,14 +191,22 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         let Pair { choice, ratio, exceeds } = pair;
         json!({"mutex": choice.mutex, "rwlock": choice.rwlock, "ratio": ratio, "exceeds": exceeds})
     };
-    let against = |against: &super::proof::Against| {
-        json!({
-            "what": against.what,
-            "ratio": against.ratio,
-            "verdict": against.verdict.key(),
-            "chance": against.chance,
+    let challengers = [("pair", &proof.pair), ("tuned", &proof.tuned)];
+    let against: Vec<Value> = challengers
+        .iter()
+        .flat_map(|(locks, of)| of.iter().flat_map(|of| &of.against).map(|against| (*locks, against)))
+        .map(|(locks, against)| {
+            json!({
+                "locks": locks,
+                "what": against.what,
+                "ratio": against.ratio,
+                "verdict": against.verdict.key(),
+                "chance": against.chance,
+            })
         })
-    };
+        .collect();
+    let value = |of: &Option<Challenger>| of.as_ref().map(|of| of.value);
+    let best = proof.tuned.as_ref().or(proof.pair.as_ref());
     let command: Vec<_> = plan.subject.command().iter().map(|word| word.to_string_lossy()).collect();
     let value = json!({
         "command": command,
@@ -186,13 +220,17 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         "proof": {
             "rounds": proof.rounds,
             "glibc": proof.glibc,
-            "pair": proof.pair,
-            "tuned": proof.value,
-            "against": proof.against.iter().map(against).collect::<Vec<_>>(),
-            "failed": proof.failed,
-            "exceeds": proof.exceeds,
+            "pair": value(&proof.pair),
+            "tuned": value(&proof.tuned),
+            "against": against,
+            "failed": best.and_then(|best| best.failed.as_ref()),
+            "exceeds": best.and_then(|best| best.exceeds.as_ref()),
         },
-        "result": if proof.wins() { "tuned" } else if !proof.tuned && proof.is_better() { "pair" } else { "keep" },
+        "result": match proof.answer() {
+            Answer::Tuned => "tuned",
+            Answer::Pair => "pair",
+            Answer::Keep => "keep",
+        },
     });
     serde_json::to_string_pretty(&value).expect("numbers and texts") + "\n"
 }

@@ -152,8 +152,8 @@ fn what_is_not_better_is_not_written() {
 }
 
 /// Runs `latchwork tune` for a program that says of itself that it is twice as fast with other mutexes than glibc's, and has a
-/// latency of 300 in place of 100. Returns the exit status, the text and the JSON.
-fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value) {
+/// latency of 300 in place of 100. Returns the exit status, the text, the JSON and the file if there is one.
+fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value, Option<String>) {
     let directory = scratch(name);
     let says = r#"
         const char *mutex = getenv("LATCHWORK_MUTEX");
@@ -169,8 +169,15 @@ fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value) {
     let output = command.output().unwrap();
     let json = fs::read_to_string(directory.join("tuned.json"));
     let json = json.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    let file = directory.join("latchwork.toml");
+    let written = fs::read_to_string(&file).ok();
+    if written.is_some() {
+        let program = program.to_str().unwrap();
+        let again = crate::common::output(&["run", "--config", file.to_str().unwrap(), "--", program]);
+        assert!(stdout(&again).starts_with("rate: 2000\n"), "{}{}", stdout(&again), stderr(&again));
+    }
     fs::remove_dir_all(directory).unwrap();
-    (output.status.code(), stdout(&output), serde_json::from_str(&json).unwrap())
+    (output.status.code(), stdout(&output), serde_json::from_str(&json).unwrap(), written)
 }
 
 /// Nothing here is measured but memory, of which every program has more than a KiB.
@@ -181,19 +188,23 @@ fn locks_that_exceed_a_limit_are_refused() {
         ("tune-p99", vec![p99[0], p99[1], "--max-p99", "250"], "--max-p99: 300, and 250 are allowed"),
         ("tune-memory", vec!["--max-memory", "1K"], "--max-memory: "),
     ] {
-        let (status, text, json) = tuned_within(name, &limits);
+        let (status, text, json, written) = tuned_within(name, &limits);
         assert_eq!((status, &json["result"]), (Some(3), &"keep".into()), "{text}{json}");
+        assert_eq!(written, None);
         let pairs = json["pairs"].as_array().unwrap();
         let says = |pair: &Value| pair["exceeds"].as_str().is_some_and(|why| why.starts_with(option));
         assert!(!pairs.is_empty() && pairs.iter().all(says), "{json}");
         assert!(text.contains("Keep what you have"), "{text}");
     }
-    // With limits that they keep, these locks are taken.
+    // With limits that they keep, these locks are taken: all of them are equally fast, so there is a pair for all.
     let wide = [p99[0], p99[1], "--max-p99", "300%", "--max-memory", "100G", "--max-cpu", "1e5"];
-    let (status, text, json) = tuned_within("tune-wide", &wide);
-    assert_eq!((status, &json["result"]), (Some(3), &"pair".into()), "{text}{json}");
-    assert!(text.contains("better than one pair for all: latchwork run"), "{text}");
+    let (status, text, json, written) = tuned_within("tune-wide", &wide);
+    assert_eq!((status, &json["result"]), (Some(0), &"pair".into()), "{text}{json}");
+    assert!(text.contains("for all locks beats glibc, and is in latchwork.toml"), "{text}");
     assert_eq!(json["proof"]["exceeds"], Value::Null);
+    let mutex = json["pair"]["mutex"].as_str().unwrap();
+    let written = written.expect("a file");
+    assert!(written.contains(&format!("mutex = \"{mutex}\"")) && !written.contains("[[lock]]"), "{written}");
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl Plan {
             (0..VARIANTS.len()).map(|variant| Job { curve: None, threads: recorded, variant }).collect();
         let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
         let home = Point::new(&outcomes);
-        check::compare(&mut answer.check, &home);
+        check::compare(&mut answer.check, &self.load, &home);
         if answer.is_refused() {
             return Ok(Some(answer));
         }
@@ -337,6 +337,7 @@ impl Plan {
                 None => self.most * AT_HOME,
                 Some(_) => (BUDGET / jobs as u64).clamp(least, self.most.max(least)),
             },
+            tries_first: job.curve.is_none(),
         }
     }
 

@@ -55,6 +55,9 @@ pub struct How {
     pub arbitration: Arbitration,
     /// About how many acquisitions are simulated, if no thread waits.
     pub acquisitions: u64,
+    /// Whether threads acquire locks as they do while they are recorded: they try once, and call the lock's blocking function if
+    /// that fails.
+    pub tries_first: bool,
 }
 
 /// What came out.
@@ -353,7 +356,10 @@ impl Thread<'_> {
                 guard = match step.op {
                     op::READ => Some(lock.read()),
                     op::TRY => lock.try_write(),
-                    _ => Some(lock.write()),
+                    _ => {
+                        let tried = if self.how.tries_first { lock.try_write() } else { None };
+                        tried.or_else(|| Some(lock.write()))
+                    }
                 };
             }
         }

@@ -50,6 +50,10 @@ fn machine() -> Profile {
 }
 
 fn run(trace: &Trace, lock: &str, threads: usize, change: Option<Change>) -> Outcome {
+    run_as(trace, lock, threads, change, false)
+}
+
+fn run_as(trace: &Trace, lock: &str, threads: usize, change: Option<Change>, tries_first: bool) -> Outcome {
     let load = Load::new(trace, 0.0);
     let how = How {
         profile: machine(),
@@ -61,6 +65,7 @@ fn run(trace: &Trace, lock: &str, threads: usize, change: Option<Change>) -> Out
         seed: 1,
         arbitration: Arbitration::default(),
         acquisitions: 4_000,
+        tries_first,
     };
     replay(&load, &how).unwrap()
 }
@@ -84,6 +89,19 @@ fn one_lock_keeps_its_bounds() {
     // Each of 16 threads waits unless it thinks or holds: 10 of 16 are in their cycle.
     near(full.waiting, 1.0 - 10.0 / 16.0, 0.15);
     assert!(full.classes[0].2 > 0.9, "{full:?}");
+}
+
+/// Threads that are recorded try first. Under glibc's mutex the second attempt finds short sections over, in place of a sleep. A thread
+/// alone, and long sections, see no difference.
+#[test]
+fn the_second_attempt_comes_after_a_short_section() {
+    let rate = |trace: &Trace, lock, threads, tries| run_as(trace, lock, threads, None, tries).throughput;
+    let short = one_lock(2, 40, 100, 0);
+    let (plain, tried) = (rate(&short, "glibc", 2, false), rate(&short, "glibc", 2, true));
+    assert!(tried > plain, "{tried} instead of more than {plain}");
+    near(rate(&short, "glibc", 1, true), rate(&short, "glibc", 1, false), 0.01);
+    let long = one_lock(4, 10_000, 90_000, 0);
+    near(rate(&long, "mcs", 16, true), 1e9 / 10_000.0, 0.08);
 }
 
 #[test]
@@ -182,6 +200,12 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(refusals.len(), 2, "{refusals:#?}");
     assert!(text.contains("No prediction") && text.contains("more acquisitions a second"), "{text}");
     assert!(text.contains("0.0% of their time, in the recording for 50.0%"), "{text}");
+    // Where events are missing, that is the reason, and the only one.
+    let mut trace = trace;
+    trace.about.threads[0].dropped = 1_000;
+    let (text, json) = report(&trace, &plan(&trace, &[], &[]));
+    let refusals = json["check"]["refusals"].as_array().unwrap();
+    assert!(refusals.len() == 1 && text.contains("were dropped"), "{text}");
 }
 
 #[test]

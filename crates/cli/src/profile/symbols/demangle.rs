@@ -11,20 +11,23 @@ const CUT: usize = 160;
 
 /// A function's name without parameters, return type and, if it is long, template arguments.
 pub(super) fn function(name: &str) -> String {
-    // `f.part.0`, `f.cold`, `f.constprop.0`: parts and copies that gcc makes. Symbol versions: `f@@V1`.
-    let name = name.split('@').next().expect("one part");
-    let plain =
-        name.split_once('.').map_or(name, |(before, _)| if before.is_empty() { name } else { before });
-    let text = rust(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned());
-    shorten(&text)
+    shorten(&plain(name))
 }
 
 /// A variable's name.
 pub(super) fn variable(name: &str) -> String {
+    shorten(&plain(name))
+}
+
+fn plain(name: &str) -> String {
+    // Symbol versions: `f@@V1`.
     let name = name.split('@').next().expect("one part");
+    // `f.part.0`, `f.cold`, `f.constprop.0`: parts and copies that gcc makes.
     let plain =
         name.split_once('.').map_or(name, |(before, _)| if before.is_empty() { name } else { before });
-    shorten(&rust(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned()))
+    // Old Rust names have dots inside, in place of `::`.
+    let text = rust(plain).or_else(|| rust(name)).or_else(|| cpp(plain));
+    text.unwrap_or_else(|| plain.to_owned())
 }
 
 fn rust(name: &str) -> Option<String> {
@@ -89,6 +92,14 @@ mod tests {
             (
                 "_ZN3std4sync5mutex14Mutex$LT$T$GT$4lock17h0123456789abcdefE",
                 "std::sync::mutex::Mutex<T>::lock",
+            ),
+            (
+                "_ZN57_$LT$cache..Table$LT$T$GT$$u20$as$u20$core..ops..Drop$GT$4drop17h0123456789abcdefE",
+                "<cache::Table<T> as core::ops::Drop>::drop",
+            ),
+            (
+                "_ZN4core3ops8function6FnOnce40call_once$u7b$$u7b$vtable.shim$u7d$$u7d$17h0123456789abcdefE",
+                "core::ops::function::FnOnce::call_once{{vtable.shim}}",
             ),
         ] {
             assert_eq!(function(symbol), name);

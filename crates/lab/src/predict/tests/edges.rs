@@ -105,6 +105,7 @@ fn run(trace: &Trace, threads: usize) -> Outcome {
         seed: 1,
         arbitration: Arbitration::default(),
         acquisitions: 4_000,
+        tries_first: false,
     };
     replay(&load, &how).unwrap()
 }
