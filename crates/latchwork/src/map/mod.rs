@@ -1,5 +1,5 @@
 //! [`RcuMap`]: a concurrent hash map whose readers lock nothing and wait for no other thread, also while it grows; and
-//! [`RcuSet`].
+//! [`RcuSet`]. [`RcuTreeMap`]: an ordered map, in which a walk or a range sees the map as it was at one moment.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -13,6 +13,10 @@
 //! | `shards` | the shards, each with a lock for its updaters, and the directory that names them |
 //! | `lines` | buckets that are cache lines of element numbers and tags |
 //! | `elements` | the memory of keys and values, by number |
+//! | `tree_map` | the ordered map that programs use, [`RcuTreeMap`] |
+//! | `tree_iter`, `tree_traits` | walks over it, and the traits of the standard library and of `serde` |
+//! | [`tree`] | the algorithm, over any machine: a balanced tree that is copied where it changes |
+//! | `pages` | the pages of that tree |
 //! | `array` | an array whose first element is at the beginning of a cache line |
 
 use crate::locks::mutex::RawMutex;
@@ -25,9 +29,14 @@ mod entry;
 pub mod growing;
 mod iter;
 mod lines;
+mod pages;
 mod rcu_map;
 pub mod set;
 mod shards;
+pub mod tree;
+mod tree_iter;
+mod tree_map;
+mod tree_traits;
 mod update;
 #[cfg(feature = "rayon")]
 mod with_rayon;
@@ -35,10 +44,12 @@ mod with_rayon;
 mod with_serde;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
-pub use equivalent::Equivalent;
+pub use equivalent::{Comparable, Equivalent};
 pub use iter::{Cloned, IntoIter, Iter, Keys, Refs, Values};
 pub use rcu_map::{RcuMap, Reading, Ref, Statistics};
 pub use set::RcuSet;
+pub use tree_iter::{TreeCloned, TreeIntoIter, TreeKeys, TreeRange, TreeRefs, TreeValues};
+pub use tree_map::{RcuTreeMap, TreeReading};
 pub use update::{Compute, OccupiedError, Operation};
 
 /// Runs `section` while the calling thread holds `lock`; releases it also if `section` panics.
@@ -60,3 +71,5 @@ fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
 mod model_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tree_tests;
