@@ -8,6 +8,7 @@ mod html;
 mod judge;
 mod markdown;
 mod native;
+mod probe;
 mod rule;
 mod runner;
 mod sensitivity;
@@ -25,7 +26,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::signals::Signals;
 use latchwork_console::{names, output};
-use runner::Shard;
+use runner::{Known, Shard};
 use sensitivity::{Asked, Space};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -194,6 +195,10 @@ impl Work<'_> {
         if varied {
             interrupted = asked.run(&mut space, self.store, None, signals, &bar)?.signal();
         }
+        let mut known = Known::default();
+        if interrupted.is_none() {
+            (known.probes, interrupted) = probe::Answers::ask(claims, effort, signals, &bar);
+        }
         bar.finish_and_clear();
         let varied = varied && interrupted.is_none();
 
@@ -214,12 +219,13 @@ impl Work<'_> {
                 comparison = Some(validate::Comparison::new(&measured, &simulated, &machine));
             }
         }
-        let agreement = comparison.as_ref().and_then(validate::Comparison::share);
+        known.agreement = comparison.as_ref().and_then(validate::Comparison::share);
         let answer = |claim: &Claim| {
             // Whatever is the same in every run counts for each of them.
-            let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
+            let same = claim.experiments().is_empty() && claim.probes().is_empty();
+            let runs = if same { 1 } else { effort.runs as usize };
             let mut judged = judge::judge(&claim.checks, runs, &|figure, run| {
-                runner::figure(ready, &results, agreement, figure, run)
+                runner::figure(ready, &results, &known, figure, run)
             });
             judged.same = judge::says_the_same(&claim.checks);
             let tightest = judged.tightest_index();

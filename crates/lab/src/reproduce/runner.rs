@@ -3,6 +3,7 @@
 use super::claims::Claim;
 use super::experiment::Ready;
 use super::native::{self, Conditions};
+use super::probe;
 use super::rule::{self, Check, Figure};
 use super::store::Store;
 use crate::measure::plan::Plan;
@@ -158,22 +159,31 @@ fn key(ready: &Ready, point: &Point, round: u32) -> String {
     )
 }
 
+/// What comes from elsewhere than the experiments.
+#[derive(Default)]
+pub struct Known {
+    /// Of the comparison with measurements.
+    pub agreement: Option<f64>,
+    /// What the claims ask the simulator beside the workloads.
+    pub probes: probe::Answers,
+}
+
 /// A figure of one of the runs.
 pub fn figure(
     experiments: &[Ready],
     results: &[Results],
-    agreement: Option<f64>,
+    known: &Known,
     figure: &Figure,
     run: usize,
 ) -> Result<f64, String> {
-    let Some(at) = figure.at() else { return known(agreement, figure) };
+    let Some(at) = figure.at() else { return without_experiment(known, figure, run) };
     let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment);
     let place = place.ok_or_else(|| format!("{} was not run", at.experiment))?;
     figure_of(&experiments[place], &results[place], figure, run)
 }
 
 /// A figure that needs no run of an experiment.
-fn known(agreement: Option<f64>, figure: &Figure) -> Result<f64, String> {
+fn without_experiment(known: &Known, figure: &Figure, run: usize) -> Result<f64, String> {
     let registered = |lock: &str, bytes: fn(&Entry) -> usize| {
         let entry = names::registered().into_iter().find(|entry| entry.info.name == lock);
         let entry = entry.ok_or_else(|| format!("there is no lock called {lock}"))?;
@@ -184,13 +194,14 @@ fn known(agreement: Option<f64>, figure: &Figure) -> Result<f64, String> {
         Figure::WaiterBytes(lock) => registered(lock, |entry| entry.info.waiter_bytes),
         Figure::HolderBytes(lock) => registered(lock, |entry| entry.info.holder_bytes),
         Figure::PthreadMutexBytes => Ok(size_of::<libc::pthread_mutex_t>() as f64),
-        _ => agreement.ok_or_else(|| "nothing was measured".into()),
+        Figure::Probe(probe) => known.probes.get(*probe, run),
+        _ => known.agreement.ok_or_else(|| "nothing was measured".into()),
     }
 }
 
 /// A figure of one of the runs of an experiment.
 pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) -> Result<f64, String> {
-    let Some(at) = figure.at() else { return known(None, figure) };
+    let Some(at) = figure.at() else { return without_experiment(&Known::default(), figure, run) };
     let index = index(&ready.plan, results, at.lock, at.threads, &at.set)
         .ok_or_else(|| format!("{} has no point {at:?}", at.experiment))?;
     let point = &results.points[index];

@@ -9,6 +9,7 @@ mod simulator;
 
 use super::experiment::{Experiment, On};
 use super::judge::Ground;
+use super::probe::{self, Probe};
 use super::rule::{At, Bound, Check, Figure, Value};
 use latchwork_sim::Placement;
 use serde::Serialize;
@@ -232,12 +233,22 @@ impl Claim {
         if self.paper == Paper::Simulator {
             names.push(On::Here.name());
         }
+        if !self.probes().is_empty() {
+            names.push(probe::MACHINE);
+        }
         for experiment in experiments().iter().filter(|experiment| used.contains(&experiment.id)) {
             if !names.contains(&experiment.on.name()) {
                 names.push(experiment.on.name());
             }
         }
         names
+    }
+
+    /// What it asks the simulator beside the workloads.
+    pub fn probes(&self) -> Vec<Probe> {
+        let figures = self.checks.iter().flat_map(|check| check.value.figures());
+        let probe = |figure: &Figure| if let Figure::Probe(probe) = figure { Some(*probe) } else { None };
+        figures.filter_map(probe).collect()
     }
 
     /// The experiments that it looks at.
@@ -349,9 +360,10 @@ mod tests {
         let ready: Vec<Ready> =
             experiments().iter().map(|experiment| Ready::find(experiment, &effort).unwrap()).collect();
         let results: Vec<Results> = ready.iter().map(|ready| Results::new(&ready.plan)).collect();
+        let known = runner::Known { agreement: Some(1.0), ..Default::default() };
         for claim in all() {
             for figure in claim.checks.iter().flat_map(|check| check.value.figures()) {
-                match runner::figure(&ready, &results, Some(1.0), figure, 0) {
+                match runner::figure(&ready, &results, &known, figure, 0) {
                     Ok(_) => assert!(figure.at().is_none(), "{}: {figure:?}", claim.id),
                     // The points are there, and have no runs.
                     Err(why) => {
