@@ -118,6 +118,7 @@ impl Figure {
             Figure::Extra("fences/op", _) => "fences and barriers per operation of ",
             Figure::Extra("remote", _) => "share of handovers between sockets of ",
             Figure::Extra("late wakes", _) => "wake-ups on the critical path per acquisition of ",
+            Figure::Extra("parked", _) => "share of time asleep of ",
             Figure::Extra("writes/s", _) => "writes a second of ",
             Figure::Extra("failed tries/op", _) => "failed tries per operation of ",
             Figure::Extra(..) => "figure of ",

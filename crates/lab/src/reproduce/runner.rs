@@ -4,7 +4,7 @@ use super::claims::Claim;
 use super::experiment::Ready;
 use super::native::{self, Conditions};
 use super::probe;
-use super::rule::{self, Check, Figure};
+use super::rule::{self, Check, Figure, Value};
 use super::store::Store;
 use crate::measure::plan::Plan;
 use crate::measure::results::{Point, Results, varied};
@@ -258,6 +258,18 @@ pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Op
     });
     let counted: Vec<String> = counted.collect();
     (!counted.is_empty()).then(|| counted.join(", "))
+}
+
+/// What a claim names beside its rule, as medians of the runs.
+pub fn seen(experiments: &[Ready], results: &[Results], claim: &Claim, runs: usize) -> Vec<String> {
+    let known = Known::default();
+    let one = |value: &Value| {
+        let of = |run| value.compute(&|wanted| figure(experiments, results, &known, wanted, run)).ok();
+        let values: Vec<f64> = (0..runs).filter_map(of).collect();
+        let median = (!values.is_empty()).then(|| latchwork_console::stats::median(&values))?;
+        Some(format!("{} is {}", value.text(), rule::number(median)))
+    };
+    claim.seen.iter().filter_map(one).collect()
 }
 
 /// Which of the points has this lock, so many threads, and this parameter (`name=value`; may be empty).
