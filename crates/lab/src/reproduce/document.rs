@@ -24,6 +24,8 @@ pub struct Answer {
     pub space: Option<Sensitivity>,
     /// What the simulator counted where the rule is tightest.
     pub evidence: Option<String>,
+    /// What the claim names beside its rule to explain what comes out, computed from this run.
+    pub seen: Vec<String>,
 }
 
 impl Answer {
@@ -41,6 +43,9 @@ impl Answer {
             }
             if let Some(evidence) = &self.evidence {
                 parts.push(format!("in the part shown: {evidence}"));
+            }
+            if !self.seen.is_empty() {
+                parts.push(format!("beside it: {}", self.seen.join(", ")));
             }
             if !self.claim.explanation.is_empty() {
                 parts.push(format!("explanation: {}", self.claim.explanation));
@@ -151,6 +156,7 @@ fn answer(answer: &Answer) -> Value {
             "each": space.points,
         })),
         "evidence": answer.evidence,
+        "seen": answer.seen,
         "why": answer.why(),
         "on": claim.on(),
         "experiments": claim.experiments(),

@@ -4,8 +4,10 @@ use super::claims::Paper;
 use super::document::{Answer, Document};
 use super::experiment::Ready;
 use super::judge::{Checked, Verdict};
+use super::picture;
 use super::rule::{GLOSSARY, number};
 use super::sensitivity::Point;
+use super::statements;
 use super::table;
 use super::validate::Comparison;
 use crate::measure::plot;
@@ -38,6 +40,7 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
     if document.interrupted.is_some() {
         body += "<p class=not>The run was interrupted.</p>\n";
     }
+    body += &ten(document)?;
     body += "<details><summary>What the papers' words mean here</summary><table>";
     for (words, meaning) in GLOSSARY {
         body += &format!("<tr><td>{}<td>{}\n", escape(words), escape(meaning));
@@ -80,12 +83,65 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
     ))
 }
 
-fn row(answer: &Answer) -> String {
-    let class = match answer.verdict {
+/// The ten statements: each with its plot, and the raw numbers behind a click.
+fn ten(document: &Document) -> Result<String> {
+    let mut text = String::new();
+    for (at, (statement, answer)) in statements::answered(document).enumerate() {
+        if at == 0 {
+            text += "<h2>Ten statements</h2>\n";
+        }
+        let svg =
+            picture::svg(statement, answer).map_err(|error| Failure::new(format!("--report: {error}")))?;
+        text += &format!(
+            "<h3>{}. {}: <span class=\"{}\">{}</span></h3>\n<blockquote>{}</blockquote>\n<p class=where>{}, {}; {}</p>\n\
+             <figure>{}</figure>\n{}",
+            at + 1,
+            escape(statement.title),
+            class(&answer.verdict),
+            answer.verdict.text(),
+            escape(&answer.claim.sentence()),
+            answer.claim.paper.name(),
+            escape(answer.claim.place),
+            answer.claim.id,
+            scalable(&svg),
+            raw(answer)
+        );
+    }
+    Ok(text)
+}
+
+/// The numbers of a plot.
+fn raw(answer: &Answer) -> String {
+    let line = |(at, check): (usize, &Checked)| {
+        let band = answer.space.as_ref().and_then(|space| space.band_of(at));
+        let band =
+            band.map_or_else(String::new, |(least, most)| format!("{} to {}", number(least), number(most)));
+        let runs: Vec<String> = check.runs.iter().map(|value| number(*value)).collect();
+        format!(
+            "<tr><td>{}<td class=n>{}<td class=n>{}<td class=n>{band}<td>met in {} of {}\n",
+            escape(&check.rule),
+            value(check),
+            runs.join(", "),
+            check.met,
+            check.runs.len()
+        )
+    };
+    let lines: String = answer.judged.checks.iter().enumerate().map(line).collect();
+    format!(
+        "<details><summary>raw numbers</summary><table><tr><th>rule<th>median<th>runs<th>over the space<th>\n{lines}</table></details>\n"
+    )
+}
+
+fn class(verdict: &Verdict) -> &'static str {
+    match verdict {
         Verdict::Holds => "holds",
         Verdict::Contradicted => "not",
         _ => "unclear",
-    };
+    }
+}
+
+fn row(answer: &Answer) -> String {
+    let class = class(&answer.verdict);
     let claim = &answer.claim;
     let links: Vec<String> =
         claim.experiments().iter().map(|id| format!("<a href=\"#{id}\">{id}</a>")).collect();

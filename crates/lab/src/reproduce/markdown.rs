@@ -4,18 +4,28 @@ use super::claims::Paper;
 use super::document::{Answer, Document};
 use super::headlines;
 use super::judge::Verdict;
+use super::picture;
 use super::rule::{Check, GLOSSARY, number};
+use super::statements;
 use super::table::{self, tightest};
 use crate::generated;
+use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 const INTRODUCTION: &str = "\
 # The papers' claims
 
+Do the results of the papers hold, and where? First ten statements that matter to a reader who chooses a lock, then all claims,
+then how well the simulator agrees with this machine. [Which lock for what](which-lock.md) draws the conclusion.
+
 The laboratory prints this page (`latchwork-lab reproduce --markdown docs/reproduction.md`); do not edit it. Each claim
 of the papers that the locks of this library can show has a rule, which was stated before the run in
 `crates/lab/src/reproduce/claims`.
+
+## How to read the verdicts
 
 | verdict | means |
 |---|---|
@@ -37,6 +47,9 @@ the paper does not give have other values. After the share stand the parameters 
 These runs have one seed and last for a quarter of the time.
 ";
 
+/// Where the part of the introduction begins that comes after the ten statements.
+const VERDICTS: &str = "## How to read the verdicts";
+
 /// To repeat the run.
 const REPEAT: &str = "
 To repeat the run:
@@ -49,9 +62,28 @@ are the same; `latchwork-lab reproduce --only ID` repeats one of them. What is t
 other programs that use it.
 ";
 
-/// The page.
-pub fn text(document: &Document) -> String {
-    let mut text = generated::head(&document.machine.line()) + INTRODUCTION;
+/// Writes the page and, into a directory of the page's name without its ending, the plots.
+pub fn write(document: &Document, path: &Path) -> Result<()> {
+    output::write("--markdown", path, &text(document, &plots(path)))?;
+    let directory = path.with_extension("");
+    for (statement, answer) in statements::answered(document) {
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| Failure::usage(format!("--markdown {}: {error}", directory.display())))?;
+        let svg = picture::svg(statement, answer)
+            .map_err(|error| Failure::new(format!("--markdown {}: {error}", path.display())))?;
+        output::write("--markdown", &directory.join(format!("{}.svg", statement.id)), &svg)?;
+    }
+    Ok(())
+}
+
+/// How the page at `path` refers to the directory of its plots.
+fn plots(path: &Path) -> String {
+    path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+fn text(document: &Document, plots: &str) -> String {
+    let (beginning, verdicts) = INTRODUCTION.split_once(VERDICTS).expect("both parts are above");
+    let mut text = generated::head(&document.machine.line()) + beginning;
     let seeds = document.effort.runs;
     let first = document.effort.seed;
     writeln!(
@@ -64,6 +96,10 @@ pub fn text(document: &Document) -> String {
     if document.interrupted.is_some() {
         text += "The run was interrupted.\n\n";
     }
+    text += &ten(document, plots);
+    text += VERDICTS;
+    text += verdicts;
+    text += "\n";
     text += &headlines(document);
     text += &index(document);
     text += REPEAT;
@@ -98,6 +134,50 @@ pub fn text(document: &Document) -> String {
     text
 }
 
+/// The statements with their plots.
+fn ten(document: &Document, plots: &str) -> String {
+    let mut text = String::new();
+    for (at, (statement, answer)) in statements::answered(document).enumerate() {
+        if at == 0 {
+            text += "## Ten statements\n\nA dot is the median of the runs, with their range, and a grey bar is the range over \
+                     uncertain costs and unknown parameters. A green field is what the rule allows; a blue line is the paper's \
+                     number.\n\n";
+        }
+        let Answer { claim, verdict, space, .. } = answer;
+        let space =
+            space.as_ref().map_or_else(String::new, |space| format!(" It holds in {}.", space.sentence()));
+        let missed = missed(answer);
+        writeln!(
+            text,
+            "### {}. {}: {}\n\n{}, {}: \"{}\" On {}: **{}**{missed}.{space} ({})\n\n![{}]({plots}/{}.svg)\n",
+            at + 1,
+            statement.title,
+            verdict.text(),
+            claim.paper.name(),
+            claim.place,
+            claim.sentence(),
+            claim.on().join(", "),
+            verdict.text(),
+            claim.id,
+            statement.value,
+            claim.id
+        )
+        .expect("a String");
+    }
+    text
+}
+
+/// How many parts of a rule are missed, if it has several.
+fn missed(answer: &Answer) -> String {
+    let checks = &answer.judged.checks;
+    let missed = checks.iter().filter(|check| check.met < check.runs.len()).count();
+    match checks.len() {
+        1 => String::new(),
+        parts if missed == 0 => format!(", all {parts} parts of the rule"),
+        parts => format!(", {missed} of {parts} parts of the rule are missed"),
+    }
+}
+
 /// What the papers say to a reader who chooses a lock.
 fn headlines(document: &Document) -> String {
     let mut text = String::new();
@@ -106,7 +186,7 @@ fn headlines(document: &Document) -> String {
     if answers.is_empty() {
         return text;
     }
-    text += "## What matters to one who chooses a lock\n\nThe statements of the abstracts and introductions.\n\n\
+    text += "## Abstracts and introductions\n\nWhat a reader has in mind who takes a lock from a paper.\n\n\
              | the paper | its number | ours | over the space | verdict | claim |\n|---|---|---|---|---|---|\n";
     for answer in answers {
         let (_, ours) = tightest(answer);

@@ -8,24 +8,27 @@ mod html;
 mod judge;
 mod markdown;
 mod native;
+mod picture;
+mod probe;
 mod rule;
 mod runner;
 mod sensitivity;
 mod space;
+mod statements;
 mod store;
 mod table;
 mod validate;
 
 use crate::measure::{options, progress};
 use claims::{Claim, Paper, SIMULATOR};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use document::{Answer, Document};
 use experiment::{Effort, Experiment, Ready};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::signals::Signals;
 use latchwork_console::{names, output};
-use runner::Shard;
+use runner::{Known, Shard};
 use sensitivity::{Asked, Space};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -61,6 +64,7 @@ Examples:
   latchwork-lab reproduce --only shfllock,bueso              those of two papers
   latchwork-lab reproduce --only mckenney-here               those of McKenney that are measured
   latchwork-lab reproduce --sensitivity --state runs.jsonl   with the space; after Ctrl-C it goes on
+  latchwork-lab reproduce --sensitivity ten --markdown docs/reproduction.md   with that of ten claims
   latchwork-lab reproduce --sensitivity --state 2.jsonl --shard 2/8    the second of eight machines
   latchwork-lab reproduce --sensitivity --merge 1.jsonl,2.jsonl        the page from all of them
   latchwork-lab reproduce --report report --json claims.json and a page with plots";
@@ -83,9 +87,9 @@ pub struct Options {
     /// Write the table as Markdown here
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Also run each simulated claim over uncertain costs and unknown parameters
-    #[arg(long)]
-    sensitivity: bool,
+    /// Also run simulated claims over uncertain costs and unknown parameters
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, default_missing_value = "all")]
+    sensitivity: Option<Varied>,
     /// Keep simulated runs in this file, and do not repeat those that it has
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -106,7 +110,26 @@ pub struct Options {
     seed: u64,
 }
 
+/// The claims that are run over the space.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum Varied {
+    /// All that are simulated
+    All,
+    /// The ten statements at the head of the document
+    Ten,
+}
+
 impl Options {
+    /// The claims that are run over the space.
+    fn varied(&self, claims: &[Claim]) -> Vec<Claim> {
+        let asked = |claim: &&Claim| match self.sensitivity {
+            None => false,
+            Some(Varied::All) => true,
+            Some(Varied::Ten) => statements::TEN.iter().any(|statement| statement.id == claim.id),
+        };
+        claims.iter().filter(asked).cloned().collect()
+    }
+
     /// Whether standard output is for the document.
     fn json_only(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
@@ -132,7 +155,7 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     check_outputs(options)?;
     let store = Store::open(options.state.as_deref(), &options.merge)?;
     let effort = Effort { runs: options.runs, seconds: options.seconds, seed: options.seed };
-    let used: Vec<&str> = claims.iter().flat_map(Claim::experiments).collect();
+    let used: Vec<&str> = claims.iter().flat_map(Claim::runs).collect();
     let experiments: Vec<Experiment> =
         claims::experiments().into_iter().filter(|experiment| used.contains(&experiment.id)).collect();
     let ready: Vec<Ready> =
@@ -167,8 +190,9 @@ impl Work<'_> {
     ) -> Result<i32> {
         let bar = progress(runner::runs(ready));
         let mut signal = runner::run(ready, self.store, Some(shard), self.signals, &bar).signal;
-        if self.options.sensitivity && signal.is_none() {
-            let asked = Asked::new(claims, experiments, &self.effort);
+        let varied = self.options.varied(claims);
+        if !varied.is_empty() && signal.is_none() {
+            let asked = Asked::new(&varied, experiments, &self.effort);
             let ended = asked.run(&mut Space::default(), self.store, Some(shard), self.signals, &bar)?;
             signal = ended.signal();
         }
@@ -189,10 +213,15 @@ impl Work<'_> {
         let runner::Ran { results, conditions, signal: mut interrupted } =
             runner::run(ready, self.store, None, signals, &bar);
         let mut space = Space::default();
-        let asked = Asked::new(claims, experiments, effort);
-        let varied = self.options.sensitivity && interrupted.is_none();
+        let over_space = self.options.varied(claims);
+        let asked = Asked::new(&over_space, experiments, effort);
+        let varied = !over_space.is_empty() && interrupted.is_none();
         if varied {
             interrupted = asked.run(&mut space, self.store, None, signals, &bar)?.signal();
+        }
+        let mut known = Known::default();
+        if interrupted.is_none() {
+            (known.probes, interrupted) = probe::Answers::ask(claims, effort, signals, &bar);
         }
         bar.finish_and_clear();
         let varied = varied && interrupted.is_none();
@@ -214,12 +243,13 @@ impl Work<'_> {
                 comparison = Some(validate::Comparison::new(&measured, &simulated, &machine));
             }
         }
-        let agreement = comparison.as_ref().and_then(validate::Comparison::share);
+        known.agreement = comparison.as_ref().and_then(validate::Comparison::share);
         let answer = |claim: &Claim| {
             // Whatever is the same in every run counts for each of them.
-            let runs = if claim.experiments().is_empty() { 1 } else { effort.runs as usize };
+            let same = claim.experiments().is_empty() && claim.probes().is_empty();
+            let runs = if same { 1 } else { effort.runs as usize };
             let mut judged = judge::judge(&claim.checks, runs, &|figure, run| {
-                runner::figure(ready, &results, agreement, figure, run)
+                runner::figure(ready, &results, &known, figure, run)
             });
             judged.same = judge::says_the_same(&claim.checks);
             let tightest = judged.tightest_index();
@@ -228,7 +258,8 @@ impl Work<'_> {
                 judge::verdict(&judged, claim.ground, space.as_ref(), runner::apart(ready, &results, claim));
             let evidence =
                 claim.checks.get(tightest).and_then(|check| runner::evidence(ready, &results, check));
-            Ok(Answer { claim: claim.clone(), judged, verdict, space, evidence })
+            let seen = runner::seen(ready, &results, claim, effort.runs as usize);
+            Ok(Answer { claim: claim.clone(), judged, verdict, space, evidence, seen })
         };
         let answers: Vec<Answer> = claims.iter().map(answer).collect::<Result<_>>()?;
         Ok(Document {
@@ -265,7 +296,7 @@ fn write(options: &Options, document: &Document, ready: &[Ready]) -> Result<()> 
         output::write("--json", path, &document.json(ready))?;
     }
     if let Some(path) = &options.markdown {
-        output::write("--markdown", path, &markdown::text(document))?;
+        markdown::write(document, path)?;
     }
     if let Some(directory) = &options.report {
         let page = directory.join("index.html");

@@ -1,6 +1,8 @@
 //! Rules: what has to come out for a claim to hold. They are data, so that the same thing is printed
 //! and checked.
 
+use super::probe::Probe;
+
 // The papers say much in words. Each word means the same number everywhere.
 
 /// "outperforms", "improves", "better": by a fifth.
@@ -79,6 +81,8 @@ pub enum Figure {
     HolderBytes(&'static str),
     /// Of this machine's C library.
     PthreadMutexBytes,
+    /// Of the simulator, beside the workloads.
+    Probe(Probe),
     /// Of the comparison with measurements: the share of pairs in the same order.
     Agreement,
 }
@@ -114,6 +118,7 @@ impl Figure {
             Figure::Extra("fences/op", _) => "fences and barriers per operation of ",
             Figure::Extra("remote", _) => "share of handovers between sockets of ",
             Figure::Extra("late wakes", _) => "wake-ups on the critical path per acquisition of ",
+            Figure::Extra("parked", _) => "share of time asleep of ",
             Figure::Extra("writes/s", _) => "writes a second of ",
             Figure::Extra("failed tries/op", _) => "failed tries per operation of ",
             Figure::Extra(..) => "figure of ",
@@ -121,6 +126,7 @@ impl Figure {
             Figure::WaiterBytes(_) => "bytes per waiter of ",
             Figure::HolderBytes(_) => "bytes per holder of ",
             Figure::PthreadMutexBytes => "bytes of pthread_mutex_t",
+            Figure::Probe(_) => "",
             Figure::Agreement => "share of the pairs that are in the same order",
         }
     }
@@ -129,6 +135,7 @@ impl Figure {
     pub fn lock(&self) -> &'static str {
         match self {
             Figure::LockBytes(lock) | Figure::WaiterBytes(lock) | Figure::HolderBytes(lock) => lock,
+            Figure::Probe(probe) => probe.lock(),
             _ => self.at().map_or("", |at| at.lock),
         }
     }
@@ -142,6 +149,9 @@ impl Figure {
     }
 
     fn name(&self) -> String {
+        if let Figure::Probe(probe) = self {
+            return probe.text();
+        }
         format!("{}{}", self.what(), self.lock())
     }
 
@@ -222,7 +232,8 @@ impl Value {
                 return (format!("{} / {}", ratio(above), ratio(below)), String::new());
             }
         };
-        let (same_what, same_place) = (a.what() == b.what(), a.place() == b.place());
+        let probe = matches!(a, Figure::Probe(_));
+        let (same_what, same_place) = (!probe && a.what() == b.what(), a.place() == b.place());
         let same_experiment = a.at().map(|at| at.experiment) == b.at().map(|at| at.experiment);
         match () {
             () if same_what && same_place && same_experiment => {

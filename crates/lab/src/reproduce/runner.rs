@@ -3,7 +3,8 @@
 use super::claims::Claim;
 use super::experiment::Ready;
 use super::native::{self, Conditions};
-use super::rule::{self, Check, Figure};
+use super::probe;
+use super::rule::{self, Check, Figure, Value};
 use super::store::Store;
 use crate::measure::plan::Plan;
 use crate::measure::results::{Point, Results, varied};
@@ -158,22 +159,31 @@ fn key(ready: &Ready, point: &Point, round: u32) -> String {
     )
 }
 
+/// What comes from elsewhere than the experiments.
+#[derive(Default)]
+pub struct Known {
+    /// Of the comparison with measurements.
+    pub agreement: Option<f64>,
+    /// What the claims ask the simulator beside the workloads.
+    pub probes: probe::Answers,
+}
+
 /// A figure of one of the runs.
 pub fn figure(
     experiments: &[Ready],
     results: &[Results],
-    agreement: Option<f64>,
+    known: &Known,
     figure: &Figure,
     run: usize,
 ) -> Result<f64, String> {
-    let Some(at) = figure.at() else { return known(agreement, figure) };
+    let Some(at) = figure.at() else { return without_experiment(known, figure, run) };
     let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment);
     let place = place.ok_or_else(|| format!("{} was not run", at.experiment))?;
     figure_of(&experiments[place], &results[place], figure, run)
 }
 
 /// A figure that needs no run of an experiment.
-fn known(agreement: Option<f64>, figure: &Figure) -> Result<f64, String> {
+fn without_experiment(known: &Known, figure: &Figure, run: usize) -> Result<f64, String> {
     let registered = |lock: &str, bytes: fn(&Entry) -> usize| {
         let entry = names::registered().into_iter().find(|entry| entry.info.name == lock);
         let entry = entry.ok_or_else(|| format!("there is no lock called {lock}"))?;
@@ -184,13 +194,14 @@ fn known(agreement: Option<f64>, figure: &Figure) -> Result<f64, String> {
         Figure::WaiterBytes(lock) => registered(lock, |entry| entry.info.waiter_bytes),
         Figure::HolderBytes(lock) => registered(lock, |entry| entry.info.holder_bytes),
         Figure::PthreadMutexBytes => Ok(size_of::<libc::pthread_mutex_t>() as f64),
-        _ => agreement.ok_or_else(|| "nothing was measured".into()),
+        Figure::Probe(probe) => known.probes.get(*probe, run),
+        _ => known.agreement.ok_or_else(|| "nothing was measured".into()),
     }
 }
 
 /// A figure of one of the runs of an experiment.
 pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) -> Result<f64, String> {
-    let Some(at) = figure.at() else { return known(None, figure) };
+    let Some(at) = figure.at() else { return without_experiment(&Known::default(), figure, run) };
     let index = index(&ready.plan, results, at.lock, at.threads, &at.set)
         .ok_or_else(|| format!("{} has no point {at:?}", at.experiment))?;
     let point = &results.points[index];
@@ -247,6 +258,18 @@ pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Op
     });
     let counted: Vec<String> = counted.collect();
     (!counted.is_empty()).then(|| counted.join(", "))
+}
+
+/// What a claim names beside its rule, as medians of the runs.
+pub fn seen(experiments: &[Ready], results: &[Results], claim: &Claim, runs: usize) -> Vec<String> {
+    let known = Known::default();
+    let one = |value: &Value| {
+        let of = |run| value.compute(&|wanted| figure(experiments, results, &known, wanted, run)).ok();
+        let values: Vec<f64> = (0..runs).filter_map(of).collect();
+        let median = (!values.is_empty()).then(|| latchwork_console::stats::median(&values))?;
+        Some(format!("{} is {}", value.text(), rule::number(median)))
+    };
+    claim.seen.iter().filter_map(one).collect()
 }
 
 /// Which of the points has this lock, so many threads, and this parameter (`name=value`; may be empty).

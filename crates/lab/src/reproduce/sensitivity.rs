@@ -26,6 +26,8 @@ pub struct Point {
     pub holds: bool,
     /// The value of the part that is tightest in the runs of the claim itself.
     pub value: Option<f64>,
+    /// The value of each part.
+    pub values: Vec<Option<f64>>,
     /// The parameter that differs, if it is a single one.
     #[serde(skip)]
     parameter: Option<String>,
@@ -38,7 +40,14 @@ pub struct Point {
 impl Point {
     /// In which nothing is special.
     pub fn made_up(holds: bool) -> Self {
-        Point { variant: String::new(), holds, value: None, parameter: None, unknown: false }
+        Point {
+            variant: String::new(),
+            holds,
+            value: None,
+            values: Vec::new(),
+            parameter: None,
+            unknown: false,
+        }
     }
 }
 
@@ -64,9 +73,12 @@ impl Sensitivity {
 
     /// The smallest and the largest value of the tightest part.
     pub fn band(&self) -> Option<(f64, f64)> {
-        let values = || self.points.iter().filter_map(|point| point.value);
-        let least = values().min_by(f64::total_cmp)?;
-        Some((least, values().max_by(f64::total_cmp)?))
+        band(self.points.iter().filter_map(|point| point.value))
+    }
+
+    /// The same of any part of the rule.
+    pub fn band_of(&self, part: usize) -> Option<(f64, f64)> {
+        band(self.points.iter().filter_map(|point| *point.values.get(part)?))
     }
 
     /// The parameters that decide by themselves.
@@ -118,6 +130,13 @@ impl Sensitivity {
         }
         text
     }
+}
+
+fn band(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |band, value| {
+        let (least, most) = band.unwrap_or((value, value));
+        Some((value.min(least), value.max(most)))
+    })
 }
 
 /// The experiments with one variant each, and their results.
@@ -263,6 +282,7 @@ impl Space {
             variant: variant.label(),
             holds: judged.holds(),
             value: judged.checks.get(tightest).and_then(|check| check.ours),
+            values: judged.checks.iter().map(|check| check.ours).collect(),
             parameter: variant.parameter().map(str::to_owned),
             unknown: matches!(variant, Variant::Unknown(_)),
         }
@@ -293,6 +313,7 @@ mod tests {
             variant: variant.label(),
             holds,
             value: Some(value),
+            values: vec![Some(value), None],
             parameter: variant.parameter().map(str::to_owned),
             unknown: matches!(variant, Variant::Unknown(_)),
         }
@@ -312,6 +333,7 @@ mod tests {
             settled: false,
         };
         assert_eq!((one.holds(), one.decides(), one.band()), (3, vec!["one hop"], Some((0.5, 2.0))));
+        assert_eq!((one.band_of(0), one.band_of(1)), (one.band(), None));
         assert_eq!(one.sentence(), "3 of 5 points of the space; it hangs on one: one hop");
         assert_eq!(one.range(), None);
         let unknown = |set: &str| Variant::Unknown(set.into());

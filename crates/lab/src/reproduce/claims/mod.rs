@@ -9,6 +9,7 @@ mod simulator;
 
 use super::experiment::{Experiment, On};
 use super::judge::Ground;
+use super::probe::{self, Probe};
 use super::rule::{At, Bound, Check, Figure, Value};
 use latchwork_sim::Placement;
 use serde::Serialize;
@@ -147,6 +148,8 @@ pub struct Claim {
     pub note: &'static str,
     /// What a missed rule means.
     pub ground: Ground,
+    /// What is computed from the run and printed beside a verdict, because it shows the cause.
+    pub seen: Vec<Value>,
     /// Where known, the mechanism behind what comes out, without figures: those are computed from the run.
     pub explanation: &'static str,
 }
@@ -168,6 +171,7 @@ impl Claim {
             note: "",
             checks,
             ground: Ground::Covered,
+            seen: Vec::new(),
             explanation: "",
         }
     }
@@ -189,6 +193,12 @@ impl Claim {
     /// The mechanism.
     fn because(mut self, explanation: &'static str) -> Self {
         self.explanation = explanation;
+        self
+    }
+
+    /// What shows the cause.
+    fn beside(mut self, seen: impl IntoIterator<Item = Value>) -> Self {
+        self.seen.extend(seen);
         self
     }
 
@@ -214,13 +224,12 @@ impl Claim {
     fn of_others(&self, id: &'static str, note: &'static str, others: &[(&str, &'static str)]) -> Self {
         let mut claim = self.clone();
         (claim.id, claim.note) = (id, note);
-        for check in &mut claim.checks {
-            for figure in check.value.figures_mut() {
-                if let Some(at) = figure.at_mut()
-                    && let Some((_, other)) = others.iter().find(|(lock, _)| *lock == at.lock)
-                {
-                    at.lock = other;
-                }
+        let values = claim.checks.iter_mut().map(|check| &mut check.value).chain(&mut claim.seen);
+        for figure in values.flat_map(Value::figures_mut) {
+            if let Some(at) = figure.at_mut()
+                && let Some((_, other)) = others.iter().find(|(lock, _)| *lock == at.lock)
+            {
+                at.lock = other;
             }
         }
         claim
@@ -232,12 +241,28 @@ impl Claim {
         if self.paper == Paper::Simulator {
             names.push(On::Here.name());
         }
+        if !self.probes().is_empty() {
+            names.push(probe::MACHINE);
+        }
         for experiment in experiments().iter().filter(|experiment| used.contains(&experiment.id)) {
             if !names.contains(&experiment.on.name()) {
                 names.push(experiment.on.name());
             }
         }
         names
+    }
+
+    /// The experiments that have to be run for it.
+    pub fn runs(&self) -> Vec<&'static str> {
+        let seen = self.seen.iter().flat_map(Value::figures).filter_map(|figure| figure.at());
+        self.experiments().into_iter().chain(seen.map(|at| at.experiment)).collect()
+    }
+
+    /// What it asks the simulator beside the workloads.
+    pub fn probes(&self) -> Vec<Probe> {
+        let figures = self.checks.iter().flat_map(|check| check.value.figures());
+        let probe = |figure: &Figure| if let Figure::Probe(probe) = figure { Some(*probe) } else { None };
+        figures.filter_map(probe).collect()
     }
 
     /// The experiments that it looks at.
@@ -349,9 +374,11 @@ mod tests {
         let ready: Vec<Ready> =
             experiments().iter().map(|experiment| Ready::find(experiment, &effort).unwrap()).collect();
         let results: Vec<Results> = ready.iter().map(|ready| Results::new(&ready.plan)).collect();
+        let known = runner::Known { agreement: Some(1.0), ..Default::default() };
         for claim in all() {
-            for figure in claim.checks.iter().flat_map(|check| check.value.figures()) {
-                match runner::figure(&ready, &results, Some(1.0), figure, 0) {
+            let seen = claim.seen.iter().flat_map(Value::figures);
+            for figure in claim.checks.iter().flat_map(|check| check.value.figures()).chain(seen) {
+                match runner::figure(&ready, &results, &known, figure, 0) {
                     Ok(_) => assert!(figure.at().is_none(), "{}: {figure:?}", claim.id),
                     // The points are there, and have no runs.
                     Err(why) => {
@@ -365,7 +392,7 @@ mod tests {
 
     #[test]
     fn every_experiment_is_used() {
-        let used: HashSet<_> = all().iter().flat_map(Claim::experiments).collect();
+        let used: HashSet<_> = all().iter().flat_map(Claim::runs).collect();
         for experiment in experiments() {
             assert!(used.contains(experiment.id), "{}", experiment.id);
         }

@@ -2,6 +2,8 @@
 //! 6 and 7.
 
 mod kernel;
+mod policy;
+mod pthread;
 mod rwbench;
 mod user;
 
@@ -132,6 +134,7 @@ pub fn experiments() -> Vec<Experiment> {
         experiment("wc", "x5-4", "wc", KERNELS, "1,16,72,142"),
         experiment("wrmem", "x5-4", "wrmem", KERNELS, "1,16,72,142"),
     ];
+    all.extend(pthread::experiments());
     for one in &mut all {
         one.placement = Placement::RoundRobin;
     }
@@ -174,7 +177,16 @@ fn speedup(experiment: &'static str, lock: &'static str, threads: usize) -> supe
 }
 
 pub fn claims() -> Vec<Claim> {
-    [section_3_and_4(), user::claims(), rwbench::claims(), kernel::claims(), kernel::later()].concat()
+    [
+        section_3_and_4(),
+        policy::claims(),
+        user::claims(),
+        rwbench::claims(),
+        pthread::claims(),
+        kernel::claims(),
+        kernel::later(),
+    ]
+    .concat()
 }
 
 fn section_3_and_4() -> Vec<Claim> {

@@ -43,6 +43,11 @@ const BLOCKING: [&str; 6] = [B, CST, STOCK_MUTEX, "mutexee", "malthusian", PTHRE
 
 pub fn experiments() -> Vec<Experiment> {
     vec![
+        Experiment {
+            set: &["hold=0ns,500ns,2us,8us", "gap=100ns"],
+            micros: Some(2_000),
+            ..experiment("factor-holds", MACHINE, "counter", &[FIFO, ONE], "192")
+        },
         experiment(
             "uncontended",
             MACHINE,
