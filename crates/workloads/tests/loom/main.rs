@@ -5,7 +5,7 @@
 //! path: they are test code, which a crate of their own would have to publish.
 
 #[path = "../../../latchwork/tests/loom/machine.rs"]
-#[expect(dead_code, reason = "the tables use a part of the machine")]
+#[expect(dead_code, unused_imports, reason = "the tables use a part of the machine")]
 mod machine;
 #[path = "../../../latchwork/tests/loom/records.rs"]
 mod records;

@@ -188,7 +188,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     fn turn(&self) -> Bits {
-        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `exceeds`
+        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
     }
 
     fn is_free(&self) -> bool {
