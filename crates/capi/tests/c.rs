@@ -303,7 +303,7 @@ fn cpp_programs() {
             ("c++17", "drop_in.cpp"),
             ("c++20", "drop_in.cpp"),
             ("c++17", "map.cpp"),
-            ("c++20", "types.cpp"),
+            ("c++17", "types.cpp"),
             ("c++23", "types.cpp"),
         ] {
             // clang 14 calls it so.
