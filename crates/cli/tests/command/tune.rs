@@ -165,7 +165,15 @@ fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value, Opt
     let program = compile(&directory, "says", &text, &["-pthread"]);
     let mut command = latchwork();
     command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "12", "--json", "tuned.json"]);
-    command.args(limits).args(["--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    // The default limit of a run is a few times what it took under glibc. A stopped or busy machine may need longer.
+    command.args(limits).args([
+        "--timeout",
+        "600",
+        "--metric",
+        "rate: ([0-9]+)",
+        "--",
+        program.to_str().unwrap(),
+    ]);
     let output = command.output().unwrap();
     let json = fs::read_to_string(directory.join("tuned.json"));
     let json = json.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
