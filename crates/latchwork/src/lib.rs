@@ -24,6 +24,7 @@
 //! | a value that is read all the time and replaced as a whole | [`reclaim::Rcu`] | readers do not wait |
 //! | a hash table that is mostly read | [`map::RcuMap`] | readers do not wait |
 //! | a set that is mostly read | [`map::RcuSet`] | readers do not wait |
+//! | an ordered map that is mostly read, with ranges of one moment | [`map::RcuTreeMap`] | readers do not wait |
 //! | an operation to do once, a barrier | [`std::sync`](https://doc.rust-lang.org/std/sync/) | |
 //!
 //! The page of each type says what it costs, which thread gets the lock next, and what happens on a panic, on `fork` and

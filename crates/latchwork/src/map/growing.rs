@@ -572,6 +572,15 @@ where
         });
     }
 
+    /// Splits the shard of a key in two, if it may be split. The shard keeps the half of the key.
+    pub fn split_of<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
+        let mut slot = self.lock(key);
+        let (hash, Slot { held, garbage, .. }) = (slot.hash, &mut slot);
+        // (The place of the key's element was in the buckets before the split.)
+        self.split_hot(held, hash, garbage);
+        slot.found = None;
+    }
+
     /// Splits every shard in two that may be split.
     pub fn split_all(&self) {
         self.shards.each(|mut held| {
@@ -641,10 +650,29 @@ where
         self.found.as_ref().map(|(_, node)| *node)
     }
 
-    /// The element with the key, to be used after the slot has been dropped.
+    /// The element with the key, to be used after the slot has been dropped, as long as the section and the table last:
+    ///
+    /// ```compile_fail,E0505
+    /// # use latchwork::locks::mutex::tas::RawTas;
+    /// # use latchwork::machine::Native;
+    /// # use latchwork::map::growing::{Count, Growing};
+    /// # use latchwork::reclaim::rcu::global;
+    /// # use std::hash::RandomState;
+    /// # type Table = Growing<RawTas<Native>, u32, String, RandomState>;
+    /// let guard = global().enter();
+    /// let table = Table::new(global(), Count { first: 1, most: 1 }, 0, RandomState::new());
+    /// table.lock(&1).set(1, "one".into());
+    /// let node = table.lock(&1).protected(&guard);
+    /// drop(table);
+    /// assert_eq!(node.unwrap().value, "one");
+    /// ```
     #[inline(always)]
-    pub fn protected<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> Option<&'g Node<K, V>> {
-        // SAFETY: the element has not been removed yet, so the section protects it.
+    pub fn protected<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> Option<&'g Node<K, V>>
+    where
+        'm: 'g,
+    {
+        // SAFETY: the element has not been removed yet, so the section protects it. The table outlives the reference, because
+        // `'m` is how long it is borrowed.
         self.found.as_ref().map(|(_, node)| unsafe { node.as_ref() })
     }
 

@@ -245,7 +245,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> ExactSizeIterator fo
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> FusedIterator for IntoIter<K, V, S> {}
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for IntoIter<K, V, S> {
+    /// Goes on if a destructor of an element panics. (A second panic ends the process.)
     fn drop(&mut self) {
-        self.for_each(drop);
+        struct Rest<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(&'a mut IntoIter<K, V, S>);
+        impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Rest<'_, K, V, S> {
+            fn drop(&mut self) {
+                self.0.for_each(drop);
+            }
+        }
+        Rest(self).0.for_each(drop);
     }
 }

@@ -14,7 +14,7 @@
 //! | `lines` | buckets that are cache lines of element numbers and tags |
 //! | `elements` | the memory of keys and values, by number |
 //! | `tree_map` | the ordered map that programs use, [`RcuTreeMap`] |
-//! | `tree_iter`, `tree_traits` | walks over it, and the traits of the standard library and of `serde` |
+//! | `tree_reading`, `tree_iter`, `tree_traits` | what a reader sees, walks over it, and the traits of the standard library and of `serde` |
 //! | [`tree`] | the algorithm, over any machine: a balanced tree that is copied where it changes |
 //! | `pages` | the pages of that tree |
 //! | `array` | an array whose first element is at the beginning of a cache line |
@@ -36,6 +36,7 @@ mod shards;
 pub mod tree;
 mod tree_iter;
 mod tree_map;
+mod tree_reading;
 mod tree_traits;
 mod update;
 #[cfg(feature = "rayon")]
@@ -49,7 +50,8 @@ pub use iter::{Cloned, IntoIter, Iter, Keys, Refs, Values};
 pub use rcu_map::{RcuMap, Reading, Ref, Statistics};
 pub use set::RcuSet;
 pub use tree_iter::{TreeCloned, TreeIntoIter, TreeKeys, TreeRange, TreeRefs, TreeValues};
-pub use tree_map::{RcuTreeMap, TreeReading};
+pub use tree_map::RcuTreeMap;
+pub use tree_reading::TreeReading;
 pub use update::{Compute, OccupiedError, Operation};
 
 /// Runs `section` while the calling thread holds `lock`; releases it also if `section` panics.

@@ -4,8 +4,8 @@
 //! are up to the end of each. A page is allocated with exactly the bytes that its entries need.
 //!
 //! State of a page: draft (entries on the stack of the updating thread) -> made -> linked, when the root above it is published
-//! -> replaced -> retired, with the other pages that the same update has replaced, and with the element that it has removed
-//! -> freed. So an update retires one object, and elements need no header.
+//! -> replaced -> retired -> freed. The pages that one update has replaced are retired as one object, with the element that
+//! the update has removed. So elements need no header.
 //!
 //! Size: 64 bytes for a page, 8 for each entry of a leaf, 24 for each entry of an inner page.
 
@@ -96,7 +96,7 @@ impl<K, V> Clone for Page<'_, K, V> {
 
 // SAFETY: a page is as a shared reference to its elements. What readers look at does not change.
 unsafe impl<K: Sync, V: Sync> Send for Page<'_, K, V> {}
-// SAFETY: as above.
+// SAFETY: its methods read what does not change, and give out shared references to elements.
 unsafe impl<K: Sync, V: Sync> Sync for Page<'_, K, V> {}
 
 impl<'g, K, V> Page<'g, K, V> {

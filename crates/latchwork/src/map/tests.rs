@@ -266,3 +266,13 @@ fn a_table_that_ends_drops_every_element_also_if_a_destructor_panics() {
     assert_eq!(panics(|| drop(table.take())), 1);
     assert_eq!(dropped.load(Relaxed), ELEMENTS as usize);
 }
+
+/// The elements of a map that has ended are dropped with its iterator, also those after one whose destructor panics.
+#[test]
+fn an_owned_walk_that_is_left_drops_every_element_also_if_a_destructor_panics() {
+    let dropped: &'static AtomicUsize = Box::leak(Box::default());
+    let map: RcuMap<u32, Bomb> = (0..1000).map(|key| (key, Bomb { armed: key == 500, dropped })).collect();
+    let mut left = Some(map.into_iter());
+    assert_eq!(panics(|| drop(left.take())), 1);
+    assert_eq!(dropped.load(Relaxed), 1000);
+}

@@ -1,15 +1,15 @@
 //! An ordered map in which readers lock nothing, and see the map as it was at one moment.
 //!
-//! Source: Clements, Kaashoek and Zeldovich, "Scalable Address Spaces Using RCU Balanced Trees", ASPLOS 2012 (BONSAI): a
-//! balanced tree whose nodes never change. An update copies the path from the root to what it changes, and publishes the new
-//! root with one store. Updates take turns under a lock. What differs: this is a B+-tree (`pages`), because a copied path of
-//! a binary tree has four times as many nodes; every update copies the whole path, also where BONSAI changes a pointer in
-//! place, so that each root is a map that no thread changes any more.
+//! Source: Clements, Kaashoek and Zeldovich, "Scalable Address Spaces Using RCU Balanced Trees", ASPLOS 2012 (BONSAI). The
+//! nodes of that tree never change: an update copies the path from the root to its key, and publishes the new root with one
+//! store. Updates take turns under a lock. Two things differ. This is a B+-tree (`pages`), because the path of a binary tree
+//! has four times as many nodes to copy. And every update copies the whole path, also where BONSAI changes a pointer in
+//! place. Therefore each root is a map that no thread changes any more.
 //!
-//! Why not a skip list (Herlihy, Lev, Luchangco and Shavit, "A Simple Optimistic Skiplist Algorithm", SIROCCO 2007), which
-//! was the other candidate: its updates lock the neighbours of a key only, so updates of different keys do not wait for each
-//! other. Here they do. What that buys: every walk and range is one moment's map, `len` is exact, an element can be found
-//! by its rank, no element needs links, a lock or a header, and a reader never meets an element that is being removed.
+//! The other candidate was a skip list with a lock in each node (Herlihy, Lev, Luchangco and Shavit, "A Simple Optimistic
+//! Skiplist Algorithm", SIROCCO 2007). Its updates lock the neighbours of a key only, so updates of different keys do not wait
+//! for each other; here they do. In return, every walk and range is of one moment here, and `len` is exact. An element needs
+//! no links, no lock and no header, and is found by its rank. No reader meets an element that is being removed.
 //!
 //! State of an element: in a box -> in a leaf -> removed -> retired, with the pages that led to it.
 //!
@@ -173,7 +173,7 @@ pub struct Walk<'g, K, V> {
 
 // SAFETY: it gives out shared references to elements, and its slices are of pages that do not change.
 unsafe impl<K: Sync, V: Sync> Send for Walk<'_, K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared reference to it leads to shared references to elements.
 unsafe impl<K: Sync, V: Sync> Sync for Walk<'_, K, V> {}
 
 impl<K, V> Clone for Walk<'_, K, V> {
@@ -338,9 +338,9 @@ where
         }
     }
 
-    /// Puts sorted elements, each key once, into a tree that has none.
+    /// Replaces all elements by these, which are sorted, each key once.
     pub fn fill(&mut self, elements: Vec<Box<Node<K, V>>>) {
-        debug_assert!(self.root.load(Relaxed).is_null(), "the tree is empty");
+        drop(self.drain());
         let fill = FILL.min(WIDTH);
         let leaf = |node| Entry { first: NonNull::from(Box::leak(node)), page: None, count: 1 };
         let mut entries: Vec<Entry<K, V>> = elements.into_iter().map(leaf).collect();
@@ -378,9 +378,13 @@ where
         self.found.map(|node| unsafe { node.as_ref() })
     }
 
-    /// The element, to be used after the slot has been dropped.
-    pub fn protected<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> Option<&'g Node<K, V>> {
-        // SAFETY: the element has not been removed yet, so the section protects it.
+    /// The element, to be used after the slot has been dropped, as long as the section and the tree last.
+    pub fn protected<'g>(&self, _: &'g RcuGuard<'_, L::Machine>) -> Option<&'g Node<K, V>>
+    where
+        't: 'g,
+    {
+        // SAFETY: the element has not been removed yet, so the section protects it. The tree outlives the reference, because
+        // `'t` is how long it is borrowed.
         self.found.map(|node| unsafe { node.as_ref() })
     }
 

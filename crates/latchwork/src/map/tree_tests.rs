@@ -311,7 +311,7 @@ fn comparisons_that_panic_change_nothing() {
     assert_eq!(Arc::strong_count(&alive), 1);
 }
 
-/// A value whose destructor uses its map, and may panic. (The map has a domain of its own, so that no other test reclaims it.)
+/// A value whose destructor uses its map, and may panic. The map has a domain of its own, so no other test reclaims the value.
 struct Guest {
     map: &'static Tree<RawTas<Native>, u32, Guest, 4>,
     number: u32,

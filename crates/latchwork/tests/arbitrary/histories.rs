@@ -2,7 +2,7 @@
 //! have (linearizability, decided by search, after Wing and Gong 1993).
 
 use super::{Random, rounds};
-use latchwork::map::{Compute, Operation, RcuMap};
+use latchwork::map::{Compute, Operation, RcuMap, RcuTreeMap};
 use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -53,6 +53,69 @@ fn model(what: What, value: Option<u64>) -> (Option<u64>, Result) {
         What::Add(amount) => (value.map(|value| value + amount), value.map(|value| value + amount)),
         What::Compute(new) if value.is_none() => (Some(new), Some(new)),
         What::Compute(_) => (None, value),
+    }
+}
+
+/// A map of which histories are taken.
+trait Map: Default + Sync {
+    /// Does something to the key 1.
+    fn operate(&self, what: What) -> Result;
+    /// Puts 20 other keys.
+    fn fill(&self, from: u64);
+    /// Removes all other keys.
+    fn thin(&self);
+    /// Gives up room.
+    fn shrink(&self) {}
+}
+
+impl Map for RcuMap<u64, u64> {
+    fn operate(&self, what: What) -> Result {
+        operate(self, what)
+    }
+    fn fill(&self, from: u64) {
+        (from..from + 20).for_each(|key| _ = self.insert(key, key));
+    }
+    fn thin(&self) {
+        self.retain(|key, _| *key == 1);
+    }
+    fn shrink(&self) {
+        self.shrink_to_fit();
+    }
+}
+
+impl Map for RcuTreeMap<u64, u64> {
+    fn operate(&self, what: What) -> Result {
+        let flag = |set: bool| set.then_some(0);
+        match what {
+            What::Get => self.get(&1).as_deref().copied(),
+            What::Contains => flag(self.read().contains_key(&1)),
+            What::Insert(new) => flag(self.insert(1, new)),
+            What::Replace(new) => self.replace(1, new).as_deref().copied(),
+            What::TryInsert(new) => {
+                Some(self.try_insert(1, new).map_or_else(|error| *error.current, |new| *new))
+            }
+            What::Remove => flag(self.remove(&1)),
+            What::RemoveEntry => self.remove_entry(&1).as_deref().copied(),
+            What::RemoveOdd => self.remove_if(&1, |_, value| value % 2 == 1).as_deref().copied(),
+            What::Add(amount) => {
+                self.update(1, |value| value.map(|value| value + amount)).as_deref().copied()
+            }
+            What::Compute(new) => {
+                let mut seen = None;
+                let step = |found: Option<&u64>| {
+                    seen = found.copied();
+                    found.is_none().then_some(new)
+                };
+                let now = self.update(1, step).as_deref().copied();
+                seen.or(now)
+            }
+        }
+    }
+    fn fill(&self, from: u64) {
+        (from..from + 20).for_each(|key| _ = self.insert(key, key));
+    }
+    fn thin(&self) {
+        self.retain(|key, _| *key == 1);
     }
 }
 
@@ -128,8 +191,8 @@ fn record(clock: &AtomicU64, what: What, operate: impl FnOnce(What) -> Result) -
 }
 
 /// A history of one key, while other keys come and go and the map is resized.
-fn history(seed: u64) -> Vec<Event> {
-    let (map, clock, start) = (RcuMap::new(), AtomicU64::new(0), Barrier::new(THREADS as usize));
+fn history<M: Map>(seed: u64) -> Vec<Event> {
+    let (map, clock, start) = (M::default(), AtomicU64::new(0), Barrier::new(THREADS as usize));
     std::thread::scope(|scope| {
         let thread = |thread: u64| {
             let (map, clock, start) = (&map, &clock, &start);
@@ -139,12 +202,12 @@ fn history(seed: u64) -> Vec<Event> {
                 let each = |number| {
                     let fresh = 1 + number * THREADS + thread;
                     match random.below(6) {
-                        0 => (0..20).for_each(|key| _ = map.insert(100 * (thread + 1) + key, key)),
-                        1 => map.retain(|key, _| *key == 1),
-                        2 => map.shrink_to_fit(),
+                        0 => map.fill(100 * (thread + 1)),
+                        1 => map.thin(),
+                        2 => map.shrink(),
                         _ => (),
                     }
-                    record(clock, chosen(&mut random, fresh), |what| operate(map, what))
+                    record(clock, chosen(&mut random, fresh), |what| map.operate(what))
                 };
                 (0..OPERATIONS).map(each).collect::<Vec<_>>()
             })
@@ -157,8 +220,9 @@ fn history(seed: u64) -> Vec<Event> {
 #[test]
 fn every_history_of_a_key_has_an_order() {
     for seed in 0..rounds(400) {
-        let events = history(seed);
-        assert!(has_order(&events), "round {seed}: no order explains {events:#?}");
+        for events in [history::<RcuMap<_, _>>(seed), history::<RcuTreeMap<_, _>>(seed)] {
+            assert!(has_order(&events), "round {seed}: no order explains {events:#?}");
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod reclaim;
 mod rwlock;
 mod semaphore;
 mod seqlock;
+mod tree;
 
 #[path = "../example/futex.rs"]
 mod example;

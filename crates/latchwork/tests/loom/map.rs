@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
 
 /// Tells when it has been dropped.
-struct Value(*const UnsafeCell<bool>);
+pub(crate) struct Value(*const UnsafeCell<bool>);
 
 // SAFETY: the cell is never freed.
 unsafe impl Send for Value {}
@@ -19,11 +19,11 @@ unsafe impl Send for Value {}
 unsafe impl Sync for Value {}
 
 impl Value {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Value(Box::leak(Box::new(UnsafeCell::new(true))))
     }
 
-    fn look(&self) {
+    pub(crate) fn look(&self) {
         // SAFETY: the cell is never freed.
         assert!(unsafe { (*self.0).with(|alive| *alive) }, "a value that was dropped");
     }
@@ -193,6 +193,12 @@ fn a_table_that_is_split_beside_a_walk() {
     }
     crate::report("rcu-map", || bounded(2).check(halves, &[splits, inserts::<4>], |_| ()));
     crate::report("rcu-map", || bounded(2).check(halves, &[splits, inserts::<5>], |_| ()));
+    // A shard of an odd key keeps the upper half, and the new shard gets the lower one.
+    fn splits_upper(table: &Halves) {
+        table.split_of(&3);
+    }
+    crate::report("rcu-map", || bounded(2).check(halves, &[splits_upper, inserts::<4>], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(halves, &[splits_upper, inserts::<5>], |_| ()));
 }
 
 /// Two shards make their lanes at the same time. What comes back to the one may be taken by the other, and is put once.

@@ -130,6 +130,7 @@ fn every_type_of_the_root_has_the_usual_traits() {
     usual::<ReentrantMutex<u32>>();
     usual::<latchwork::reclaim::Rcu<u32>>();
     usual::<latchwork::map::RcuMap<u32, u32>>();
+    usual::<latchwork::map::RcuTreeMap<u32, u32>>();
     assert_eq!(*Mutex::from(7).lock(), 7);
     assert_eq!(*RwLock::from(7).read(), 7);
     assert_eq!(SeqLock::from([7]).read(), [7]);

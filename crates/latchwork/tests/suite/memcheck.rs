@@ -94,28 +94,32 @@ fn churn<D: Reclaim<Machine = Native>>() {
     drop(unsafe { Box::from_raw(root.load(Acquire)) });
 }
 
-/// The safe layer: a cell, and a table that grows and shrinks while it is read.
+/// The safe layer: a cell, a table that grows and shrinks while it is read, and a tree.
 fn safely() {
-    use latchwork::map::RcuMap;
-    let (cell, map) = (Rcu::new(vec![0u8; 40]), RcuMap::new());
+    use latchwork::map::{RcuMap, RcuTreeMap};
+    let (cell, map, tree) = (Rcu::new(vec![0u8; 40]), RcuMap::new(), RcuTreeMap::new());
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
-            let (cell, map) = (&cell, &map);
+            let (cell, map, tree) = (&cell, &map, &tree);
             scope.spawn(move || {
                 for key in 0..150u64 {
                     cell.update(|old| old.clone());
                     map.insert(key << 2 | thread, vec![key; 3]);
                     assert_eq!(map.get(&(key << 2 | thread)).map(|value| value[2]), Some(key));
+                    tree.insert(key << 2 | thread, vec![key; 3]);
+                    assert_eq!(tree.get(&(key << 2 | thread)).map(|value| value[2]), Some(key));
+                    assert!(tree.range(key..=key + 3).all(|value| value.len() == 3));
                     assert_eq!(cell.get().len(), 40);
                     if key % 2 == 0 {
                         map.remove(&(key << 2 | thread));
+                        tree.pop_first();
                     }
                 }
             });
         }
     });
     map.shrink_to_fit();
-    drop((cell, map));
+    drop((cell, map, tree));
     global().barrier();
 }
 

@@ -1,4 +1,4 @@
-//! The hash map over RCU: what `RcuMap` does, over this machine.
+//! The maps over RCU: what `RcuMap` and `RcuTreeMap` do, over this machine ([`tables`](super::tables)).
 //!
 //! What is done to a key, and what each operation has seen, is kept as a history. At the end each key's history must be one
 //! that a map can have which one thread at a time uses (linearizability; decided by search, after Wing and Gong, "Testing and
@@ -11,24 +11,24 @@ use super::engine::{self, Engine};
 use super::keep::Kept;
 use super::machine::Explore;
 use super::subject::{Subject, begin, check, here, hold, me, note, waiting};
+use super::tables::{Element, Table};
 use super::words::Usize;
 use super::world;
 use crate::rng::Rng;
-use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::{Arith, Word};
-use latchwork::map::growing::{Count, Growing, Node};
+use latchwork::map::growing::Change;
 use latchwork::reclaim::Limit;
 use latchwork::reclaim::rcu::RcuDomain;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::AcqRel;
 
 /// Keys of a client: the first two have the same hash, and the third goes to another shard after a split.
 const KEYS: u8 = 3;
 /// Values of a client at most.
-const OBJECTS: usize = 48;
+const OBJECTS: usize = 52;
 
 /// What knows whether a value was dropped. It is never freed, so that a reader that comes too late sees it.
 struct Object {
@@ -37,7 +37,7 @@ struct Object {
 }
 
 /// A value of the map.
-struct Value(*const Object);
+pub(super) struct Value(*const Object);
 
 // SAFETY: the object is used by the threads of a schedule only, which run one at a time.
 unsafe impl Send for Value {}
@@ -75,8 +75,7 @@ impl Hasher for Few {
     }
 }
 
-type Table<L> = Growing<L, u8, Value, BuildHasherDefault<Few>>;
-type Found<'g> = Option<&'g Node<u8, Value>>;
+type Found<'g> = Option<&'g Element>;
 
 /// What was done to a key, by the numbers of values, and what was seen there.
 #[derive(Copy, Clone, Debug)]
@@ -142,9 +141,9 @@ fn has_order(events: &[Event]) -> bool {
     false
 }
 
-pub(super) struct Map<L: RawMutex<Machine = Explore>> {
+pub(super) struct Map<T: Table> {
     domain: *mut RcuDomain<Explore>,
-    table: *mut ManuallyDrop<Table<L>>,
+    table: *mut ManuallyDrop<T>,
     /// How many threads may still use the table.
     users: *mut Usize,
     objects: *mut Object,
@@ -154,27 +153,10 @@ pub(super) struct Map<L: RawMutex<Machine = Explore>> {
     _kept: Kept,
 }
 
-const OPERATIONS: [What; 14] = [
-    What::Read,
-    What::Insert,
-    What::Alter,
-    What::Remove,
-    What::RemoveFound,
-    What::Walk,
-    What::WalkByBuckets,
-    What::Grow,
-    What::Shrink,
-    What::Split,
-    What::Clear,
-    What::Collect,
-    What::Barrier,
-    What::Exit,
-];
-
-impl<L: RawMutex<Machine = Explore>> Subject for Map<L> {
+impl<T: Table> Subject for Map<T> {
     fn client(rng: &mut Rng) -> Client {
         let mut client = Client::empty(rng);
-        client.cast(rng, &OPERATIONS);
+        client.cast(rng, T::OPERATIONS);
         for operation in client.operations.iter_mut().flatten() {
             operation.key = [0, 0, 0, 1, 2][rng.below(5) as usize];
         }
@@ -184,17 +166,17 @@ impl<L: RawMutex<Machine = Explore>> Subject for Map<L> {
     }
 
     fn another(_: &Client, rng: &mut Rng) -> Option<What> {
-        Some(OPERATIONS[rng.below(OPERATIONS.len() as u64) as usize])
+        Some(T::OPERATIONS[rng.below(T::OPERATIONS.len() as u64) as usize])
     }
 
     fn new(engine: &Engine, client: &Client) -> Self {
         let arena = engine.with(|s| s.arena.start());
         let domain = arena.cast::<RcuDomain<Explore>>();
         // The table comes after what coverage looks at: its words have addresses, which differ from run to run.
-        let table = arena.wrapping_add(24 * 1024).cast::<ManuallyDrop<Table<L>>>();
+        let table = arena.wrapping_add(24 * 1024).cast::<ManuallyDrop<T>>();
         let users = arena.wrapping_add(32 * 1024).cast::<Usize>();
         assert!(engine::COVERED <= 24 * 1024 && size_of::<RcuDomain<Explore>>() <= engine::COVERED);
-        assert!(size_of::<Table<L>>() <= 8 * 1024, "room for the table");
+        assert!(size_of::<T>() <= 8 * 1024, "room for the table");
         let this = Map {
             domain,
             table,
@@ -207,19 +189,21 @@ impl<L: RawMutex<Machine = Explore>> Subject for Map<L> {
         };
         engine.with(|s| {
             s.arena.label(domain.addr(), size_of::<RcuDomain<Explore>>(), "domain");
-            s.arena.label(table.addr(), size_of::<Table<L>>(), "table");
+            s.arena.label(table.addr(), size_of::<T>(), "table");
             s.arena.label(users.addr(), size_of::<Usize>(), "users");
         });
         // SAFETY: within the arena, aligned, far enough from each other, and what was there before is over. The domain lives
         // longer than the table, as `after` drops it last.
         unsafe {
             domain.write(RcuDomain::new_in());
-            let count = Count { first: 1, most: 4 };
-            table.write(ManuallyDrop::new(Table::new(&*domain, count, 1, Default::default())));
+            table.write(ManuallyDrop::new(T::make(&*domain)));
             users.write(Usize::new(client.threads));
         }
         if client.units > 0 {
             this.domain().set_limit(Limit { objects: u64::from(client.units), bytes: 1 << 20 });
+        }
+        for key in T::OTHERS {
+            this.update(key, 0, true);
         }
         // Two of the keys are there.
         for key in 0..2 {
@@ -268,13 +252,13 @@ impl<L: RawMutex<Machine = Explore>> Subject for Map<L> {
     }
 }
 
-impl<L: RawMutex<Machine = Explore>> Map<L> {
+impl<T: Table> Map<T> {
     fn domain(&self) -> &'static RcuDomain<Explore> {
         // SAFETY: written in `new`, and dropped by `after`.
         unsafe { &*self.domain }
     }
 
-    fn table(&self) -> &Table<L> {
+    fn table(&self) -> &T {
         // SAFETY: written in `new`, and dropped by the last user.
         unsafe { &*self.table }
     }
@@ -302,21 +286,24 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
 
     /// Sets a key to a new value, after some time under the lock. Unless it `inserts`, only if the key is there.
     fn update(&self, key: u8, how: u8, inserts: bool) -> Done {
-        let mut slot = self.table().lock(&key);
-        let before = self.number(slot.node());
-        hold(how);
-        if before.is_none() && !inserts {
-            return Done::Found(None);
-        }
-        let value = self.make();
-        let new = value.object().number;
-        slot.set(key, value);
-        Done::Set(before, new)
+        let mut done = Done::Open;
+        self.table().update(key, |found| {
+            let before = self.number(found);
+            hold(how);
+            if before.is_none() && !inserts {
+                done = Done::Found(None);
+                return Change::Keep;
+            }
+            let value = self.make();
+            done = Done::Set(before, value.object().number);
+            Change::Set(value)
+        });
+        done
     }
 
     /// The same by mistake: the key may change between the look and the update.
     fn tear(&self, key: u8, how: u8) -> Done {
-        let before = self.number(self.table().find(&self.table().enter(), &key));
+        let before = self.number(self.table().find(&self.table().enter(), key));
         hold(how);
         match (before, self.update(key, 0, before.is_some())) {
             (Some(_), Done::Set(_, new)) => Done::Set(before, new),
@@ -376,6 +363,8 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
         }
         let different: HashSet<usize> = met.iter().map(|(_, value)| *value).collect();
         check(different.len() == met.len(), || format!("a walk has met an element twice: {met:?}"));
+        let ascends = met.is_sorted_by(|one, next| one.0 < next.0);
+        check(ascends || !T::SORTED, || format!("a walk does not ascend: {met:?}"));
     }
 
     fn every_key_is_what_it_was_last(&self) {
@@ -383,10 +372,12 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
         for key in 0..KEYS {
             let event = self.begins(key);
             let section = self.table().enter();
-            let last = self.number(self.table().find(&section, &key));
+            let last = self.number(self.table().find(&section, key));
             there += usize::from(last.is_some());
             self.ends(event, Done::Found(last));
         }
+        let section = self.table().enter();
+        there += T::OTHERS.filter(|key| self.table().find(&section, *key).is_some()).count();
         let count = self.table().count();
         check(count == there, || format!("{there} elements count as {count}"));
     }
@@ -406,17 +397,20 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
             }
             What::Remove => {
                 let event = self.begins(key);
-                let mut slot = waiting(|| table.lock(&key));
-                let before = self.number(slot.node());
-                slot.remove();
-                waiting(|| drop(slot));
+                let mut before = None;
+                waiting(|| {
+                    table.update(key, |found| {
+                        before = self.number(found);
+                        Change::Remove
+                    });
+                });
                 self.ends(event, Done::Removed(before));
             }
             What::RemoveFound => {
                 table.throttle();
                 let seen = self.begins(key);
                 let section = table.enter();
-                let found = table.find(&section, &key);
+                let found = table.find(&section, key);
                 let number = self.number(found);
                 self.ends(seen, Done::Found(number));
                 hold(how);
@@ -431,7 +425,7 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
             What::Walk => {
                 let events = [0, 1, 2].map(|key| self.begins(key));
                 let section = table.enter();
-                let nodes: Vec<Found> = table.iter(&section).map(Some).collect();
+                let nodes: Vec<Found> = table.walk(&section).into_iter().map(Some).collect();
                 let met = |found: &Found| Some((found.as_ref()?.key, self.number(*found)?));
                 self.met(events, &nodes.iter().filter_map(met).collect::<Vec<_>>());
                 nodes.into_iter().for_each(|found| self.look(found, how));
@@ -441,17 +435,16 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
                 let (mut at, mut met) = (Some(0), Vec::new());
                 while let Some(begin) = at {
                     let section = table.enter();
-                    let (bucket, next) = table.bucket(&section, begin);
-                    met.extend(bucket.filter_map(|node| Some((node.key, self.number(Some(node))?))));
+                    let (part, next) = table.part(&section, begin);
+                    met.extend(part.iter().filter_map(|node| Some((node.key, self.number(Some(node))?))));
+                    drop(part);
                     drop(section);
                     hold(how);
                     at = next;
                 }
                 self.met(events, &met);
             }
-            What::Grow => waiting(|| table.fit(9, false)),
-            What::Shrink => waiting(|| table.fit(1, true)),
-            What::Split => waiting(|| table.split_all()),
+            What::Grow | What::Shrink | What::Split => waiting(|| table.reshape(what)),
             What::Clear => {
                 let events = [0, 1, 2].map(|key| self.begins(key));
                 waiting(|| table.clear());
@@ -463,7 +456,7 @@ impl<L: RawMutex<Machine = Explore>> Map<L> {
             _ => {
                 let event = self.begins(key);
                 let section = table.enter();
-                let found = table.find(&section, &key);
+                let found = table.find(&section, key);
                 self.ends(event, Done::Found(self.number(found)));
                 self.look(found, how);
             }

@@ -30,6 +30,7 @@ mod search;
 mod semaphore;
 mod seqlock;
 mod subject;
+mod tables;
 mod words;
 mod world;
 

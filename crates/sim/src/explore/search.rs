@@ -12,6 +12,7 @@ use super::rwlock::{self, Downgrades, RwLock, Upgrades};
 use super::semaphore::Semaphore;
 use super::seqlock::SeqLock;
 use super::subject::Subject;
+use super::tables::{Hashed, Ordered};
 use super::world::World;
 use crate::rng::Rng;
 use latchwork::locks::mutex::shfl::RawShfl;
@@ -170,8 +171,14 @@ impl Target {
 
     /// The hash map over RCU, with this lock for its updates.
     pub fn map<L: RawMutex<Machine = Explore>>() -> Target {
-        let calls = Calls::of::<Map<L>>();
+        let calls = Calls::of::<Map<Hashed<L>>>();
         Target { name: "rcu-map", kind: "map", tolerates_suspension: false, calls }
+    }
+
+    /// The ordered map over RCU, with this lock for its updates.
+    pub fn tree<L: RawMutex<Machine = Explore>>() -> Target {
+        let calls = Calls::of::<Map<Ordered<L>>>();
+        Target { name: "rcu-tree-map", kind: "map", tolerates_suspension: false, calls }
     }
 
     /// Runs the schedules with these numbers, until one fails.
@@ -180,7 +187,7 @@ impl Target {
     }
 }
 
-/// Everything in the registry, the semaphore, the strategies of reclamation, and the map.
+/// Everything in the registry, the semaphore, the strategies of reclamation, and the maps.
 pub fn targets() -> Vec<Target> {
     struct All(Vec<Target>);
     impl Visitor<Explore> for All {
@@ -214,6 +221,7 @@ pub fn targets() -> Vec<Target> {
         Target::reclaim::<HazardDomain<Explore>>(),
         Target::reclaim::<CountedDomain<Explore>>(),
         Target::map::<RawShfl<Explore>>(),
+        Target::tree::<RawShfl<Explore>>(),
     ]);
     all.0
 }

@@ -3,6 +3,7 @@
 //! `latchwork-lab bench hashtable` measures the fixed table only, with the workload's checks around each lookup. This program
 //! also measures `RcuMap` and other libraries' maps as a user calls them, with sections of many lookups.
 
+mod ordered;
 mod table;
 mod user;
 
@@ -18,6 +19,7 @@ use std::process::ExitCode;
   cargo run --release --example maps -- table --keys 64 --updates 0% --threads 2
   cargo run --release --example maps -- user --rounds 11 --json user.json
   cargo run --release --example maps -- user --updates 50% --zipf true
+  cargo run --release --example maps -- ordered --keys 1024
   cargo run --release --example maps -- memory
   cargo run --release --example maps --features urcu -- user --only liburcu
 
@@ -33,6 +35,8 @@ enum Command {
     Table(Options),
     /// RcuMap beside the concurrent maps of other libraries.
     User(Options),
+    /// RcuTreeMap beside other ordered maps.
+    Ordered(Options),
     /// Bytes of the heap for each element of these maps.
     Memory,
 }
@@ -194,7 +198,7 @@ fn memory() {
     let sizes = [1000, 50_000, 65_536, 1_000_000];
     println!("| bytes for each element, of |{}", sizes.map(|size| format!(" {size} |")).concat());
     println!("|---|{}", "---|".repeat(sizes.len()));
-    for (name, bytes) in user::MEMORY {
+    for (name, bytes) in user::MEMORY.iter().chain(ordered::MEMORY) {
         println!("| {name} |{}", sizes.map(|size| format!(" {:.0} |", bytes(size))).concat());
     }
 }
@@ -207,6 +211,10 @@ fn main() -> ExitCode {
         Command::User(options) => {
             let updates = ["0%", "1%", "10%", "50%", "100%"];
             (user::SUBJECTS, points(&[1 << 10, 1 << 17], &updates, &[false, true]), options)
+        }
+        Command::Ordered(options) => {
+            let updates = ["0%", "1%", "10%", "50%", "100%"];
+            (ordered::SUBJECTS, points(&[1 << 10, 1 << 17], &updates, &[false]), options)
         }
         Command::Memory => {
             memory();

@@ -29,7 +29,7 @@ pub static SUBJECTS: &[Subject] = &[
 ];
 
 /// A map's name, and how many bytes for each of so many elements it takes.
-type Memory = (&'static str, fn(u64) -> f64);
+pub type Memory = (&'static str, fn(u64) -> f64);
 
 /// What the memory of is counted.
 pub static MEMORY: &[Memory] = &[
@@ -77,13 +77,21 @@ impl Zipf {
 
 /// Bytes of the heap for each element of a map with so many.
 fn bytes<M: Map>(elements: u64) -> f64 {
+    heap(elements, || {
+        let map = M::new();
+        (0..elements).for_each(|key| _ = map.insert(key, value(key)));
+        map
+    })
+}
+
+/// Bytes of the heap that something takes, for each of so many elements.
+pub fn heap<M>(elements: u64, make: impl FnOnce() -> M) -> f64 {
     // SAFETY: it reads the allocator's counters.
     let in_use = || unsafe { libc::mallinfo2() };
     let before = in_use();
-    let map = M::new();
-    (0..elements).for_each(|key| _ = map.insert(key, value(key)));
+    let made = make();
     let after = in_use();
-    drop(map);
+    drop(made);
     ((after.uordblks + after.hblkhd) as f64 - (before.uordblks + before.hblkhd) as f64) / elements as f64
 }
 

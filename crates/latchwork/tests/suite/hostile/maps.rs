@@ -211,6 +211,7 @@ pub fn growing() {
     table.lock(&7).set(1007, vec![7; 30]);
     let seen = table.find(&guard, &1).unwrap();
     table.split_all();
+    table.split_of(&9);
     assert!(table.remove_found(&guard, seen) && !table.remove_found(&guard, seen));
     let other = Growing64::new(domain, count(1, 1), 0, Same);
     assert!(!other.remove_found(&guard, seen) && table.find(&guard, &1).is_none());

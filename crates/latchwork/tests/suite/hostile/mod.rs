@@ -21,8 +21,10 @@ use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
 use latchwork::machine::record::{Clocks, Hazards};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
 use latchwork::map::array::Array;
+use latchwork::map::growing::Node;
 use latchwork::map::growing::{Count, Growing};
-use latchwork::map::{Entry, Operation, RcuMap, RcuSet};
+use latchwork::map::tree::Tree;
+use latchwork::map::{Entry, Operation, RcuMap, RcuSet, RcuTreeMap};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::domain::{Domain, Flavour};
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
@@ -51,6 +53,7 @@ use std::time::{Duration, Instant};
 mod locks;
 mod machine;
 mod maps;
+mod ordered;
 mod reclaim;
 
 /// The environment variable that tells the child process of [`run`] what to do.
@@ -103,7 +106,7 @@ const LISTED: &[(&str, &str)] = &[
     ("map/array.rs", "new into_first pointer"),
     (
         "map/growing.rs",
-        "new enter iter count capacity throttle find lock fit clear bucket remove_found split_all parts_list hasher node \
+        "new enter iter count capacity throttle find lock fit clear bucket remove_found split_of split_all parts_list hasher node \
          protected as_ptr set remove",
     ),
     (
@@ -120,6 +123,19 @@ const LISTED: &[(&str, &str)] = &[
         "map/entry.rs",
         "key or_insert or_insert_with or_insert_with_key or_default and_modify insert_entry get get_ref insert remove \
          remove_entry into_key",
+    ),
+    (
+        "map/tree.rs",
+        "new enter snapshot throttle lock lock_end remove_found clear fill drain node protected set remove count find rank at walk range",
+    ),
+    (
+        "map/tree_map.rs",
+        "contains_key len is_empty iter range read get first last iter_cloned clear pop_first pop_last remove remove_entry \
+         remove_if insert replace try_insert get_or_insert get_or_insert_with update retain",
+    ),
+    (
+        "map/tree_reading.rs",
+        "get get_key_value contains_key len is_empty first_key_value last_key_value iter range keys values",
     ),
     ("map/iter.rs", "iter iter_cloned"),
     ("map/with_rayon.rs", "par_iter"),
@@ -215,6 +231,8 @@ const CASES: &[(&str, fn())] = &[
     ("keys", maps::keys),
     ("drops", maps::drops),
     ("growing", maps::growing),
+    ("ordered keys", ordered::keys),
+    ("trees", ordered::trees),
     ("arrays", maps::arrays),
     // Nothing is reclaimed after a guard was forgotten, so these come last.
     ("forgotten guards", reclaim::forgotten),

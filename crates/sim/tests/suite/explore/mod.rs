@@ -147,10 +147,10 @@ fn mistakes_are_found() {
         (PrivateArray, &["twa", "qspinlock"], &[STUCK]),
         (LostLink, &["k42", "cna", "malthusian"], &[STUCK, "was destroyed"]),
         (SeenCleared, &["hemlock"], &[CIRCLES, STUCK, "no end"]),
-        (NoHeavyFence, &["rcu-map"], LATE),
-        (SkipsReader, &["rcu-map"], LATE),
-        (DroppedWake, &["rcu-map"], &[STUCK]),
-        (TornUpdate, &["rcu-map"], &["no order of the operations"]),
+        (NoHeavyFence, &["rcu-map", "rcu-tree-map"], LATE),
+        (SkipsReader, &["rcu-map", "rcu-tree-map"], LATE),
+        (DroppedWake, &["rcu-map", "rcu-tree-map"], &[STUCK]),
+        (TornUpdate, &["rcu-map", "rcu-tree-map"], &["no order of the operations"]),
     ];
     for (mistake, names, symptoms) in cases {
         for name in names.iter().filter(|name| wanted(name)) {
