@@ -89,7 +89,7 @@ fn text(document: &Document, plots: &str) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "\n**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
+        "**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
         document.summary(),
         env!("CARGO_PKG_VERSION")
     )
@@ -174,6 +174,7 @@ fn missed(answer: &Answer) -> String {
     let missed = checks.iter().filter(|check| check.met < check.runs.len()).count();
     match checks.len() {
         1 => String::new(),
+        2 if missed == 0 => ", both parts of the rule".into(),
         parts if missed == 0 => format!(", all {parts} parts of the rule"),
         parts => format!(", {missed} of {parts} parts of the rule are missed"),
     }
