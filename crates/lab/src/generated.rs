@@ -5,8 +5,8 @@ pub fn head(machine: &str) -> String {
     format!("<!-- generated: {} -->\n<!-- machine: {machine} -->\n\n", command_line())
 }
 
-/// Options of files that keep or bring runs, each with a value. They do not change what a document says.
-const KEPT: [&str; 2] = ["--state", "--merge"];
+/// Options of files that keep or bring runs, or have the report, each with a value. They do not change what a document says.
+const KEPT: [&str; 3] = ["--state", "--merge", "--report"];
 
 /// This process's command line, as a user types it to get the document.
 fn command_line() -> String {

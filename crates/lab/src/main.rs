@@ -8,6 +8,7 @@
 mod ablate;
 mod bench;
 mod calibrate;
+mod choose;
 mod count;
 mod generated;
 mod measure;
@@ -25,6 +26,7 @@ Examples:
   latchwork-lab bench rwbench                locks against each other in a paper's workload
   latchwork-lab simulate rwbench             the same on a machine that you do not have
   latchwork-lab reproduce --report DIR       which of the papers' claims hold?
+  latchwork-lab choose                       which lock for what?
   latchwork-lab torture                      is every lock correct on this machine?
 
 This is the laboratory of latchwork. To run and to compare programs under its locks, use the command `latchwork`.";
@@ -50,6 +52,9 @@ enum Command {
     /// Print the papers' claims beside what this library does on their machines, simulated
     #[command(after_help = flowing(reproduce::HELP))]
     Reproduce(reproduce::Options),
+    /// Print which lock is the fastest for sections, threads, machines and shares of reads, simulated
+    #[command(after_help = flowing(choose::HELP))]
+    Choose(choose::Options),
     /// Use locks as a bad day in production would, and say which of them fail
     #[command(after_help = flowing(torture::HELP))]
     Torture(torture::Options),
@@ -74,6 +79,7 @@ fn command() -> i32 {
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Reproduce(options) => reproduce::reproduce(&options),
+        Command::Choose(options) => choose::choose(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Count(options) => count::count(&options).map(|()| 0),
         Command::TortureOne(options) => torture::one(&options).map(|()| 0),

@@ -27,6 +27,9 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/e7-8890v4.toml"),
     include_str!("../profiles/power4.toml"),
     include_str!("../profiles/epyc-7742.toml"),
+    include_str!("../profiles/epyc-7r13.toml"),
+    include_str!("../profiles/xeon-8375c.toml"),
+    include_str!("../profiles/graviton3.toml"),
     include_str!("../profiles/emerald-rapids-2.toml"),
 ];
 /// What shorthands get their costs from.
@@ -490,7 +493,8 @@ mod tests {
     #[test]
     fn every_built_in_profile_parses_and_survives_being_written() {
         let names = Profile::names();
-        assert_eq!(names, ["x5-2", "x5-4", "e7-8890v4", "power4", "epyc-7742", "emerald-rapids-2"]);
+        let newer = ["epyc-7742", "epyc-7r13", "xeon-8375c", "graviton3", "emerald-rapids-2"];
+        assert_eq!(names, [&["x5-2", "x5-4", "e7-8890v4", "power4"][..], &newer].concat());
         for name in names {
             let profile = Profile::find(&name).unwrap();
             assert_eq!(Profile::parse(&profile.to_toml(), "copy").unwrap(), profile);

@@ -18,8 +18,9 @@ use std::path::Path;
 const INTRODUCTION: &str = "\
 # The papers' claims
 
-Do the results of the papers hold, and where? First ten statements that matter to a reader who chooses a lock, then all claims,
-then how well the simulator agrees with this machine. [Which lock for what](which-lock.md) draws the conclusion.
+Do the results of the papers hold, and where? First ten statements that matter to a reader who chooses a lock, then all claims.
+[simulator.md](simulator.md) says how well the simulator agrees with machines, [which-lock.md](which-lock.md) which lock is the
+fastest for what on simulated machines of today.
 
 The laboratory prints this page (`latchwork-lab reproduce --markdown docs/reproduction.md`); do not edit it. Each claim
 of the papers that the locks of this library can show has a rule, which was stated before the run in
@@ -88,7 +89,7 @@ fn text(document: &Document, plots: &str) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "\n**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
+        "**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
         document.summary(),
         env!("CARGO_PKG_VERSION")
     )
@@ -173,6 +174,7 @@ fn missed(answer: &Answer) -> String {
     let missed = checks.iter().filter(|check| check.met < check.runs.len()).count();
     match checks.len() {
         1 => String::new(),
+        2 if missed == 0 => ", both parts of the rule".into(),
         parts if missed == 0 => format!(", all {parts} parts of the rule"),
         parts => format!(", {missed} of {parts} parts of the rule are missed"),
     }
@@ -223,10 +225,11 @@ fn index(document: &Document) -> String {
             locks.entry(lock).or_default().push(answer);
         }
     }
-    let mut text = String::from(
-        "## By lock\n\nThe claims whose rule has the lock's figure over another one.\n\n| lock |",
-    );
     let words = &Verdict::WORDS[..5];
+    let mut text =
+        String::from("## By lock\n\nThe claims whose rule has the lock's figure over another one.\n\n");
+    text += &families(&locks, words);
+    text += "| lock |";
     for word in words {
         write!(text, " {word} |").expect("a String");
     }
@@ -241,6 +244,35 @@ fn index(document: &Document) -> String {
         text += "\n";
     }
     text
+}
+
+/// How a name begins, and what its locks are together.
+const FAMILIES: &[(&str, &[&str])] = &[
+    ("bravo", &["bravo-"]),
+    ("shfl", &["shfl"]),
+    ("rcu", &["qsbr-", "rcu-"]),
+    ("hazard pointers", &["hpbr-"]),
+    ("queue locks", &["mcs", "clh", "qspinlock", "cna", "hmcs"]),
+    ("spinning on one word", &["tas", "ttas", "ticket"]),
+];
+
+/// How many claims there are about locks that belong together. A claim about two of them counts once.
+fn families(locks: &BTreeMap<&str, Vec<&Answer>>, words: &[&str]) -> String {
+    let mut text = format!("| family | {} |\n|---|{}\n", words.join(" | "), "---|".repeat(words.len()));
+    for (family, prefixes) in FAMILIES {
+        let of_family = |lock: &&str| prefixes.iter().any(|prefix| lock.starts_with(prefix));
+        let answers = locks.iter().filter(|(lock, _)| of_family(lock)).flat_map(|(_, answers)| answers);
+        let mut ids: Vec<(&str, &str)> =
+            answers.map(|answer| (answer.claim.id, answer.verdict.text())).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let count = |word: &&str| ids.iter().filter(|(_, verdict)| verdict == word).count().to_string();
+        let counts: Vec<String> = words.iter().map(count).collect();
+        if !ids.is_empty() {
+            writeln!(text, "| {family} | {} |", counts.join(" | ")).expect("a String");
+        }
+    }
+    text + "\n"
 }
 
 fn row(answer: &Answer) -> String {

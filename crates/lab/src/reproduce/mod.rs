@@ -64,7 +64,7 @@ Examples:
   latchwork-lab reproduce --only shfllock,bueso              those of two papers
   latchwork-lab reproduce --only mckenney-here               those of McKenney that are measured
   latchwork-lab reproduce --sensitivity --state runs.jsonl   with the space; after Ctrl-C it goes on
-  latchwork-lab reproduce --sensitivity ten --markdown docs/reproduction.md   with that of ten claims
+  latchwork-lab reproduce --sensitivity ten --markdown docs/reproduction.md   with that of ten
   latchwork-lab reproduce --sensitivity --state 2.jsonl --shard 2/8    the second of eight machines
   latchwork-lab reproduce --sensitivity --merge 1.jsonl,2.jsonl        the page from all of them
   latchwork-lab reproduce --report report --json claims.json and a page with plots";

@@ -314,3 +314,23 @@ fn collisions(threads: usize, locks: usize, seed: u64) -> Result<f64, String> {
     }
     Ok(counts.collisions as f64 / reads as f64 / (threads as f64 / (2.0 * SLOTS)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_the_inhibition_the_less_time_revocations_take() {
+        let share = |guard| Probe::Revoking { guard, readers: 4 }.ask(1).unwrap();
+        let (none, some) = (share(0), share(19));
+        assert!(0.0 < some && some < none / 2.0 && none < 1.0, "{none} {some}");
+        assert_eq!(beside(None, 4, 1).unwrap().1, 0.0, "a lock without a bias has nothing to revoke");
+        assert!(Probe::Writes { guard: Some(2), readers: 4 }.ask(1).is_err(), "no such lock is compiled");
+    }
+
+    #[test]
+    fn what_was_not_asked_has_no_answer() {
+        let answers = Answers::default();
+        assert!(answers.get(Probe::Scan { readers: 8 }, 0).unwrap_err().contains("interrupted"));
+    }
+}

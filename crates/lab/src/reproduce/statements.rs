@@ -1,4 +1,4 @@
-//! The ten statements that the document begins with: those that matter to a reader who chooses a lock.
+//! The ten statements that the document begins with. They matter to a reader who chooses a lock.
 
 use super::document::{Answer, Document};
 

@@ -252,3 +252,32 @@ fn shards_and_a_run_that_is_resumed_give_the_page_of_one_run() {
     assert_eq!(other.status.code(), Some(2));
     assert!(stderr(&other).contains("not a file of simulated runs"), "{}", stderr(&other));
 }
+
+#[test]
+fn the_page_begins_with_statements_that_have_plots() {
+    let scratch = scratch("reproduce-statements");
+    let (page, report) = (scratch.join("claims.md"), scratch.join("report"));
+    let paths = [&page, &report].map(|path| path.to_str().unwrap());
+    let only = [
+        "reproduce",
+        "--only",
+        "bravo-page-fault-many,bravo-page-fault-few",
+        "--seconds",
+        "0.0002",
+        "--runs",
+        "1",
+    ];
+    let run = output(&[&only[..], &["--markdown", paths[0], "--report", paths[1]]].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let text = std::fs::read_to_string(&page).unwrap();
+    let statement = text.find("(claims/bravo-page-fault-many.svg)").expect("the plot is shown");
+    assert!(statement < text.find("## How to read the verdicts").expect("a heading"), "{text}");
+    assert!(!text.contains("bravo-page-fault-few.svg"), "it is none of the ten");
+    let plot = std::fs::read_to_string(scratch.join("claims/bravo-page-fault-many.svg")).unwrap();
+    assert!(
+        plot.starts_with("<svg") && plot.contains("bravo-rwsem / rwsem") && plot.len() < 20_000,
+        "{plot}"
+    );
+    let html = std::fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(html.contains("<summary>raw numbers</summary>"), "the numbers are in the report");
+}
