@@ -227,10 +227,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// [`PROMISE_BOUND`]. Then this sets LAPSED.
     fn lapses(&self) -> bool {
         let turn = self.turn();
-        // The exchange fails if `turn` has changed since it was read: there may be another head.
+        // It fails if `turn` has changed since it was read: there may be another head. Relaxed: LAPSED publishes nothing.
         turn.has(LAPSED)
             || age::<M>(turn) > PROMISE_BOUND
-                && self.turn.compare_exchange(turn.0, turn.with(LAPSED).0, AcqRel, Relaxed).is_ok()
+                && self.turn.compare_exchange(turn.0, turn.with(LAPSED).0, Relaxed, Relaxed).is_ok()
     }
 
     /// The unlock of a lock that is PARKED or has a DEMAND.
