@@ -21,7 +21,7 @@
     int latchwork_profile_##name parameters; \
     __attribute__((naked)) int latchwork_profile_##name parameters \
     { \
-        __asm__("mov (%rsp), %" first "\n\tmov %rsp, %" second "\n\tjmp latchwork_profile_" #name "_from"); \
+        __asm__("mov (%rsp), %" first "\n\tmov %rsp, %" second "\n\tjmp latchwork_profile_" #name "_from\n\t.hidden latchwork_profile_" #name "_from"); \
     }
 #else
 #define CALLER (uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa() - sizeof(void *)
