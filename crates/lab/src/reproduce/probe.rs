@@ -247,10 +247,10 @@ fn scan(readers: usize, seed: u64) -> Result<f64, String> {
     let locks: Vec<Apart<Bravo<9>>> = (0..LOCKS).map(|_| Apart(Bravo::new_warm_in())).collect();
     let sum = Cell::new(Tallied::default());
     let writer = || {
-        for round in 0..ROUNDS {
+        for (round, lock) in locks.iter().enumerate().take(ROUNDS) {
             until((round as u64 + 1) * ROUND - ROUND / 10);
             COUNTS.set(Tallied::default());
-            write(&locks[round].0, || work(40));
+            write(&lock.0, || work(40));
             let (one, all) = (COUNTS.get(), sum.get());
             sum.set(Tallied {
                 revocations: all.revocations + one.revocations,
