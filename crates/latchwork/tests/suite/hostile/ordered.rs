@@ -122,7 +122,7 @@ pub fn trees() {
         snapshot.rank(&1000, true) <= 100 && snapshot.at(100).is_none() && snapshot.at(usize::MAX).is_none()
     );
     assert_eq!(snapshot.walk(5, 3).len() + snapshot.walk(usize::MAX, 0).len(), 0);
-    assert_eq!(snapshot.range(&(90..10)).count(), 0);
+    assert_eq!(snapshot.range(&(Bound::Included(90), Bound::Excluded(10))).count(), 0);
     let seen = snapshot.find(&1).unwrap();
     assert!(tree.remove_found(&guard, seen) && !tree.remove_found(&guard, seen));
     tree.lock_end(true).set(node(3));
