@@ -278,7 +278,8 @@ impl Eq for Touchy {}
 fn comparisons_that_panic_change_nothing() {
     let alive = Arc::new(());
     let map: RcuTreeMap<Touchy, Arc<()>> = (0..200).map(|key| (Touchy(2 * key), alive.clone())).collect();
-    let operations: [fn(&RcuTreeMap<Touchy, Arc<()>>, &Arc<()>); 8] = [
+    type Operation = fn(&RcuTreeMap<Touchy, Arc<()>>, &Arc<()>);
+    let operations: [Operation; 8] = [
         |map, value| _ = map.insert(Touchy(101), value.clone()),
         |map, value| _ = map.replace(Touchy(100), value.clone()),
         |map, _| _ = map.remove(&Touchy(100)),
