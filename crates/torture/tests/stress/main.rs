@@ -6,8 +6,9 @@
 //! lock only (or several, separated by commas). A lock that stands still is named on stderr, and the
 //! process ends. `latchwork-lab torture` does the same at length.
 
-#[path = "../../latchwork/tests/example/futex.rs"]
+#[path = "../../../latchwork/tests/example/futex.rs"]
 mod example;
+mod strategies;
 
 use example::RawFutex;
 use latchwork::locks::mutex::RawMutex;
