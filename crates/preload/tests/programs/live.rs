@@ -80,7 +80,8 @@ impl Observer {
         let control = self.control();
         loop {
             let question = control.question.load(Relaxed) + 1;
-            control.deadline.store(now() + control::AHEAD, Relaxed);
+            // Longer than `control::AHEAD`: this observer does not move it on, and may be stopped for a while.
+            control.deadline.store(now() + WATCHDOG.as_nanos() as u64, Relaxed);
             control.request.store(what, Relaxed);
             control.question.store(question, Release);
             let mut knocked = Instant::now();
