@@ -88,6 +88,7 @@ fn bytes<M: Map>(elements: u64) -> f64 {
 pub fn heap<M>(elements: u64, make: impl FnOnce() -> M) -> f64 {
     // SAFETY: it reads the allocator's counters.
     let in_use = || unsafe { libc::mallinfo2() };
+    latchwork::reclaim::rcu::global().barrier(); // what earlier maps have retired is not freed while this one is made
     let before = in_use();
     let made = make();
     let after = in_use();
