@@ -25,9 +25,8 @@
 //!
 //! An object's totals are the sum of its own [`Counters`] and of those entries of all tables that name it:
 //!
-//! - An [`Entry`] (of a table, or of a record of [`MORE`]) and the [`Count`] at the same place belong together. If the count has
-//!   an [`ADDRESS`], they belong to `OBJECTS[entry.object]` if that object is [`READY`] and has the same `address` and the same
-//!   low byte of `serial`. Otherwise they belong to `CLASSES[entry.class]`: the object is gone, or never had a record.
+//! - An [`Entry`] (of a table, or of a record of [`MORE`]) with `address != 0` belongs to `OBJECTS[entry.object]` if that object is [`READY`] and has the same
+//!   `address` and the same low byte of `serial`. Otherwise it belongs to `CLASSES[entry.class]`: the object is gone, or never had a record.
 //! - A [`Tally`] with `class != 0` belongs to its object, or to its class, in the same way; and its `waits`, `nanos` and
 //!   `squares` belong to the [`Pair`] that it names.
 //! - A [`Pending`] wait of a thread (`class != 0`) is one that has ended, and that the thread adds to the records when it
@@ -59,7 +58,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// The first eight bytes of a file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LWRECORD");
 /// The version of the layout. A reader refuses files of other versions.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 4;
 
 /// The state of a record that is complete.
 pub const READY: u32 = 1;
@@ -492,39 +491,28 @@ pub struct Thread {
 /// Objects of which a thread counts calls for itself.
 pub const ENTRIES: usize = 64;
 
-/// Which object the [`Entry`] at the same place is for, and how often the thread has acquired it: all that an uncontended call
-/// writes. Only this thread writes it.
-///
-/// It is small: a program may use thousands of locks by turns, and each count comes from outside of the nearest cache then.
-#[repr(C, align(16))]
-pub struct Count {
-    /// The object's address is in the bits of [`ADDRESS`]; 0: the entry is free. The others are the recorder's: bit 0 says that
-    /// calls have more to record than their number; the upper bits belong to a number that it keeps for the address.
-    pub key: AtomicU64,
-    /// As in [`Counters`].
-    pub acquisitions: AtomicU32,
-    /// As in [`Counters`].
-    pub reads: AtomicU16,
-    /// For the recorder: how often the thread holds a recursive mutex; [`READING`] while it holds a rwlock for reading; another
-    /// value while it holds a lock for whose waiters it need not pay.
-    pub depth: AtomicU8,
-    /// For alignment.
-    pub spare: AtomicU8,
-}
-
-/// In [`Count::key`].
-pub const ADDRESS: u64 = (1 << 48) - 2;
-
-/// What a thread knows of an object, and what it has counted and not yet added to it, besides its [`Count`]. Only this thread
-/// writes it.
-#[repr(C, align(32))]
+/// What a thread has counted of an object, and not yet added to it. Only this thread writes it.
+#[repr(C, align(64))]
 pub struct Entry {
+    /// The object's address; 0: the entry is free.
+    pub address: AtomicU64,
     /// The object, or [`NONE`].
     pub object: AtomicU32,
     /// The class.
     pub class: AtomicU32,
+    /// As in [`Counters`].
+    pub acquisitions: AtomicU64,
     /// When the thread acquired the lock, if it measures how long it holds it; else 0.
     pub held_since: AtomicU64,
+    /// The return address of the thread's last lock call.
+    pub caller: AtomicU64,
+    /// The low half of the address at which the return address lay.
+    pub slot: AtomicU32,
+    /// For the recorder: while a number that it keeps for the address has this value, calls have nothing to record but their
+    /// number.
+    pub filter: AtomicU32,
+    /// As in [`Counters`].
+    pub reads: AtomicU32,
     /// As in [`Counters`].
     pub failed: AtomicU32,
     /// The stack at which the thread acquired the lock, if it holds it and that is known; else 0. Stacks are few enough.
@@ -536,13 +524,16 @@ pub struct Entry {
     pub hot: AtomicU8,
     /// For the recorder: so many of the next acquisitions have their hold time measured.
     pub first: AtomicU8,
+    /// For the recorder: how often the thread holds a recursive mutex; [`READING`] while it holds a rwlock for reading; another
+    /// value while it holds a lock for whose waiters it need not pay.
+    pub depth: AtomicU8,
     /// For the recorder: 1 while the thread holds the lock and its release has something to record.
     pub open: AtomicU8,
     /// The low byte of the object's serial number when the thread made the entry.
     pub serial: AtomicU8,
 }
 
-/// In [`Count::depth`]: the thread holds the lock for reading.
+/// In [`Entry::depth`]: the thread holds the lock for reading.
 pub const READING: u8 = u8::MAX;
 
 /// Objects of which a thread with many counts calls for itself.
@@ -551,8 +542,6 @@ pub const MORE_ENTRIES: usize = 4096;
 /// The entries of a thread that uses more locks than a table has room for. Those of its table are empty then.
 #[repr(C, align(64))]
 pub struct More {
-    /// The count of each entry.
-    pub counts: [Count; MORE_ENTRIES],
     /// The entries.
     pub entries: [Entry; MORE_ENTRIES],
 }
@@ -584,8 +573,6 @@ pub struct Tally {
 /// The entries and tallies of one thread.
 #[repr(C, align(64))]
 pub struct Table {
-    /// The count of each entry.
-    pub counts: [Count; ENTRIES],
     /// The entries.
     pub entries: [Entry; ENTRIES],
     /// The tallies.
@@ -593,8 +580,7 @@ pub struct Table {
 }
 
 const _: () = {
-    assert!(size_of::<Count>() == 16 && size_of::<Entry>() == 32);
-    assert!(size_of::<Tally>() == 40 && size_of::<Table>() == 4352);
+    assert!(size_of::<Entry>() == 64 && size_of::<Tally>() == 40 && size_of::<Table>() == 5376);
     assert!(size_of::<Stack>() == 256 && size_of::<Object>() == 384 && size_of::<Header>() <= 4096);
     // The recorder reads these together.
     assert!(core::mem::offset_of!(Object, waiting) / 64 == core::mem::offset_of!(Object, last) / 64);

@@ -10,9 +10,6 @@ macro_rules! get {
     ($record:expr, $of:ty, $field:ident, u32) => {
         $crate::reader::bytes::u32_at($record, std::mem::offset_of!($of, $field))
     };
-    ($record:expr, $of:ty, $field:ident, u16) => {
-        $crate::reader::bytes::u16_at($record, std::mem::offset_of!($of, $field))
-    };
 }
 pub(super) use get;
 
@@ -27,10 +24,6 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-}
-
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("2 bytes"))
 }
 
 pub(super) fn lossy(bytes: &[u8]) -> String {

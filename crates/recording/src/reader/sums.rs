@@ -126,22 +126,16 @@ impl Classes {
     /// Adds what threads counted for themselves.
     pub(super) fn add_tables(&mut self, reader: &Reader) {
         type Of = layout::Entry;
-        type Count = layout::Count;
-        let tables = reader
-            .records(layout::TABLES)
-            .map(|table| (&table[..offset_of!(layout::Table, tallies)], offset_of!(layout::Table, entries)));
-        let more = reader.records(layout::MORE).map(|more| (more, offset_of!(layout::More, entries)));
-        for (table, end_of_counts) in tables.chain(more) {
-            let (counts, entries) = table.split_at(end_of_counts);
-            let counts = counts.chunks_exact(size_of::<Count>());
-            for (count, entry) in counts.zip(entries.chunks_exact(size_of::<Of>())) {
-                let address = get!(count, Count, key, u64) & layout::ADDRESS;
+        let tables = reader.records(layout::TABLES).map(|table| &table[..offset_of!(layout::Table, tallies)]);
+        for entries in tables.chain(reader.records(layout::MORE)) {
+            for entry in entries.chunks_exact(size_of::<Of>()) {
+                let address = get!(entry, Of, address, u64);
                 if address == 0 {
                     continue;
                 }
                 let counted = Counters {
-                    acquisitions: u64::from(get!(count, Count, acquisitions, u32)),
-                    reads: u64::from(get!(count, Count, reads, u16)),
+                    acquisitions: get!(entry, Of, acquisitions, u64),
+                    reads: u64::from(get!(entry, Of, reads, u32)),
                     failed: u64::from(get!(entry, Of, failed, u32)),
                     ..Counters::default()
                 };
@@ -149,7 +143,7 @@ impl Classes {
                 let object = self.objects.get(&get!(entry, Of, object, u32));
                 match object {
                     Some((class, object, found, of_object))
-                        if (*found & layout::ADDRESS, *of_object as u8) == (address, serial) =>
+                        if (*found, *of_object as u8) == (address, serial) =>
                     {
                         self.list[*class].objects[*object].add(&counted);
                     }

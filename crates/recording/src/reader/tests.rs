@@ -5,9 +5,9 @@ use crate::histogram;
 use crate::layout::{NONE, READY};
 use file::RECORDS;
 use layout::{
-    CLASSES, Class as C, Count, Counters as N, ENTRIES, EVENTS, Entry, Event as V, HISTOGRAMS, Header,
-    Histogram, MODULES, MORE, Module as M, More, OBJECTS, Object as O, PAIRS, Pair as P, Pending, STACKS,
-    Section, Stack as S, TABLES, TEXT, THREADS, Table, Tally, Thread as T,
+    CLASSES, Class as C, Counters as N, ENTRIES, EVENTS, Entry, Event as V, HISTOGRAMS, Header, Histogram,
+    MODULES, MORE, Module as M, OBJECTS, Object as O, PAIRS, Pair as P, Pending, STACKS, Section, Stack as S,
+    TABLES, TEXT, THREADS, Table, Tally, Thread as T,
 };
 use std::mem::offset_of;
 
@@ -89,13 +89,17 @@ fn object(serial: u32, address: u64) -> Vec<u8> {
     object
 }
 
-/// A count and its entry. The upper bits of the key, and the lowest one, are the recorder's.
-fn entry(object: u32, serial: u8, address: u64, acquisitions: u32) -> (Vec<u8>, Vec<u8>) {
-    let mut count = vec![0; size_of::<Count>()];
-    put!(count, Count.key = address | 7 << 48 | 1, Count.acquisitions = acquisitions);
+fn entry(object: u32, serial: u8, address: u64, acquisitions: u64) -> Vec<u8> {
     let mut entry = vec![0; size_of::<Entry>()];
-    put!(entry, Entry.object = object, Entry.class = 1_u32, Entry.serial = serial);
-    (count, entry)
+    put!(
+        entry,
+        Entry.address = address,
+        Entry.object = object,
+        Entry.class = 1_u32,
+        Entry.serial = serial,
+        Entry.acquisitions = acquisitions
+    );
+    entry
 }
 
 fn tally(object: u32, serial: u32, waiter: u32, holder: u32, nanos: u64) -> Vec<u8> {
@@ -161,14 +165,12 @@ fn known() -> Vec<u8> {
         entry(9, 0, 0xc000, 4_000_000), // of a record that is not there
     ];
     let mut more = record(MORE);
-    let (count, last) = entry(0, 3, 0xa000, 5);
-    let (end_of_counts, end) = (offset_of!(More, entries), more.len());
-    more[end_of_counts - count.len()..end_of_counts].copy_from_slice(&count);
-    more[end - last.len()..].copy_from_slice(&last);
-    for (number, (count, entry)) in entries.iter().enumerate() {
+    let last = entry(0, 3, 0xa000, 5);
+    let at = more.len() - last.len();
+    more[at..].copy_from_slice(&last);
+    for (number, entry) in entries.iter().enumerate() {
         assert!(number < ENTRIES);
-        table[number * count.len()..][..count.len()].copy_from_slice(count);
-        table[offset_of!(Table, entries) + number * entry.len()..][..entry.len()].copy_from_slice(entry);
+        table[number * entry.len()..][..entry.len()].copy_from_slice(entry);
     }
     let tallies = [
         tally(0, 0x103, layout::ALL_WAITS, 0, 10_000), // of the object

@@ -2,9 +2,9 @@
 
 use super::account::{Snapshot, arrive, leave, take};
 use super::calls::*;
-use super::entries::{FREE, Row};
+use super::entries::{self, FREE, bump, bump_short};
 use super::file::record;
-use super::threads::{self, Acquired, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
+use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
 use super::waits::{self, Wait};
 use super::{clock, fast, filter, live, objects, succession};
 use core::sync::atomic::Ordering::*;
@@ -86,13 +86,6 @@ unsafe fn acquire_long_way(
     attempt: impl Fn() -> c_int,
     mut block: impl FnMut() -> c_int,
 ) -> c_int {
-    if filter::is_watched(call.address) && fast::count_for_free(call.address, call.is_read(), origin) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { counted_too_early(call, result, block) },
-        };
-    }
     // SAFETY: the caller's object is live.
     unsafe { acquire_with(call, origin, &attempt, &mut block) }
 }
@@ -201,22 +194,26 @@ pub(super) unsafe fn acquired(
     filter: u32,
 ) {
     let Place { entry, object } = place;
-    entry.acquired(call.is_read());
+    bump(&entry.acquisitions);
+    if call.is_read() {
+        bump_short(&entry.reads);
+    }
     // SAFETY: the caller's object is live.
     let recursive = unsafe { call.is_recursive() };
     if recursive {
-        let depth = entry.count.depth.load(Relaxed);
-        entry.count.depth.store(depth.saturating_add(1), Relaxed);
+        let depth = entry.depth.load(Relaxed);
+        entry.depth.store(depth.saturating_add(1), Relaxed);
         if depth != 0 {
             return;
         }
     } else {
-        entry.count.depth.store(call.depth(), Relaxed);
+        entry.depth.store(call.depth(), Relaxed);
     }
     entry.site.store(site as u16, Relaxed);
-    local.origins.set(filter::mix(call.address), Acquired::new(call.address, origin.caller, origin.slot));
+    entry.caller.store(origin.caller as u64, Relaxed);
+    entry.slot.store(origin.slot as u32, Relaxed);
     if recursive || site != 0 {
-        local.open(&entry);
+        local.open(entry);
     }
     if filter::is_watched(call.address)
         && let Some(object) = object
@@ -232,7 +229,7 @@ pub(super) unsafe fn acquired(
         && !filter::is_watched(call.address)
     {
         // The next calls take the short way.
-        entry.speed_up(filter);
+        entry.filter.store(filter, Relaxed);
     }
 }
 
@@ -269,7 +266,8 @@ fn measure(local: &mut Local, place: Place, call: Call, weight: u8) {
     }
     place.entry.weight.store(weight, Relaxed);
     place.entry.held_since.store(now, Relaxed);
-    local.open(&place.entry);
+    local.open(place.entry);
+    entries::flush_reads(place.entry);
     live::look(now);
 }
 
@@ -294,8 +292,8 @@ fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call
     entry.hot.store(HOT | weight << HOT.count_ones(), Relaxed);
     entry.weight.store(weight, Relaxed);
     entry.held_since.store(now, Relaxed);
-    is_measured(&entry);
-    local.open(&place.entry);
+    is_measured(entry);
+    local.open(place.entry);
     take(object, known(site), now, call.is_read());
 }
 
@@ -383,7 +381,10 @@ unsafe fn contended(
     }
     let (result, end) = waiting.wait(local, call, block);
     let Some(end) = end else { return result };
-    if result != 0 || !entry.is_for(call.address) || !free && filter::is_watched(call.address) {
+    if result != 0
+        || entry.address.load(Relaxed) != call.address as u64
+        || !free && filter::is_watched(call.address)
+    {
         return waited(local, call, &waiting, end, None, None, result);
     }
     // From here on the thread delays the others: it does no more than it must.
@@ -397,15 +398,18 @@ unsafe fn contended(
 
 /// The calling thread has waited for the lock, and has it now.
 #[inline(always)]
-fn has(local: &mut Local, entry: Row, call: Call, free: bool, since: u64) {
-    entry.acquired(call.is_read());
-    entry.count.depth.store(if free { FREE } else { call.depth() }, Relaxed);
+fn has(local: &mut Local, entry: &Entry, call: Call, free: bool, since: u64) {
+    bump(&entry.acquisitions);
+    if call.is_read() {
+        bump_short(&entry.reads);
+    }
+    entry.depth.store(if free { FREE } else { call.depth() }, Relaxed);
     entry.site.store(0, Relaxed);
     entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
     entry.weight.store(0, Relaxed);
     entry.held_since.store(since, Relaxed);
-    is_measured(&entry);
-    local.open(&entry);
+    is_measured(entry);
+    local.open(entry);
 }
 
 /// One more acquisition has its hold time measured.

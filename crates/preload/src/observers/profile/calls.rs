@@ -10,7 +10,7 @@
 //! | waited, and is looked at closely ([`sampling`](super::sampling)) | also the stack, and the holders | as above, and the account ([`account`](super::account)) behind the wait |
 //! | holds while a thread waits that looks closely | its stack, its part in the wait | its stack before the attempt if a thread waits by then, else before the release |
 
-use super::entries::Row;
+use super::entries;
 use super::filter;
 use crate::state::abi::*;
 use core::sync::atomic::Ordering::*;
@@ -69,7 +69,7 @@ impl Call {
         self.what & READ != 0
     }
 
-    /// What [`Count::depth`] is after the first acquisition.
+    /// What [`Entry::depth`] is after the first acquisition.
     pub(super) fn depth(self) -> u8 {
         if self.is_read() { READING } else { 1 }
     }
@@ -96,9 +96,9 @@ pub(super) fn is_waited_for(object: Option<&Object>, call: Call) -> bool {
 }
 
 /// The next acquisitions capture their stack before the call.
-pub(super) fn heat(row: Row) {
-    row.hot.store(HOT, Relaxed);
-    row.slow_down();
+pub(super) fn heat(entry: &Entry) {
+    entry.hot.store(HOT, Relaxed);
+    entries::slow_down(entry);
 }
 
 /// A stack, or what stands for one that could not be captured.

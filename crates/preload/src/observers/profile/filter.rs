@@ -5,11 +5,9 @@
 //! | low 16 bits | threads that wait for an object and shall know its holders; objects whose next owner shall compare itself | while it is not 0, calls go the long way |
 //! | high 16 bits | objects that are gone | entries for the address must be checked again |
 //!
-//! The same hash says where a thread has its entry for an object ([`place`]).
+//! The same hash says where a thread has its entry for an object ([`places`]).
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
-#[allow(unused_imports, reason = "the documentation names it")]
-use latchwork_recording::layout::Count;
 use latchwork_recording::layout::{ENTRIES, MORE_ENTRIES};
 
 /// Numbers in the filter: 16 KiB, so that objects of one program seldom share one.
@@ -21,27 +19,24 @@ static FILTER: [AtomicU32; FILTERS] = [const { AtomicU32::new(0) }; FILTERS];
 pub(super) const WATCHED: u32 = 0xffff;
 const GONE: u32 = WATCHED + 1;
 
-/// Mixes an address. The upper bits are the best. (Locks whose addresses have the same lower half share a place.)
+/// In [`Entry::filter`](latchwork_recording::layout::Entry::filter): calls go the long way. No number in the filter has this value, because there are fewer threads.
+pub(super) const LONG_WAY: u32 = WATCHED;
+
+/// Mixes an address. The upper bits are the best.
 #[inline(always)]
-pub(super) fn mix(address: usize) -> u32 {
-    (address as u32).wrapping_mul(0x9e37_79b1)
+pub(super) fn mix(address: usize) -> u64 {
+    (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The slot of an address in a table with so many slots, a power of two.
 #[inline(always)]
 pub(super) fn slot(address: usize, slots: usize) -> usize {
-    (mix(address) >> 16) as usize % slots
+    (mix(address) >> 32) as usize % slots
 }
 
 #[inline(always)]
-pub(super) fn at(mixed: u32) -> &'static AtomicU32 {
-    &FILTER[(mixed >> (u32::BITS - FILTERS.ilog2())) as usize]
-}
-
-/// The part of a number in the filter that says which objects are gone, at the place that it has in a [`Count::key`].
-#[inline(always)]
-pub(super) fn gone_in_key(number: u32) -> u64 {
-    u64::from(number & !WATCHED) << 32
+pub(super) fn at(mixed: u64) -> &'static AtomicU32 {
+    &FILTER[(mixed >> (u64::BITS - FILTERS.ilog2())) as usize]
 }
 
 /// The number in the filter for an address.
@@ -82,10 +77,15 @@ pub(super) fn clear_all() {
     }
 }
 
-/// The first of the two places at which a thread can have its entry for an object; the other one is beside it. `mask`: the number of
-/// places less one.
+/// The two places at which a thread with [`Local::mask`] can have an entry for an object.
 #[inline(always)]
-pub(super) fn place(mixed: u32, mask: u32) -> usize {
+pub(super) fn places(address: usize, mask: u32) -> [usize; 2] {
+    places_of(mix(address), mask)
+}
+
+#[inline(always)]
+pub(super) fn places_of(mixed: u64, mask: u32) -> [usize; 2] {
     const { assert!(ENTRIES.is_power_of_two() && MORE_ENTRIES == FILTERS) };
-    (mixed >> (u32::BITS - FILTERS.ilog2()) & mask) as usize
+    let first = (mixed >> (u64::BITS - FILTERS.ilog2())) as usize & mask as usize;
+    [first, first ^ 1]
 }

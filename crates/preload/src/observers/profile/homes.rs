@@ -118,11 +118,6 @@ pub(super) fn claim() -> Option<usize> {
     }
 }
 
-/// Takes their rows away from all threads: until they come into the next session, their calls go the long way.
-pub(super) fn take_away_entries() {
-    all().iter().filter_map(Home::shared).for_each(|shared| shared.entries.take_away());
-}
-
 /// How many threads hold the rwlock at this address for reading.
 pub(super) fn readers(address: usize) -> usize {
     count(|shared| shared.entries.has_reader(address))

@@ -7,7 +7,7 @@ use libc::c_int;
 pub(super) fn made(kind: u32, address: usize) {
     if let Some(local) = &mut threads::current() {
         gone(address);
-        objects::make(kind, address, || local.stacks.capture());
+        objects::find_or_make(kind, address, || local.stacks.capture());
     }
 }
 

@@ -126,7 +126,6 @@ fn leave_session() {
 
 /// Unmaps the recording and the control file. No thread is inside.
 fn retire() {
-    homes::take_away_entries();
     if file::is_open() {
         recording::discard();
     }

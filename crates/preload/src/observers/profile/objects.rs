@@ -63,11 +63,6 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
         // Another kind of object was here before. Only that one is retired: another thread may have made the new one.
         retire_record(address, index);
     }
-    make(kind, address, birth)
-}
-
-/// The records of an object that has none. `birth` captures the stack.
-pub(super) fn make(kind: u32, address: usize, birth: impl FnOnce() -> u32) -> Option<Found> {
     let class = class_of(kind, birth(), address)?;
     let make = || {
         let index = take_free().or_else(|| append::<Object>(1))?;
@@ -86,7 +81,7 @@ pub(super) fn make(kind: u32, address: usize, birth: impl FnOnce() -> u32) -> Op
         record::<Class>(class).instances.fetch_sub(1, Relaxed);
         give_free(index, object);
     };
-    let object = BY_ADDRESS.insert(hash(address), |index| is_at(index, address), make, discard);
+    let object = BY_ADDRESS.find_or_insert(hash(address), |index| is_at(index, address), make, discard);
     Some(match object {
         // Another time there may be room in the table.
         None if !is_full::<Object>() => return None,

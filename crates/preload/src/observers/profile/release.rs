@@ -2,7 +2,7 @@
 
 use super::account::pay;
 use super::calls::*;
-use super::entries::{FREE, Row};
+use super::entries::FREE;
 use super::file::record;
 use super::threads::{self, Local, Place};
 use super::{clock, fast, filter, objects, pending, tallies, waits};
@@ -41,37 +41,37 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     if local.waited_for == address
         && !filter::is_watched(address)
         && let Some(entry) = local.shared.entries.of(address)
-        && let depth @ (1 | READING | FREE) = entry.count.depth.load(Relaxed)
+        && let depth @ (1 | READING | FREE) = entry.depth.load(Relaxed)
     {
         return release_waited(local, entry, address, depth == READING, below);
     }
     let Some(place) = local.known_place(kind, address) else { return below() };
     let Place { entry, object } = place;
-    let depth = entry.count.depth.load(Relaxed);
+    let depth = entry.depth.load(Relaxed);
     let read = depth == READING;
     // SAFETY: the caller's object is live.
     if depth > 1 && !read && unsafe { call.is_recursive() } {
-        entry.count.depth.store(depth - 1, Relaxed);
+        entry.depth.store(depth - 1, Relaxed);
         return below();
     }
-    entry.count.depth.store(0, Relaxed);
+    entry.depth.store(0, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
     let paid = depth != FREE
         && (open || filter::is_watched(address))
         && object.is_some_and(|object| object.waiting.load(Relaxed) | object.holder.load(Relaxed) != 0);
     if !paid && !pending::is_noted(local.thread) && (!open || entry.held_since.load(Relaxed) == 0) {
         entry.site.store(0, Relaxed);
-        local.close(&entry);
+        local.close(entry);
         return below();
     }
     // SAFETY: the caller's object is live.
     let is_recursive = unsafe { call.is_recursive() };
-    let held = releasing(local, place, address, read || kind::is_rwlock(kind) && depth == 0, paid);
+    let held = releasing(local, place, read || kind::is_rwlock(kind) && depth == 0, paid);
     // The first holds of a thread each stand for themselves.
     let may_be_free = paid && !is_recursive && held.weight != 0 && entry.first.load(Relaxed) == 0;
     let result = below();
     released(local, entry, address, &held);
-    if may_be_free && entry.is_for(address) {
+    if may_be_free && entry.address.load(Relaxed) == address as u64 {
         local.has_paid(entry, address, held.nanos);
     }
     result
@@ -82,7 +82,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
 #[inline(always)]
 fn release_waited(
     local: &mut Local,
-    entry: Row,
+    entry: &Entry,
     address: usize,
     read: bool,
     mut below: impl FnMut() -> c_int,
@@ -93,9 +93,9 @@ fn release_waited(
     let since = entry.held_since.load(Relaxed);
     entry.site.store(0, Relaxed);
     entry.held_since.store(0, Relaxed);
-    entry.count.depth.store(0, Relaxed);
+    entry.depth.store(0, Relaxed);
     local.thread.seen.store(now, Relaxed);
-    local.close(&entry);
+    local.close(entry);
     let weight = if since != 0 { 1 << (entry.weight.load(Relaxed) % 32) } else { 0 };
     released(local, entry, address, &Held { nanos: now.saturating_sub(since), weight, read, site });
     result
@@ -114,7 +114,7 @@ pub(super) struct Held {
 /// The part of [`release`] before the lock is released, if there is anything to record.
 #[cold]
 #[inline(never)]
-pub(super) fn releasing(local: &mut Local, place: Place, address: usize, read: bool, paid: bool) -> Held {
+pub(super) fn releasing(local: &mut Local, place: Place, read: bool, paid: bool) -> Held {
     let entry = place.entry;
     let mut site = u32::from(entry.site.swap(0, Relaxed));
     let pay_weight = entry.hot.load(Relaxed) >> HOT.count_ones();
@@ -122,8 +122,8 @@ pub(super) fn releasing(local: &mut Local, place: Place, address: usize, read: b
     if paid {
         let mut until = now;
         if site == 0 {
-            let Origin { caller, slot } = local.origins.get(address);
-            site = local.stacks.capture_earlier(caller, slot as u32);
+            let (caller, slot) = (entry.caller.load(Relaxed), entry.slot.load(Relaxed));
+            site = local.stacks.capture_earlier(caller as usize, slot);
             until = clock::now();
         }
         heat(entry);
@@ -133,15 +133,15 @@ pub(super) fn releasing(local: &mut Local, place: Place, address: usize, read: b
     let open = entry.open.load(Relaxed) != 0;
     let since = entry.held_since.swap(0, Relaxed);
     let weight = if open && since != 0 { 1 << (entry.weight.load(Relaxed) % 32) } else { 0 };
-    local.close(&entry);
+    local.close(entry);
     Held { nanos: now.saturating_sub(since), weight, read, site }
 }
 
 /// The part after it.
 #[cold]
 #[inline(never)]
-pub(super) fn released(local: &mut Local, entry: Row, address: usize, held: &Held) {
-    if held.weight != 0 && entry.is_for(address) {
+pub(super) fn released(local: &mut Local, entry: &Entry, address: usize, held: &Held) {
+    if held.weight != 0 && entry.address.load(Relaxed) == address as u64 {
         let (object, class) = (entry.object.load(Relaxed), entry.class.load(Relaxed));
         let mut serial = 0;
         if object != NONE {

@@ -10,7 +10,7 @@
 use super::acquire::acquired;
 use super::below::{BELOW, over};
 use super::calls::{Call, Origin, got};
-use super::entries::FREE;
+use super::entries::{FREE, bump, bump_short};
 use super::file::record;
 use super::lifetimes::{destroy, made};
 use super::release::{released, releasing};
@@ -114,10 +114,9 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     if GLIBC.load(Relaxed)
         && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
     {
-        let free = mutex.entry.count.depth.swap(0, Relaxed) == FREE;
+        let free = mutex.entry.depth.swap(0, Relaxed) == FREE;
         let seen = mutex.entry.open.load(Relaxed) != 0 || filter::is_watched(sleep.mutex.addr());
-        let held =
-            releasing(local, mutex, sleep.mutex.addr(), false, seen && !free && mutex.object.is_some());
+        let held = releasing(local, mutex, false, seen && !free && mutex.object.is_some());
         released(local, mutex.entry, sleep.mutex.addr(), &held);
     }
     sleep.start = clock::now();
@@ -175,7 +174,7 @@ unsafe extern "C" fn latchwork_profile_sem_begin(sleep: &mut Sleep) -> bool {
     let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr()) else { return false };
     // SAFETY: the program's live semaphore.
     if keeping_errno(|| unsafe { BELOW.sem_trywait.get()(sleep.object.cast()) }) == 0 {
-        entry.acquired(false);
+        bump(&entry.acquisitions);
         return true;
     }
     sleep.waiter = local.stacks.capture();
@@ -204,7 +203,7 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
         if result == 0
             && let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr())
         {
-            entry.acquired(false);
+            bump(&entry.acquisitions);
         }
         if result == 0 || late {
             slept(local, kind::SEMAPHORE, sleep, end, late);
@@ -219,7 +218,7 @@ fn told(kind: u32, address: usize) {
     if let Some(local) = &mut threads::current()
         && let Some(entry) = local.entry(kind, address)
     {
-        entry.bump_reads();
+        bump_short(&entry.reads);
     }
 }
 
@@ -283,7 +282,7 @@ unsafe extern "C" fn sem_trywait(s: *mut Sem) -> c_int {
         && let Some(entry) = local.entry(kind::SEMAPHORE, s.addr())
     {
         if got(result) {
-            entry.acquired(false);
+            bump(&entry.acquisitions);
         } else {
             entry.failed.store(entry.failed.load(Relaxed).saturating_add(1), Relaxed);
         }

@@ -5,15 +5,14 @@
 //! A table has room for 64 objects. A thread that uses many more gets an extension with room for 4,096: otherwise it would
 //! spend its time on moving counts from its table to the objects' records, which other threads write to as well.
 
-use super::calls::Origin;
 use super::chance::Chance;
-use super::entries::{self, Row};
+use super::entries;
 use super::file::{append, record};
 use super::homes::{self, Home, Shared};
 use super::objects::{self, Found};
 use super::sampling::Rates;
 use super::stack::Cache;
-use super::{clock, filter, pending, session, tallies};
+use super::{clock, pending, session, tallies};
 use crate::state::memory::keeping_errno;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
@@ -24,7 +23,7 @@ use latchwork_recording::layout::*;
 /// A thread's entry for an object, and the object's record if it has one.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    pub(super) entry: Row,
+    pub(super) entry: &'static Entry,
     pub(super) object: Option<&'static Object>,
 }
 
@@ -44,7 +43,7 @@ const HOLD_FIRST: u8 = 8;
 /// A thread that has moved out so many entries to make room gets an extension of its table.
 const CROWDED: u32 = 256;
 
-/// What a thread has outside of the file. The first fields are those of uncontended calls, in three cache lines.
+/// What a thread has outside of the file. The first fields are those of uncontended calls, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct Local {
     /// Other threads may read it.
@@ -53,11 +52,12 @@ pub(super) struct Local {
     pub(super) session: u64,
     /// Acquisitions until the next measured hold time.
     pub(super) countdown: u32,
+    /// Locks whose release has something to record, and [`NOTED`]. While it is not 0, each unlock call goes the long way.
+    pub(super) attention: u32,
     /// So many of the next acquisitions take the short way also while threads wait. See [`has_paid`](Self::has_paid).
     pub(super) free_calls: u32,
     /// For how many acquisitions the one behind these pays: the logarithm to base 2.
     pub(super) pay_weight: u8,
-    pub(super) origins: Origins,
     /// The thread's number in [`homes`].
     home: u32,
     /// Hold times measured by chance.
@@ -88,59 +88,8 @@ pub(super) struct Local {
     pub(super) stacks: Cache,
 }
 
-/// The last acquisitions of a thread on the short way: where the program made the calls. The locks are divided among a few places by
-/// their addresses. So a thread that holds several knows this of most of them.
-#[repr(C, align(64))]
-pub(super) struct Origins([Acquired; ORIGINS]);
-
-/// Where the program made a call.
-#[repr(C)]
-pub(super) struct Acquired {
-    caller: usize,
-    /// The low halves.
-    slot: u32,
-    address: u32,
-}
-
-const ORIGINS: usize = 8;
-
-impl Acquired {
-    #[inline(always)]
-    pub(super) fn new(address: usize, caller: usize, slot: usize) -> Self {
-        Acquired { caller, slot: slot as u32, address: address as u32 }
-    }
-}
-
-impl Origins {
-    /// A lock is being acquired, whose address [`filter::mix`] has mixed.
-    #[inline(always)]
-    pub(super) fn set(&mut self, mixed: u32, acquired: Acquired) {
-        self.0[Self::place(mixed)] = acquired;
-    }
-
-    /// Where the lock at this address was acquired, as far as that is known.
-    pub(super) fn get(&self, address: usize) -> Origin {
-        match &self.0[Self::place(filter::mix(address))] {
-            known if known.address == address as u32 => {
-                Origin { caller: known.caller, slot: known.slot as usize }
-            }
-            _ => Origin { caller: 0, slot: 0 },
-        }
-    }
-
-    #[inline(always)]
-    fn place(mixed: u32) -> usize {
-        (mixed >> (u32::BITS - ORIGINS.ilog2())) as usize
-    }
-}
-
-/// In [`Attention`]: the thread has noted a wait.
-pub(super) const NOTED: u64 = 1 << 31;
-
-thread_local_word! {
-    /// Locks whose release has something to record, and [`NOTED`]. While it is not 0, each unlock call goes the long way.
-    pub(super) Attention: u64 = "profile_attention"
-}
+/// In [`Local::attention`]: the thread has noted a wait.
+pub(super) const NOTED: u32 = 1 << 31;
 
 thread_local_word! {
     /// The thread's [`Local`], with 1 added to its address: one test tells it from the others. Null until the thread has
@@ -316,9 +265,9 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         // SAFETY: all fields belong to this session.
         let before = unsafe { &*local };
         for place in 0..before.shared.entries.size() {
-            let row = before.shared.entries.at(place);
-            row.open.store(0, Relaxed);
-            entries::flush(row);
+            let entry = before.shared.entries.at(place);
+            entry.open.store(0, Relaxed);
+            entries::flush(entry);
         }
         pending::settle(before.thread, before.table);
         before.table.tallies.iter().for_each(tallies::flush);
@@ -360,10 +309,9 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         (&raw mut (*local).waits).write(0);
         (&raw mut (*local).next_look).write(0);
         if !of_this_session {
-            (*local).shared.entries.set(table);
+            (*local).shared.entries.set(&table.entries);
         }
-        Attention::set(0);
-        (&raw mut (*local).origins).write_bytes(0, 1);
+        (&raw mut (*local).attention).write(0);
         (&raw mut (*local).free_calls).write(0);
         (&raw mut (*local).pay_weight).write(0);
         (*local).shared.waits_for.store(0, Relaxed);
@@ -396,7 +344,6 @@ pub(super) fn exits() {
 /// In a forked child, which has one thread, before it has a file of its own.
 pub(super) fn forget() {
     MAKING.store(0, Relaxed);
-    Attention::set(0);
     homes::forget(|memory| {
         // SAFETY: `make` mapped it, and the thread that used it is not in this process, or is this one, which forgets it.
         keeping_errno(|| unsafe { libc::munmap(memory.cast(), size_of::<Local>()) });
@@ -455,15 +402,15 @@ impl Local {
     }
 
     /// As [`place`](Self::place), without the object.
-    pub(super) fn entry(&mut self, kind: u32, address: usize) -> Option<Row> {
+    pub(super) fn entry(&mut self, kind: u32, address: usize) -> Option<&'static Entry> {
         Some(self.place(kind, address)?.entry)
     }
 
     /// Gives an object an entry.
     fn occupy(&mut self, address: usize, found: Found) -> Place {
         let mut index = self.shared.entries.choose(address);
-        let before = self.shared.entries.at(index);
-        if before.address() != 0 && !before.is_for(address) {
+        let before = self.shared.entries.at(index).address.load(Relaxed);
+        if before != 0 && before != address as u64 {
             self.moved_out += 1;
             if self.moved_out >= CROWDED && self.extend() {
                 index = self.shared.entries.choose(address);
@@ -476,22 +423,26 @@ impl Local {
         entry.serial.store(found.serial as u8, Relaxed);
         entry.held_since.store(0, Relaxed);
         entry.site.store(0, Relaxed);
+        // The thread may have acquired the lock before the session: then it is not known where.
+        entry.caller.store(0, Relaxed);
+        entry.slot.store(0, Relaxed);
         entry.weight.store(0, Relaxed);
         entry.hot.store(0, Relaxed);
         let object = (found.object != NONE).then(|| record::<Object>(found.object));
         let is_early = self.occupied < MOST_KNOWN;
         self.occupied = self.occupied.saturating_add(1);
-        entry.count.depth.store(0, Relaxed);
+        entry.depth.store(0, Relaxed);
         entry.first.store(if is_early { HOLD_FIRST } else { 0 }, Relaxed);
-        entry.begin(address);
+        entries::slow_down(entry);
+        entry.address.store(address as u64, Release);
         Place { entry, object }
     }
 
     /// Adds what an entry counts to the object, and frees the entry.
-    pub(super) fn empty(&mut self, row: Row) {
-        self.close(&row);
-        row.slow_down();
-        entries::flush(row);
+    pub(super) fn empty(&mut self, entry: &Entry) {
+        self.close(entry);
+        entries::slow_down(entry);
+        entries::flush(entry);
     }
 
     /// The release of the lock has something to record.
@@ -499,7 +450,7 @@ impl Local {
     pub(super) fn open(&mut self, entry: &Entry) {
         if entry.open.load(Relaxed) == 0 {
             entry.open.store(1, Relaxed);
-            Attention::set(Attention::get() + 1);
+            self.attention += 1;
         }
     }
 
@@ -508,7 +459,7 @@ impl Local {
     pub(super) fn close(&mut self, entry: &Entry) {
         if entry.open.load(Relaxed) != 0 {
             entry.open.store(0, Relaxed);
-            Attention::set(Attention::get() - 1);
+            self.attention -= 1;
         }
     }
 
@@ -521,7 +472,7 @@ impl Local {
         }
         let Some(more) = append::<More>(1) else { return false };
         (0..ENTRIES).for_each(|place| self.empty(self.shared.entries.at(place)));
-        self.shared.entries.set_more(record(more));
+        self.shared.entries.set(&record::<More>(more).entries);
         true
     }
 }

@@ -6,7 +6,7 @@ use super::account::Parts;
 use super::file::{append, header, record};
 use super::live;
 use super::pending::{self, Settled};
-use super::threads::{Attention, Local, NOTED};
+use super::threads::{Local, NOTED};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 
@@ -60,7 +60,7 @@ pub(super) fn note(local: &mut Local, address: usize, wait: &Wait, parts: Option
     }
     pending.class.store(wait.class + 1, Release);
     local.waited_for = address;
-    Attention::set(Attention::get() | NOTED);
+    local.attention |= NOTED;
 }
 
 #[cold]
@@ -82,14 +82,14 @@ fn note_parts(pending: &Pending, parts: Option<&Parts>) {
 /// Adds the wait that the calling thread has noted, if any, to the sums in its table, and makes it an event if it is chosen.
 #[inline(always)]
 pub(super) fn settle(local: &mut Local) {
-    if Attention::get() & NOTED != 0 {
+    if local.attention & NOTED != 0 {
         settle_noted(local);
     }
 }
 
 #[inline(never)]
 fn settle_noted(local: &mut Local) {
-    Attention::set(Attention::get() & !NOTED);
+    local.attention &= !NOTED;
     if local.waited_for != 0 {
         local.rates.learn(local.waited_for, local.thread.pending.nanos.load(Relaxed));
         local.waited_for = 0;
