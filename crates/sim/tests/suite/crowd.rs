@@ -55,7 +55,7 @@ fn a_crowd_of_readers_keeps_no_writer_out_unless_the_lock_says_so() {
     impl Visitor<Sim> for Each {
         fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
             let name = R::INFO.name;
-            if std::env::var("LATCHWORK_LOCK").is_ok_and(|only| only.split(',').all(|one| one != name)) {
+            if !crate::wanted(name) {
                 return;
             }
             let early = writers_between_readers::<R>().unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -19,3 +19,8 @@ mod registry;
 mod rowless;
 mod suspended;
 mod turns;
+
+/// Whether the tests shall run this lock: `LATCHWORK_LOCK` names it (or several, separated by commas), or is not set.
+fn wanted(name: &str) -> bool {
+    std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))
+}

@@ -8,6 +8,7 @@ use crate::broken;
 use crate::checks::{
     Copied, Copy, Few, Outcome, Scene, mutex, nobody_starves, outnumbered, outpaced, rwlock, scenes, seqlock,
 };
+use crate::wanted;
 use latchwork::locks::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::RawBravo;
@@ -19,10 +20,6 @@ use latchwork::machine::Word;
 use latchwork::registry::{Visitor, visit};
 use latchwork_sim::{Error, Sim};
 use std::sync::atomic::Ordering::Acquire;
-
-fn wanted(name: &str) -> bool {
-    std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))
-}
 
 /// Runs one lock in every scene, twice in the first: the trace must be the same.
 fn all_scenes(name: &str, check: impl Fn(&Scene) -> Result<Outcome, Error>) {

@@ -19,10 +19,6 @@ fn seeds() -> u64 {
     std::env::var("LATCHWORK_SIM_SEEDS").map_or(300, |n| n.parse().expect("a number of seeds"))
 }
 
-fn wanted(info: &Info) -> bool {
-    std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == info.name))
-}
-
 const THREADS: usize = 7;
 const ROUNDS: u64 = 30;
 /// The thread that is suspended comes as often, until it is.
@@ -200,7 +196,7 @@ struct Each;
 
 impl Each {
     fn check(&self, info: &Info, run: impl Fn(u64) -> Result<End, Error>) {
-        if !wanted(info) || info.suspension == Suspension::Blocks {
+        if !crate::wanted(info.name) || info.suspension == Suspension::Blocks {
             return;
         }
         let (suspended, held) = all_seeds(run).unwrap_or_else(|error| panic!("{}: {error}", info.name));

@@ -3,7 +3,7 @@
 //! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas). `LATCHWORK_EXPLORE=10000000` runs so
 //! many schedules of each lock; as many as a mistake must be found in if it is not set.
 
-use crate::broken;
+use crate::{broken, wanted};
 use latchwork::reclaim::{epoch::Epoch, rcu::General};
 use latchwork_sim::explore::{Explore, Failure, Mistake, Outcome, Settings, Target, explore_all, targets};
 use std::sync::Mutex;
@@ -13,10 +13,6 @@ const ENOUGH: u64 = 50_000;
 
 fn schedules() -> u64 {
     std::env::var("LATCHWORK_EXPLORE").map_or(ENOUGH, |n| n.parse().expect("a number of schedules"))
-}
-
-fn wanted(name: &str) -> bool {
-    std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))
 }
 
 fn shown(target: &Target, failure: &Failure) -> String {
