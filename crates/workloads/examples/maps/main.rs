@@ -11,6 +11,9 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Measures tables. Figures of one run are comparable with each other, not across machines.
 #[derive(Parser)]
@@ -83,6 +86,28 @@ struct Point {
     updates: &'static str,
     keys: u64,
     zipf: bool,
+}
+
+/// Operations a second of so many threads. `work` gets the thread's number, waits at the barrier when it is ready, and goes on
+/// until the flag is set; it returns how many operations that were. It panics if a map is wrong.
+fn timed(
+    threads: usize,
+    seconds: f64,
+    work: impl Fn(u64, &Barrier, &AtomicBool) -> u64 + Sync,
+) -> Result<f64, String> {
+    let (over, together) = (AtomicBool::new(false), Barrier::new(threads + 1));
+    std::thread::scope(|scope| {
+        let (work, together, over) = (&work, &together, &over);
+        let threads: Vec<_> =
+            (0..threads as u64).map(|thread| scope.spawn(move || work(thread, together, over))).collect();
+        together.wait();
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        over.store(true, Relaxed);
+        let took = start.elapsed().as_secs_f64();
+        let done: Result<Vec<u64>, _> = threads.into_iter().map(|thread| thread.join()).collect();
+        done.map(|done| done.iter().sum::<u64>() as f64 / took).map_err(|_| "a map is wrong".into())
+    })
 }
 
 impl Point {

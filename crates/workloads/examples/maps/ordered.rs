@@ -3,13 +3,12 @@
 //! Half of the keys are in the map, as in `user`. A read is a lookup, or a sum over a range that has 32 elements on the
 //! average. Every value is the key's, or the run fails.
 
-use crate::{Point, Subject};
+use crate::{Point, Subject, timed};
 use crossbeam_skiplist::SkipMap;
 use latchwork::map::RcuTreeMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, RwLock};
-use std::time::{Duration, Instant};
 
 /// Keys of a range.
 const LONG: u64 = 64;
@@ -129,13 +128,13 @@ fn check(key: u64, found: u64) {
 
 /// Operations a second; a range counts as one.
 fn rate<M: Ordered, const RANGES: bool>(point: &Point, seconds: f64) -> Result<f64, String> {
-    let (map, over, together) = (M::new(), AtomicBool::new(false), Barrier::new(point.threads + 1));
+    let map = M::new();
     let mut random = fastrand::Rng::with_seed(7);
     let mut keys: Vec<u64> = (0..point.keys).step_by(2).collect();
     random.shuffle(&mut keys);
     keys.into_iter().for_each(|key| map.insert(key, value(key)));
     let share = point.share();
-    let work = |thread: u64| {
+    let work = |thread: u64, together: &Barrier, over: &AtomicBool| {
         let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
         together.wait();
         while !over.load(Relaxed) {
@@ -152,16 +151,5 @@ fn rate<M: Ordered, const RANGES: bool>(point: &Point, seconds: f64) -> Result<f
         }
         done
     };
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> =
-            (0..point.threads as u64).map(|thread| scope.spawn(move || work(thread))).collect();
-        together.wait();
-        let start = Instant::now();
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        over.store(true, Relaxed);
-        let took = start.elapsed().as_secs_f64();
-        let done: Result<Vec<u64>, _> = threads.into_iter().map(|thread| thread.join()).collect();
-        done.map(|done| done.iter().sum::<u64>() as f64 / took).map_err(|_| "a map is wrong".into())
-    })
+    timed(point.threads, seconds, work)
 }

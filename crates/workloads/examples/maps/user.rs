@@ -3,7 +3,7 @@
 //! Half of the keys are in the map. A lookup copies the value; an update inserts a key or removes it, whichever
 //! changes the map more often than not: half of each. Every value is the key's, or the run fails.
 
-use crate::{Point, Subject};
+use crate::{Point, Subject, timed};
 use latchwork::map::RcuMap;
 #[cfg(feature = "urcu")]
 use latchwork_workloads::peers::lfht;
@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, RwLock};
-use std::time::{Duration, Instant};
 
 /// What is measured; the first is what the others are compared with.
 pub static SUBJECTS: &[Subject] = &[
@@ -98,7 +97,7 @@ pub fn heap<M>(elements: u64, make: impl FnOnce() -> M) -> f64 {
 
 /// Operations a second.
 fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
-    let (map, over, together) = (M::new(), AtomicBool::new(false), Barrier::new(point.threads + 1));
+    let map = M::new();
     {
         let _joined = M::join();
         for key in (0..point.keys).step_by(2) {
@@ -106,7 +105,7 @@ fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
         }
     }
     let share = point.share();
-    let work = |thread: u64| {
+    let work = |thread: u64, together: &Barrier, over: &AtomicBool| {
         let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
         let zipf = point.zipf.then(|| Zipf::new(point.keys, &mut random));
         let mut at = 0;
@@ -139,16 +138,5 @@ fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
         }
         done
     };
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> =
-            (0..point.threads as u64).map(|thread| scope.spawn(move || work(thread))).collect();
-        together.wait();
-        let start = Instant::now();
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        over.store(true, Relaxed);
-        let took = start.elapsed().as_secs_f64();
-        let done: Result<Vec<u64>, _> = threads.into_iter().map(|thread| thread.join()).collect();
-        done.map(|done| done.iter().sum::<u64>() as f64 / took).map_err(|_| "a map is wrong".into())
-    })
+    timed(point.threads, seconds, work)
 }
