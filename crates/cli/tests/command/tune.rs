@@ -151,6 +151,66 @@ fn what_is_not_better_is_not_written() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// The main thread holds each of three locks until another thread waits for it, and for 20 ms more.
+const THREE_LOCKS: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER,
+                           three = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_mutex_t *const all[3] = {&one, &two, &three};
+    static volatile int id, held, wanted;
+    static void *follow(void *unused) {
+        id = gettid();
+        for (int lock = 0; lock < 3; lock++) {
+            while (held <= lock) usleep(100);
+            wanted = lock + 1;
+            pthread_mutex_lock(all[lock]);
+            pthread_mutex_unlock(all[lock]);
+        }
+        return unused;
+    }
+    int main(void) {
+        pthread_t thread;
+        pthread_create(&thread, 0, follow, 0);
+        for (int lock = 0; lock < 3; lock++) {
+            pthread_mutex_lock(all[lock]);
+            held = lock + 1;
+            while (wanted <= lock) usleep(100);
+            until_asleep(id);
+            usleep(20000);
+            pthread_mutex_unlock(all[lock]);
+        }
+        pthread_join(thread, 0);
+        const char *locks = getenv("LATCHWORK_LOCKS");
+        printf("rate: %d\n", locks && strstr(locks, "mcs-park") ? 2000 : 1000);
+        return 0;
+    }
+"#;
+
+/// The lock that a rule names for a class is tried, though there are several classes and few runs: the program says that it is
+/// twice as fast if one of its three locks, each of which is held asleep, is `mcs-park`.
+#[test]
+fn the_lock_that_fits_is_tried_though_runs_are_few() {
+    let directory = scratch("tune-few");
+    let text = format!("{UNTIL_ASLEEP}{THREE_LOCKS}");
+    let program = compile(&directory, "says", &text, &["-pthread"]);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "24", "--timeout", "600"]);
+    command.args(["--json", "tuned.json", "--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    let json = fs::read_to_string(directory.join("tuned.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["classes"].as_array().unwrap().len(), 3, "{json}");
+    assert_eq!((output.status.code(), &json["result"]), (Some(0), &"tuned".into()), "{json}");
+    assert!(json["search_runs"].as_u64() <= Some(24), "{json}");
+    let written = fs::read_to_string(directory.join("latchwork.toml")).unwrap();
+    assert!(written.contains("use = \"mcs-park\""), "{written}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Runs `latchwork tune` for a program that says of itself that it is twice as fast with other mutexes than glibc's, and has a
 /// latency of 300 in place of 100. Returns the exit status, the text, the JSON and the file if there is one.
 fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value, Option<String>) {
