@@ -8,6 +8,8 @@ use serde::Serialize;
 pub const THROUGHPUT: f64 = 0.10;
 /// The most that the share of waiting may differ.
 pub const WAITING: f64 = 0.05;
+/// With less waiting than this in the recording, its replay says nothing about how long threads wait.
+const NEVER: f64 = 0.005;
 /// The largest share of the threads' time that may pass outside of what is replayed: see [`Check`].
 const OUTSIDE: f64 = 0.30;
 /// From this share on it is mentioned.
@@ -129,6 +131,18 @@ pub fn compare(check: &mut Check, load: &Load, replayed: &Point) {
                 WAITING * 100.0
             ));
         }
+    }
+}
+
+/// A prediction in which threads wait for locks for this share of their time, at most.
+pub fn not_recorded(check: &mut Check, waiting: f64) {
+    if check.recorded_waiting < NEVER && waiting > WAITING {
+        check.warnings.push(format!(
+            "In the prediction threads wait for locks for up to {} of their time, in the recording for {}. So the waiting of the \
+             replay has not been checked. Record with more threads.",
+            percent(waiting),
+            percent(check.recorded_waiting)
+        ));
     }
 }
 
