@@ -87,6 +87,14 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
             percent(load.shares.preempted)
         ));
     }
+    if (load.second_half - 1.0).abs() > THROUGHPUT {
+        check.warnings.push(format!(
+            "The second half of the recording has {} {} acquisitions than the first: the program has phases, or something else \
+             changed. The prediction is for the mean of both.",
+            percent((load.second_half - 1.0).abs()),
+            if load.second_half > 1.0 { "more" } else { "fewer" },
+        ));
+    }
     if !load.left_out.is_empty() {
         let names = load.left_out.join(", ");
         check.warnings.push(format!("Left out, because they hardly use locks: threads that run {names}."));

@@ -214,6 +214,18 @@ fn locks_that_hardly_differ_are_undecided() {
     assert!(text.contains("undecided, the ranges overlap"), "{text}");
 }
 
+#[test]
+fn a_recording_that_is_not_steady_is_mentioned() {
+    let warnings = |trace: &Trace| check::of_trace(&Load::new(trace, 0.0), 16).warnings.join("\n");
+    let mut trace = one_lock(2, 1_000, 9_000, 0);
+    assert_eq!(warnings(&trace), "");
+    // The last quarter of the events takes as long as the others together, so it is the second half.
+    for steps in &mut trace.steps {
+        steps[600..].iter_mut().for_each(|step| step.cpu *= 3);
+    }
+    assert!(warnings(&trace).contains("has 66.7% fewer acquisitions"), "{}", warnings(&trace));
+}
+
 /// Two threads that never met in the recording: nothing shows that the replay waits as the program would.
 #[test]
 fn waiting_that_was_not_recorded_is_mentioned() {
