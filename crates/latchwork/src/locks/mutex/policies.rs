@@ -1,7 +1,7 @@
 //! Shuffling policies beyond NUMA grouping, for either ShflLock.
 //!
 //! Source: Kashyap et al. 2019, section 7 ("Policies"), which names them and leaves them open. What a policy is, and what the
-//! locks guarantee whatever it says, is in [`policy`](super::policy).
+//! locks guarantee whatever it says, is in [`shuffle`](super::shuffle).
 //!
 //! | policy | which waiters are moved up |
 //! |---|---|
