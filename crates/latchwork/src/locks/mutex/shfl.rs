@@ -55,7 +55,7 @@
 //! compare-and-exchange has succeeded, though its call has not returned yet.
 
 use super::shuffle::{NumaPolicy, Policy, Waiter};
-use super::sleepers::{self, Intervals, PROMISE_BOUND, READY, age, stamp};
+use super::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, age, stamp};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
@@ -280,17 +280,17 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
         // Asked after the waiter woke up by itself: the head may be suspended.
         let pass = |_| self.is_free() && self.lapses() && self.take(self.word());
-        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass);
-        let (node, first, already) = match waited {
-            Ok(head) => head,
-            Err(locked) => return locked,
-        };
-        if first {
-            self.turn.store(stamp::<M>().0, Relaxed);
+        match sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass) {
+            Err(locked) => locked,
+            Ok(Head { node, at_once, locked }) => {
+                if at_once {
+                    self.turn.store(stamp::<M>().0, Relaxed);
+                }
+                let locked = locked || self.compete(node, deadline, spun && at_once);
+                self.leave(node, locked);
+                locked
+            }
         }
-        let locked = already || self.compete(node, deadline, spun && first);
-        self.leave(node, locked);
-        locked
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.

@@ -87,37 +87,41 @@ fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static, M>) -> boo
     true
 }
 
+/// A thread that is the head of the queue, with its node: whether it was so at once, and whether it has taken the lock already.
+pub(crate) struct Head<M: Machine> {
+    pub node: Waiter<'static, M>,
+    pub at_once: bool,
+    pub locked: bool,
+}
+
 /// Queues with a node from the pool and the caller's `key`, and waits to be the head. A waiter that is invited, or that woke up
-/// by itself, calls `enter(invited)`, which takes the lock if the waiter may have it past the head.
-///
-/// `Ok`: the caller is the head, with this node. The first `bool` says whether it was so at once, and the second whether it has
-/// taken the lock already; then it must only leave the queue. `Err`: the caller has left, with the lock (`true`) or after the
-/// deadline. Its node is ABANDONED: the head that reaches it releases it.
+/// by itself, calls `enter(invited)`, which takes the lock if the waiter may have it past the head. `Err`: the caller has left,
+/// with the lock (`true`) or after the deadline. Its node is ABANDONED: the head that reaches it releases it.
 pub(crate) fn wait_for_head<M: Machine>(
     tail: &M::Ptr<QNode<M>>,
     key: u32,
     deadline: Option<Deadline>,
     spins: u32,
     mut enter: impl FnMut(bool) -> bool,
-) -> Result<(Waiter<'static, M>, bool, bool), bool> {
+) -> Result<Head<M>, bool> {
     let node = Waiter(M::acquire_node());
     node.next().store(null_mut(), Relaxed);
     let words = [(node.status(), WAITING), (node.key(), key), (node.batch(), 0), (node.passed(), 0)];
     words.into_iter().for_each(|(word, value)| word.store(value, Relaxed));
     if enqueue(tail, node) {
-        return Ok((node, true, false));
+        return Ok(Head { node, at_once: true, locked: false });
     }
     let change = |from, to| node.status().compare_exchange(from, to, AcqRel, Acquire).is_ok();
     let abandon = || match node.status().swap(ABANDONED, AcqRel) {
-        READY => Ok((node, false, true)), // (R)
-        _ => Err(true),                   // (D) pairs with `next_head`
+        READY => Ok(Head { node, at_once: false, locked: true }), // (R)
+        _ => Err(true),                                           // (D) pairs with `next_head`
     };
     let (mut intervals, mut looks) = (Intervals::of_sleeps(), spins);
     loop {
         let looks_now = replace(&mut looks, spins);
         // (R) pairs with `next_head`, (S) with `invite`.
         match M::spin_for(node.status(), Acquire, looks_now, |status| matches!(status, READY | INVITED)) {
-            Some(READY) => return Ok((node, false, false)),
+            Some(READY) => return Ok(Head { node, at_once: false, locked: false }),
             Some(_) if enter(true) => return abandon(),
             Some(_) => {
                 _ = change(INVITED, WAITING); // it fails if the caller has become the head

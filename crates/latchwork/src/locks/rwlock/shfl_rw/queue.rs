@@ -4,7 +4,7 @@ use super::RawShflRw;
 use super::words::*;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Intervals, PROMISE_BOUND, READY, stamp};
+use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, stamp};
 use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -48,14 +48,15 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         };
         let key = key::<M, P>(side);
         let spins = M::hints(P::SPIN);
-        let (node, first, already) = match sleepers::wait_for_head(&self.tail, key, deadline, spins, enter) {
+        let waited = sleepers::wait_for_head(&self.tail, key, deadline, spins, enter);
+        let Head { node, at_once, locked } = match waited {
             Ok(head) => head,
             Err(locked) => return locked,
         };
-        if first {
+        if at_once {
             self.begin_turn();
         }
-        let locked = already || self.compete(node, side, deadline, spun && first, watch);
+        let locked = locked || self.compete(node, side, deadline, spun && at_once, watch);
         if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
             invite(node, M::patience(INVITATIONS), reads);
