@@ -104,14 +104,14 @@ pub unsafe trait Records: Machine {
 /// The calling thread's record.
 #[inline(always)]
 pub(crate) fn own<M: Records>() -> &'static Record<M> {
-    // SAFETY: within this library, `reclaim` alone writes to records, as the strategy does that a word is for.
+    // SAFETY: within this library, `reclaim` alone writes to records that have an owner, as the strategy does that a word is for.
     unsafe { M::record() }
 }
 
 /// The newest group of records.
 #[inline(always)]
 pub(crate) fn groups<M: Records>() -> Option<&'static Group<M, Record<M>>> {
-    // SAFETY: within this library, `reclaim` alone writes to records, as the strategy does that a word is for.
+    // SAFETY: within this library, `reclaim` alone writes to records that have an owner, as the strategy does that a word is for.
     unsafe { M::records() }
 }
 
@@ -122,7 +122,8 @@ pub(crate) fn clocks<M: Records>() -> &'static Clocks<M> {
     unsafe { M::clocks() }
 }
 
-/// A thread's record. Its owner alone writes to it, except for `left`, which is the machine's; other threads read it.
+/// A thread's record. Its owner alone writes to it, except for `left`, which is the machine's; other threads read it. (In the
+/// child of a fork, the thread that forked makes the records of threads idle that are not there.)
 #[repr(C, align(128))]
 pub struct Record<M: Machine> {
     /// General-purpose RCU: the time at which the outermost section began, and how many sections are nested; 0 in the
@@ -295,6 +296,16 @@ impl<M: Machine> Record<M> {
             && outside(&self.pinned)
             && self.keepers.load(Acquire) == 0
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
+    }
+
+    /// Prepares an idle record for its next owner. `fences` is 0, or [`NEEDS_FULL_FENCE`]. Readers of QSBR issue full fences in
+    /// any case.
+    pub fn begin(&self, fences: u64) {
+        // Release: what the owner before did in its last section happens before what a thread does that sees these stores. A
+        // leader may see them and not the end of that section (pair (E) of `rcu`).
+        for (word, value) in [(&self.section, fences), (&self.pinned, fences), (&self.online, 0)] {
+            word.store(value, Release);
+        }
     }
 
     /// Makes the record idle: for those of threads that a fork has not taken along.
