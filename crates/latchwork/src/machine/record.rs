@@ -298,16 +298,6 @@ impl<M: Machine> Record<M> {
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
-    /// Prepares an idle record for its next owner. `fences` is 0, or [`NEEDS_FULL_FENCE`]. Readers of QSBR issue full fences in
-    /// any case.
-    pub fn begin(&self, fences: u64) {
-        // Release: what the owner before did in its last section happens before what a thread does that sees these stores. A
-        // leader may see them and not the end of that section (pair (E) of `rcu`).
-        for (word, value) in [(&self.section, fences), (&self.pinned, fences), (&self.online, 0)] {
-            word.store(value, Release);
-        }
-    }
-
     /// Makes the record idle: for those of threads that a fork has not taken along.
     pub fn reset(&'static self) {
         for word in [&self.section, &self.online, &self.pinned] {

@@ -109,7 +109,11 @@ fn take() -> &'static Own {
     });
     let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
     let found = RECORDS.take();
-    found.begin(fenced);
+    // Release: what the owner before did in its last section happens before what a thread does that sees these stores: a
+    // leader may see them and not the end of that section, pair (E) of `rcu`. Readers of QSBR issue full fences in any case.
+    for (word, value) in [(&found.section, fenced), (&found.pinned, fenced), (&found.online, 0)] {
+        word.store(value, Release);
+    }
     if found.number.load(Relaxed) == 0 {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         found.number.store(NUMBERS.fetch_add(1, Relaxed) + 1, Relaxed);
