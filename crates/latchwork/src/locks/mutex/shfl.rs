@@ -60,9 +60,8 @@ use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
 use crate::machine::{Arith, Deadline, MICRO, Machine, Native, QNode, Word};
-use core::marker::PhantomData;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::{marker::PhantomData, ptr::null_mut};
 
 const HELD: Bits = Bits(1 << 0);
 const PARKED: Bits = Bits(1 << 1);

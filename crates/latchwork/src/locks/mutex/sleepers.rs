@@ -36,9 +36,7 @@ use super::shuffle::{Policy, Waiter, shuffle};
 pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
 use crate::locks::bits::Bits;
 use crate::machine::{Deadline, Machine, QNode, Wait, Word, micros};
-use core::mem::replace;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::*;
+use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
 const WAITING: u32 = 0;
 pub(crate) const READY: u32 = 1;
