@@ -130,7 +130,7 @@ impl Spin {
             // SAFETY: a node of this processor, static and 64 bytes, that is all zero at first and used as a node alone.
             self.lock_queued(number, unsafe { Waiter::at(node.cast()) });
         }
-        // SAFETY: taken above, on this processor; no thread looks at a node whose owner has left the queue.
+        // SAFETY: this function took the node, on this processor; no waiter looks at a node whose owner has left the queue.
         unsafe { lw_k_return_numbered() };
     }
 
@@ -235,7 +235,7 @@ impl Spin {
                 if last.is(reached) {
                     reached = current;
                 } else {
-                    // An arrival links itself behind the last waiter, so that one stays where it is.
+                    // A new waiter links itself behind the last waiter, so the last waiter stays where it is.
                     let Some(after) = current.behind() else { break };
                     reached.next().store(after.as_ptr(), Release);
                     current.next().store(last.next().load(Relaxed), Release);
