@@ -169,17 +169,18 @@ trap stop_machine EXIT
 # the parameters say, so there are none.
 boot_options='console=ttyS0 quiet panic=1 mitigations=off no_timer_check watchdog_thresh=150 rcupdate.rcu_cpu_stall_timeout=300 rcupdate.rcu_normal=1'
 boot() { # boot MACHINE SECONDS: runs the checks in the memory disk; prints what the machine says
-    local processors=${1%x*} nodes=1 half arguments=()
+    local processors=${1%x*} nodes=1 half sockets='' arguments=()
     [[ $1 == *x2 ]] && nodes=2
     if ((nodes == 2 && processors > 1)); then
         half=$((processors / 2))
+        sockets=,sockets=2 # the kernel warns if the processors of a socket are on two nodes
         arguments=(
             -object memory-backend-ram,id=m0,size=512M -object memory-backend-ram,id=m1,size=512M
             -numa "node,nodeid=0,cpus=0-$((half - 1)),memdev=m0"
             -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
         )
     fi
-    timeout -k 5 "$2" qemu-system-x86_64 -pidfile "$out/machine.pid" -accel tcg,thread=multi -cpu max -smp "$processors" -m 1024 "${arguments[@]}" \
+    timeout -k 5 "$2" qemu-system-x86_64 -pidfile "$out/machine.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1024 "${arguments[@]}" \
         -nographic -no-reboot -kernel "$image" -initrd "$out/initrd.gz" \
         -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }
