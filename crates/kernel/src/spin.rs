@@ -38,7 +38,8 @@ use crate::shim::{lw_k_numbered, lw_k_return_numbered, lw_k_take_numbered};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::*};
 use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy};
+use latchwork::locks::mutex::policies::NumaPolicy;
+use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::locks::{Info, Suspension};
 use latchwork::machine::{Machine, QNode, node_view};
 

@@ -1,9 +1,9 @@
 //! The variants: each line names a mechanism, how it is changed, and the lock's type with that change.
 
 use super::Subject;
-use latchwork::locks::mutex::policies::NoPolicy;
+use latchwork::locks::mutex::policies::{NoPolicy, NumaPolicy};
 use latchwork::locks::mutex::shfl::RawShfl;
-use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy};
+use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::locks::rwlock::bravo::bias::{Adaptive, Bernoulli, Guard, When};
 use latchwork::locks::rwlock::bravo::publish::Owned;
 use latchwork::locks::rwlock::bravo::revoke::{Holding, Passing};

@@ -46,15 +46,15 @@
 //!   behind `n` others waits for at most `n + 1` times (a turn, the time until an unparked thread runs, and a section), if
 //!   unparked threads run within `PROMISE_BOUND`. Each waiter in front may bring up to 15 more of its node; `n` counts those too.
 //! - *A suspended waiter* is passed ([`sleepers`]). Newcomers do not queue behind a suspended head: nodes would pile up.
-//! - *No wakeup inside the section.* A new holder moves a parked successor from its node to `word` (a futex requeue), so that the
-//!   unlock unparks it.
+//! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool. Atomics per uncontended pair: 1; 0 with a single thread.
 //! Fairness: bounded stealing, as above; FIFO in the queue, per NUMA node with at most 16 in a row.
 //! Suspension: a waiter may be suspended at any instruction without keeping others from the lock. A thread is the holder once its
 //! compare-and-exchange has succeeded, though its call has not returned yet.
 
-use super::shuffle::{NumaPolicy, Policy, Waiter};
+use super::policies::NumaPolicy;
+use super::shuffle::{Policy, Waiter};
 use super::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, age, stamp};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
@@ -103,7 +103,7 @@ impl<P: Policy> CompareMutex for RawShfl<Native, P> {
     }
 }
 
-// SAFETY: only one compare-and-exchange can set HELD; (A) orders the sections.
+// SAFETY: only one compare-and-exchange can set HELD, and only its thread stores HELD anew; (A) orders the sections.
 unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     type Machine = M;
     type Token = ();
@@ -231,7 +231,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[inline(never)]
     fn unlock_slow(&self) {
         if self.word().has(DEMAND) {
-            // It fails if the head has changed `turn` just now. Then the head runs, and needs no new stamp.
+            // It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED and may pass it.
             let turn = self.turn();
             let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED)));
             _ = self.turn.compare_exchange(turn.0, next.0, Release, Relaxed);
@@ -300,7 +300,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         let (mut nap, mut slept) = (u64::from(P::TURN / P::PROMPTNESS) << MICRO, false);
         let mut demands = !P::STEALING;
         loop {
-            sleepers::walk::<M, P>(&self.tail, node, || self.is_free());
+            let long = age::<M>(self.turn()) > PROMISE_BOUND;
+            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_free());
             if self.turn().has(LAPSED) {
                 self.turn.fetch_and(!LAPSED.0, Relaxed); // the head runs again
             }

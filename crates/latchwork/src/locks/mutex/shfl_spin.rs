@@ -36,7 +36,8 @@
 //! acquisition polls outside the queue, and may be passed over.
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it.
 
-use super::shuffle::{NumaPolicy, Policy, Waiter, same, shuffle};
+use super::policies::NumaPolicy;
+use super::shuffle::{Policy, Waiter, same, shuffle};
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Clock, Machine, Native, Offers, QNode, Word, node_view};
 use core::marker::PhantomData;

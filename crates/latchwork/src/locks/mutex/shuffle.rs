@@ -4,19 +4,20 @@
 //!
 //! One waiter at a time, the *shuffler*, walks the queue behind itself and moves the waiters of its own group right behind
 //! itself. They are its *run*: they get the lock one after the other. A [`Policy`] says which waiters are a group; by default,
-//! those of one NUMA node (more policies: [`policies`](super::policies)). A policy with several ranks has those of rank 1 moved
+//! those of one NUMA node ([`policies`](super::policies) has this policy and others). A policy with several ranks has those of rank 1 moved
 //! behind those of rank 0, and so on. Waiters without a rank stay behind all of these, in order of arrival.
 //!
 //! In the blocking locks only the head of the queue shuffles, while it waits. In the non-blocking one, waiters pass the role of
 //! the shuffler on, as in the paper (`shfl_spin`); in the blocking ones that is worth nothing.
 //!
-//! Waiters leave the queue at the head only; the walk takes out the abandoned node of a waiter that gave up. An arrival links
-//! itself behind the last waiter. So the walk leaves the last waiter where it is, unless the policy is thorough.
+//! Only the head takes its own node out. Any other waiter that leaves abandons its node, and a walk or a leaving head releases that. An
+//! arrival links itself behind the last waiter. So the walk leaves the last waiter where it is, unless the policy is thorough.
 //!
 //! *No policy can lose a waiter or starve it.* A policy only compares two numbers that waiters have brought along. A run has at
 //! most [`PATIENCE`](Policy::PATIENCE) waiters. Each has its number in it (`batch`). With several ranks, each first waiter behind
 //! a new place counts the waiters that were moved there (`passed`). At the policy's quota it becomes a *wall*: no waiter behind
-//! it passes it until it has had the lock. So at most `(n + 1) * PATIENCE` others pass a waiter with `n` waiters in front of it.
+//! it passes it until it has had the lock. With one rank, at most `(n + 1) * PATIENCE` others pass a waiter with `n` in front of it. With
+//! more ranks a bound holds too, but a larger one: a waiter that was itself moved counts those that come behind it.
 
 use crate::machine::{Machine, QNode, Word, node_view};
 use core::sync::atomic::Ordering::*;
@@ -29,11 +30,11 @@ pub const MAX_RANKS: usize = 8;
 pub trait Policy: Send + Sync + 'static {
     /// How many ranks there are, at most [`MAX_RANKS`].
     const RANKS: usize = 1;
-    /// How many others may pass a waiter. With one rank: how many waiters of a group get the lock in a row. `None`: as many as
-    /// the lock finds best for NUMA groups.
+    /// The count of passing waiters at which a waiter becomes a wall. With one rank: how many waiters of a group get the lock in a
+    /// row. `None`: as many as the lock finds best for NUMA groups.
     const PATIENCE: Option<u32> = None;
-    /// Whether the head of the queue looks at all waiters, and not until the lock is free, before it takes the lock. (In the
-    /// non-blocking ShflLock the head is then the only waiter that shuffles.)
+    /// Whether the head's walk goes on when the lock becomes free, to the end of the run, a wall, or a waiter that has not linked
+    /// itself. (In the non-blocking ShflLock the head is then the only waiter that shuffles.)
     const THOROUGH: bool = false;
     /// Whether newcomers may *steal* for a bounded time: take the lock past the whole queue. (In the non-blocking ShflLock only
     /// attempts, `try_lock`, steal.)
@@ -81,22 +82,6 @@ pub trait Policy: Send + Sync + 'static {
     fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize;
 }
 
-/// Groups waiters of one NUMA node, so that the lock and its data stay in that node's caches.
-#[derive(Debug)]
-pub struct NumaPolicy;
-
-impl Policy for NumaPolicy {
-    fn applies<M: Machine>() -> bool {
-        M::numa_nodes() > 1
-    }
-    fn key<M: Machine>() -> u32 {
-        M::numa_node()
-    }
-    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
-        usize::from(shuffler != waiter)
-    }
-}
-
 node_view! {
     /// A waiter's node in a queue that shuffles.
     pub(crate) struct Waiter {
@@ -115,11 +100,11 @@ node_view! {
 
 /// One walk of the shuffler `node`, in the queue that ends at `tail`, from the waiter `from`: `node`, or where the last walk ended.
 /// Returns the last waiter of the run, the waiter that the walk has reached, and whether `stop` ended it, which is asked after each
-/// waiter unless the policy is thorough. `None`: the shuffler's run is complete, with `in_a_row` waiters or the policy's own
+/// waiter unless the policy is thorough. `None`: the shuffler is the last of a complete run, of `in_a_row` waiters or the policy's own
 /// number. A node that is `abandoned` is taken out and released here.
 ///
-/// (Q) A link is written with release by the arriving waiter and read here with acquire. All links behind the shuffler that are
-/// not null are written by the shuffler alone.
+/// (Q) An arriving waiter writes a link with release, and it is read here with acquire. The shuffler alone writes the links behind itself
+/// that are not null; the next shuffler sees its changes by the handover.
 pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
     node: Waiter<'a, M>,
     from: Waiter<'a, M>,
@@ -164,8 +149,8 @@ pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
                 passed.store(now, Relaxed);
                 wall |= now >= quota;
             }
-            current.next().store(next, Release); // (Q)
-            end.next().store(current.as_ptr(), Release); // (Q)
+            current.next().store(next, Release);
+            end.next().store(current.as_ptr(), Release);
         } else {
             // SAFETY: its owner has left, and no link leads to it any more. Abandoned nodes are the pool's.
             unsafe { M::release_node(&*current.as_ptr()) };

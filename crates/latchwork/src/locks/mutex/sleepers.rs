@@ -32,6 +32,7 @@
 //! - A waiter may be suspended before it has linked itself. The leaving head writes [`left`] in place of the link, and leaves its
 //!   node to that waiter, which is the head when it runs again.
 
+use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
 pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
 use crate::locks::bits::Bits;
@@ -167,7 +168,7 @@ pub(crate) fn next_head<M: Machine>(
                 Err(linked) => next = linked,
             }
         }
-        // SAFETY: its owner is done with it; it is no longer in the queue, and the next waiter has linked itself.
+        // SAFETY: its owner is done with it; it is no longer in the queue, and no arrival will link itself to it.
         unsafe { M::release_node(node.0) };
         if next.is_null() {
             return None;
@@ -210,10 +211,19 @@ pub(crate) fn spin<M: Machine, P: Policy>(
     }
 }
 
-/// The head, `node`, orders the queue behind itself until `stop` holds.
-pub fn walk<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, node: Waiter<'_, M>, stop: impl Fn() -> bool) {
+/// The head, `node`, orders the queue behind itself until `stop` holds. A head that has waited for `long` takes out all abandoned
+/// nodes: behind a head that waits for an hour, waiters with deadlines would leave one each.
+pub(crate) fn walk<M: Machine, P: Policy>(
+    tail: &M::Ptr<QNode<M>>,
+    node: Waiter<'_, M>,
+    long: bool,
+    stop: impl Fn() -> bool,
+) {
+    let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
     if P::applies::<M>() {
-        let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
         _ = shuffle::<M, P>(node, node, tail, IN_A_ROW, |_| stop(), abandoned);
+    }
+    if long {
+        _ = shuffle::<M, NoPolicy>(node, node, tail, u32::MAX, |_| false, abandoned);
     }
 }

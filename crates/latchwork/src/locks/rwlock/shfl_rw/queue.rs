@@ -88,7 +88,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         let mut intervals = Intervals::of_sleeps();
         let (mut nap, mut slept) = (u64::from(P::TURN / 16) << MICRO, false);
         loop {
-            sleepers::walk::<M, P>(&self.tail, node, || self.is_open(side));
+            let long = self.turn_exceeds(PROMISE_BOUND);
+            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_open(side));
             self.clear(LAPSED | PARKED); // the head runs
             if self.inside().is_parked() {
                 self.readers.fetch_and(!PARKED, Relaxed);
