@@ -181,7 +181,7 @@ fn another_thread_ends_the_read() {
     }
 }
 
-/// A read acquisition whose thread has gone on; another thread is to end it.
+/// The first thread reads, and goes on. Another thread is to end the read.
 fn held<const FLAW: u8>(shared: &Shared<Anonymous<FLAW>>) {
     warm(shared);
     shared.lock.read();

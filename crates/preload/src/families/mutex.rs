@@ -50,7 +50,7 @@
 //!
 //! A mutex in memory that parent and child share must not be mended: the parent's waiters are in it. That works for a raw lock that
 //! fits into the mutex, in processes that have had a second thread. A process that has had none uses no atomic instruction for
-//! `shfl` and `ttas`, as glibc does for its own locks, and a lock that does not fit stands in one process's memory. For such a mutex `repair`
+//! `shfl` and `ttas`; glibc does the same for its own locks. A lock that does not fit stands in one process's memory. For such a mutex `repair`
 //! sets [`IN_SHARED_MEMORY`] in place of the generation. From then on every process takes the mutex as current, whatever its
 //! generation. No fast path serves it, because its `kind` is not the word that they compare with.
 //!
