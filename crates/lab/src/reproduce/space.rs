@@ -1,7 +1,7 @@
 //! The space in which a claim is tested: what its machine's uncertain costs and its workload's unknowns may be.
 //!
-//! An uncertain cost is one that the machine's profile calls an estimate. It is halved and doubled, by itself and together
-//! with all others. An unknown is a parameter of the workload that the paper does not give.
+//! An uncertain cost is one that the machine's profile calls an estimate. All are halved or doubled at once, in the runs of a
+//! design. An unknown is a parameter of the workload that the paper does not give.
 
 use super::experiment::{Experiment, On};
 use latchwork_console::failure::{Failure, Result};
@@ -48,6 +48,8 @@ pub enum Variant {
     Joint(usize),
     /// A parameter of the workload has another value, as `name=value`.
     Unknown(String),
+    /// The first so many uncertain costs are as in that joint run, the others as they are.
+    Part(usize, usize),
     /// A group of costs is doubled (`true`) or halved.
     Cost(String, bool),
 }
@@ -59,17 +61,17 @@ impl Variant {
             Variant::AsItIs => "as it is".into(),
             Variant::Joint(run) => format!("joint {}", run + 1),
             Variant::Unknown(set) => set.clone(),
+            Variant::Part(run, costs) => format!("joint {}, first {costs}", run + 1),
             Variant::Cost(group, true) => format!("{group} x2"),
             Variant::Cost(group, false) => format!("{group} /2"),
         }
     }
 
-    /// The parameter that differs, if it is a single one.
+    /// The parameter of the workload that differs, if one does.
     pub fn parameter(&self) -> Option<&str> {
         match self {
-            Variant::AsItIs | Variant::Joint(_) => None,
             Variant::Unknown(set) => set.split_once('=').map(|(name, _)| name),
-            Variant::Cost(group, _) => Some(group),
+            _ => None,
         }
     }
 }
@@ -104,6 +106,11 @@ fn doubled(group: usize) -> u8 {
     if group.is_multiple_of(2) { column } else { !column }
 }
 
+/// Whether group number `group` is doubled in joint run number `run`. Otherwise it is halved.
+pub fn is_doubled(group: usize, run: usize) -> bool {
+    doubled(group) >> run & 1 == 1
+}
+
 /// The machine of this variant.
 pub fn profile(base: &Profile, variant: &Variant) -> Result<Profile> {
     let groups = groups(base);
@@ -113,9 +120,10 @@ pub fn profile(base: &Profile, variant: &Variant) -> Result<Profile> {
         Variant::Cost(name, up) => {
             groups.iter().filter(|group| group.name == *name).map(|group| (group, factor(*up))).collect()
         }
-        Variant::Joint(run) => {
-            let each = |(at, group)| (group, factor(doubled(at) >> run & 1 == 1));
-            groups.iter().enumerate().map(each).collect()
+        Variant::Joint(run) | Variant::Part(run, _) => {
+            let costs = if let Variant::Part(_, costs) = variant { *costs } else { groups.len() };
+            let each = |(at, group)| (group, factor(is_doubled(at, *run)));
+            groups.iter().enumerate().take(costs).map(each).collect()
         }
     };
     let mut value = serde_json::to_value(base).expect("a profile consists of numbers and text");
@@ -157,22 +165,23 @@ pub fn first(experiments: &[&Experiment]) -> Vec<Variant> {
     variants
 }
 
-/// Each uncertain cost of the experiments' machines by itself: for claims that the first variants leave open.
-pub fn one_at_a_time(experiments: &[&Experiment]) -> Result<Vec<Variant>> {
-    let mut variants = Vec::new();
+/// The uncertain costs of the experiments' machines, in the order of [`Variant::Part`]. Two machines may have different ones at
+/// one place.
+pub fn costs(experiments: &[&Experiment]) -> Result<Vec<Vec<String>>> {
+    let mut costs: Vec<Vec<String>> = Vec::new();
     for experiment in experiments {
         let On::Simulated(machine) = experiment.on else { continue };
         let base = Profile::find(machine).map_err(|error| Failure::usage(error.to_string()))?;
-        for group in groups(&base) {
-            for up in [true, false] {
-                let variant = Variant::Cost(group.name.clone(), up);
-                if !variants.contains(&variant) {
-                    variants.push(variant);
-                }
+        for (at, group) in groups(&base).into_iter().enumerate() {
+            if at == costs.len() {
+                costs.push(Vec::new());
+            }
+            if !costs[at].contains(&group.name) {
+                costs[at].push(group.name);
             }
         }
     }
-    Ok(variants)
+    Ok(costs)
 }
 
 #[cfg(test)]
@@ -205,6 +214,26 @@ mod tests {
             assert!(groups(&base).len() <= columns.len(), "{name}");
             for run in 0..JOINT {
                 profile(&base, &Variant::Joint(run)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_joint_run_lies_between_it_and_the_machine_as_it_is() {
+        let base = Profile::find("e7-8890v4").unwrap();
+        let all = groups(&base).len();
+        for run in 0..JOINT {
+            let numbers = |variant: &Variant| {
+                let profile = profile(&base, variant).unwrap();
+                profile.numbers().iter().map(|(_, number)| number.value).collect::<Vec<f64>>()
+            };
+            assert_eq!(numbers(&Variant::Part(run, 0)), numbers(&Variant::AsItIs));
+            assert_eq!(numbers(&Variant::Part(run, all)), numbers(&Variant::Joint(run)));
+            for costs in 0..all {
+                let (fewer, more) =
+                    (numbers(&Variant::Part(run, costs)), numbers(&Variant::Part(run, costs + 1)));
+                let differ = fewer.iter().zip(&more).filter(|(one, other)| one != other).count();
+                assert!(differ <= groups(&base)[costs].fields.len(), "{run} {costs}");
             }
         }
     }

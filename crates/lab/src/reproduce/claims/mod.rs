@@ -252,10 +252,15 @@ impl Claim {
         names
     }
 
+    /// What its rule and the numbers beside it are computed from.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.checks.iter().map(|check| &check.value).chain(&self.seen)
+    }
+
     /// The experiments that have to be run for it.
     pub fn runs(&self) -> Vec<&'static str> {
-        let seen = self.seen.iter().flat_map(Value::figures).filter_map(|figure| figure.at());
-        self.experiments().into_iter().chain(seen.map(|at| at.experiment)).collect()
+        let places = self.values().flat_map(Value::figures).filter_map(Figure::at);
+        places.map(|at| at.experiment).collect()
     }
 
     /// What it asks the simulator beside the workloads.
