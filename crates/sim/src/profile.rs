@@ -31,6 +31,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/xeon-8375c.toml"),
     include_str!("../profiles/graviton3.toml"),
     include_str!("../profiles/emerald-rapids-2.toml"),
+    include_str!("../profiles/zen4-2.toml"),
 ];
 /// What shorthands get their costs from.
 const GENERIC: &str = include_str!("../profiles/generic.toml");
@@ -224,6 +225,13 @@ pub struct Kernel {
     /// An interrupt, for the interrupted processor; the caller of `membarrier` waits for one, and
     /// a little (a tenth) for each further one.
     pub interrupt: Number,
+    /// A processor takes timer ticks and other interrupts, and a virtual one is taken off its processor by the host: the median
+    /// time between two such pauses. Not given: there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_every: Option<Number>,
+    /// How long the running thread stands still in such a pause (the median).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Number>,
 }
 
 /// A machine.
@@ -368,6 +376,12 @@ impl Profile {
         if self.processor.smt_slowdown.value < 1.0 {
             return Err("processor.smt_slowdown is a factor of at least 1".into());
         }
+        if self.kernel.pause.is_some() != self.kernel.pause_every.is_some() {
+            return Err("kernel.pause and kernel.pause_every go together".into());
+        }
+        if self.kernel.pause_every.as_ref().is_some_and(|every| every.value < 1000.0) {
+            return Err("kernel.pause_every must be at least 1000 (nanoseconds)".into());
+        }
         if self.kernel.quantum.value < 1000.0 {
             return Err("kernel.quantum must be at least 1000 (nanoseconds)".into());
         }
@@ -409,6 +423,8 @@ impl Profile {
             ("kernel.wake_early", &kernel.wake_early),
             ("kernel.wakeup_early", &kernel.wakeup_early),
             ("kernel.wakeup_busy", &kernel.wakeup_busy),
+            ("kernel.pause_every", &kernel.pause_every),
+            ("kernel.pause", &kernel.pause),
         ];
         all.extend(
             optional.iter().filter_map(|(name, number)| number.as_ref().map(|number| (*name, number))),
