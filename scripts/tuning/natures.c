@@ -1,32 +1,30 @@
-/* A program with four hot locks of different natures, for `latchwork tune`:
-     tiny      sections of a few nanoseconds: a counter
-     sleeping  a background thread sleeps while it holds the lock, as one that writes to a disk does; others look in all the
-               time. What counts is how often the background thread gets its turn
-     table     a reader-writer lock, 99.9% reads
-     crowd     sections of a microsecond, and many more threads than processors
-   Each lock has threads of its own, which run for a quarter of SECONDS, alone: so no lock takes processors away from another
-   one. The program prints the geometric mean of the four rates: a lock that is bad for one of the four costs as much as a
-   lock that is bad for another.
+/* A program with four hot locks of different natures, for `latchwork tune`: a job of four stages, each of which has a fixed amount
+   of work and threads of its own. What counts is how long the job takes.
 
-     cc -O2 -g -pthread natures.c -o natures && ./natures [SECONDS [CROWD]] */
-#include <math.h>
+     ids      a mutex with sections of a few nanoseconds: two threads take numbers
+     table    a reader-writer lock, 99.9% reads: two threads look up entries
+     totals   a mutex with sections of about 300 ns: 16 threads add up, more than there are processors
+     journal  a mutex that a writer thread holds while it writes a page, asleep. It begins the next page as soon as it has written
+              one. Six threads serve requests meanwhile: each computes, adds a line to the journal, and waits for its client
+
+     cc -O2 -g -pthread natures.c -o natures && ./natures [SCALE [STAGE]]     SCALE: 1 for 0.1 s or so a stage */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { TINY = 2, SLEEPING = 1, LOOKING = 2, READERS = 2, CROWD = 16, MOST = 256 };
+enum { ENTRIES = 64, CROWD = 16, SERVERS = 6 };
+/* Microseconds: to write a page, and until the client sends its next request. Turns of an empty loop: to serve it. */
+enum { PAGE = 400, CLIENT = 100, REQUEST = 60000 };
 
-static pthread_mutex_t tiny = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t sleeping = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t ids = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_mutex_t crowd = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t totals = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t journal = PTHREAD_MUTEX_INITIALIZER;
 
-static volatile int stop;
-static long counter, entries[64];
-static struct {
-    _Alignas(128) long done;
-} rates[4][MOST];
+static volatile int served;
+static long next_id, entries[ENTRIES], total, lines, pages;
 
 static void work(int turns)
 {
@@ -34,99 +32,117 @@ static void work(int turns)
         __asm__ volatile("");
 }
 
-static void *use_tiny(void *mine)
+static void sleep_for(int microseconds)
 {
-    for (; !stop; ++*(long *)mine) {
-        pthread_mutex_lock(&tiny);
-        counter++;
-        pthread_mutex_unlock(&tiny);
+    struct timespec time = {0, microseconds * 1000L};
+    nanosleep(&time, NULL);
+}
+
+static void *take_ids(void *count)
+{
+    for (long left = (long)count; left > 0; left--) {
+        pthread_mutex_lock(&ids);
+        next_id++;
+        pthread_mutex_unlock(&ids);
         work(30);
     }
     return NULL;
 }
 
-static void *use_sleeping(void *mine)
+static void *look_up(void *count)
 {
-    struct timespec nap = {0, 50000};
-    for (; !stop; ++*(long *)mine) {
-        pthread_mutex_lock(&sleeping);
-        nanosleep(&nap, NULL);
-        pthread_mutex_unlock(&sleeping);
-        work(1000);
-    }
-    return NULL;
-}
-
-static void *look_in(void *nothing)
-{
-    while (!stop) {
-        pthread_mutex_lock(&sleeping);
-        work(100);
-        pthread_mutex_unlock(&sleeping);
-        work(100);
-    }
-    return nothing;
-}
-
-static void *use_table(void *mine)
-{
-    unsigned random = (unsigned)(size_t)mine;
+    unsigned random = 1;
     long sum = 0;
-    for (; !stop; ++*(long *)mine) {
+    for (long left = (long)count; left > 0; left--) {
         random = random * 1664525 + 1013904223;
         if (random >> 16 < 65) {
             pthread_rwlock_wrlock(&table);
-            entries[random % 64]++;
+            entries[random % ENTRIES]++;
         } else {
             pthread_rwlock_rdlock(&table);
-            sum += entries[random % 64];
+            sum += entries[random % ENTRIES];
         }
         pthread_rwlock_unlock(&table);
     }
     return (void *)sum;
 }
 
-static void *use_crowd(void *mine)
+static void *add_up(void *count)
 {
-    for (; !stop; ++*(long *)mine) {
-        pthread_mutex_lock(&crowd);
-        work(2000);
-        pthread_mutex_unlock(&crowd);
-        work(2000);
+    for (long left = (long)count; left > 0; left--) {
+        pthread_mutex_lock(&totals);
+        total++;
+        work(1000);
+        pthread_mutex_unlock(&totals);
+        work(1000);
     }
     return NULL;
 }
 
+static void *serve(void *count)
+{
+    for (long left = (long)count; left > 0; left--) {
+        work(REQUEST);
+        pthread_mutex_lock(&journal);
+        lines++;
+        pthread_mutex_unlock(&journal);
+        sleep_for(CLIENT);
+    }
+    return NULL;
+}
+
+static void *write_pages(void *nothing)
+{
+    while (!served) {
+        pthread_mutex_lock(&journal);
+        sleep_for(PAGE);
+        pages++;
+        pthread_mutex_unlock(&journal);
+    }
+    return nothing;
+}
+
+static const struct {
+    const char *name;
+    void *(*body)(void *);
+    int threads;
+    long count;
+} stages[] = {
+    {"ids", take_ids, 2, 2000000},
+    {"table", look_up, 2, 2000000},
+    {"totals", add_up, CROWD, 8000},
+    {"journal", serve, SERVERS, 400},
+};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + time.tv_nsec / 1e9;
+}
+
 int main(int argc, char **argv)
 {
-    double seconds = argc > 1 ? atof(argv[1]) : 1;
-    int threads[4] = {TINY, SLEEPING, READERS, argc > 2 ? atoi(argv[2]) : CROWD};
-    void *(*bodies[4])(void *) = {use_tiny, use_sleeping, use_table, use_crowd};
-    const char *names[4] = {"tiny", "sleeping", "table", "crowd"};
-    struct timespec rest = {(time_t)(seconds / 4), (long)((seconds / 4 - (time_t)(seconds / 4)) * 1e9)};
-    for (int kind = 0; kind < 4; kind++) {
-        pthread_t started[MOST + LOOKING];
-        int count = 0;
-        stop = 0;
-        while (kind == 1 && count < LOOKING)
-            if (pthread_create(&started[count++], NULL, look_in, NULL) != 0)
+    double scale = argc > 1 ? atof(argv[1]) : 1, begin = now();
+    for (int stage = 0; stage < 4; stage++) {
+        served = 0;
+        if (argc > 2 && strcmp(argv[2], stages[stage].name) != 0)
+            continue;
+        double start = now();
+        pthread_t writer, started[CROWD];
+        int writes = stages[stage].body == serve;
+        if (writes && pthread_create(&writer, NULL, write_pages, NULL) != 0)
+            return 1;
+        for (int thread = 0; thread < stages[stage].threads; thread++)
+            if (pthread_create(&started[thread], NULL, stages[stage].body, (void *)(long)(scale * stages[stage].count)) != 0)
                 return 1;
-        for (int thread = 0; thread < threads[kind] && thread < MOST; thread++)
-            if (pthread_create(&started[count++], NULL, bodies[kind], &rates[kind][thread].done) != 0)
-                return 1;
-        nanosleep(&rest, NULL);
-        stop = 1;
-        while (count > 0)
-            pthread_join(started[--count], NULL);
+        for (int thread = 0; thread < stages[stage].threads; thread++)
+            pthread_join(started[thread], NULL);
+        served = 1;
+        if (writes)
+            pthread_join(writer, NULL);
+        printf("%s: %.3f s\n", stages[stage].name, now() - start);
     }
-    double product = 1;
-    for (int kind = 0; kind < 4; kind++) {
-        double rate = 0;
-        for (int thread = 0; thread < threads[kind] && thread < MOST; thread++)
-            rate += rates[kind][thread].done / (seconds / 4);
-        printf("%s: %.0f/s\n", names[kind], rate);
-        product *= pow(rate + 1, 0.25);
-    }
-    printf("mean: %.0f/s\n", product);
+    printf("pages: %ld\ntotal: %.3f s\n", pages, now() - begin);
     return 0;
 }

@@ -19,7 +19,7 @@ pub(crate) type RwLock = Rows<Native, RawShflRw<Native>>;
 same_layout!(RwLock, 32, 8);
 const _: () = {
     type Below = RawShflRw<Native>;
-    assert!(RwLock::BIAS == 24 && RwLock::BIASED == 16 && RwLock::REVOKING == 0xfffe_0000);
+    assert!(RwLock::BIAS == 24 && RwLock::BIASED == 16 && RwLock::REVOKING == 0xff80_0000);
     assert!(RwLock::IN_A_ROW == 28 && RwLock::BELOW == 0);
     assert!(Below::WORD == 0 && Below::READERS == 4 && Below::WRITER == 1);
 };

@@ -260,8 +260,8 @@ pub struct Object {
     pub charged_until: AtomicU64,
     /// The stack of the first holder since threads wait, if that is known.
     pub first_holder: AtomicU32,
-    /// For alignment.
-    pub spare: AtomicU32,
+    /// For the recorder: 0 while `holders`, `holder_nanos` and `counters` are all zero.
+    pub used: AtomicU32,
     /// For the recorder: which thread acquired the lock, and where, if the next one that acquires it shall compare; else 0.
     pub last: AtomicU64,
     /// The stacks of the holders.
@@ -279,7 +279,7 @@ pub struct Class {
     pub state: AtomicU32,
     /// One of [`kind`].
     pub kind: AtomicU32,
-    /// The stack of the first use.
+    /// The stack of the first use: its innermost frames, at most eight.
     pub birth: AtomicU32,
     /// Objects that the class has had.
     pub instances: AtomicU32,

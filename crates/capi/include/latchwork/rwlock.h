@@ -28,7 +28,7 @@ typedef struct LW_CAPABILITY("mutex") lw_rwlock {
 /* The bias with which readers use slots. */
 #define LW_RWLOCK_BIASED_ 16u
 /* From here on, threads wait for readers in slots (`revoking`). */
-#define LW_RWLOCK_REVOKING_ 0xfffe0000u
+#define LW_RWLOCK_REVOKING_ 0xff800000u
 /* The word of a lock that is held for writing, and for which no thread waits. */
 #define LW_RWLOCK_WRITER_ 1u
 

@@ -31,6 +31,9 @@ pub enum Action {
     Report,
 }
 
+/// The column of names has at least so many characters, if there is room: it changes its width seldom.
+const SHORTEST: usize = 40;
+
 /// What is shown.
 pub struct View {
     pub pid: u32,
@@ -78,7 +81,11 @@ impl View {
             Key::Char('r') => return Action::Report,
             Key::Up | Key::Char('k') => self.choose(-1),
             Key::Down | Key::Char('j') => self.choose(1),
-            Key::Enter => self.details = self.chosen_row().is_some(),
+            Key::Enter => {
+                // The lock stays the shown one when another one comes to the top.
+                self.choose(0);
+                self.details = self.chosen.is_some();
+            }
             Key::Escape => self.details = false,
             Key::Char(' ') => self.paused = !self.paused,
             Key::Char('t') => self.whole = !self.whole,
@@ -118,32 +125,36 @@ impl View {
     pub fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
         let mut page = Page { area, buffer, line: 0 };
         page.put(&batch::headline(self.pid, &self.program, &self.sample, self.whole), bold());
-        page.put(&self.state(), Style::new());
+        let details = self.details && self.chosen_row().is_some();
+        page.put(&self.state(details), Style::new());
         page.skip();
-        if self.details && self.chosen_row().is_some() {
+        if details {
             self.draw_details(&mut page);
         } else {
             self.draw_rows(&mut page);
         }
         page.line = area.height.saturating_sub(1);
         if self.message.is_empty() {
-            let keys = if self.details {
-                "Esc back  j k move  space pause  o on/off  r report  q quit"
+            let switch = if self.on { "off" } else { "on" };
+            let keys = if details {
+                format!("q quit  Esc back  j k move  space pause  o {switch}  r report")
             } else {
-                "Enter details  j k move  w c a h sort  t time  space pause  o on/off  r report  q"
+                format!(
+                    "q quit  Enter open  j k move  w c a h sort  t time  space pause  o {switch}  r report"
+                )
             };
-            page.put(keys, Style::new().add_modifier(Modifier::DIM));
+            page.put(&keys, Style::new().add_modifier(Modifier::DIM));
         } else {
             page.put(&self.message.clone(), bold());
         }
     }
 
     /// What is recorded, and what is shown of it.
-    fn state(&self) -> String {
-        let of = if self.whole {
-            format!("all {:.0} s", self.sample.total_seconds)
+    fn state(&self, details: bool) -> String {
+        let of = if self.whole || details {
+            format!("all {:.0} s recorded", self.sample.total_seconds)
         } else {
-            format!("last {:.1} s", self.sample.seconds)
+            format!("the last {:.1} s", self.sample.seconds)
         };
         let order = match self.order {
             Order::Wait => "wait",
@@ -156,13 +167,16 @@ impl View {
             (true, true) => "PAUSED (space goes on)",
             (true, false) => "recording",
         };
-        format!("{state}; figures of the {of}, by {order}")
+        let order = if details { String::new() } else { format!(", by {order}") };
+        format!("{state}; figures of {of}{order}")
     }
 
     fn draw_rows(&mut self, page: &mut Page) {
         let width = usize::from(page.area.width);
         let rest: usize = COLUMNS.iter().map(|(_, width)| width + 1).sum();
-        let name_width = width.saturating_sub(rest).max(12);
+        // On a wide screen the figures stay beside the names.
+        let longest = self.sample.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let name_width = width.saturating_sub(rest).min(longest.max(SHORTEST)).max(12);
         let line = |name: &str, cells: [&str; COLUMNS.len()]| {
             let mut line = format!("{name:name_width$}");
             for ((_, width), cell) in COLUMNS.iter().zip(cells) {
@@ -212,11 +226,14 @@ impl View {
                 time(lengths.max_ns)
             )
         };
+        let reads = match class.kind {
+            Kind::RwLock => format!(" ({} reads)", percent(ratio(class.reads, class.acquisitions))),
+            _ => String::new(),
+        };
         page.put(
             &format!(
-                "{} acquisitions ({} reads), {} contended, {} threads wait now, {} at most",
+                "{} acquisitions{reads}, {} contended; threads that wait: {} now, {} at most",
                 count(class.acquisitions),
-                percent(ratio(class.reads, class.acquisitions)),
                 count(class.contended),
                 class.waiting,
                 class.waiters_max
@@ -341,7 +358,8 @@ mod tests {
             assert!(lines[1].starts_with("recording; figures of the last"), "{lines:#?}");
             assert!(lines[3].starts_with("lock ") && lines[3].ends_with("held"), "{lines:#?}");
             assert!(lines[4].starts_with("cache.mutex_ "), "{lines:#?}");
-            assert!(lines[usize::from(height) - 1].starts_with("Enter details"), "{lines:#?}");
+            assert!(lines[usize::from(height) - 1].starts_with("q quit  Enter open"), "{lines:#?}");
+            assert!(lines.iter().take(usize::from(height) - 1).all(|line| line.len() <= 132), "{lines:#?}");
         }
     }
 
@@ -378,7 +396,7 @@ mod tests {
         assert!(!first_row(&mut view).starts_with("cache.mutex_"));
         view.key(Key::Char('t'));
         assert!(first_row(&mut view).starts_with("cache.mutex_"));
-        assert!(screen(&mut view, 80, 24)[1].contains("all 11 s"));
+        assert!(screen(&mut view, 80, 24)[1].contains("figures of all 11 s recorded, by wait"));
         view.key(Key::Char('a'));
         assert!(!first_row(&mut view).starts_with("cache.mutex_"));
         assert!(screen(&mut view, 80, 24)[1].ends_with("by acquisitions"));
@@ -392,6 +410,25 @@ mod tests {
             view.key(Key::Char('k'));
         }
         assert_eq!(view.chosen_row().unwrap().name, view.rows()[0].name);
+    }
+
+    #[test]
+    fn details_are_of_one_lock_and_of_the_whole_recording() {
+        let mut view = view();
+        view.key(Key::Enter);
+        let name = view.chosen_row().unwrap().name.clone();
+        assert!(screen(&mut view, 80, 24)[1].ends_with("figures of all 10 s recorded"));
+        [_, view.sample] = looks();
+        assert_ne!(view.rows()[0].name, name);
+        assert_eq!(screen(&mut view, 80, 24)[3], name);
+    }
+
+    #[test]
+    fn the_keys_fit_on_a_small_screen() {
+        let mut view = view();
+        assert!(screen(&mut view, 80, 24)[23].ends_with("r report"));
+        view.key(Key::Enter);
+        assert!(screen(&mut view, 80, 24)[23].ends_with("r report"));
     }
 
     #[test]

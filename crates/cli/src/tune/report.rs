@@ -7,6 +7,7 @@ use crate::compare::plan::Plan;
 use crate::compare::verdict::{CHANCE, NOTABLE};
 use crate::config::write;
 use latchwork_console::machine::Machine;
+use latchwork_console::names::Choice;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -38,14 +39,16 @@ pub fn file(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
             let mut lines = vec![class.features.text()];
             if !trials.is_empty() {
                 let trial = |trial: &super::search::Trial| match (trial.ratio, &trial.exceeds) {
+                    (Some(ratio), None) if trial.rounds > 1 => {
+                        format!("{} {ratio:.2} ({} rounds)", trial.lock, trial.rounds)
+                    }
                     (Some(ratio), None) => format!("{} {ratio:.2}", trial.lock),
                     (Some(ratio), Some(why)) => format!("{} {ratio:.2} (exceeds {why})", trial.lock),
                     (None, _) => format!("{} failed", trial.lock),
                 };
                 let trials_text: Vec<String> = trials.iter().map(trial).collect();
                 lines.push(format!(
-                    "tried in {} rounds, as ratios to {}: {}",
-                    trials[0].rounds,
+                    "tried, in one round if nothing else is said, as ratios to {}: {}",
                     of_pair(&found.pair, class.kind),
                     trials_text.join(", ")
                 ));
@@ -188,8 +191,9 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         })
         .collect();
     let pair = |pair: &Pair| {
-        let Pair { choice, ratio, exceeds } = pair;
-        json!({"mutex": choice.mutex, "rwlock": choice.rwlock, "ratio": ratio, "exceeds": exceeds})
+        let Pair { choice, ratio, exceeds, rounds } = pair;
+        let Choice { mutex, rwlock } = choice;
+        json!({"mutex": mutex, "rwlock": rwlock, "ratio": ratio, "exceeds": exceeds, "rounds": rounds})
     };
     let challengers = [("pair", &proof.pair), ("tuned", &proof.tuned)];
     let against: Vec<Value> = challengers

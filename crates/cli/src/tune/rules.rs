@@ -7,7 +7,7 @@
 //! | mutex | as many waiters as processors or more | `malthusian`: it lets surplus waiters sleep |
 //! | mutex | long holds, or some long ones that make up a tenth of the time in which the lock is held | `mcs-park`: waiters sleep in order, and no processor is spent on them |
 //! | mutex | otherwise | `hybrid`: it spins while the holder runs |
-//! | rwlock | mostly reads | `shfl-rw`, to see what the bias is worth |
+//! | rwlock | mostly reads | `shfl-rw`, to see what the bias is worth, and `bravo-shfl-rw`, whose readers pay an atomic and whose writers no fence of all processors |
 //! | rwlock | many writes | `shfl-rw` and `rwsem` |
 //!
 //! *Short* is below [`SHORT`], *long* above [`LONG`].
@@ -49,9 +49,7 @@ pub fn candidates(
     };
     if kind == Kind::RwLock {
         add("shfl-rw");
-        if features.reads < MOSTLY {
-            add("rwsem");
-        }
+        add(if features.reads < MOSTLY { "rwsem" } else { "bravo-shfl-rw" });
         return names;
     }
     if features.hold_ns < SHORT {
@@ -94,6 +92,8 @@ mod tests {
         }
         let some = Features { hold_ns: 200, long_holds: 0.2, ..Features::default() };
         assert!(candidates(model::Kind::Mutex, &some, 100, true).contains(&"mcs-park".into()));
+        let read = Features { reads: 0.999, ..Features::default() };
+        assert!(candidates(model::Kind::RwLock, &read, 100, true).contains(&"bravo-shfl-rw".into()));
         let short = Features { hold_ns: 100, waiters: 2, ..Features::default() };
         assert!(candidates(model::Kind::Mutex, &short, 2, false).contains(&"ttas".into()));
     }

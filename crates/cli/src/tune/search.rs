@@ -2,9 +2,10 @@
 //!
 //! Each step is a comparison of its own: the present state and its alternatives in interleaved rounds, each run set against the
 //! run of the present state in the same round. A class moves to another lock if that was ahead in every round, by more than
-//! [`NOTABLE`]. So few rounds prove nothing; the proof comes later, in fresh rounds.
+//! [`NOTABLE`]. So a lock that is behind in the first round has no further one, which leaves runs for others. So few rounds prove
+//! nothing; the proof comes later, in fresh rounds.
 
-use super::classes::{Tunable, Tuned};
+use super::classes::Tuned;
 use super::limits::Limits;
 use super::{Asked, Interrupted, say};
 use crate::compare::candidates::Candidate;
@@ -26,6 +27,8 @@ use std::time::Duration;
 const PAIR_ROUNDS: u32 = 3;
 /// The most rounds for a class.
 const MOST_ROUNDS: u32 = 4;
+/// A pair that has less than this part of the best one's gain in the first round has no further one.
+const HOPEFUL: f64 = 0.7;
 
 /// What the search gives.
 pub struct Found {
@@ -48,6 +51,7 @@ pub struct Pair {
     pub ratio: Option<f64>,
     /// Which limit it exceeds.
     pub exceeds: Option<String>,
+    pub rounds: u32,
 }
 
 /// A lock that was tried for a class.
@@ -96,14 +100,14 @@ pub fn candidate(
 /// Searches, in at most so many runs.
 pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) -> Result<Asked<Found>> {
     let mut search = Search { plan, tuned, limits, runs: 0 };
-    let pairs = match search.pairs(most / 2)? {
+    let better = search.plan.better();
+    let gain = |ratio: f64| if better == Better::Higher { ratio } else { 1.0 / ratio };
+    let pairs = match search.pairs(most / 2, &gain)? {
         Ok(pairs) => pairs,
         Err(interrupted) => return Ok(Err(interrupted)),
     };
-    let better = search.plan.better();
-    let gain = |ratio: f64| if better == Better::Higher { ratio } else { 1.0 / ratio };
     let of = |pair: &&Pair| pair.ratio.map_or(0.0, gain);
-    let allowed = pairs.iter().filter(|pair| pair.exceeds.is_none());
+    let allowed = pairs.iter().filter(|pair| pair.exceeds.is_none() && pair.rounds > 1);
     let best = allowed.filter(|pair| of(pair) > 1.0 + NOTABLE).max_by(|a, b| of(a).total_cmp(&of(b)));
     let pair = best.map_or_else(Choice::glibc, |pair| pair.choice.clone());
     say(&format!("the best single pair of locks for all is {}", pair.label()));
@@ -111,9 +115,10 @@ pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) ->
     let mut locks: Vec<String> =
         tuned.classes.iter().map(|class| of_pair(&pair, class.kind).clone()).collect();
     let mut tried = Vec::new();
-    for (number, class) in tuned.classes.iter().enumerate() {
-        let left = most.saturating_sub(search.runs) / (tuned.classes.len() - number) as u32;
-        match search.class(&pair, &mut locks, number, class, left, &gain)? {
+    for number in 0..tuned.classes.len() {
+        // The classes that take most time come first. They may use up all runs.
+        let left = most.saturating_sub(search.runs);
+        match search.class(&pair, &mut locks, number, left, &gain)? {
             Ok(trials) => tried.push(trials),
             Err(interrupted) => return Ok(Err(interrupted)),
         }
@@ -147,8 +152,40 @@ impl Search<'_> {
         Ok(results.interrupted.map_or(Ok(results.candidates), |signal| Err(Interrupted(signal))))
     }
 
-    /// Pairs for all locks: glibc, the recommended ones, and each lock that is to be tried for some class.
-    fn pairs(&mut self, most: u32) -> Result<Asked<Vec<Pair>>> {
+    /// Further rounds for some of these candidates, and for the first one.
+    fn more_rounds(
+        &mut self,
+        candidates: &mut [Candidate],
+        which: &[usize],
+        rounds: u32,
+    ) -> Result<Asked<()>> {
+        let all = || std::iter::once(0).chain(which.iter().copied());
+        let again = |at: usize| {
+            let Candidate { choice, locks, slowest, set_up, .. } = &candidates[at];
+            Candidate {
+                choice: choice.clone(),
+                locks: locks.clone(),
+                slowest: *slowest,
+                set_up: *set_up,
+                ..Candidate::new(choice.clone())
+            }
+        };
+        let measured = match self.measure(all().map(again).collect(), rounds, 0)? {
+            Ok(measured) => measured,
+            Err(interrupted) => return Ok(Err(interrupted)),
+        };
+        for (at, more) in all().zip(measured) {
+            let candidate = &mut candidates[at];
+            candidate.runs.extend(more.runs.into_iter().map(|(round, run)| (round + 1, run)));
+            (candidate.failed, candidate.slowest, candidate.set_up) =
+                (more.failed, more.slowest, more.set_up);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Pairs for all locks: glibc, the recommended ones, and each lock that is to be tried for some class. All of them have one
+    /// round, and the best ones more.
+    fn pairs(&mut self, most: u32, gain: &dyn Fn(f64) -> f64) -> Result<Asked<Vec<Pair>>> {
         let has = |kind| {
             self.tuned
                 .classes
@@ -169,20 +206,57 @@ impl Search<'_> {
                 }
             }
         }
-        choices.truncate((most / (PAIR_ROUNDS + 1)).max(2) as usize);
+        // A run that is not measured and one that is, and as much again for further rounds.
+        choices.truncate((most / 3).max(2) as usize);
         say(&format!("measuring {} pairs of locks for all locks together", choices.len()));
         let candidates = choices.into_iter().map(Candidate::new).collect();
-        let measured = match self.measure(candidates, PAIR_ROUNDS, 1)? {
+        let mut measured = match self.measure(candidates, 1, 1)? {
             Ok(measured) => measured,
             Err(interrupted) => return Ok(Err(interrupted)),
         };
+        self.limits.set_by(&measured[0]);
+        let gains: Vec<f64> = measured
+            .iter()
+            .map(|candidate| match self.limits.exceeded(candidate) {
+                Some(_) => 0.0,
+                None => ratio(self.plan, candidate, &measured[0]).map_or(0.0, gain),
+            })
+            .collect();
+        let best = |of: &dyn Fn(&Choice) -> bool| {
+            let among = (1..gains.len()).filter(|at| gains[*at] > 0.0 && of(&measured[*at].choice));
+            among.max_by(|a, b| gains[*a].total_cmp(&gains[*b])).map(|at| &measured[at].choice)
+        };
+        // The best lock of each kind together: they have been measured beside the recommended lock of the other kind only.
+        let mutex = best(&|choice| choice.rwlock == base.rwlock);
+        let rwlock = best(&|choice| choice.mutex == base.mutex);
+        let both = mutex
+            .zip(rwlock)
+            .map(|(mutex, rwlock)| Choice { mutex: mutex.mutex.clone(), rwlock: rwlock.rwlock.clone() });
+        let highest = gains.iter().copied().fold(0.0, f64::max);
+        let mut hopeful: Vec<usize> = (1..gains.len()).filter(|at| gains[*at] > HOPEFUL * highest).collect();
+        hopeful.sort_by(|a, b| gains[*b].total_cmp(&gains[*a]));
+        if let Some(both) = both.filter(|both| measured.iter().all(|candidate| candidate.choice != *both)) {
+            hopeful.insert(0, measured.len());
+            measured.push(Candidate::new(both));
+        }
+        let left = most.saturating_sub(self.runs);
+        hopeful.truncate((left / (PAIR_ROUNDS - 1)).saturating_sub(1).max(1) as usize);
+        let rounds = (left / (hopeful.len() as u32 + 1)).min(PAIR_ROUNDS - 1);
+        if !hopeful.is_empty()
+            && rounds > 0
+            && let Err(interrupted) = self.more_rounds(&mut measured, &hopeful, rounds)?
+        {
+            return Ok(Err(interrupted));
+        }
         self.limits.set_by(&measured[0]);
         let pair = |candidate: &Candidate| Pair {
             choice: candidate.choice.clone(),
             ratio: ratio(self.plan, candidate, &measured[0]),
             exceeds: self.exceeds(candidate),
+            rounds: candidate.runs.len() as u32,
         };
-        Ok(Ok(measured[1..].iter().map(pair).collect()))
+        let ran = |candidate: &&Candidate| !candidate.runs.is_empty() || candidate.failed.is_some();
+        Ok(Ok(measured[1..].iter().filter(ran).map(pair).collect()))
     }
 
     /// Which limit a candidate exceeds; says so.
@@ -192,56 +266,74 @@ impl Search<'_> {
         Some(why)
     }
 
-    /// Tries the locks of a class in at most so many runs.
+    /// Tries the locks of a class, in at most so many runs: all of them in one round, and those that are ahead there in more rounds.
     fn class(
         &mut self,
         pair: &Choice,
         locks: &mut [String],
         number: usize,
-        class: &Tunable,
         runs: u32,
         gain: &dyn Fn(f64) -> f64,
     ) -> Result<Asked<Vec<Trial>>> {
+        let class = &self.tuned.classes[number];
+        // The locks that a rule names for these features come last.
         let mut others: Vec<&String> =
-            class.candidates.iter().filter(|lock| **lock != locks[number]).collect();
-        // Two rounds at least, or one alternative less.
-        others.truncate((runs / 2).saturating_sub(1) as usize);
+            class.candidates.iter().rev().filter(|lock| **lock != locks[number]).collect();
+        // The present lock and one other must have runs left for a second round.
+        others.truncate((runs as usize).saturating_sub(3));
         if others.is_empty() {
+            say(&format!("{}: no runs are left to try other locks", class.name));
             return Ok(Ok(Vec::new()));
         }
-        let rounds = (runs / (others.len() as u32 + 1)).clamp(2, MOST_ROUNDS);
-        say(&format!("{}: trying {} other locks in {rounds} rounds", class.name, others.len()));
+        say(&format!("{}: trying {} other locks", class.name, others.len()));
         let mut candidates = vec![candidate(self.plan, self.tuned, pair, locks, locks[number].clone())?];
         for lock in &others {
             let mut changed = locks.to_vec();
             changed[number].clone_from(lock);
             candidates.push(candidate(self.plan, self.tuned, pair, &changed, (*lock).clone())?);
         }
-        let measured = match self.measure(candidates, rounds, 0)? {
+        let mut measured = match self.measure(candidates, 1, 0)? {
             Ok(measured) => measured,
             Err(interrupted) => return Ok(Err(interrupted)),
         };
+        let deciding = self.plan.deciding();
+        let ahead = |measured: &[Candidate], at: usize| {
+            let ratios = measured[at].ratios(&measured[0], deciding);
+            measured[at].failed.is_none()
+                && !ratios.is_empty()
+                && ratios.iter().all(|ratio| gain(*ratio) > 1.0)
+        };
+        let gained = |measured: &[Candidate], at: usize| {
+            ratio(self.plan, &measured[at], &measured[0]).map_or(0.0, gain)
+        };
+        let mut remaining: Vec<usize> = (1..measured.len())
+            .filter(|at| self.limits.exceeded(&measured[*at]).is_none() && ahead(&measured, *at))
+            .collect();
+        remaining.sort_by(|a, b| gained(&measured, *b).total_cmp(&gained(&measured, *a)));
+        let left = (runs as usize).saturating_sub(measured.len());
+        remaining.truncate(left.saturating_sub(1));
+        if !remaining.is_empty() {
+            let rounds = (left / (remaining.len() + 1)).clamp(1, MOST_ROUNDS as usize - 1) as u32;
+            if let Err(interrupted) = self.more_rounds(&mut measured, &remaining, rounds)? {
+                return Ok(Err(interrupted));
+            }
+        }
         let trial = |(lock, candidate): (&&String, &Candidate)| Trial {
             lock: (*lock).clone(),
             ratio: ratio(self.plan, candidate, &measured[0]),
             exceeds: self.exceeds(candidate),
-            rounds,
+            rounds: candidate.runs.len() as u32,
         };
         let trials: Vec<Trial> = others.iter().zip(&measured[1..]).map(trial).collect();
-        let ahead = |candidate: &&Candidate| {
-            let ratios = candidate.ratios(&measured[0], self.plan.deciding());
-            candidate.failed.is_none() && !ratios.is_empty() && ratios.iter().all(|ratio| gain(*ratio) > 1.0)
-        };
-        let best = trials
-            .iter()
-            .zip(&measured[1..])
-            .filter(|(trial, candidate)| {
-                trial.exceeds.is_none()
-                    && trial.ratio.is_some_and(|ratio| gain(ratio) > 1.0 + NOTABLE)
-                    && ahead(candidate)
+        let gained = |at: usize| ratio(self.plan, &measured[at], &measured[0]).map_or(0.0, gain);
+        let best = remaining
+            .into_iter()
+            .filter(|at| {
+                trials[at - 1].exceeds.is_none() && gained(*at) > 1.0 + NOTABLE && ahead(&measured, *at)
             })
-            .max_by(|a, b| gain(a.0.ratio.unwrap_or(0.0)).total_cmp(&gain(b.0.ratio.unwrap_or(0.0))));
-        if let Some((trial, _)) = best {
+            .max_by(|a, b| gained(*a).total_cmp(&gained(*b)));
+        if let Some(best) = best {
+            let trial = &trials[best - 1];
             say(&format!("  {} is ahead: {:.2} times", trial.lock, trial.ratio.unwrap_or(1.0)));
             locks[number].clone_from(&trial.lock);
         }

@@ -151,6 +151,92 @@ fn what_is_not_better_is_not_written() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// The main thread holds each of three mutexes and a reader-writer lock until another thread waits for it, and for 20 ms more.
+const FOUR_LOCKS: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER,
+                           three = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_mutex_t *const mutexes[3] = {&one, &two, &three};
+    static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
+    static volatile int id, held, wanted;
+    static void lock(int which) {
+        which < 3 ? pthread_mutex_lock(mutexes[which]) : pthread_rwlock_wrlock(&table);
+    }
+    static void unlock(int which) {
+        which < 3 ? pthread_mutex_unlock(mutexes[which]) : pthread_rwlock_unlock(&table);
+    }
+    static void *follow(void *unused) {
+        id = gettid();
+        for (int which = 0; which < 4; which++) {
+            while (held <= which) usleep(100);
+            wanted = which + 1;
+            lock(which);
+            unlock(which);
+        }
+        return unused;
+    }
+    static int is(const char *variable, const char *value) {
+        const char *found = getenv(variable);
+        return found && strstr(found, value) != 0;
+    }
+    int main(void) {
+        pthread_t thread;
+        pthread_create(&thread, 0, follow, 0);
+        for (int which = 0; which < 4; which++) {
+            lock(which);
+            held = which + 1;
+            while (wanted <= which) usleep(100);
+            until_asleep(id);
+            usleep(20000);
+            unlock(which);
+        }
+        pthread_join(thread, 0);
+        printf("rate: %d\n", RATE);
+        return 0;
+    }
+"#;
+
+/// Tunes [`FOUR_LOCKS`], which says this rate of itself, in so many runs; returns the JSON and the file.
+fn tuned_by(name: &str, rate: &str, runs: &str) -> (Value, String) {
+    let directory = scratch(name);
+    let text = format!("{UNTIL_ASLEEP}{}", FOUR_LOCKS.replace("RATE", rate));
+    let program = compile(&directory, "says", &text, &["-pthread"]);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", runs, "--timeout", "600"]);
+    command.args(["--json", "tuned.json", "--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    let json = fs::read_to_string(directory.join("tuned.json"));
+    let json = json.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    let written = fs::read_to_string(directory.join("latchwork.toml")).unwrap_or_default();
+    fs::remove_dir_all(directory).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["classes"].as_array().unwrap().len(), 4, "{json}");
+    (json, written)
+}
+
+/// The lock that a rule names for a class is tried, though there are several classes and few runs: the program says that it is
+/// twice as fast if one of its mutexes, each of which is held asleep, is `mcs-park`.
+#[test]
+fn the_lock_that_fits_is_tried_though_runs_are_few() {
+    let (json, written) = tuned_by("tune-few", r#"is("LATCHWORK_LOCKS", "mcs-park") ? 2000 : 1000"#, "24");
+    assert_eq!(json["result"], "tuned", "{json}");
+    assert!(json["search_runs"].as_u64() <= Some(24), "{json}");
+    assert!(written.contains("use = \"mcs-park\""), "{written}");
+}
+
+/// The best mutex and the best reader-writer lock are tried together, though neither was measured beside the other.
+#[test]
+fn the_best_of_both_kinds_make_a_pair() {
+    let rate = r#"1000 + 500 * is("LATCHWORK_MUTEX", "mcs-park") + 500 * is("LATCHWORK_RWLOCK", "rwsem")"#;
+    let (json, written) = tuned_by("tune-both", rate, "60");
+    assert_eq!(json["result"], "pair", "{json}");
+    assert!(written.contains("mutex = \"mcs-park\"\nrwlock = \"rwsem\""), "{written}");
+}
+
 /// Runs `latchwork tune` for a program that says of itself that it is twice as fast with other mutexes than glibc's, and has a
 /// latency of 300 in place of 100. Returns the exit status, the text, the JSON and the file if there is one.
 fn tuned_within(name: &str, limits: &[&str]) -> (Option<i32>, String, Value, Option<String>) {

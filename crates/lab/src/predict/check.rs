@@ -8,6 +8,8 @@ use serde::Serialize;
 pub const THROUGHPUT: f64 = 0.10;
 /// The most that the share of waiting may differ.
 pub const WAITING: f64 = 0.05;
+/// With less waiting than this in the recording, its replay says nothing about how long threads wait.
+const NEVER: f64 = 0.005;
 /// The largest share of the threads' time that may pass outside of what is replayed: see [`Check`].
 const OUTSIDE: f64 = 0.30;
 /// From this share on it is mentioned.
@@ -85,6 +87,14 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
             percent(load.shares.preempted)
         ));
     }
+    if (load.second_half - 1.0).abs() > THROUGHPUT {
+        check.warnings.push(format!(
+            "The second half of the recording has {} {} acquisitions than the first: the program has phases, or something else \
+             changed. The prediction is for the mean of both.",
+            percent((load.second_half - 1.0).abs()),
+            if load.second_half > 1.0 { "more" } else { "fewer" },
+        ));
+    }
     if !load.left_out.is_empty() {
         let names = load.left_out.join(", ");
         check.warnings.push(format!("Left out, because they hardly use locks: threads that run {names}."));
@@ -129,6 +139,18 @@ pub fn compare(check: &mut Check, load: &Load, replayed: &Point) {
                 WAITING * 100.0
             ));
         }
+    }
+}
+
+/// A prediction in which threads wait for locks for this share of their time, at most.
+pub fn not_recorded(check: &mut Check, waiting: f64) {
+    if check.recorded_waiting < NEVER && waiting > WAITING {
+        check.warnings.push(format!(
+            "In the prediction threads wait for locks for up to {} of their time, in the recording for {}. So the waiting of the \
+             replay has not been checked. Record with more threads.",
+            percent(waiting),
+            percent(check.recorded_waiting)
+        ));
     }
 }
 

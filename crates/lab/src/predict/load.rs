@@ -94,6 +94,8 @@ pub struct Load {
     pub bound: f64,
     /// The share of the events that were dropped.
     pub dropped: f64,
+    /// Acquisitions in the second half of the recording, to those in the first half.
+    pub second_half: f64,
     /// Whether the recorder counts the wait for the mutex after a wait for a condition to the latter.
     pub relock_sleeps: bool,
 }
@@ -205,9 +207,14 @@ impl Load {
             events: 0.0,
             bound: f64::INFINITY,
             dropped: 0.0,
+            second_half: 1.0,
             relock_sleeps: about.mutex == super::locks::GLIBC,
         };
         load.sum_up(&sums, about.cpus, lock_ns);
+        let of_roles = load.roles.iter().flat_map(|role| &role.members);
+        let halves = of_roles.map(|thread| halves(&trace.steps[*thread]));
+        let [first, second] = halves.fold([0, 0], |sum, [first, second]| [sum[0] + first, sum[1] + second]);
+        load.second_half = second as f64 / first.max(1) as f64;
         let lost = about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + about.unknown;
         let kept: u64 = about.threads.iter().map(|thread| thread.events).sum();
         load.dropped = lost as f64 / (lost + kept).max(1) as f64;
@@ -327,6 +334,18 @@ fn needed(mut found: Vec<Role>, steps: &[Vec<Step>], edges: &Edges) -> (Vec<Role
         kept.push(role);
     }
     (kept, found)
+}
+
+/// A thread's acquisitions in the first and in the second half of its time.
+fn halves(steps: &[Step]) -> [u64; 2] {
+    let time = |step: &Step| step.cpu + step.off + step.wait;
+    let middle = steps.iter().map(time).sum::<u64>() / 2;
+    let (mut now, mut counts) = (0, [0, 0]);
+    for step in steps {
+        now += time(step);
+        counts[usize::from(now > middle)] += u64::from(acquires(step));
+    }
+    counts
 }
 
 /// Where a thread's time went, as recorded; `stream` has no cost of the recorder.

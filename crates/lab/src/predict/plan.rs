@@ -282,6 +282,8 @@ impl Plan {
                 );
             }
         }
+        let waiting = answer.points.iter().flatten().map(|point| point.waiting).fold(0.0, f64::max);
+        check::not_recorded(&mut answer.check, waiting);
         if answer.is_refused() {
             answer.points.clear();
         }

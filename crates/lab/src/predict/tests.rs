@@ -8,7 +8,8 @@ use super::replay::{Change, How, Outcome, replay};
 use super::report::Report;
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
-use latchwork_sim::{Arbitration, Profile};
+use latchwork_sim::{Arbitration, Options, Profile, work};
+use std::cell::RefCell;
 
 mod edges;
 
@@ -104,6 +105,30 @@ fn the_second_attempt_comes_after_a_short_section() {
     near(rate(&long, "mcs", 16, true), 1e9 / 10_000.0, 0.08);
 }
 
+/// In glibc's reader-writer lock a writer that waits is next when the last reader leaves. The reader, which is back long before the
+/// writer has woken up, waits for it.
+#[test]
+fn the_last_reader_hands_glibcs_lock_to_a_waiting_writer() {
+    let lock = locks::find("glibc", true).unwrap()();
+    let order = RefCell::new(Vec::new());
+    let bodies: Vec<Box<dyn FnOnce() + '_>> = vec![
+        Box::new(|| {
+            let held = lock.read();
+            work(100_000);
+            drop(held);
+            let _held = lock.read();
+            order.borrow_mut().push("reader");
+        }),
+        Box::new(|| {
+            work(10_000);
+            let _held = lock.write();
+            order.borrow_mut().push("writer");
+        }),
+    ];
+    latchwork_sim::run(&machine(), &Options::default(), bodies).unwrap();
+    assert_eq!(*order.borrow(), ["writer", "reader"]);
+}
+
 #[test]
 fn changes_change_what_they_say() {
     let trace = one_lock(4, 10_000, 90_000, 0);
@@ -187,6 +212,31 @@ fn locks_that_hardly_differ_are_undecided() {
     assert_eq!(json["best_lock"], serde_json::Value::Null, "{text}");
     assert_eq!(json["curves"][1]["against_recorded"], "undecided", "{text}");
     assert!(text.contains("undecided, the ranges overlap"), "{text}");
+}
+
+#[test]
+fn a_recording_that_is_not_steady_is_mentioned() {
+    let warnings = |trace: &Trace| check::of_trace(&Load::new(trace, 0.0), 16).warnings.join("\n");
+    let mut trace = one_lock(2, 1_000, 9_000, 0);
+    assert_eq!(warnings(&trace), "");
+    // The last quarter of the events takes as long as the others together, so it is the second half.
+    for steps in &mut trace.steps {
+        steps[600..].iter_mut().for_each(|step| step.cpu *= 3);
+    }
+    assert!(warnings(&trace).contains("has 66.7% fewer acquisitions"), "{}", warnings(&trace));
+}
+
+/// Two threads that never met in the recording: nothing shows that the replay waits as the program would.
+#[test]
+fn waiting_that_was_not_recorded_is_mentioned() {
+    let mentions = |hold| {
+        let trace = one_lock(2, hold, 100_000, 0);
+        let (text, json) = report(&trace, &plan(&trace, &["mcs"], &[]));
+        assert_eq!(json["refused"], false, "{text}");
+        text.contains("has not been checked")
+    };
+    assert!(mentions(8_000));
+    assert!(!mentions(10));
 }
 
 #[test]

@@ -24,6 +24,9 @@ pub(crate) mod bits;
 #[cfg(feature = "std")]
 pub(crate) mod timed;
 
+#[cfg(test)]
+mod tests;
+
 pub use aliases::*;
 
 /// What an acquisition must remember until its release. Adapters that have no room for a typed

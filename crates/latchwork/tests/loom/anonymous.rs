@@ -180,3 +180,27 @@ fn another_thread_ends_the_read() {
         });
     }
 }
+
+/// A read acquisition whose thread has gone on; another thread is to end it.
+fn held<const FLAW: u8>(shared: &Shared<Anonymous<FLAW>>) {
+    warm(shared);
+    shared.lock.read();
+}
+
+fn ends_a_read<const FLAW: u8>(shared: &Shared<Anonymous<FLAW>>) {
+    shared.finish_read(());
+}
+
+/// A release for another thread meets a reader that has filled its slot, and will find that a writer revokes the bias. The release
+/// may take that slot for the one that it ends: with 4 slots and these places of the threads, it comes first in the search. At
+/// most 2 preemptions.
+#[test]
+fn a_release_meets_a_reader_that_finds_no_bias() {
+    crate::report("bravo, anonymous", || {
+        Model::new(2).with_reader_slots(4).check(
+            (Shared::<Anonymous<SOUND>>::new, held::<SOUND>),
+            &[writes, reads, ends_a_read],
+            free_after::<Anonymous<SOUND>, 1>,
+        )
+    });
+}

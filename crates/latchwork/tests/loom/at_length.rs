@@ -1,9 +1,10 @@
 //! The clients of reader-writer locks that take longest, up to half a minute: a reader and a writer, or two writers, that come
-//! again, and those in which an attempt, or a deadline, meets readers and a writer.
+//! again, and those in which an attempt, or a deadline, meets readers and a writer. With shfl-rw, three clients of three and four
+//! threads run in CI only (`LATCHWORK_THOROUGH`): they take as long as a third of all others together.
 //!
 //! Tests start in the order of their names. These start early, so that no processor is idle at the end.
 
-use crate::machine::{Loom, Model, deep};
+use crate::machine::{Loom, Model, deep, thorough};
 use crate::rwlock::{
     Shared, for_each_rwlock, free_after, has_rows, is_array, is_bravo, is_bravo_over_blocking, is_large,
     reads, reads_twice, reads_until, tries_read, tries_write, warm, works_after, writes, writes_twice,
@@ -41,6 +42,11 @@ fn reader_and_writer_twice() {
     ));
 }
 
+/// Whether the clients of three threads and more run every day.
+fn every_day<R: RawRwLock>() -> bool {
+    thorough() || !is_large::<R>()
+}
+
 /// A reader and two writers; up to 2 preemptions, or 1 where waiters also go to sleep and with an array of
 /// locks, or none with shfl-rw and with BRAVO over it.
 #[test]
@@ -52,7 +58,7 @@ fn reader_and_two_writers() {
             () => 2,
         })
     }
-    for_each_rwlock!(R => model::<R>().check(
+    for_each_rwlock!(R if every_day::<R>() => model::<R>().check(
         (Shared::<R>::new, warm::<R>),
         &[reads, writes, writes],
         free_after::<R, 2>
@@ -88,7 +94,7 @@ fn few<R: RawRwLock>() -> Model {
 /// the reader that is still inside. As [`few`]. (BRAVO does here what the lock below does.)
 #[test]
 fn attempt_between_readers_and_writer() {
-    for_each_rwlock!(R if !is_bravo::<R>() => few::<R>().check(
+    for_each_rwlock!(R if !is_bravo::<R>() && every_day::<R>() => few::<R>().check(
         Shared::<R>::new,
         &[tries_write, reads_with_a_guest, writes],
         works_after
@@ -106,7 +112,7 @@ fn fewer<R: RawRwLock>() -> Model {
 /// has been tried itself, where waiters sleep).
 #[test]
 fn attempt_among_three() {
-    for_each_rwlock!(R if !is_bravo::<R>() => fewer::<R>().check(
+    for_each_rwlock!(R if !is_bravo::<R>() && every_day::<R>() => fewer::<R>().check(
         Shared::<R>::new,
         &[tries_write, reads, reads, writes],
         works_after

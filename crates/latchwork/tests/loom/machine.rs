@@ -43,7 +43,7 @@ mod model;
 pub use execution::{
     exit_thread, in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed, thread_number,
 };
-pub use model::{Grouping, Mistake, Model, deep, fails};
+pub use model::{Grouping, Mistake, Model, deep, fails, thorough};
 
 /// Nodes in the waiting array.
 const WAITING_ARRAY: usize = 4;

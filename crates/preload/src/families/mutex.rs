@@ -7,14 +7,13 @@
 //! | 0..16 | `raw` | the raw lock, or a pointer to one that does not fit (`state::place`). Zero bytes, as a static initialiser leaves them, are an unlocked lock |
 //! | 16..18 | `kind`, low half | glibc's kind, and the flags below |
 //! | 18..20 | `kind`, high half | the fork generation in which the mutex was last used (`state::generation`) |
-//! | 20..24 | `count` | of a recursive mutex: how many times the owner holds it |
+//! | 20..24 | `count` | how many times the owner holds a recursive mutex; 1 in an error-checking mutex that is held |
 //! | 24..32 | `owner` | low 40 bits, of a recursive or an error-checking mutex: the number of the thread that holds it, or 0. High 24 bits: how many threads wait for a condition variable and will lock this mutex again |
 //! | 32..40 | `token` | what the raw lock's `unlock` needs: a queue node, for example |
 //!
 //! A mutex is *ours* if this library serves it, and glibc's otherwise ([`is_of_glibc`]). It is *live* from its
-//! initialisation until its memory is freed: a destroyed mutex is live, and glibc's. The *selected lock* is the type of raw
-//! lock that mutexes of ours have in this process (`LATCHWORK_MUTEX`), but for those to which `LATCHWORK_LOCKS` gives another
-//! one.
+//! initialisation until its memory is freed: a destroyed mutex is live, and glibc's. `LATCHWORK_MUTEX` names the *selected lock*,
+//! the type of raw lock that mutexes of ours have in this process. `LATCHWORK_LOCKS` may give a mutex another one.
 //!
 //! # States, by the low half of `kind`
 //!
@@ -24,27 +23,34 @@
 //! | 0 + `SERVED` | normal: the fast paths serve it | first use, `init` | `destroy` |
 //! | 1 + `SERVED` | recursive | first use, `init`, `mtx_init` | `destroy` |
 //! | 2 + `SERVED` | error-checking | first use, `init` | `destroy` |
-//! | 3 + `SERVED` | adaptive | first use | the same call, which makes it normal |
+//! | 3 + `SERVED` | adaptive | first use | any call that finds this state: it makes the mutex normal |
 //! | + a number in [`CHOICE`] | as above, but another lock than the selected one serves it ([`choice`]); [`chosen`] has its fast paths | first use, `init` | `destroy` |
 //! | 0 to 3, + [`LEFT_TO_GLIBC`] | glibc's, by choice | first use, `init` | `destroy` |
 //! | + [`IN_SHARED_MEMORY`] | as above, but several processes may use the mutex: the fast paths do not serve it, and it is never mended | `generation::repair` | `destroy` |
 //! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc | glibc |
-//! | all ones | destroyed: it has all bits of [`GLIBC_MUTEX`], and glibc refuses to lock or unlock it, with EINVAL | `destroy` | `init` |
+//! | all ones | destroyed: it has all bits of [`GLIBC_MUTEX`], and glibc refuses to lock or unlock it, with EINVAL | `destroy` | `init`, or a program that assigns a static initialiser |
 //!
-//! A mutex of another generation, in any but the last three states, is repaired before this process uses it: see below.
+//! [`classify`] repairs a mutex of another generation if the mutex is ours and not [`IN_SHARED_MEMORY`]: see below.
 //!
 //! [`SERVED`] says that this library has used the mutex. It exists for two reasons. A library that is bound past this one
-//! calls glibc's functions with the same object. glibc knows no kind with this bit, and refuses with EINVAL before it
-//! touches the bytes that are our raw lock. And statistics count an object once: the call that sets the bit counts it.
+//! calls glibc's functions with the same object. glibc's lock and unlock know no kind with this bit, and refuse with EINVAL before
+//! they touch the bytes that are our raw lock. (glibc's `destroy` does not look at the kind: it destroys a mutex of ours.) Nothing
+//! protects a mutex that a library locks through glibc before this library first uses it. And statistics count an object once:
+//! the call that sets the bit counts it.
 //!
 //! # Repair after a fork
 //!
-//! The child of a fork has one thread, and the raw locks that it inherits have waiters that it does not have. The first call
-//! in the child that meets a mutex of the parent's generation finds another number in the high half of `kind`. It calls
+//! The child of a fork has one thread. The raw locks that it inherits have queues of threads that exist only in the parent. The
+//! child's generation begins before the program's own handlers of `fork` run (`startup::fork`). The first call in the child that meets a mutex of the parent's generation finds another number in the high half of `kind`. It calls
 //! `generation::repair`, under one lock for the whole process. `repair` calls [`mend`], which makes the raw lock anew, held
 //! or free as it was. Then `repair` stores `kind` with the child's generation, with release. That store is (A).
 //!
-//! A mutex in memory that parent and child share must not be mended: the parent's waiters are in it. For such a mutex `repair`
+//! A child may inherit a call that was under way: a signal handler that forks has interrupted it. No repair makes such a call
+//! right. POSIX has allowed such a handler, and withdrew that in 2024.
+//!
+//! A mutex in memory that parent and child share must not be mended: the parent's waiters are in it. That works for a raw lock that
+//! fits into the mutex, in processes that have had a second thread. A process that has had none uses no atomic instruction for
+//! `shfl` and `ttas`, as glibc does for its own locks, and a lock that does not fit stands in one process's memory. For such a mutex `repair`
 //! sets [`IN_SHARED_MEMORY`] in place of the generation. From then on every process takes the mutex as current, whatever its
 //! generation. No fast path serves it, because its `kind` is not the word that they compare with.
 //!
@@ -70,19 +76,25 @@
 //!
 //! | pair | release | acquire | what it orders |
 //! |---|---|---|---|
-//! | (A) | the store of `kind` at the end of `generation::repair` | the loads of `kind` before the raw lock is used: `Expected::is_in` in [`lock`], [`trylock`], [`unlock`] and [`acquire_any`], the load in [`lock_slow`], the load in [`classify`] | what [`mend`] has written happens before this use of the raw lock |
+//! | (A) | the store of `kind` at the end of `generation::repair` | the loads of `kind` before the raw lock is used: `Expected::is_in` in [`lock`], [`trylock`], [`unlock`] and the entry points of `startup`; [`is_normal_and_uncounted`]; the loads in [`lock_slow`], [`classify`] and [`chosen`] | what [`mend`] has written happens before this use of the raw lock |
 //!
 //! On x86-64 an acquire load is an ordinary load. Setting `SERVED` publishes nothing, so that exchange is relaxed; as a
 //! read-modify-write it continues the release sequence of (A).
 //!
 //! # What the program is promised
 //!
-//! The results are glibc's. Two things differ. The selected lock decides which thread gets a contended mutex. And an unlock
-//! of a normal mutex that no thread holds changes nothing: [`raw::unlock`] checks for it. (Under glibc, `destroy` then fails.)
+//! The results are glibc's, but for these:
+//!
+//! - The selected lock decides which thread gets a contended mutex.
+//! - An unlock of a normal mutex that no thread holds changes nothing: [`raw::unlock`] checks for it. (Under glibc, `destroy` then
+//!   fails.) If the raw lock has a token, this holds only while no other thread locks or unlocks the mutex.
+//! - A child can unlock a recursive or an error-checking mutex that its parent's thread held at the fork (glibc: EPERM).
+//! - No thread gets the number of one that has ended, so a recursive mutex of a thread that has ended stays held.
+//!
 //! As under glibc, an unlock by another thread than the holder releases a normal mutex.
 //!
-//! An uncontended lock or unlock of a normal mutex executes one comparison, of the whole `kind` word, and the raw lock's
-//! own fast path; if the raw lock has a token, it also stores or loads that. `unlock` compares with [`MUTEX_WORD`]: the `kind`
+//! After the entry points' own comparison (`startup::hot`, if the selected lock is not `shfl`), an uncontended lock or unlock of a
+//! normal mutex executes one comparison, of the whole `kind` word, and the raw lock's own fast path; if the raw lock has a token, it also stores or loads that. `unlock` compares with [`MUTEX_WORD`]: the `kind`
 //! word of a normal, served mutex of the current generation. (The word is [`SERVED`] until the process forks: generation 0.)
 //! `lock` and `trylock` compare with [`MUTEX_WORD_IF_UNCOUNTED`]: the same word, or while statistics are on a word that no
 //! mutex has, so that the counters see every lock call.
@@ -120,7 +132,7 @@ pub(crate) fn install<L: RawMutex<Machine = Native>>() {
 // The fast paths. Each has one way out of line, a jump, so it needs no stack frame.
 
 unsafe extern "C" fn lock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
-    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours, which `L` serves.
     unsafe {
         if MUTEX_WORD_IF_UNCOUNTED.is_in(&(*m).kind) && raw::try_lock_weak::<L>(&*m) {
             return 0;
@@ -148,7 +160,7 @@ unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> 
 }
 
 unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
-    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours, which `L` serves.
     unsafe {
         if !MUTEX_WORD_IF_UNCOUNTED.is_in(&(*m).kind) {
             return trylock_slow(m);
@@ -158,7 +170,7 @@ unsafe extern "C" fn trylock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_
 }
 
 unsafe extern "C" fn unlock<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> c_int {
-    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours, which `L` serves.
     unsafe {
         if MUTEX_WORD.is_in(&(*m).kind) {
             raw::unlock::<L>(&*m);
@@ -177,10 +189,10 @@ unsafe extern "C" fn trylock_slow(m: *mut Mutex) -> c_int {
     unsafe { acquire_any(&*m, Timeout::Immediate) }
 }
 
-/// The attempt with which [`lock`] begins: it does not barge past waiting threads if the lock lets none. It may fail on a lock
-/// that is free.
+/// The attempt with which [`lock`] begins, for an observer that wants to know whether a call waits. Where the raw lock can tell,
+/// the attempt fails while threads wait, even if the lock is free.
 pub(crate) unsafe extern "C" fn try_weak(m: *mut Mutex) -> c_int {
-    // SAFETY: the program passes a live mutex; this word says that it is one of ours.
+    // SAFETY: the program passes a live mutex; this word says that it is one of ours, in any state.
     unsafe {
         if !is_normal_and_uncounted(&*m) {
             return trylock_slow(m);
@@ -306,7 +318,7 @@ unsafe extern "C" fn unlock_slow(m: *mut Mutex) -> c_int {
         let m = &*m;
         match classify(m) {
             Class::OfGlibc => return REAL.mutex_unlock.get()(core::ptr::from_ref(m).cast_mut()),
-            Class::Normal => {}
+            Class::Normal => {} // `raw::unlock` finds out whether a thread holds it
             Class::Recursive | Class::ErrorChecking => {
                 if owner(m) != identity::me() {
                     return EPERM;
@@ -465,7 +477,8 @@ pub(super) fn make_recursive(m: &Mutex) {
 }
 
 unsafe extern "C" fn destroy(m: *mut Mutex) -> c_int {
-    // SAFETY: the program passes a live mutex, which no other thread uses. Where the raw lock is discarded, it is free.
+    // SAFETY: the program passes a live mutex, and promises that no other thread begins to use it. After the attempt below no
+    // thread holds it, so the raw lock that is discarded is free.
     unsafe {
         let m = &*m;
         if classify(m) == Class::OfGlibc {

@@ -28,7 +28,7 @@ pub(crate) struct Mutex {
     /// Bytes 16 to 19. Low half: glibc's `__kind` (0 to 3, and the flags [`GLIBC_MUTEX`]), and [`SERVED`].
     /// High half: the fork generation in which this library last used the mutex.
     pub kind: AtomicU32,
-    /// Bytes 20 to 23, of a recursive mutex: how many times its owner holds it.
+    /// Bytes 20 to 23: how many times the owner holds a recursive mutex; 1 in an error-checking mutex that is held.
     pub count: AtomicU32,
     /// Bytes 24 to 31. Low [`identity::BITS`](super::identity::BITS): the thread that holds a recursive or an
     /// error-checking mutex. The bits above: how many waiters of condition variables will lock the mutex again. Only

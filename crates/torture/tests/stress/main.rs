@@ -2,7 +2,7 @@
 //! short and sleeping sections, attempts and deadlines mixed in. What loom cannot do: the machine's
 //! real memory, the kernel's futex and `membarrier`, and time.
 //!
-//! Each lock runs for 0.4 seconds, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
+//! Each lock runs for 0.2 seconds, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
 //! lock only (or several, separated by commas). A lock that stands still is named on stderr, and the
 //! process ends. `latchwork-lab torture` does the same at length.
 
@@ -23,7 +23,7 @@ use std::time::Duration;
 fn settings() -> Settings {
     let seconds = match std::env::var("LATCHWORK_STRESS_SECONDS") {
         Ok(text) => text.parse().expect("LATCHWORK_STRESS_SECONDS is a number of seconds"),
-        Err(_) => 0.4,
+        Err(_) => 0.2,
     };
     Settings {
         time: Duration::from_secs_f64(seconds),

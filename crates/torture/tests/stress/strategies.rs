@@ -8,7 +8,7 @@ use std::time::Duration;
 #[test]
 fn strategies_survive() {
     let seconds = std::env::var("LATCHWORK_TORTURE_SECONDS").ok().and_then(|text| text.parse().ok());
-    let time = Duration::from_secs_f64(seconds.unwrap_or(1.0));
+    let time = Duration::from_secs_f64(seconds.unwrap_or(0.5));
     for (name, scenarios) in reclaim::strategies() {
         let settings = Settings { threads: 8, time, round: time / 4, ..super::settings() };
         // On a busy machine, again, until everything has happened.

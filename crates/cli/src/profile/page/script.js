@@ -83,7 +83,7 @@ function detail(lock) {
       { title: "waits", text: (row) => count(row[1]), sort: (row) => row[1] },
       { title: "lost", text: (row) => time(row[2]), sort: (row) => row[2] },
       { title: "±", text: (row) => margin(row[3]), sort: (row) => row[3] },
-      { title: "", text: (row) => percent(row[2], lock.wait.sum), sort: (row) => row[2] },
+      { title: "share", text: (row) => percent(row[2], lock.wait.sum), sort: (row) => row[2] },
       ...(list.some((row) => row[4]) ? [{ title: "held", text: (row) => (row[4] ? time(row[5] / row[4]) : "-"), sort: (row) => row[5] / Math.max(1, row[4]) }] : []),
     ], merged(list).slice(0, 30));
     return table;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::locks::mutex::RawMutex;
+use crate::locks::tests::in_threads;
 use crate::registry::{Visitor, visit};
 use core::cell::UnsafeCell;
 use std::boxed::Box;
@@ -105,11 +106,9 @@ fn producers_and_consumers_over_every_mutex() {
         fn mutex<L: RawMutex<Machine = Native>>(&mut self) {
             for all in [false, true] {
                 let market = &Market::<L>::new();
-                thread::scope(|scope| {
-                    for _ in 0..4 {
-                        scope.spawn(move || market.consume(4 * 200, all));
-                        scope.spawn(move || market.produce(200, all));
-                    }
+                in_threads(8, &|t| match t % 2 {
+                    0 => market.consume(4 * 200, all),
+                    _ => market.produce(200, all),
                 });
                 market.assert_settled(4 * 200);
             }

@@ -26,7 +26,8 @@
 //! | *revoking n* | n threads wait for the readers in slots, and do not hold the underlying lock for writing: other readers pass through that lock. The last of the n to leave turns the bias *off* if one of them has written, else *on* |
 //! | *off* | no reader is in a slot: a writer may be inside, readers use the underlying lock, and one of them may turn the bias on |
 //!
-//! In all states but *on*, a reader that has filled a slot empties it again and uses the underlying lock.
+//! In all states but *on*, a reader that has filled a slot empties it again and uses the underlying lock. From filling the slot
+//! to its look at the bias the reader is a *candidate*: other threads cannot tell it from a reader inside.
 //!
 //! A [`Passing`] writer begins with the brief hold. If a reader is still in a slot when the millisecond is over, the writer
 //! changes the bias to *revoking*, releases the underlying lock, and waits. When it has seen all slots empty, it acquires the
@@ -36,7 +37,8 @@
 //! If the writer is suspended during the brief hold, other threads would wait for a thread that does not run.
 //! Therefore a thread that waits for the underlying lock looks at t whenever its sleep ends by itself. After ten milliseconds
 //! that thread ends the hold for the writer: it changes the bias to *revoking* and releases the underlying lock. It can do
-//! that only if the write token of the underlying lock has no content; otherwise the writer begins with *revoking*.
+//! that only if the write token of the underlying lock has no content, and any thread may release that lock
+//! ([`RELEASED_BY_ANY`](RawRwLock::RELEASED_BY_ANY)); otherwise the writer begins with *revoking*.
 //!
 //! # Parts
 //!
@@ -61,14 +63,16 @@
 //! | (B) | the reader fills its slot (`fill` in [`table`] or [`publish`]), then looks at the bias (`read_fast`) | the writer changes the bias, then looks at the slots (`scan` in [`revoke`]): one of them sees the other (Dekker). With a table all four accesses are sequentially consistent. With rows the reader's half is a light fence in `fill` and the writer's half a heavy fence in `scan` |
 //! | (C) | the reader empties its slot (`leave`), release | the writer sees it empty (`scan`), acquire: the writer's section comes after |
 //! | (D) | a reader empties a slot (`leave`), release | a reader of another lock finds it empty and fills it, acquire and release: see `leave` |
+//! | (E) | a release without a token empties a slot ([`anonymous`]), release | the reader that had filled the slot in vain finds it emptied (`leave_in_vain`), acquire: its section comes after all earlier writers |
 //!
 //! # Where it differs from the paper
 //!
 //! - A lock starts unbiased, and gets its first bias after several slow reads, not one: see [`word`].
 //! - `try_write` never waits for a reader. The paper's revokes like `write`, and so waits for readers in slots. Here the
 //!   attempt turns the bias off, looks through the slots, and gives up at the first reader that it meets. A timed write
-//!   gives up at its deadline. Both turn the bias on again before they release the underlying lock, so that the next
-//!   writer looks through the slots again.
+//!   gives up at its deadline. In both cases the next writer looks through the slots again. A [`Holding`] writer turns the bias
+//!   on before it releases the underlying lock. A [`Passing`] one that has released that lock already leaves the revocation,
+//!   and the last thread that leaves it turns the bias on, unless another one has written.
 //! - The row of a thread has a note of the lock that the thread last found unbiased. The thread reads that lock through the
 //!   underlying lock the next time. A look at the bias first would make the lock's cache line move twice. The thread looks at
 //!   the bias when it has the underlying lock, and drops the note if the bias is on: its next read uses a slot.
@@ -80,15 +84,16 @@
 //! - Size: the underlying lock and 8 bytes: 24 over `pf-t`, 32 over `pf-q` and `shfl-rw`. Per process, 4096 slots (32 KiB),
 //!   or a row of 128 bytes per thread. A holder occupies its slot, or what the underlying lock needs.
 //! - Atomic read-modify-writes per uncontended pair: fast read 1 (filling the slot; leaving is a store), with [`Owned`] 0;
-//!   slow read and write as the underlying lock, and a write that revokes 1 more.
+//!   slow read and write as the underlying lock. A write that revokes has 1 more with [`Holding`] and 2 more with [`Passing`];
+//!   if readers are inside for longer than the brief hold, 3 more and a second acquisition of the underlying lock.
 //! - Fairness and progress: as the underlying lock, among the threads that use it. A revoking writer also waits for the
 //!   readers in slots, and no reader enters through a slot any more.
 //! - Suspension: with [`Holding`], a writer that is suspended while it revokes blocks all other threads. With [`Passing`], it
 //!   blocks them until its brief hold is ended, after about ten milliseconds (`OVERDUE_AFTER` in [`revoke`]: a writer that was
 //!   merely preempted runs again sooner). Then the lock works as the underlying one, and stays unbiased until that writer
-//!   runs again. Two stretches of a few instructions are exceptions. A writer that is suspended between taking the
-//!   underlying lock and changing the bias counts as the holder. A reader that is suspended between filling its slot and
-//!   looking at the bias counts as a reader inside.
+//!   runs again. Stretches of a few instructions are exceptions. A writer that is suspended between taking the underlying lock
+//!   and changing the bias counts as the holder. So does a thread that is suspended between the end of the brief hold, its own
+//!   or another writer's, and the release of the underlying lock. A candidate that is suspended counts as a reader inside.
 //! - Re-entry: a thread that reads again may have to use the underlying lock, and then blocks as that does when a writer
 //!   waits. With [`Holding`] it blocks for ever if the writer already has the underlying lock and waits for this thread's
 //!   slot. [`RawRecursive`](super::RawRecursive) is for such threads.
@@ -236,8 +241,23 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
             return Some(slot);
         }
         S::add::<M>(Event::InVain, 1);
-        Self::leave(slot);
-        None
+        self.leave_in_vain(slot)
+    }
+
+    /// A reader that has found no bias empties its slot. `Some`: the reader is inside all the same.
+    ///
+    /// Until here, the slot looks like that of a reader inside. A release without a token ([`anonymous`]) may have emptied it in
+    /// place of the slot of the acquisition that it ends. That other slot is still filled, a writer waits for it, and from
+    /// now on it stands for this reader. `anonymous` says why there is always such a slot.
+    #[inline(always)]
+    fn leave_in_vain(&self, slot: &'static M::Usize) -> Option<&'static M::Usize> {
+        if P::OWNED {
+            Self::leave(slot); // such a release does not meet readers: see `unlock_any_recorded_read`
+            return None;
+        }
+        // Release: (D) as in `leave`. Acquire: (E) pairs with the release that has emptied the slot: the acquisition that it
+        // ended came after all writers so far.
+        slot.compare_exchange(self.address(), 0, Release, Acquire).err().map(|_| slot)
     }
 }
 
@@ -431,12 +451,9 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     unsafe fn unlock_any_recorded_read(&self) -> bool {
-        let me = self.address();
-        // (C) as in `leave`; Acquire: the section was the other thread's. The exchange fails at most if that thread leaves
-        // as well, which the caller excludes. An exchange that succeeds ends the search.
-        // SAFETY: the caller ends the acquisition that the slot stands for.
-        self.has_recorded_read()
-            && !unsafe { P::all_slots_of(me, |slot| slot.compare_exchange(me, 0, AcqRel, Relaxed).is_err()) }
+        // An acquisition that is ended ends the search. The caller excludes that the slot is a candidate's.
+        // SAFETY: `end` empties a slot only to end the acquisition that it stands for.
+        self.has_recorded_read() && !unsafe { P::all_slots_of(self.address(), |slot| !self.end(slot)) }
     }
 
     fn has_recorded_read(&self) -> bool {

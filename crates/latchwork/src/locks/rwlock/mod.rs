@@ -150,7 +150,8 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     ///
     /// # Safety
     ///
-    /// The token of that acquisition is not used, and its thread does not end it meanwhile.
+    /// The token of that acquisition is not used. Meanwhile no thread begins or ends a recorded acquisition of this lock: this
+    /// function may find that one, and both would end it.
     unsafe fn unlock_any_recorded_read(&self) -> bool {
         false
     }

@@ -1,6 +1,7 @@
 //! What every registered reader-writer lock must do, on real threads.
 
 use super::*;
+use crate::locks::tests::{Body, in_threads};
 use crate::registry::{Visitor, visit};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -77,35 +78,30 @@ fn exclusion<R: RawRwLock<Machine = Native>>() {
     let rounds = if R::INFO.blocking { 20_000 } else { 3_000 };
     let pair = Pair::<R>::new();
     let writes = AtomicU32::new(0);
-    thread::scope(|scope| {
-        for t in 0..THREADS {
-            let (pair, writes) = (&pair, &writes);
-            scope.spawn(move || {
-                for round in 0..rounds {
-                    let write = match (t + round * 7) % 12 {
-                        0 => Some(pair.lock.write()),
-                        1 => pair.lock.try_write(),
-                        2 => pair.lock.write_until(soon(1)),
-                        3 => pair.lock.write_until(soon(0)),
-                        4 => pair.lock.try_read().and_then(|token| {
-                            pair.check(token);
-                            None
-                        }),
-                        5 => pair.lock.read_until(soon(1)).and_then(|token| {
-                            pair.check(token);
-                            None
-                        }),
-                        _ => {
-                            pair.check(pair.lock.read());
-                            None
-                        }
-                    };
-                    if let Some(token) = write {
-                        pair.change(token);
-                        writes.fetch_add(1, Relaxed);
-                    }
+    in_threads(THREADS, &|t| {
+        for round in 0..rounds {
+            let write = match (t + round * 7) % 12 {
+                0 => Some(pair.lock.write()),
+                1 => pair.lock.try_write(),
+                2 => pair.lock.write_until(soon(1)),
+                3 => pair.lock.write_until(soon(0)),
+                4 => pair.lock.try_read().and_then(|token| {
+                    pair.check(token);
+                    None
+                }),
+                5 => pair.lock.read_until(soon(1)).and_then(|token| {
+                    pair.check(token);
+                    None
+                }),
+                _ => {
+                    pair.check(pair.lock.read());
+                    None
                 }
-            });
+            };
+            if let Some(token) = write {
+                pair.change(token);
+                writes.fetch_add(1, Relaxed);
+            }
         }
     });
     let name = R::INFO.name;
@@ -156,14 +152,15 @@ fn timed<R: RawRwLock<Machine = Native>>() {
     let lock = &R::new_in();
     let released = &AtomicBool::new(false);
     let reader = lock.read();
+    let hasty: Body<'_, bool> = &|| lock.write_until(soon(3)).is_none();
+    let patient: Body<'_, bool> = &|| {
+        let token = lock.write_until(soon(60_000));
+        let after = released.load(Relaxed);
+        // SAFETY: the token is from the acquisition above.
+        token.map(|token| unsafe { lock.unlock_write(token) }).is_some() && after
+    };
     thread::scope(|scope| {
-        let hasty = scope.spawn(|| lock.write_until(soon(3)).is_none());
-        let patient = scope.spawn(|| {
-            let token = lock.write_until(soon(60_000));
-            let after = released.load(Relaxed);
-            // SAFETY: the token is from the acquisition above.
-            token.map(|token| unsafe { lock.unlock_write(token) }).is_some() && after
-        });
+        let (hasty, patient) = (scope.spawn(hasty), scope.spawn(patient));
         assert!(hasty.join().unwrap(), "{name}: wrote beside a reader");
         released.store(true, Relaxed);
         // SAFETY: `reader` is from the acquisition above.

@@ -325,6 +325,11 @@ pub fn fails<R: std::fmt::Display>(explore: impl FnOnce() -> R) -> String {
     }
 }
 
+/// Whether the clients that take longest run as well. CI asks for them.
+pub fn thorough() -> bool {
+    deep() || std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0")
+}
+
 /// Whether deeper bounds were asked for.
 pub fn deep() -> bool {
     std::env::var_os("LATCHWORK_LOOM_DEEP").is_some_and(|value| value != "0")

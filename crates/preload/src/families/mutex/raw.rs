@@ -12,10 +12,11 @@ use latchwork::machine::{Deadline, Native};
 ///
 /// # Safety
 ///
-/// `m` is a live mutex of ours, and `L` serves mutexes.
+/// `m` is a live mutex of ours, and `L` is the lock that serves it.
 #[inline(always)]
 pub(crate) unsafe fn raw<'a, L: RawMutex<Machine = Native>>(m: &Mutex) -> &'a L {
-    // SAFETY: the first bytes of a mutex of ours are zero, which is an unlocked `L`, or what `L` has made of them.
+    // SAFETY: the first bytes of a mutex of ours are zero, which is an unlocked `L`, or what `L` has made of them, or a pointer
+    // to an `L` that does not fit (`place`).
     unsafe { place::locate(&m.raw) }
 }
 
@@ -67,10 +68,11 @@ pub(crate) unsafe fn try_lock_weak<L: RawMutex<Machine = Native>>(m: &Mutex) -> 
 ///
 /// # Safety
 ///
-/// As [`raw`].
+/// As [`raw`]. If `L` has a token and the caller does not hold the lock, no other thread locks or unlocks it meanwhile.
 #[inline(always)]
 pub(crate) unsafe fn unlock<L: RawMutex<Machine = Native>>(m: &Mutex) {
-    // SAFETY: the caller's mutex has an `L`. While it is locked, the token's word is what `keep` stored.
+    // SAFETY: the caller's mutex has an `L`. If that is locked, its holder is the caller, or no thread is within a call: so
+    // the token's word is what `keep` stored for the holder.
     unsafe {
         let lock = raw::<L>(m);
         if lock.is_locked() {

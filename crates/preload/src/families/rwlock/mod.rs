@@ -382,7 +382,8 @@ unsafe fn write(l: *mut RwLock, timeout: Timeout) -> c_int {
 #[inline(never)]
 unsafe fn unlock_for_another(l: &RwLock) -> c_int {
     let lock = operations(l);
-    // SAFETY: the caller's rwlock is a live one of ours; a token that was taken from a list is in none any more.
+    // SAFETY: the caller's rwlock is a live one of ours; a token that was taken from a list is in none any more. That no reader
+    // begins or ends meanwhile is the program's duty (docs/cli.md); a slot that both end keeps writers out, and no more.
     unsafe {
         if l.owner.load(Relaxed) != 0 {
             (lock.unlock_write)(l);

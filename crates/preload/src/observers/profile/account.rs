@@ -15,7 +15,7 @@
 //! The fields of the account have a lock, which only threads take that write them: holders, while threads wait. A thread that
 //! does not get it in time drops what it wanted to write. A waiter reads the fields as in a sequence lock.
 
-use super::{file, filter};
+use super::{file, filter, objects};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use latchwork_recording::layout::{HOLDERS, Object, cause};
@@ -59,8 +59,9 @@ pub(super) fn arrive(object: &Object, address: usize, now: u64) -> Snapshot {
     if waiting == 1 && others != 0 {
         begin();
     }
-    if object.counters.most_waiting.load(Relaxed) < u64::from(waiting) {
-        object.counters.most_waiting.fetch_max(u64::from(waiting), Relaxed);
+    let most = &objects::sums(object).most_waiting;
+    if most.load(Relaxed) < u64::from(waiting) {
+        most.fetch_max(u64::from(waiting), Relaxed);
     }
     snapshot(object, now)
 }

@@ -3,7 +3,8 @@
 //! Only the thread itself writes its entries. Other threads read them, to find the readers of a rwlock.
 
 use super::file::record;
-use super::filter;
+use super::index::prefetch;
+use super::{filter, objects};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::*;
 
@@ -47,6 +48,14 @@ impl Entries {
             return Some(first);
         }
         (second.address.load(Relaxed) == address as u64).then_some(second)
+    }
+
+    /// Asks the processor for the entries that an object may have.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, address: usize) {
+        for place in filter::places(address, self.mask.load(Relaxed)) {
+            prefetch(self.at(place));
+        }
     }
 
     /// The entry at a place, which is below [`size`](Self::size).
@@ -119,7 +128,7 @@ pub(super) fn is_of(entry: &Entry, object: &Object) -> bool {
 /// The counters to which the entry's numbers belong: the object's, or the class's if the object is gone.
 fn counters(entry: &Entry) -> &'static Counters {
     match entry.object.load(Relaxed) {
-        object if object != NONE && is_valid(entry) => &record::<Object>(object).counters,
+        object if object != NONE && is_valid(entry) => objects::sums(record(object)),
         _ => &record::<Class>(entry.class.load(Relaxed)).counters,
     }
 }

@@ -33,6 +33,18 @@ pub(super) fn mix(key: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
+/// Asks the processor for the cache line at this place, which the calling thread will write to soon.
+#[inline(always)]
+pub(super) fn prefetch<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction changes nothing, and processors that do not have it take it for another one that does nothing.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 impl<const SLOTS: usize> Index<SLOTS> {
     const PART: usize = SLOTS / PARTS;
 
@@ -46,6 +58,12 @@ impl<const SLOTS: usize> Index<SLOTS> {
         let part = hash as usize % PARTS * Self::PART;
         let first = (hash >> 8) as usize;
         (0..PROBES).map(move |probe| &self.slots[part + (first + probe) % Self::PART])
+    }
+
+    /// Asks the processor for the slots of a hash, which the caller will need soon.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.probes(hash).take(1).for_each(prefetch);
     }
 
     /// The index for which `is` says yes.
@@ -73,17 +91,33 @@ impl<const SLOTS: usize> Index<SLOTS> {
         make: impl FnOnce() -> Option<u32>,
         discard: impl FnOnce(u32),
     ) -> Option<u32> {
-        if let Some(found) = self.find(hash, &is) {
-            return Some(found);
-        }
+        self.find(hash, &is).or_else(|| self.insert(hash, is, make, discard))
+    }
+
+    /// As [`find_or_insert`](Self::find_or_insert), by a caller that has looked already.
+    pub(super) fn insert(
+        &self,
+        hash: u64,
+        is: impl Fn(u32) -> bool,
+        make: impl FnOnce() -> Option<u32>,
+        discard: impl FnOnce(u32),
+    ) -> Option<u32> {
         let made = make()?;
         let found = self
             .locked(hash, || {
-                if let Some(found) = self.find(hash, &is) {
-                    return Some(found);
+                let mut free = None;
+                for slot in self.probes(hash) {
+                    match slot.load(Relaxed) {
+                        EMPTY => {
+                            free = free.or(Some(slot));
+                            break;
+                        }
+                        REMOVED => free = free.or(Some(slot)),
+                        value if is(value - 1) => return Some(value - 1),
+                        _ => {}
+                    }
                 }
-                let free = self.probes(hash).find(|slot| matches!(slot.load(Relaxed), EMPTY | REMOVED))?;
-                free.store(made + 1, Release); // (A)
+                free?.store(made + 1, Release); // (A)
                 Some(made)
             })
             .flatten();

@@ -1,37 +1,73 @@
 //! Calls that make and destroy objects.
 
-use super::{objects, threads};
+use super::calls::Call;
+use super::threads::{self, Local};
+use super::{filter, objects};
 use libc::c_int;
 
-/// The program makes an object.
-pub(super) fn made(kind: u32, address: usize) {
+/// An `init` call of a lock: the lock is a new one if the call succeeds.
+///
+/// # Safety
+///
+/// The program passes memory for a lock.
+#[inline(always)]
+pub(super) unsafe fn init(call: Call, below: impl FnOnce() -> c_int) -> c_int {
+    let result = below();
+    if result == 0 {
+        // SAFETY: the lock is there.
+        made(call, unsafe { !call.is_recursive() });
+    }
+    result
+}
+
+/// The program makes an object. `is_simple`: uncontended calls for it may take the short way.
+#[inline(never)]
+pub(super) fn made(call: Call, is_simple: bool) {
+    let (kind, address) = (call.kind(), call.address);
     if let Some(local) = &mut threads::current() {
-        gone(address);
-        objects::find_or_make(kind, address, || local.stacks.capture());
+        objects::prefetch(address);
+        local.shared.entries.prefetch(address);
+        let birth = local.stacks.capture_birth();
+        end(local, address, objects::retire);
+        let filter = filter::value(address);
+        if let Some(found) = objects::make(kind, address, birth)
+            && is_simple
+        {
+            // Most probably this thread uses the object first.
+            local.expect(address, found, filter);
+        }
     }
 }
 
 /// The program has destroyed an object.
 pub(in crate::observers) fn gone(address: usize) {
-    end(address, objects::retire);
+    if let Some(local) = &mut threads::current() {
+        end(local, address, objects::retire);
+    }
 }
 
 /// The program has given an object a name: what is recorded from now on goes to the class of that name.
 pub(in crate::observers) fn named(address: usize) {
-    end(address, objects::forget);
-}
-
-fn end(address: usize, retire: impl FnOnce(usize)) {
     if let Some(local) = &mut threads::current() {
         if let Some(entry) = local.shared.entries.of(address) {
             local.empty(entry);
         }
-        retire(address);
+        end(local, address, objects::forget);
+    }
+}
+
+/// The object's record goes first: then what the thread has counted is added to the class at once.
+#[inline(always)]
+fn end(local: &mut Local, address: usize, retire: impl FnOnce(usize)) {
+    retire(address);
+    if let Some(entry) = local.shared.entries.of(address) {
+        local.empty(entry);
     }
 }
 
 /// A `destroy` call: the object is gone if the call succeeds.
 pub(super) fn destroy(address: usize, call: impl FnOnce() -> c_int) -> c_int {
+    objects::prefetch(address);
     let result = call();
     if result == 0 {
         gone(address);

@@ -9,8 +9,8 @@
 //! | [`own`] | the locks of `latchwork.h` |
 //! | [`acquire`], [`release`] | calls that acquire and release a lock |
 //! | [`fast`] | the short way of uncontended calls |
-//! | [`calls`] | what is recorded in which call |
 //! | [`lifetimes`] | objects that are made, named and destroyed |
+//! | [`calls`] | what is recorded in which call |
 //! | [`waits`] | the waits of the calling thread |
 //! | [`live`] | switching it on and off in a live process |
 //! | [`recording`] | a recording from its beginning to its end |
@@ -56,7 +56,7 @@ use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{c_int, clockid_t, timespec};
-use lifetimes::{destroy, gone, made};
+use lifetimes::{destroy, gone, init};
 use release::release;
 
 mod account;
@@ -205,16 +205,16 @@ fn writing(l: *mut RwLock) -> Call {
 type Time = *const timespec;
 
 layer! {
-    mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| { made(kind::MUTEX, m.addr()); call() };
+    mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| init(Call::of_mutex(m), call);
     mutex_destroy(m: *mut Mutex) -> c_int = |call| destroy(m.addr(), call);
     mutex_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.expose_provenance(), call);
-    rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(kind::RWLOCK, l.addr()); call() };
+    rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| init(writing(l), call);
     rwlock_destroy(l: *mut RwLock) -> c_int = |call| destroy(l.addr(), call);
     rwlock_unlock(l: *mut RwLock) -> c_int = |call| release(kind::RWLOCK, l.addr(), call);
-    spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(kind::SPIN, s.addr()); call() };
+    spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| init(plain(kind::SPIN, s.addr()), call);
     spin_destroy(s: *mut Spin) -> c_int = |call| destroy(s.addr(), call);
     spin_unlock(s: *mut Spin) -> c_int = |call| release(kind::SPIN, s.addr(), call);
-    mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| { made(kind::MUTEX, m.addr()); call() };
+    mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| init(Call::of_mutex(m), call);
     mtx_destroy(m: *mut Mutex) -> () = |call| { call(); gone(m.addr()) };
     mtx_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.expose_provenance(), call);
 }

@@ -63,7 +63,12 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
         // Another kind of object was here before. Only that one is retired: another thread may have made the new one.
         retire_record(address, index);
     }
-    let class = class_of(kind, birth(), address)?;
+    make(kind, address, birth())
+}
+
+/// The records of an object that has none.
+pub(super) fn make(kind: u32, address: usize, birth: u32) -> Option<Found> {
+    let class = class_of(kind, birth, address)?;
     let make = || {
         let index = take_free().or_else(|| append::<Object>(1))?;
         let object = record::<Object>(index);
@@ -81,7 +86,7 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
         record::<Class>(class).instances.fetch_sub(1, Relaxed);
         give_free(index, object);
     };
-    let object = BY_ADDRESS.find_or_insert(hash(address), |index| is_at(index, address), make, discard);
+    let object = BY_ADDRESS.insert(hash(address), |index| is_at(index, address), make, discard);
     Some(match object {
         // Another time there may be room in the table.
         None if !is_full::<Object>() => return None,
@@ -95,14 +100,17 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
 
 /// The class of objects of this kind that are first used at this stack.
 fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
-    let name = latchwork_check::name_of(address).unwrap_or([0; NAME]);
+    let name = latchwork_check::name_of(address);
     let address = if modules::contains(address) { address as u64 } else { 0 };
     let is = |index| {
         let class = record::<Class>(index);
         class.kind.load(Relaxed) == kind
             && class.address.load(Relaxed) == address
             && (address != 0 || class.birth.load(Relaxed) == birth)
-            && class.name.iter().zip(name).all(|(is, byte)| is.load(Relaxed) == byte)
+            && match &name {
+                None => class.name[0].load(Relaxed) == 0,
+                Some(name) => class.name.iter().zip(name).all(|(is, byte)| is.load(Relaxed) == *byte),
+            }
     };
     let make = || {
         let index = append::<Class>(1)?;
@@ -110,12 +118,12 @@ fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
         class.kind.store(kind, Relaxed);
         class.birth.store(birth, Relaxed);
         class.address.store(address, Relaxed);
-        class.name.iter().zip(name).for_each(|(to, byte)| to.store(byte, Relaxed));
+        class.name.iter().zip(name.iter().flatten()).for_each(|(to, byte)| to.store(*byte, Relaxed));
         class.state.store(READY, Release);
         Some(index)
     };
     let mut key = u64::from(kind) ^ if address != 0 { address } else { u64::from(birth) << 8 };
-    if name[0] != 0 {
+    if let Some(name) = &name {
         key = name.iter().fold(key, |key, byte| mix(key ^ u64::from(*byte)));
     }
     CLASSES_BY_BIRTH
@@ -146,14 +154,20 @@ fn retire_record(address: usize, index: u32) {
     }
     let object = record::<Object>(index);
     object.state.store(0, Relaxed);
-    // Threads that know the record by its serial number now count for the class.
-    object.serial.fetch_add(1, Relaxed);
+    // Threads that know the record by its serial number now count for the class. This thread has removed the record from the
+    // index, so no other one retires it.
+    object.serial.store(object.serial.load(Relaxed).wrapping_add(1), Relaxed);
     filter::gone(address);
-    if object.last.swap(0, Relaxed) != 0 {
+    if object.last.load(Relaxed) != 0 && object.last.swap(0, Relaxed) != 0 {
         filter::unwatch(address);
     }
     object.address.store(0, Relaxed);
-    merge(&object.counters, &record::<Class>(object.class.load(Relaxed)).counters);
+    if object.used.load(Relaxed) != 0 {
+        object.used.store(0, Relaxed);
+        merge(&object.counters, &record::<Class>(object.class.load(Relaxed)).counters);
+        object.holders.iter().for_each(|holder| holder.store(0, Relaxed));
+        object.holder_nanos.iter().for_each(|nanos| nanos.store(0, Relaxed));
+    }
     give_free(index, object);
 }
 
@@ -183,8 +197,6 @@ fn clear(object: &Object) {
     object.charged_until.store(0, Relaxed);
     object.first_holder.store(0, Relaxed);
     object.last.store(0, Relaxed);
-    object.holders.iter().for_each(|holder| holder.store(0, Relaxed));
-    object.holder_nanos.iter().for_each(|nanos| nanos.store(0, Relaxed));
 }
 
 fn give_free(index: u32, object: &Object) {
@@ -218,10 +230,32 @@ pub(super) fn counters(object: u32, serial: u32, class: u32) -> &'static Counter
     if object != NONE {
         let found = record::<Object>(object);
         if found.serial.load(Relaxed) == serial && found.state.load(Relaxed) == READY {
-            return &found.counters;
+            return sums(found);
         }
     }
     &record::<Class>(class).counters
+}
+
+/// The counters of an object, for a thread that adds to them. Most objects that live shortly have no sums of their own, and are
+/// made and destroyed without a look at the cache lines of these.
+#[inline(always)]
+pub(super) fn sums(object: &Object) -> &Counters {
+    use_all(object);
+    &object.counters
+}
+
+/// The calling thread is about to write to the object's counters or to its account.
+#[inline(always)]
+pub(super) fn use_all(object: &Object) {
+    if object.used.load(Relaxed) == 0 {
+        object.used.store(1, Relaxed);
+    }
+}
+
+/// Asks the processor for what it takes to find the object at this address.
+#[inline(always)]
+pub(super) fn prefetch(address: usize) {
+    BY_ADDRESS.prefetch(hash(address));
 }
 
 /// The histogram with the index in `place`; makes one if there is none. `None`: there is no room.

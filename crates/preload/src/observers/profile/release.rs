@@ -147,8 +147,10 @@ pub(super) fn released(local: &mut Local, entry: &Entry, address: usize, held: &
         if object != NONE {
             let object = record::<Object>(object);
             serial = object.serial.load(Relaxed);
-            if object.counters.hold_max.load(Relaxed) < held.nanos {
-                object.counters.hold_max.fetch_max(held.nanos, Relaxed);
+            let most = &object.counters.hold_max;
+            if most.load(Relaxed) < held.nanos {
+                objects::use_all(object);
+                most.fetch_max(held.nanos, Relaxed);
             }
         }
         let waiter = if held.read { holds::READ } else { holds::WRITE };

@@ -4,6 +4,9 @@
 //! still have the same values, the stack is the same: that takes one load for each frame. Otherwise the stack is unwound
 //! ([`unwind`]), up to a frame that the thread's last stack had too: the frames above are taken from there, if their return
 //! addresses still lie where they lay.
+//!
+//! Where an object was made is said by fewer frames ([`BIRTH_FRAMES`]). These a thread remembers apart, and recognises at any stack
+//! pointer. A program that makes objects all the time makes them at few places, below many different calls.
 
 use super::file::{append, header, record};
 use super::index::{Index, mix};
@@ -19,9 +22,19 @@ const SETS: usize = 16;
 /// Stacks of a set. A function that locks at several places has the same stack pointer at each.
 const WAYS: usize = 4;
 
+/// The most frames of the program that say where an object was made.
+const BIRTH_FRAMES: usize = 8;
+/// As many frames of this library may lie below those.
+const BIRTH_OWN: usize = 8;
+/// The places of this sort that a thread remembers.
+const BIRTHS: usize = 16;
+
 /// What a thread keeps for its stacks. Zero bytes are an empty one.
 pub(super) struct Cache {
     stacks: [[Remembered; WAYS]; SETS],
+    births: [Birth; BIRTHS],
+    /// The one of `births` that was found or made last.
+    birth: usize,
     /// The place in its set that the next new stack takes.
     turn: usize,
     /// The set and the place of the last stack.
@@ -48,6 +61,16 @@ struct Remembered {
     values: [usize; MOST],
 }
 
+/// The inner end of a stack at which objects were made. Zero bytes are none.
+struct Birth {
+    /// The index of the record.
+    stack: u32,
+    count: u32,
+    /// As in [`Remembered`].
+    offsets: [u32; BIRTH_OWN + BIRTH_FRAMES],
+    values: [usize; BIRTH_OWN + BIRTH_FRAMES],
+}
+
 /// Stacks that were found in a cache come into the header by so many.
 const FOUND_TOGETHER: u32 = 64;
 
@@ -65,6 +88,48 @@ impl Cache {
         let stack = self.known(&registers).stack;
         self.busy = false;
         stack
+    }
+
+    /// The record of the inner end of the calling thread's stack, where it makes an object; 0: there is none.
+    #[inline(never)]
+    pub(super) fn capture_birth(&mut self) -> u32 {
+        let Some(registers) = unwind::Registers::here() else { return 0 };
+        if core::mem::replace(&mut self.busy, true) {
+            return 0;
+        }
+        let sp = registers.sp();
+        // The last one is the most probable one.
+        let places = (self.birth..BIRTHS).chain(0..self.birth);
+        let stack = match { places }.find(|place| self.births[*place].is_here(sp, &self.window)) {
+            Some(place) => {
+                self.birth = place;
+                self.count_found();
+                self.births[place].stack
+            }
+            None => self.unwind_birth(&registers),
+        };
+        self.busy = false;
+        stack
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unwind_birth(&mut self, registers: &unwind::Registers) -> u32 {
+        let begin = clock::now();
+        self.birth = (self.birth + 1) % BIRTHS;
+        let birth = &mut self.births[self.birth];
+        birth.fill(registers, &mut self.window);
+        header().unwound.fetch_add(1, Relaxed);
+        header().unwinding_nanos.fetch_add(clock::now().saturating_sub(begin), Relaxed);
+        birth.stack
+    }
+
+    fn count_found(&mut self) {
+        self.found += 1;
+        if self.found == FOUND_TOGETHER {
+            self.found = 0;
+            header().cached.fetch_add(u64::from(FOUND_TOGETHER), Relaxed);
+        }
     }
 
     /// The record of the stack at which the calling thread made an earlier call, from which it has returned: `caller` is the
@@ -105,11 +170,7 @@ impl Cache {
         let way = self.stacks[set].iter().position(|known| known.sp == sp && is_same(known));
         let way = match way {
             Some(way) => {
-                self.found += 1;
-                if self.found == FOUND_TOGETHER {
-                    self.found = 0;
-                    header().cached.fetch_add(u64::from(FOUND_TOGETHER), Relaxed);
-                }
+                self.count_found();
                 way
             }
             None => {
@@ -206,6 +267,48 @@ impl Remembered {
     /// Where a return address lies.
     fn slot(&self, index: usize) -> usize {
         self.sp + self.offsets[index] as usize
+    }
+}
+
+impl Birth {
+    /// Whether the calling thread is below the same calls, from this stack pointer on. A frame's size is that of its function,
+    /// so the return addresses lie as far above the stack pointer as they lay. The outermost one differs most often.
+    #[inline(always)]
+    fn is_here(&self, sp: usize, window: &Window) -> bool {
+        let count = (self.count as usize).min(self.offsets.len());
+        if count == 0 || !window.has(sp, sp + self.offsets[count - 1] as usize) {
+            return false;
+        }
+        (0..count).rev().all(|index| {
+            let slot = core::ptr::with_exposed_provenance::<usize>(sp + self.offsets[index] as usize);
+            // SAFETY: the window has all words from the stack pointer up to the last of these, which is the farthest. The thread
+            // runs on this stack, which nothing unmaps meanwhile. `fill` has stored multiples of 8, as the stack pointer is.
+            unsafe { slot.read_volatile() == self.values[index] }
+        })
+    }
+
+    /// Unwinds the inner end of the present stack.
+    fn fill(&mut self, registers: &unwind::Registers, window: &mut Window) {
+        let sp = registers.sp();
+        self.count = 0;
+        let mut frames = [0_u64; BIRTH_FRAMES];
+        let mut depth = 0;
+        unwind::each(registers, window, |slot, address, ours| {
+            let count = self.count as usize;
+            let Ok(offset) = u32::try_from(slot.wrapping_sub(sp)) else { return false };
+            if count == self.values.len() {
+                return false;
+            }
+            self.offsets[count] = offset;
+            self.values[count] = address;
+            self.count += 1;
+            if !ours || depth != 0 {
+                frames[depth] = address as u64;
+                depth += 1;
+            }
+            depth < BIRTH_FRAMES
+        });
+        self.stack = find_or_make(&frames[..depth]);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::file::record;
 use super::threads::Local;
-use super::{clock, filter, homes};
+use super::{clock, filter, homes, objects};
 use core::sync::atomic::Ordering::*;
 use latchwork::machine::{Machine, Native};
 use latchwork_recording::layout::*;
@@ -95,7 +95,7 @@ pub(super) fn compare(local: &Local, object: &Object, address: usize) {
     let before = Mark::of(word);
     let here = Mark::here(local, before.weight);
     let weight = 1 << (before.weight % 64);
-    let counters = &object.counters;
+    let counters = objects::sums(object);
     counters.successions.fetch_add(weight, Relaxed);
     let changes = [
         (before.thread != here.thread, &counters.owner_changes),
@@ -115,7 +115,7 @@ pub(super) fn look(local: &mut Local, object: u32, address: usize, now: u64) {
         return;
     }
     let inside = homes::readers(address) as u64;
-    let most = &record::<Object>(object).counters.most_readers;
+    let most = &objects::sums(record(object)).most_readers;
     if most.load(Relaxed) < inside {
         most.fetch_max(inside, Relaxed);
     }
@@ -128,7 +128,7 @@ pub(super) fn look_at_waiters(local: &mut Local, object: u32, address: usize, no
         return;
     }
     let waiting = homes::waiting(address) as u64 + 1;
-    let most = &record::<Object>(object).counters.most_waiting;
+    let most = &objects::sums(record(object)).most_waiting;
     if most.load(Relaxed) < waiting {
         most.fetch_max(waiting, Relaxed);
     }

@@ -12,7 +12,7 @@ use super::homes::{self, Home, Shared};
 use super::objects::{self, Found};
 use super::sampling::Rates;
 use super::stack::Cache;
-use super::{clock, pending, session, tallies};
+use super::{clock, filter, pending, session, tallies};
 use crate::state::memory::keeping_errno;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
@@ -381,7 +381,7 @@ impl Local {
     #[cold]
     #[inline(never)]
     fn make_place(&mut self, kind: u32, address: usize) -> Option<Place> {
-        let found = objects::find_or_make(kind, address, || self.stacks.capture())?;
+        let found = objects::find_or_make(kind, address, || self.stacks.capture_birth())?;
         Some(self.occupy(address, found))
     }
 
@@ -436,6 +436,15 @@ impl Local {
         entries::slow_down(entry);
         entry.address.store(address as u64, Release);
         Place { entry, object }
+    }
+
+    /// Gives an object an entry that was made just now. If no holds are to be measured, its first use takes the short way.
+    /// `filter`: the number of the filter before the object was made.
+    pub(super) fn expect(&mut self, address: usize, found: Found, filter: u32) {
+        let entry = self.occupy(address, found).entry;
+        if entry.first.load(Relaxed) == 0 && filter & filter::WATCHED == 0 {
+            entry.filter.store(filter, Relaxed);
+        }
     }
 
     /// Adds what an entry counts to the object, and frees the entry.

@@ -90,6 +90,12 @@ const PAGES: usize = 4;
 pub(crate) const REACH: usize = 8 << 20;
 
 impl Window {
+    /// Whether all from a word of the stack at `sp` to the one at `top` is known to be readable.
+    #[inline(always)]
+    pub(crate) fn has(&self, sp: usize, top: usize) -> bool {
+        self.start <= sp && sp <= top && top + 8 <= self.end
+    }
+
     /// The word at an address at or above the stack pointer. `None`: it cannot be read.
     pub(crate) fn read(&mut self, sp: usize, address: usize) -> Option<u64> {
         if !address.is_multiple_of(8) || address < sp || address - sp > REACH {

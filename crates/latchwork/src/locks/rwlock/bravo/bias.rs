@@ -8,7 +8,8 @@ use super::word::FIRST;
 use crate::machine::{Clock, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// One in so many slow reads of a thread, of any lock, is *sampled*: it asks the policy, and stands for all of them. To read the
+/// One in so many slow reads of a thread is *sampled*: it asks the policy of the lock that it reads, and stands for as many reads of
+/// that lock, though the others may have been of other locks. A thread's first slow read is sampled. To read the
 /// clock costs more than the rest of a slow read, and a count in the lock would cost an atomic instruction. A thread without a
 /// row has no place to count in, so each of its slow reads asks, and stands for itself alone.
 const SAMPLE: u32 = 16;
@@ -17,7 +18,7 @@ const SAMPLE: u32 = 16;
 ///
 /// # Safety
 ///
-/// [`revoked`](When::revoked) returns at least `FIRST`, and less than `REVOKING`.
+/// [`revoked`](When::revoked) returns at least `FIRST`. ([`Bias::off`](super::word::Bias::off) lowers a number that is too high.)
 pub unsafe trait When: Send + Sync + 'static {
     /// Whether slow reads in a row are counted.
     const COUNTS: bool = false;

@@ -38,8 +38,8 @@ impl<A: Await> Revoke for Holding<A> {
 /// acquisition is the one that it writes with.
 ///
 /// Section 7 of the paper has a mutex for revocations. Here several writers may revoke at once. Each looks through the
-/// slots itself, so that none waits for a writer that is suspended. The bias counts them, and does not return before the
-/// last of them has the lock. This is for readers that must not wait for as long as another reader's
+/// slots itself, so that none waits for a writer that is suspended. The bias counts them, and returns at the earliest when
+/// the last of them has written or given up. This is for readers that must not wait for as long as another reader's
 /// longest section, and for locks that are to stay available while a writer is suspended.
 ///
 /// Without that millisecond, readers fill the underlying lock before the writer is back. In the simulator, with one write
@@ -182,8 +182,8 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     }
 
     /// Whether a [`Passing`] writer begins with a brief hold. Another thread must be able to release the underlying lock for
-    /// it, so the token must have no content.
-    const HOLDS_BRIEFLY: bool = size_of::<R::Write>() == 0;
+    /// it, so the token must have no content, and the lock must allow that.
+    const HOLDS_BRIEFLY: bool = size_of::<R::Write>() == 0 && R::RELEASED_BY_ANY;
 
     /// Ends a brief hold that has lasted too long, because its writer is suspended: counts that writer among the revoking
     /// threads, and releases the underlying lock for it. Returns whether it did; then the caller may find that lock free.
@@ -193,7 +193,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     #[cold]
     pub(super) fn end_overdue_hold(&self) -> bool {
         let bias = self.bias.load(Relaxed);
-        if !(V::PASSING && Self::HOLDS_BRIEFLY && R::RELEASED_BY_ANY && bias.is_brief_hold())
+        if !(V::PASSING && Self::HOLDS_BRIEFLY && bias.is_brief_hold())
             || bias.hold_age(M::now(Clock::Monotonic)) <= OVERDUE_AFTER
             || self.bias.compare_exchange(bias, Bias::REVOKING, Acquire).is_err()
         {

@@ -82,6 +82,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         // Relaxed: no writer is inside, so the value is the last writer's, or that of a reader since then.
         let bias = self.bias.load(Relaxed);
         P::note_unbiased(self.address(), !bias.is_on());
+        if P::OWNED && !bias.may_have_slot_readers() {
+            self.empty_own_slots();
+        }
         if shared::reader_row::<M>().is_none_or(bias::samples) || bias.is_warming_up() {
             self.step(bias);
         }
@@ -132,11 +135,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// until the slot is empty. The calling thread empties such slots of its own row.
     #[cold]
     fn no_slot_holds_it(&self) -> bool {
-        let me = self.address();
-        // SAFETY: the lock is not biased, so no reader of it has a slot.
-        while let Some(slot) = unsafe { P::own(me) } {
+        self.empty_own_slots();
+        !self.is_in_a_slot()
+    }
+
+    /// Empties the slots of the calling thread's row that hold the lock's address, by a thread that has found no reader in slots:
+    /// this thread has forgotten them when it read an earlier lock at this address. Otherwise a release of the read below that
+    /// looks for the calling thread's slot first ([`RawRwLock::unlock_own_recorded_read`]) would end the forgotten read.
+    #[inline]
+    fn empty_own_slots(&self) {
+        // SAFETY: only the calling thread fills slots of its row, and as it found no bias, no reader is inside through them.
+        while let Some(slot) = unsafe { P::own(self.address()) } {
             Self::leave(slot);
         }
-        !self.is_in_a_slot()
     }
 }

@@ -323,3 +323,17 @@ fn reads_and_revocations_are_counted() {
     assert_eq!(after.revocations - before.revocations, 1);
     assert!(after.in_vain - before.in_vain <= 2 && after.revoking > before.revoking);
 }
+
+/// Linux numbers threads below 2^22. If all of them revoke, the count does not run into the bit beside it.
+#[test]
+fn every_thread_may_revoke() {
+    let mut bias = Bias::ON;
+    for _ in 1..1 << 22 {
+        bias = bias.joined().expect("no thread has seen the slots empty");
+    }
+    for _ in 1..1 << 22 {
+        assert!(bias.is_revoking() && bias.hides_readers());
+        bias = bias.left(false, Bias::off(0));
+    }
+    assert!(bias.is_on());
+}

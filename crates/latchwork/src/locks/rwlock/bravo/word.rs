@@ -4,9 +4,9 @@
 //!
 //! | state | meaning | which thread leaves it, and to where |
 //! |---|---|---|
-//! | warming up, 0 to 15 | off; so many slow reads since the lock was made | each slow reader, to the next number; the last one to *on* |
+//! | warming up, 0 to 15 | off; so many slow reads since the lock was made, or since a slow reader found the lock's address in a slot | each slow reader, to the next number; the last one to *on*, or to *warming up 0* if a slot holds the lock's address |
 //! | on | readers use slots | a writer that has the underlying lock: to *holding* if it is a `Holding` one; to *brief hold* if it is a `Passing` one, or to *revoking 1* if tokens of the underlying lock have content; an upgradable reader that upgrades: to *revoking 1* |
-//! | off | the number is the policy's: a time until which the bias stays off, or how many reads in a row end that | a slow reader, to *on*, when the policy allows it |
+//! | off | the number is the policy's: a time until which the bias stays off, or how many reads in a row end that | a slow reader, when the policy allows it: to *on*, or to *warming up 0* if a slot holds the lock's address |
 //! | brief hold since t | a `Passing` writer waits for readers in their slots and still has the underlying lock, for a millisecond at most | that writer: to *off*, to *on* if it gives up, or to *revoking 1*; another thread, after ten milliseconds: to *revoking 1* |
 //! | holding | a `Holding` writer waits for readers in their slots and keeps the underlying lock | that writer: to *off*, or to *on* if it gives up |
 //! | revoking n | n threads wait for readers in their slots without the underlying write lock | a thread that joins them: to *n + 1*; one that leaves: to *n - 1*; the last one to *on*, since none of them has written |
@@ -32,12 +32,13 @@ pub(in super::super) const WARM_UP: u32 = 16;
 /// The lowest number of the state *off*.
 pub(super) const FIRST: u32 = WARM_UP + 1;
 /// The lowest number of the state *brief hold*, and the end of *off*. A policy's time that would be higher is clamped: it is
-/// early by half a second at most, once in five hours.
+/// early by 35 seconds at most, once in five hours.
 pub(super) const BRIEF_HOLD: u32 = HOLDING - (1 << 16);
-/// The number of the state *holding*; what is added to it counts the revoking threads, at most 2^16 - 1.
-const HOLDING: u32 = u32::MAX << 17;
-/// The bit that says *empty*.
-const EMPTY: u32 = 1 << 16;
+/// The number of the state *holding*; what is added to it counts the revoking threads.
+const HOLDING: u32 = u32::MAX << 23;
+/// The bit that says *empty*. The bits below it count 2^22 - 1 revoking threads. Linux has no more: thread numbers are below 2^22
+/// (`PID_MAX_LIMIT`).
+const EMPTY: u32 = 1 << 22;
 /// The bits that count revoking threads.
 const THREADS: u32 = EMPTY - 1;
 /// Binary logarithm of the nanoseconds in a unit of the time in *brief hold*: about a millisecond.

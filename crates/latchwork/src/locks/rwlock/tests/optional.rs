@@ -22,21 +22,17 @@ fn warm<R: RawRwLock>(lock: &R) {
 fn downgrades<R: RawDowngrade<Machine = Native>>() {
     let pair = &Pair::<R>::new();
     warm(&pair.lock);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(move || {
-                for _ in 0..1_000 {
-                    let token = pair.lock.write();
-                    let mine = pair.change_only();
-                    // SAFETY: the token is from the acquisition above.
-                    let token = unsafe { pair.lock.downgrade(token) };
-                    // (Not `is_write_locked`: a writer that waits for this reader may count as a writer already.)
-                    assert!(pair.lock.is_locked() && pair.lock.try_write().is_none(), "{}", R::INFO.name);
-                    assert_eq!(pair.look(), mine, "{}: a writer between", R::INFO.name);
-                    pair.check(token);
-                    pair.check(pair.lock.read());
-                }
-            });
+    in_threads(4, &|_| {
+        for _ in 0..1_000 {
+            let token = pair.lock.write();
+            let mine = pair.change_only();
+            // SAFETY: the token is from the acquisition above.
+            let token = unsafe { pair.lock.downgrade(token) };
+            // (Not `is_write_locked`: a writer that waits for this reader may count as a writer already.)
+            assert!(pair.lock.is_locked() && pair.lock.try_write().is_none(), "{}", R::INFO.name);
+            assert_eq!(pair.look(), mine, "{}: a writer between", R::INFO.name);
+            pair.check(token);
+            pair.check(pair.lock.read());
         }
     });
     assert_eq!(pair.lock.try_write().map(|token| pair.change(token)), Some(()));
@@ -130,45 +126,41 @@ fn upgrades<R: RawUpgrade<Machine = Native>>() {
     warm(&pair.lock);
     let writes = &AtomicU32::new(0);
     let count = |changed: bool| _ = writes.fetch_add(u32::from(changed), Relaxed);
-    thread::scope(|scope| {
-        for t in 0..THREADS {
-            scope.spawn(move || {
-                for round in 0..2_000 {
-                    // SAFETY: each token is from one acquisition.
-                    unsafe {
-                        match (t * 3 + round) % 9 {
-                            0 => {
-                                pair.change(pair.lock.write());
+    in_threads(THREADS, &|t| {
+        for round in 0..2_000 {
+            // SAFETY: each token is from one acquisition.
+            unsafe {
+                match (t * 3 + round) % 9 {
+                    0 => {
+                        pair.change(pair.lock.write());
+                        count(true);
+                    }
+                    kind @ 1..4 => {
+                        let held = pair.lock.upgradable();
+                        let before = pair.look();
+                        let timeout = [Timeout::Never, Timeout::Immediate, Timeout::At(soon(1))];
+                        match pair.lock.upgrade_within(held, timeout[kind as usize - 1]) {
+                            Ok(token) => {
+                                assert_eq!(pair.look(), before, "{}: a writer between", R::INFO.name);
                                 count(true);
-                            }
-                            kind @ 1..4 => {
-                                let held = pair.lock.upgradable();
-                                let before = pair.look();
-                                let timeout = [Timeout::Never, Timeout::Immediate, Timeout::At(soon(1))];
-                                match pair.lock.upgrade_within(held, timeout[kind as usize - 1]) {
-                                    Ok(token) => {
-                                        assert_eq!(pair.look(), before, "{}: a writer between", R::INFO.name);
-                                        count(true);
-                                        if round % 2 == 0 {
-                                            pair.change(token);
-                                        } else {
-                                            pair.change_only();
-                                            let held = pair.lock.downgrade_to_upgradable(token);
-                                            assert_eq!(pair.look(), before + 1);
-                                            pair.lock.unlock_upgradable_fair(held);
-                                        }
-                                    }
-                                    Err(held) => {
-                                        assert_eq!(pair.look(), before, "{}: a writer beside", R::INFO.name);
-                                        pair.check(pair.lock.downgrade_upgradable(held));
-                                    }
+                                if round % 2 == 0 {
+                                    pair.change(token);
+                                } else {
+                                    pair.change_only();
+                                    let held = pair.lock.downgrade_to_upgradable(token);
+                                    assert_eq!(pair.look(), before + 1);
+                                    pair.lock.unlock_upgradable_fair(held);
                                 }
                             }
-                            _ => pair.check(pair.lock.read()),
+                            Err(held) => {
+                                assert_eq!(pair.look(), before, "{}: a writer beside", R::INFO.name);
+                                pair.check(pair.lock.downgrade_upgradable(held));
+                            }
                         }
                     }
+                    _ => pair.check(pair.lock.read()),
                 }
-            });
+            }
         }
     });
     let name = R::INFO.name;
@@ -196,10 +188,11 @@ fn an_upgradable_reader_becomes_a_writer() {
 fn reads_again<R: RawRecursive<Machine = Native>>(waits: impl Fn(&R) + Sync) {
     let lock = &R::new_in();
     warm(lock);
+    let waits: Body<'_, ()> = &|| waits(lock);
     for _ in 0..3 {
         let outer = lock.read();
         thread::scope(|scope| {
-            scope.spawn(|| waits(lock));
+            scope.spawn(waits);
             // Until it waits, or long enough that it does.
             for _ in 0..20 {
                 thread::sleep(core::time::Duration::from_millis(1));
@@ -245,21 +238,17 @@ fn a_reader_reads_again_past_an_upgrade() {
 fn leaves_fairly<R: RawFair<Machine = Native>>() {
     let pair = &Pair::<R>::new();
     warm(&pair.lock);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(move || {
-                for _ in 0..500 {
-                    let token = pair.lock.write();
-                    pair.change_only();
-                    // SAFETY: each token is from one acquisition.
-                    unsafe {
-                        pair.lock.unlock_write_fair(token);
-                        let token = pair.lock.read();
-                        pair.look();
-                        pair.lock.unlock_read_fair(token);
-                    }
-                }
-            });
+    in_threads(4, &|_| {
+        for _ in 0..500 {
+            let token = pair.lock.write();
+            pair.change_only();
+            // SAFETY: each token is from one acquisition.
+            unsafe {
+                pair.lock.unlock_write_fair(token);
+                let token = pair.lock.read();
+                pair.look();
+                pair.lock.unlock_read_fair(token);
+            }
         }
     });
     assert!(pair.look() == 4 * 500 && !pair.lock.is_locked(), "{}", R::INFO.name);

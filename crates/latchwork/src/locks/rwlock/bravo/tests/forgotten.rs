@@ -122,3 +122,23 @@ fn a_forgotten_reader_harms_no_warm_lock() {
     check::<Hashed>();
     check::<Owned>();
 }
+
+/// A thread forgets a read, and reads a new lock at the same address through the lock below. The end of that read must not take the
+/// forgotten slot for it: the lock below would stay read-locked.
+#[test]
+fn a_forgotten_read_does_not_end_in_place_of_a_later_one() {
+    type Lock = Rows<Native, RawPfT<Native>>;
+    let mut place = std::boxed::Box::new(core::mem::ManuallyDrop::new(Lock::new_in()));
+    while !matches!(place.read(), ReadToken::Fast(_)) {
+        // SAFETY: a slow read was acquired just now.
+        unsafe { place.unlock_read(ReadToken::Slow(())) };
+    }
+    *place = core::mem::ManuallyDrop::new(Lock::new_in());
+    let token = place.read();
+    assert!(matches!(token, ReadToken::Slow(())), "a new lock is not biased");
+    // SAFETY: the token is used only if this has not ended its acquisition.
+    assert!(!unsafe { place.unlock_own_recorded_read() }, "the forgotten read was ended");
+    // SAFETY: acquired above.
+    unsafe { place.unlock_read(token) };
+    assert!(!place.is_locked());
+}
