@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn every_built_in_profile_parses_and_survives_being_written() {
         let names = Profile::names();
-        let newer = ["epyc-7742", "epyc-7r13", "xeon-8375c", "graviton3", "emerald-rapids-2"];
+        let newer = ["epyc-7742", "epyc-7r13", "xeon-8375c", "graviton3", "emerald-rapids-2", "zen4-2"];
         assert_eq!(names, [&["x5-2", "x5-4", "e7-8890v4", "power4"][..], &newer].concat());
         for name in names {
             let profile = Profile::find(&name).unwrap();
@@ -562,5 +562,12 @@ mod tests {
         assert!(parse(&with("hit = { value = -1, source = \"y\" }")).contains("lines.hit is -1"));
         assert!(parse(&with("hit = { value = 1, source = \"\" }")).contains("lines.hit has no source"));
         assert!(parse(&good.replace("hop = ", "#")).contains("lines.hop is missing"));
+        let pause = |field: &str, value: u32| {
+            format!("{good}\n[kernel.{field}]\nvalue = {value}\nsource = \"estimate: a test\"\n")
+        };
+        assert!(parse(&pause("pause", 2000)).contains("go together"));
+        assert!(parse(&pause("pause_every", 2000)).contains("go together"));
+        let often = pause("pause", 2000) + &pause("pause_every", 999)[good.len()..];
+        assert!(parse(&often).contains("kernel.pause_every must be at least 1000"));
     }
 }

@@ -237,11 +237,12 @@ impl State {
 
     fn reset_attention(&mut self, id: u32) {
         let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
-        let slice_end = if cpu.queue.is_empty() { NEVER } else { cpu.slice_end }.min(cpu.pauses_at);
+        let slice_end = if cpu.queue.is_empty() { NEVER } else { cpu.slice_end };
+        let of_cpu = slice_end.min(cpu.pauses_at);
         // A thread that is alone would never come back to the loop over the events.
         let limit = self.limit;
         let thread = self.thread(id);
-        let next = thread.strike.min(thread.suspended).min(slice_end).min(limit);
+        let next = thread.strike.min(thread.suspended).min(of_cpu).min(limit);
         thread.attention = if thread.interrupted > 0 { 0 } else { next };
     }
 
