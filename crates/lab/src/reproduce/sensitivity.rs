@@ -311,8 +311,7 @@ impl Search {
         if self.other - self.same > 1 {
             return Some(Variant::Part(self.run, usize::midpoint(self.same, self.other)));
         }
-        let doubled = space::is_doubled(self.same, self.run);
-        Some(Variant::Cost(self.costs[self.same].first()?.clone(), doubled))
+        Some(Variant::Alone(self.run, self.same))
     }
 
     /// What came out of it.
@@ -453,7 +452,7 @@ mod tests {
             steps += 1;
             search.found(match variant {
                 Variant::Part(3, changed) => changed <= culprit,
-                Variant::Cost(name, _) => !alone || name != format!("cost {culprit}"),
+                Variant::Alone(3, cost) => !alone || cost != culprit,
                 other => panic!("{other:?}"),
             });
         }
