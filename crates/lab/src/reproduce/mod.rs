@@ -243,8 +243,7 @@ impl Work<'_> {
         known.agreement = comparisons.iter().filter_map(validate::Comparison::share).min_by(f64::total_cmp);
         let answer = |claim: &Claim| {
             // Whatever is the same in every run counts for each of them.
-            let same = claim.experiments().is_empty() && claim.probes().is_empty();
-            let runs = if same { 1 } else { effort.runs as usize };
+            let runs = if claim.is_fixed() { 1 } else { effort.runs as usize };
             let mut judged = judge::judge(&claim.checks, runs, &|figure, run| {
                 runner::figure(ready, &results, &known, figure, run)
             });

@@ -270,6 +270,12 @@ impl Claim {
         figures.filter_map(probe).collect()
     }
 
+    /// Whether nothing is simulated or measured for it at a point of a workload, as where sizes are compared: it is the same in
+    /// every run.
+    pub fn is_fixed(&self) -> bool {
+        self.experiments().is_empty() && self.probes().is_empty()
+    }
+
     /// The experiments that it looks at.
     pub fn experiments(&self) -> Vec<&'static str> {
         let mut ids: Vec<&'static str> = Vec::new();
