@@ -92,7 +92,8 @@ fn text(document: &Document, plots: &str) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
+        "**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
+         that no rule looks at have one run.\n",
         document.summary(),
         env!("CARGO_PKG_VERSION")
     )
