@@ -280,7 +280,7 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
 }
 
 # The kernel's own watchdogs are patient from the start: the machine may get little time.
-boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=200'
+boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=150 rcupdate.rcu_cpu_stall_timeout=300 rcupdate.rcu_normal=1'
 # If the script is stopped, the machine stops too: as in scripts/kernel.sh.
 stop_machine() {
     local pid

@@ -37,6 +37,7 @@ options:
   --runs N        rounds; the table shows medians                                     [1]
   --seconds S     length of each run under glibc: time-bound programs run S seconds, the others
                   do about as much work                                               [3]
+  --resume        keep the runs that --out has, and make those that are missing (see below)
   --limit S       a run that has not ended after S seconds is stopped and recorded    [60]
   --out DIR       where results and logs go                         [real-programs/results]
   --scratch DIR   where the programs put their databases; removed after each run
@@ -51,6 +52,9 @@ thread asleep); SLOW (stopped at the limit, still busy). With HANG and SLOW the 
 are kept in DIR, if gdb is installed. Columns named after a mutex ran with glibc's rwlock, and the
 other way round. Servers run under the lock, the clients that load them do not; they listen on
 127.0.0.1 or a socket file only.
+
+An interrupted `run` writes its results. With --resume and the same options it goes on there, so that
+a long comparison may be cut into pieces. It refuses if the locks were changed since.
 
 The locks come from `latchwork run` (built here with cargo). To try a library by hand set
 LATCHWORK_PRELOAD=path/to/liblatchwork_preload.so.
@@ -77,7 +81,7 @@ source "$HERE/one.sh"
 # shellcheck source-path=SCRIPTDIR source=real-programs/matrix.sh
 source "$HERE/matrix.sh"
 
-ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' FIRST='' DRY=''
+ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' FIRST='' DRY='' RESUME=''
 OUT=$WORK/results SCRATCH=''
 
 [[ $# -gt 0 ]] || { usage >&2; exit 2; }
@@ -106,6 +110,7 @@ while [[ $# -gt 0 ]]; do
         --out) OUT=$2; shift ;;
         --scratch) SCRATCH=$2; shift ;;
         --every) EVERY=1 ;;
+        --resume) RESUME=1 ;;
         --doc) DOC=1 ;;
         -n | --dry-run) DRY=1 ;;
         -h | --help) usage; exit ;;

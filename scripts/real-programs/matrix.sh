@@ -160,8 +160,22 @@ finish() {
     exit "$status"
 }
 
+# Keeps the runs of $OUT if they were made with this length and these locks. Fills HAD: how many runs each "program mutex
+# rwlock" has.
+keep_earlier_runs() {
+    local key count
+    jq -es --argjson seconds "$SECONDS_EACH" --arg commit "$(source_commit)" '.[0] | .seconds == $seconds and .commit == $commit' \
+        "$OUT/machine.json" >/dev/null || die "--resume: the runs in $OUT are of another length, or of other locks"
+    while read -r count key; do HAD[$key]=$count; done \
+        < <(jq -r '"\(.program) \(.mutex) \(.rwlock)"' "$OUT/runs.jsonl" | sort | uniq -c)
+    # More rounds may be asked for than the first time.
+    jq --argjson rounds "$RUNS" '.rounds = ([.rounds, $rounds] | max)' "$OUT/machine.json" >"$OUT/machine.new"
+    mv "$OUT/machine.new" "$OUT/machine.json"
+}
+
 run_matrix() {
-    local work total done=0 round program mutex rwlock unit base line missing seconds
+    local work total done=0 round program mutex rwlock unit base='' line missing seconds
+    local -A HAD=()
     export PATH=$PATH:/usr/sbin:/sbin
     command -v jq >/dev/null || die "jq is missing; run: $0 install"
     for program in $(chosen_programs); do
@@ -189,14 +203,19 @@ run_matrix() {
     fi
     mkdir -p "$OUT"
     OUT=$(readlink -f "$OUT")
-    machine >"$OUT/machine.json"
-    : >"$OUT/runs.jsonl"
+    if [[ -n $RESUME && -s $OUT/runs.jsonl ]]; then
+        keep_earlier_runs
+    else
+        machine >"$OUT/machine.json"
+        : >"$OUT/runs.jsonl"
+    fi
     trap finish EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
     for ((round = 1; round <= RUNS; round++)); do
         while read -r program mutex rwlock <&3; do
             done=$((done + 1))
+            ((round > ${HAD["$program $mutex $rwlock"]:-0})) || continue
             printf '[%d/%d] %-17s %-12s %-12s ' "$done" "$total" "$program" "$mutex" "$rwlock"
             run_once "$program" "$mutex" "$rwlock"
             line=$(find_program "$program")

@@ -13,14 +13,18 @@ def ratio: if . >= 0.1 then decimals(2) elif . >= 0.01 then decimals(3) else dec
 def thousands: round | tostring | [while(length > 0; .[:-3]) | .[-3:]] | reverse | join(",");
 def row: "| " + join(" | ") + " |";
 
-# The runs of one cell: the median of the good ones, else what went wrong.
-def cell($base; $key):
+# The runs of one cell: the median of their ratios to $glibc's run of the same round, and with several rounds the lowest and
+# the highest; else what went wrong. (A machine that is slow for some rounds is so under both.)
+def cell($glibc; $key):
   if length == 0 then ""
   else map(select(.status != "ok")) as $bad
+    | ($glibc | map(select(.status == "ok" and .[$key] > 0) | {key: "\(.round)", value: .[$key]}) | from_entries) as $base
     | if ($bad | length) > 0 then $bad[0].status | ascii_upcase
-      elif $base == null then "ok"
-      elif $base == 0 then "\(map(.[$key]) | median | thousands) to 0"
-      else map(.[$key]) | median / $base | ratio end
+      elif ($glibc | any(.status == "ok") | not) then "ok"
+      else map(.[$key] / ($base["\(.round)"] // empty))
+        | if length == 0 then "no round of glibc" elif length == 1 then .[0] | ratio
+          else "\(median | ratio) (\(min | ratio) .. \(max | ratio))" end
+      end
   end;
 def spread($key): map(select(.status == "ok")[$key]) | median as $median
   | if length < 2 or $median == 0 then "" else "\((max - min) / $median * 100 | round)%" end;
@@ -39,10 +43,10 @@ def matrix($columns): . as $all
       | [$all.runs[] | select(.program == $program and (.status != "ok" or .[$key] != null))] as $runs
       | [$runs[] | select(column == "glibc")] as $glibc
       | ($glibc | map(select(.status == "ok")[$key]) | median) as $base
-      | [$columns[] as $column | [$runs[] | select(column == $column)] | cell($base; $key)]
+      | [$columns[] as $column | [$runs[] | select(column == $column)] | cell($glibc; $key)]
       | select(any(. != ""))
       | [if $key == "figure" then $program else "\($program): \($unit | split("/")[0])" end,
-         (if $base == null then ($glibc | cell(null; $key)) else "\($base | thousands) \($unit)" end)]
+         (if $base == null then ($glibc | cell([]; $key)) else "\($base | thousands) \($unit)" end)]
         + (if $all.rounds > 1 then [($glibc | spread($key)), ($glibc | length | tostring)] else [] end) + .];
 def columns: .runs | map(column) | unique_in_order - ["glibc"];
 def where: "\(.machine.cpu), \(.machine.cores) cores; \(.machine.kernel); \(.machine.libc); \(.machine.system); latchwork \(.commit), \(.date)";
@@ -52,8 +56,8 @@ def sum_of_runs: map(select(.status != "ok")) as $bad | "\(length) runs: \(lengt
 def pairs: if . == null then "" else . as $first | columns as $columns | "
 ## The recommended locks
 
-*glibc* is the program without latchwork. The columns of locks are throughput as a ratio to it, median to median; rounds are
-interleaved. *Spread* is how far apart glibc's own rounds were ((highest - lowest) / median): a ratio within it says nothing.
+*glibc* is the program without latchwork. The columns of locks are throughput as a ratio to glibc's run of the same round:
+median, lowest and highest. *Spread* is how far apart glibc's own rounds were ((highest - lowest) / median).
 A second line of a program is other work of the same runs, which the first does not count. \(.runs | sum_of_runs)
 
 <!-- generated: scripts/real-programs.sh run --every --mutex none --rwlock none --pair \($columns | map(gsub(" "; "")) | join(",")) --seconds \(.seconds); scripts/real-programs.sh table -->

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What the locks ask of the kernel. src/shim.rs declares the functions of this file, of sleep.c, nodes.c and semaphore.c;
+// What the locks ask of the kernel. src/shim.rs declares the functions of this file, of sleep.c, nodes.c, numbered.c and semaphore.c;
 // src/machine.rs says what each is for.
 
 #include <linux/debug_locks.h>

@@ -5,9 +5,10 @@
 //! | [`machine`] | [`Kernel`](machine::Kernel): what a lock asks of the world, answered by the kernel |
 //! | [`shim`] | the functions of `module/shim.c` and the files beside it that it calls |
 //! | [`rwsem`] | the kernel's own reader-writer semaphore as a lock of the library, for BRAVO over it |
+//! | `spin` | ShflLock in the 4 bytes of the kernel's spin lock |
 //! | `table` | every lock of the registry as a row of function pointers for C |
 //! | `broken` | locks that are broken on purpose; the torture must catch each |
-//! | `builtin` | BRAVO and ShflLock as the kernel's own semaphore and mutex, in place of the two above (feature `builtin`) |
+//! | `builtin` | BRAVO and ShflLock as the kernel's own semaphore and mutex, in place of the three above (feature `builtin`) |
 //!
 //! The result is a static library, which `module/Kbuild` links into `latchwork.ko`. `docs/kernel.md` says how it is built,
 //! and what the kernel asked of the locks that user space does not.
@@ -20,6 +21,8 @@ pub mod builtin;
 pub mod machine;
 pub mod rwsem;
 pub mod shim;
+#[cfg(not(feature = "builtin"))]
+pub mod spin;
 #[cfg(not(feature = "builtin"))]
 pub mod table;
 

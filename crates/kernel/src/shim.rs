@@ -1,4 +1,4 @@
-//! The functions of `module/shim.c`, `sleep.c`, `nodes.c` and `semaphore.c`, and the two that do not exist.
+//! The functions of `module/shim.c`, `sleep.c`, `nodes.c`, `numbered.c` and `semaphore.c`, and the two that do not exist.
 
 use core::ffi::c_void;
 
@@ -27,6 +27,9 @@ unsafe extern "C" {
     // Queue nodes.
     pub safe fn lw_k_take_node() -> *mut c_void;
     pub fn lw_k_return_node(node: *mut c_void);
+    pub fn lw_k_take_numbered(number: *mut u32) -> *mut c_void;
+    pub fn lw_k_return_numbered();
+    pub fn lw_k_numbered(number: u32) -> *mut c_void;
 
     // The kernel's own reader-writer semaphore.
     pub fn lw_k_rwsem_init(sem: *mut c_void);

@@ -3,6 +3,7 @@
 use crate::broken::{Torn, forget};
 use crate::machine::{BLIND, DEAF, FORGETFUL, INTERRUPTIBLE, KILLABLE, Kernel};
 use crate::rwsem::RawRwSemaphore;
+use crate::spin::Spin;
 use core::ffi::c_void;
 use core::marker::PhantomData;
 use latchwork::locks::mutex::{RawMutex, shfl::RawShfl};
@@ -273,7 +274,7 @@ impl Visitor<Kernel> for Rows {
     }
 }
 
-/// Calls `each` with every lock of the registry, with BRAVO over the kernel's semaphore, and with the broken ones. A row
+/// Calls `each` with every lock of the registry, with BRAVO over the kernel's semaphore, with ShflLock in 4 bytes, and with the broken ones. A row
 /// is the caller's to copy; what it points to stays.
 ///
 /// # Safety
@@ -285,6 +286,7 @@ pub unsafe extern "C" fn lw_rows(each: Each, context: *mut c_void) {
     visit::<Kernel>(&mut rows);
 
     rows.give(&over_semaphore::<0>("bravo-rwsem", 0));
+    rows.give(&Rows::mutex_row::<Spin>(Spin::INFO.name, 0));
     rows.give(&Rows::mutex_row::<Torn>("broken-spin", BROKEN));
     rows.give(&Rows::mutex_row::<RawShfl<Kernel<DEAF>>>("broken-shfl", BROKEN));
     rows.give(&Rows::rwlock_row::<RawShflRw<Kernel<DEAF>>>("broken-shfl-rw", BROKEN));

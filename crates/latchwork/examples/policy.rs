@@ -7,8 +7,9 @@
 
 use latchwork::locks::MutexOver;
 use latchwork::locks::mutex::ConstNew;
+use latchwork::locks::mutex::policies::NumaPolicy;
 use latchwork::locks::mutex::shfl::RawShfl;
-use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy};
+use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::machine::{Machine, Native};
 use std::cell::Cell;
 use std::thread;

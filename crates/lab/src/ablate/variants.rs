@@ -1,9 +1,9 @@
 //! The variants: each line names a mechanism, how it is changed, and the lock's type with that change.
 
 use super::Subject;
-use latchwork::locks::mutex::policies::NoPolicy;
-use latchwork::locks::mutex::policy::{NumaPolicy, Policy};
+use latchwork::locks::mutex::policies::{NoPolicy, NumaPolicy};
 use latchwork::locks::mutex::shfl::RawShfl;
+use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::locks::rwlock::bravo::bias::{Adaptive, Bernoulli, Guard, When};
 use latchwork::locks::rwlock::bravo::publish::Owned;
 use latchwork::locks::rwlock::bravo::revoke::{Holding, Passing};
@@ -67,14 +67,14 @@ macro_rules! waiting {
             $lock,
             "looks come after a share of the wait",
             "half",
-            const PROMPTNESS: u32 = 16;
+            const PROMPTNESS: u32 = 32;
         );
         variant!(
             $visitor,
             $lock,
             "looks come after a share of the wait",
             "double",
-            const PROMPTNESS: u32 = 4;
+            const PROMPTNESS: u32 = 8;
         );
         variant!($visitor, $lock, $second, "off", const SECOND_LOOKS: u32 = 0;);
         variant!($visitor, $lock, $second, "1 in place of 3", const SECOND_LOOKS: u32 = 1;);

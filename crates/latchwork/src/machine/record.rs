@@ -104,14 +104,14 @@ pub unsafe trait Records: Machine {
 /// The calling thread's record.
 #[inline(always)]
 pub(crate) fn own<M: Records>() -> &'static Record<M> {
-    // SAFETY: within this library, `reclaim` alone writes to records, as the strategy does that a word is for.
+    // SAFETY: within this library, `reclaim` alone writes to records that have an owner, as the strategy does that a word is for.
     unsafe { M::record() }
 }
 
 /// The newest group of records.
 #[inline(always)]
 pub(crate) fn groups<M: Records>() -> Option<&'static Group<M, Record<M>>> {
-    // SAFETY: within this library, `reclaim` alone writes to records, as the strategy does that a word is for.
+    // SAFETY: within this library, `reclaim` alone writes to records that have an owner, as the strategy does that a word is for.
     unsafe { M::records() }
 }
 
@@ -122,7 +122,8 @@ pub(crate) fn clocks<M: Records>() -> &'static Clocks<M> {
     unsafe { M::clocks() }
 }
 
-/// A thread's record. Its owner alone writes to it, except for `left`, which is the machine's; other threads read it.
+/// A thread's record. Its owner alone writes to it, except for `left`, which is the machine's; other threads read it. (In the
+/// child of a fork, the thread that forked makes the records of threads idle that are not there.)
 #[repr(C, align(128))]
 pub struct Record<M: Machine> {
     /// General-purpose RCU: the time at which the outermost section began, and how many sections are nested; 0 in the

@@ -57,7 +57,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for SetRef<'_, T> {
 /// let reading = set.read();
 /// assert_eq!(reading.iter().sum::<i32>(), 3);
 /// ```
-pub struct SetReading<'s, T: Send + Sync + 'static, S = RandomState>(Reading<'s, T, (), S>);
+pub struct SetReading<'s, T: Send + Sync + 'static, S = RandomState>(pub(super) Reading<'s, T, (), S>);
 
 impl<T, S> SetReading<'_, T, S>
 where

@@ -36,9 +36,9 @@ pub unsafe trait Flavour: Stamps {
 /// A domain: objects that are retired together. Sections are the process's: one protects what is retired in any domain of
 /// its flavour.
 ///
-/// No thread has to drive it. With each 512th object that a thread retires (each 16th, with a small [`Limit`]), the thread
-/// takes the reclamation as far as it gets without waiting. While there is more garbage than the [`Limit`], the thread
-/// waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the others.
+/// No thread has to drive it. With each 512th object that a thread retires (each 16th, with a small [`Limit`]), the thread takes the reclamation as far as it gets without waiting. While there is more garbage than the [`Limit`],
+/// the thread waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the
+/// others.
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
     pub(super) backlog: Backlog<M>,
@@ -462,11 +462,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Gives what has come in on a list a ticket, for which it waits. Returns whether anything has come in. The caller has
     /// the list.
     pub(super) fn take(&self, list: &List<M>) -> bool {
-        let any = list.take();
-        if any {
-            list.ticket.store(self.grace.start(), Relaxed);
-        }
-        any
+        list.take(|| self.grace.start())
     }
 
     /// Reclaims what is waiting in a list, if its ticket is due, and then gives what has come in a ticket. `false`: the

@@ -10,8 +10,8 @@ pub struct Garbage {
     /// For how many nanoseconds the oldest has been waiting, at least; of objects that came in together, the first counts.
     pub oldest_nanos: u64,
     /// How often a thread that retires has gone on although there was more than the [`Limit`], since the domain was made.
-    /// Each time a reader has stayed in its section for longer than such a thread waits, or the thread does not wait at all
-    /// ([`AtLimit`](super::AtLimit)).
+    /// Each time a reader has stayed in its section for longer than such a thread waits, or a thread has reclaimed for longer
+    /// than that, or the thread does not wait at all ([`AtLimit`](super::AtLimit)).
     pub overruns: u64,
 }
 

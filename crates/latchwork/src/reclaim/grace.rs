@@ -44,7 +44,7 @@
 //!   (acquire).
 //!
 //! Size: 80 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, and 1 heavy fence
-//! (for QSBR, a full fence).
+//! (for QSBR, a full fence). A leader whose heavy fence is refused has advanced the clock, and does both again at the next try.
 
 use super::gate::Gate;
 use super::pace::{Pace, Rest};
@@ -140,7 +140,7 @@ enum Obstacle<M: Machine> {
 }
 
 /// Whether the owner of this word is outside of any section, or in one that began at `target` or later.
-fn reached(word: u64, target: u64) -> bool {
+fn has_reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || word & TIME >= target & TIME
 }
 
@@ -163,7 +163,8 @@ impl<F> Grace<Native, F> {
 }
 
 // SAFETY: a ticket is due when a grace period has ended that was opened after the ticket was given out. Its leader has
-// seen each thread outside of any section, or in one that began after the opening (`look`).
+// seen each thread outside of any section, or in one that began after the opening (`look`); or the leader of another domain
+// has, after it advanced the same clock further and fenced (F).
 unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
     fn new() -> Self {
         Grace {
@@ -230,7 +231,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
         let target = self.target.load(Relaxed);
         // SAFETY: `obstacle` is null or a record, and records are never unmapped.
         let record = unsafe { self.obstacle.load(Relaxed).as_ref() }?;
-        if target == 0 || reached(F::word(record).load(Relaxed), target) {
+        if target == 0 || has_reached(F::word(record).load(Relaxed), target) {
             return None;
         }
         Some(Stall::by(record, self.open.nanos()))
@@ -257,7 +258,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
                     break;
                 }
                 Obstacle::Reader(record, None) => {
-                    M::spin_for(F::word(record), Relaxed, LOOKS, |word| reached(word, target)).is_some()
+                    M::spin_for(F::word(record), Relaxed, LOOKS, |word| has_reached(word, target)).is_some()
                 }
                 Obstacle::Fence => false,
             };
@@ -291,7 +292,9 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             self.at.store(record::groups::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
             self.obstacle.store(null_mut(), Relaxed);
             self.covers.store(covers, Relaxed);
-            self.target.store(target, Relaxed);
+            // Release: in the child of a fork, whose next leader goes on with a period that is open, these words are the
+            // period's as well. With an earlier `at`, that leader would not look at all threads.
+            self.target.store(target, Release);
         }
         self.look(self.target.load(Relaxed))?;
         // (D) all sections that were waited for happen before what is done with a ticket that is due.
@@ -324,7 +327,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
                 continue;
             }
             // (E) pairs with the stores in `enter` and `exit`: the section happens before what this thread does next.
-            let left = |record: &&Record<M>| reached(F::word(record).load(Acquire), target);
+            let left = |record: &&Record<M>| has_reached(F::word(record).load(Acquire), target);
             if let Some(record) = group.taken().find(|record| !left(record)) {
                 self.at.store(group.as_ptr(), Relaxed);
                 self.obstacle.store(record.as_ptr(), Relaxed);

@@ -306,13 +306,10 @@ impl<M: Records, const SHIFT: u32> IntervalDomain<M, SHIFT> {
         let oldest = list.oldest();
         list.recall();
         let before = list.keep(list.detach(), in_use(ends.old));
-        let any = list.take();
+        // (B) pairs with the load in `IntervalGuard::take`. A section that begins in a later era does not find what is kept
+        // now.
+        list.take(|| clock::<M>().fetch_add(1, AcqRel));
         let new = list.keep(list.detach(), in_use(ends.all));
-        if any {
-            // (B) pairs with the load in `IntervalGuard::take`. A section that begins in a later era does not find what is
-            // kept now.
-            list.ticket.store(clock::<M>().fetch_add(1, AcqRel), Relaxed);
-        }
         list.set_looked(oldest);
         list.attach(before);
         list.attach(new);

@@ -266,15 +266,23 @@ impl<M: Records> List<M> {
         !self.waiting.load(Relaxed).is_null()
     }
 
-    /// Makes all incoming objects the waiting ones, of which there were none. Returns whether there are any.
-    pub(super) fn take(&self) -> bool {
+    /// Makes all incoming objects the waiting ones, of which there were none. Returns whether there are any; then they wait
+    /// for the ticket that `ticket` returns.
+    pub(super) fn take(&self, ticket: impl FnOnce() -> u64) -> bool {
         let first = self.incoming.load(Relaxed);
+        if first.is_null() {
+            return false;
+        }
+        // Before the objects wait. In the child of a fork, objects that wait with the ticket before could be reclaimed while
+        // the thread that forked is in a section in which it has found them.
+        self.ticket.store(ticket(), Relaxed);
         self.incoming.store(null_mut(), Relaxed);
         self.count.store(0, Relaxed);
         self.oldest.store(self.since.load(Relaxed), Relaxed);
-        // Release: in the child of a fork the objects are in neither chain, rather than in both.
+        // Release: in the child of a fork the objects are in neither chain, rather than in both; and if they wait, the ticket
+        // is theirs.
         self.waiting.store(first, Release);
-        !first.is_null()
+        true
     }
 
     /// How often all waiting objects have been reclaimed. It wraps around.
@@ -389,7 +397,7 @@ impl<M: Records> List<M> {
             chain.store(null_mut(), Relaxed);
             self.move_to(&self.incoming, objects);
         }
-        let any = self.take();
+        let any = self.take(|| 0); // each scan looks at all objects, whatever their ticket
         self.oldest.store(oldest.unwrap_or(0), Relaxed);
         any
     }

@@ -115,11 +115,14 @@
 //! Destructors may retire, and wait for grace periods ([`synchronize`](domain::Domain::synchronize)). They must not wait for
 //! reclamation: [`barrier`](Reclaim::barrier) panics there. A destructor
 //! that panics does so in the thread that reclaims. Its object counts as reclaimed, and the others stay retired.
+//! A destructor must not fork a child that goes on to retire or reclaim: the child would take the list, of which its own thread
+//! is reclaiming the objects, for free.
 //!
 //! [`Rcu`] is a safe layer over all this: a value that many threads read and few replace.
 //!
 //! A program does not register its threads. A thread gets its [`Record`](crate::machine::Record) when it first reads, and
 //! gives it back when it exits. The one thread of a forked child is in the sections in which it was before the fork.
+//! (Not in those of a thread-local destructor that runs after the record was given back.)
 //!
 //! This part of the library uses `alloc`, for the objects that are retired: they are boxes unless their type says
 //! otherwise ([`Retire::reclaim`]). Retiring allocates nothing but the lists of a domain, once.
@@ -172,6 +175,8 @@ mod with_serde;
 
 #[cfg(test)]
 mod corners;
+#[cfg(test)]
+mod forks;
 #[cfg(test)]
 mod intervals;
 #[cfg(test)]

@@ -32,7 +32,8 @@ unsafe impl Sync for Hook {}
 /// another thread may be calling one.
 pub(super) struct Hooks<M: Machine> {
     newest: Link<M>,
-    /// 1 while a thread calls the hook: a hook that uses the domain is not called again by that.
+    /// The number of the process ([`Records::generation`]) and a set bit while a thread calls the hook: a hook that uses the
+    /// domain is not called again by that. In the child of a fork, the mark of a thread that is not there means nothing.
     calling: M::U32,
 }
 
@@ -76,7 +77,8 @@ impl<M: Records> Hooks<M> {
         }
         // (A) pairs with the exchange in `set`. SAFETY: hooks are freed with the domain.
         let Some(hook) = (unsafe { self.newest.load(Acquire).as_ref() }) else { return };
-        if self.calling.swap(1, Acquire) == 0 {
+        let (before, mark) = (self.calling.load(Relaxed), M::generation() << 1 | 1);
+        if before != mark && self.calling.compare_exchange(before, mark, Acquire, Relaxed).is_ok() {
             let _calling = Calling::<M>(&self.calling);
             (hook.call)(stall);
         }

@@ -4,12 +4,13 @@
 //! Each claim is also put to a lock that does not make it, which must fail it.
 
 use latchwork::locks::mutex::RawMutex;
+use latchwork::locks::mutex::policies::NumaPolicy;
 use latchwork::locks::mutex::policies::{
     Account, Hops, NoPolicy, Priority, RawLocally, RawOpportunity, Urgency,
 };
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
-use latchwork::locks::mutex::shuffle::{NumaPolicy, Policy};
+use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::machine::Machine;
 use latchwork_sim::{
     Options, Placement, Profile, Report, Sim, acquired, acquiring, now, released, run, thread, work,

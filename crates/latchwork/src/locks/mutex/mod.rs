@@ -33,7 +33,6 @@ pub mod ticket;
 mod api;
 pub(crate) mod invite;
 mod local;
-pub mod policy;
 mod queue;
 pub(crate) mod sleepers;
 

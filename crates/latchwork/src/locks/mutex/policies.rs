@@ -1,10 +1,11 @@
 //! Shuffling policies beyond NUMA grouping, for either ShflLock.
 //!
 //! Source: Kashyap et al. 2019, section 7 ("Policies"), which names them and leaves them open. What a policy is, and what the
-//! locks guarantee whatever it says, is in [`policy`](super::policy).
+//! locks guarantee whatever it says, is in [`shuffle`](super::shuffle).
 //!
 //! | policy | which waiters are moved up |
 //! |---|---|
+//! | [`NumaPolicy`] | waiters of the shuffler's NUMA node; the default |
 //! | [`NoPolicy`] | none |
 //! | [`Hops`] | waiters of the shuffler's NUMA node, then those of the nodes nearest to it |
 //! | [`Priority`] | the most urgent ones; no thread steals |
@@ -16,11 +17,27 @@
 //! is worth is in `docs/policies.md`, with an example of a policy of one's own.
 
 use super::shfl::RawShfl;
-use super::shuffle::{MAX_RANKS, NumaPolicy, Policy};
+use super::shuffle::{MAX_RANKS, Policy};
 use super::{ConstNew, Info, RawMutex};
 use crate::machine::{Clock, Deadline, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Groups waiters of one NUMA node, so that the lock and its data stay in that node's caches.
+#[derive(Debug)]
+pub struct NumaPolicy;
+
+impl Policy for NumaPolicy {
+    fn applies<M: Machine>() -> bool {
+        M::numa_nodes() > 1
+    }
+    fn key<M: Machine>() -> u32 {
+        M::numa_node()
+    }
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize {
+        usize::from(shuffler != waiter)
+    }
+}
 
 /// Leaves the queue in order of arrival.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 //!
 //! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section 4.2.2, figures 6 and 7.
 //!
-//! An acquisition is one compare-and-exchange of one word. A *newcomer* that finds the lock held spins for some
-//! microseconds, then joins a queue of waiters that park ([`sleepers`] has the table of a waiter's states). Only the *head* of
-//! the queue competes with newcomers for the word. A newcomer that takes the lock while there is a queue *steals* it from the
-//! head. The head moves the waiters of its own NUMA node together ([`shuffle`](super::shuffle)).
+//! An acquisition is one compare-and-exchange of one word. A *newcomer* that finds the lock held spins for some microseconds,
+//! then joins a queue of waiters that park ([`sleepers`] has the table of a waiter's states). Only the *head* of the queue
+//! competes with newcomers for the word. A newcomer that takes the lock while there is a queue *steals* it from the head. The
+//! head moves the waiters of its own NUMA node together ([`shuffle`](super::shuffle)).
 //!
 //! # States
 //!
@@ -23,47 +23,45 @@
 //!
 //! # The unlock
 //!
-//! `unlock` reads the word and, if that is HELD, stores 0: no atomic read-modify-write. If the head sets PARKED between
-//! the two, the store erases that, and the unlock wakes no thread: a *torn* release. The head therefore looks again after a
-//! microsecond, by when the store is done unless the holder was interrupted between the two instructions. In that rare case the
-//! head sleeps beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`]).
-//!
+//! `unlock` reads the word and, if that is HELD, stores 0: no atomic read-modify-write. If the head sets PARKED between the two,
+//! the store erases that, and the unlock wakes no thread: a *torn* release. The head therefore looks again after a microsecond,
+//! by when the store is done unless the holder was interrupted between the two instructions. In that rare case the head sleeps
+//! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`]).
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
-//! (N): the head sets ASLEEP, and naps if there is no DEMAND; `unlock_fair` sets DEMAND, and clears ASLEEP. One of the two
-//! comes second in `turn`. So the head sees DEMAND, or `unlock_fair` ends the nap.
+//! (N): the head sets ASLEEP, and naps if there is no DEMAND; `unlock_fair` sets DEMAND, and clears ASLEEP. One of the two comes
+//! second in `turn`. So the head sees DEMAND, or `unlock_fair` ends the nap.
 //!
 //! # How long a waiter waits, and where that differs from the paper
 //!
-//! - *Looks.* A look at the word takes its cache line away from the holder. A waiter that has waited for a time `t` looks
-//!   again after `t / 8`. It takes the lock if that is free at four looks in a row ([`LOOK`](Policy::LOOK) apart). If one
-//!   finds it held again, a thread that has the word in its cache uses it over and over: the waiter stays away for another `t`.
+//! - *Looks.* A look at the word takes its cache line away from the holder. A waiter that has waited for a time `t` looks again
+//!   after `t / 16`. It takes the lock if that is free at four looks in a row ([`LOOK`](Policy::LOOK) apart). If one finds it
+//!   held again, a thread that has the word in its cache uses it over and over: the waiter stays away for another `t`. After 16
+//!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *Robbed.* If the lock is held again by then, running threads use it well without wakeups. The head then naps: it sleeps
-//!   for an eighth of a turn, a quarter, and so on, and looks in between. No unlock has to wake it, and a lock that becomes
-//!   idle is unused for at most as long as the head has waited.
+//! - *Robbed.* If the lock is held again by then, running threads use it well without wakeups. The head then naps for a sixteenth
+//!   of a turn, an eighth, and so on, and looks in between. No unlock has to wake it, and a lock that becomes idle is unused for
+//!   at most as long as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN) the head demands the lock, spins again, and newcomers may not steal it. So a waiter
 //!   behind `n` others waits for at most `n + 1` times (a turn, the time until an unparked thread runs, and a section), if
 //!   unparked threads run within `PROMISE_BOUND`. Each waiter in front may bring up to 15 more of its node; `n` counts those too.
 //! - *A suspended waiter* is passed ([`sleepers`]). Newcomers do not queue behind a suspended head: nodes would pile up.
-//! - *No wakeup inside the section.* A new holder moves a parked successor from its node to `word` (a futex requeue), so
-//!   that the unlock unparks it.
+//! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool. Atomics per uncontended pair: 1; 0 with a single thread.
 //! Fairness: bounded stealing, as above; FIFO in the queue, per NUMA node with at most 16 in a row.
-//! Suspension: a waiter may be suspended at any instruction without keeping others from the lock. A thread is the holder
-//! once its compare-and-exchange has succeeded, though its call has not returned yet.
+//! Suspension: a waiter may be suspended at any instruction without keeping others from the lock. A thread is the holder once its
+//! compare-and-exchange has succeeded, though its call has not returned yet.
 
-use super::policy::{NumaPolicy, Policy};
-use super::shuffle::Waiter;
-use super::sleepers::{self, Intervals, NODE_PARKED, Next, PROMISE_BOUND, READY, Waited, age, stamp};
+use super::policies::NumaPolicy;
+use super::shuffle::{Policy, Waiter};
+use super::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, age, stamp};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
 use crate::machine::{Arith, Deadline, MICRO, Machine, Native, QNode, Word};
-use core::marker::PhantomData;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::{marker::PhantomData, ptr::null_mut};
 
 const HELD: Bits = Bits(1 << 0);
 const PARKED: Bits = Bits(1 << 1);
@@ -78,7 +76,7 @@ pub struct RawShfl<M: Machine, P = NumaPolicy> {
     word: M::U32,
     turn: M::U32,
     tail: M::Ptr<QNode<M>>,
-    policy: PhantomData<P>,
+    order: PhantomData<P>,
 }
 
 impl<P> RawShfl<Native, P> {
@@ -88,7 +86,7 @@ impl<P> RawShfl<Native, P> {
             word: AtomicU32::new(0),
             turn: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
-            policy: PhantomData,
+            order: PhantomData,
         }
     }
 }
@@ -105,7 +103,7 @@ impl<P: Policy> CompareMutex for RawShfl<Native, P> {
     }
 }
 
-// SAFETY: only one compare-and-exchange can set HELD; (A) orders the sections.
+// SAFETY: only one compare-and-exchange can set HELD, and only its thread stores HELD anew; (A) orders the sections.
 unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     type Machine = M;
     type Token = ();
@@ -122,12 +120,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     };
 
     fn new_in() -> Self {
-        RawShfl {
-            word: M::U32::new(0),
-            turn: M::U32::new(0),
-            tail: M::Ptr::new(null_mut()),
-            policy: PhantomData,
-        }
+        Self { word: M::U32::new(0), turn: M::U32::new(0), tail: M::Ptr::new(null_mut()), order: PhantomData }
     }
 
     #[inline]
@@ -238,7 +231,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[inline(never)]
     fn unlock_slow(&self) {
         if self.word().has(DEMAND) {
-            // It fails if the head has changed `turn` just now. Then the head runs, and needs no new stamp.
+            // It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED and may pass it.
             let turn = self.turn();
             let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED)));
             _ = self.turn.compare_exchange(turn.0, next.0, Release, Relaxed);
@@ -265,10 +258,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, deadline: Option<Deadline>, beside: bool) -> bool {
         loop {
-            let spins =
-                self.is_queue_empty() || beside && self.turn().has(ASLEEP) && !self.word().has(DEMAND);
-            let enter = || if spins { self.spin(P::SPIN, false, || self.steal()) } else { self.steal() };
-            if P::STEALING && enter() {
+            let sleeps = || self.turn().has(ASLEEP) && !self.word().has(DEMAND);
+            let spins = self.is_queue_empty() || beside && sleeps();
+            let nanos = if spins { P::SPIN } else { 0 };
+            if P::STEALING && sleepers::spin::<M, P>(nanos, !spins, || self.is_free(), || self.steal()) {
                 return true;
             }
             if !self.is_lapsed() {
@@ -282,52 +275,41 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// [`sleepers::spin`] at the word.
-    fn spin(&self, nanos: u32, at_once: bool, take: impl Fn() -> bool) -> bool {
-        sleepers::spin::<M, P>(nanos, at_once, || self.is_free(), take)
-    }
-
     /// Queues, waits to be the head, and competes for the word.
-    fn lock_queued(&self, deadline: Option<Deadline>, mut spun: bool) -> bool {
-        let node = sleepers::new_node::<M>();
-        node.key().store(P::key::<M>(), Relaxed);
-        let mut locked = false;
-        if sleepers::enqueue::<M>(&self.tail, node) {
-            self.begin_turn();
-        } else {
-            // Asked after the waiter woke up by itself: the head may be suspended.
-            let pass_head = |_| self.is_free() && self.lapses() && self.take(self.word());
-            match sleepers::wait_for_head(node, deadline, M::hints(P::SPIN), pass_head) {
-                Waited::Head { locked: already } => (locked, spun) = (already, false),
-                Waited::Left { locked } => return locked,
+    fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
+        // Asked after the waiter woke up by itself: the head may be suspended.
+        let pass = |_| self.is_free() && self.lapses() && self.take(self.word());
+        match sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass) {
+            Err(locked) => locked,
+            Ok(Head { node, at_once, locked }) => {
+                if at_once {
+                    self.turn.store(stamp::<M>().0, Relaxed);
+                }
+                let locked = locked || self.compete(node, deadline, spun && at_once);
+                self.leave(node, locked);
+                locked
             }
         }
-        locked = locked || self.compete(node, deadline, spun);
-        self.leave(node, locked);
-        locked
     }
 
-    /// Stamps the time for the head that comes next.
-    fn begin_turn(&self) {
-        self.turn.store(stamp::<M>().0, Relaxed);
-    }
-
-    /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at
-    /// once. One that has `slept` and finds the lock held was robbed: it naps, first for an eighth of a turn.
+    /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.
+    /// One that has `slept` and finds the lock held was robbed: it naps, first for a sixteenth of a turn.
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
         let mut intervals = Intervals::of_sleeps();
         let (mut nap, mut slept) = (u64::from(P::TURN / P::PROMPTNESS) << MICRO, false);
         let mut demands = !P::STEALING;
         loop {
-            sleepers::walk::<M, P>(&self.tail, node, || self.is_free());
+            let long = age::<M>(self.turn()) > PROMISE_BOUND;
+            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_free());
             if self.turn().has(LAPSED) {
                 self.turn.fetch_and(!LAPSED.0, Relaxed); // the head runs again
             }
             if demands {
                 self.ask(DEMAND);
             }
-            if self.spin(if spun && !demands { 0 } else { P::SPIN }, demands, take) {
+            let nanos = if spun && !demands { 0 } else { P::SPIN };
+            if sleepers::spin::<M, P>(nanos, demands, || self.is_free(), take) {
                 return true;
             }
             spun = true;
@@ -346,17 +328,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 }
                 nap *= 2;
             } else {
-                self.ask(if demands { PARKED.with(DEMAND) } else { PARKED });
-                self.park(intervals.until_torn::<M>(deadline));
+                let bits = if demands { PARKED.with(DEMAND) } else { PARKED };
+                self.park(bits, intervals.until_torn::<M>(deadline));
                 slept = true;
             }
             self.turn.fetch_and(!ASLEEP.0, Relaxed);
         }
     }
 
-    /// Parks the head, which has set PARKED, until an unlock finds that, or until the deadline. May return at any time.
-    fn park(&self, deadline: Option<Deadline>) {
-        (1..M::patience(2 * P::PROMPTNESS)).for_each(|_| M::pause(M::hints(P::LOOK))); // a release that has begun is over
+    /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time.
+    fn park(&self, bits: Bits, deadline: Option<Deadline>) {
+        self.ask(bits);
+        (1..M::patience(P::PROMPTNESS)).for_each(|_| M::pause(M::hints(P::LOOK))); // a release that has begun is over
         let word = self.word();
         if word.has(PARKED) {
             M::wait(&self.word, word.0, deadline);
@@ -365,8 +348,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Stops being the head, with the lock or without it. The next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, locked: bool) {
-        // Before the next head's own changes, by (R), (L) or (C) of `sleepers`.
-        self.begin_turn();
+        // The next head's turn begins. This is before that head's own changes, by (R), (L) or (C) of `sleepers`.
+        self.turn.store(stamp::<M>().0, Relaxed);
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
         // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
         match locked {
@@ -374,8 +357,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             false if P::STEALING => _ = self.word.fetch_and(!DEMAND.0, Relaxed),
             _ => (),
         }
-        let next = sleepers::next_head(&self.tail, node);
-        let Some(Next { status, before: NODE_PARKED, .. }) = next else { return };
+        let Some((status, _)) = sleepers::next_head(&self.tail, node) else { return };
         if locked && P::STEALING && P::REQUEUES {
             // The next head sleeps on, at `word`, until the caller's unlock unparks it. If it has timed out by now, its node may
             // belong to the head of another lock's queue, which the requeue then moves here. So an unlock wakes all threads at

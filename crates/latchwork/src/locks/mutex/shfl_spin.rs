@@ -36,7 +36,8 @@
 //! acquisition polls outside the queue, and may be passed over.
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it.
 
-use super::shuffle::{NumaPolicy, Policy, Waiter, Walk, same, shuffle};
+use super::policies::NumaPolicy;
+use super::shuffle::{Policy, Waiter, same, shuffle};
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Clock, Machine, Native, Offers, QNode, Word, node_view};
 use core::marker::PhantomData;
@@ -195,7 +196,7 @@ impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSp
             |waiter: Waiter<'_, M>| P::rank::<M>(node.key().load(Relaxed), waiter.key().load(Relaxed)) != 0;
         let stop =
             |current: Waiter<'_, M>| node.status().load(Relaxed) == READY || at_once && strange(current);
-        let Some(Walk { last, reached, stopped }) =
+        let Some((last, reached, stopped)) =
             shuffle::<M, P>(node, from, &self.tail, SPINNERS_IN_A_ROW, stop, |_| false)
         else {
             return self.shuffling.store(0, Release); // (T) our walk is over before another starts

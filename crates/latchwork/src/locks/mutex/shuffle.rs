@@ -1,28 +1,86 @@
-//! Shuffling: waiters that order their own queue.
+//! Shuffling: waiters that order their own queue, and the policies that say in which order.
 //!
-//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, sections 4.1 and 4.2, figure 4.
+//! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, sections 4.1, 4.2 and 7, figure 4.
 //!
-//! One waiter at a time, the *shuffler*, walks the queue behind itself and moves the waiters of its own group right behind itself.
-//! They are its *run*: they get the lock one after the other. A [`Policy`] says which waiters are a group; by default, those of one
-//! NUMA node. A policy with several ranks has those of rank 1 moved behind those of rank 0, and so on. Waiters without a
-//! rank stay behind all of these, in order of arrival.
+//! One waiter at a time, the *shuffler*, walks the queue behind itself and moves the waiters of its own group right behind
+//! itself. They are its *run*: they get the lock one after the other. A [`Policy`] says which waiters are a group; by default,
+//! those of one NUMA node ([`policies`](super::policies) has this policy and others). A policy with several ranks has those of rank 1 moved
+//! behind those of rank 0, and so on. Waiters without a rank stay behind all of these, in order of arrival.
 //!
 //! In the blocking locks only the head of the queue shuffles, while it waits. In the non-blocking one, waiters pass the role of
 //! the shuffler on, as in the paper (`shfl_spin`); in the blocking ones that is worth nothing.
 //!
-//! Waiters leave the queue at the head only; a waiter that gave up leaves an abandoned node, which the walk takes out. An
-//! arrival links itself behind the last waiter. So the walk leaves the last waiter where it is, unless it is thorough: then it
-//! first takes that waiter out of the tail word.
+//! Only the head takes its own node out. Any other waiter that leaves abandons its node, and a walk or a leaving head releases that. An
+//! arrival links itself behind the last waiter. So the walk leaves the last waiter where it is, unless the policy is thorough.
 //!
-//! *No waiter starves.* A run has at most [`PATIENCE`](Policy::PATIENCE) waiters. Each has its number in it (`batch`). With
-//! several ranks, each first waiter behind a new place counts the waiters that were moved there (`passed`). At the policy's
-//! quota it becomes a *wall*: no waiter behind it passes it until it has had the lock. A waiter with `n` waiters in front of it is
-//! therefore passed by at most `(n + 1) * PATIENCE` others.
+//! *No policy can lose a waiter or starve it.* A policy only compares two numbers that waiters have brought along. A run has at
+//! most [`PATIENCE`](Policy::PATIENCE) waiters. Each has its number in it (`batch`). With several ranks, each first waiter behind
+//! a new place counts the waiters that were moved there (`passed`). At the policy's quota it becomes a *wall*: no waiter behind
+//! it passes it until it has had the lock. With one rank, at most `(n + 1) * PATIENCE` others pass a waiter with `n` in front of it. With
+//! more ranks a bound holds too, but a larger one: a waiter that was itself moved counts those that come behind it.
 
-pub use super::policy::{MAX_RANKS, NumaPolicy, Policy};
 use crate::machine::{Machine, QNode, Word, node_view};
-use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
+
+/// The most ranks that a policy can have.
+pub const MAX_RANKS: usize = 8;
+
+/// The order in which waiters get a lock, as seen from the waiter that shuffles. A waiter's own thread takes its key when it
+/// queues.
+pub trait Policy: Send + Sync + 'static {
+    /// How many ranks there are, at most [`MAX_RANKS`].
+    const RANKS: usize = 1;
+    /// The count of passing waiters at which a waiter becomes a wall. With one rank: how many waiters of a group get the lock in a
+    /// row. `None`: as many as the lock finds best for NUMA groups.
+    const PATIENCE: Option<u32> = None;
+    /// Whether the head's walk goes on when the lock becomes free, to the end of the run, a wall, or a waiter that has not linked
+    /// itself. (In the non-blocking ShflLock the head is then the only waiter that shuffles.)
+    const THOROUGH: bool = false;
+    /// Whether newcomers may *steal* for a bounded time: take the lock past the whole queue. (In the non-blocking ShflLock only
+    /// attempts, `try_lock`, steal.)
+    const STEALING: bool = true;
+
+    // How the blocking ShflLocks wait: constants, then parts that may be left out. `latchwork-lab ablate shfl` shows what each
+    // is worth. A policy of one's own leaves them as they are.
+
+    /// Nanoseconds between the first looks of a waiter, and between those at a free lock: about one transfer of a cache line.
+    #[doc(hidden)]
+    const LOOK: u32 = 50;
+    /// A waiter looks again after its wait so far, divided by this: it loses at most a sixteenth of its wait. After so many looks
+    /// at a held lock, it takes a free one at once. Half and double are as fast on average (`docs/ablation.md`).
+    #[doc(hidden)]
+    const PROMPTNESS: u32 = 16;
+    /// Further looks that find a lock free before a waiter takes it: two threads that do nothing but lock and unlock are two to
+    /// three times as fast with them on AMD EPYCs (Zen 4 and Zen 5, `docs/mutexes.md`).
+    #[doc(hidden)]
+    const SECOND_LOOKS: u32 = 3;
+    /// Nanoseconds for which a waiter spins before it sleeps: about what it costs to park and unpark it.
+    #[doc(hidden)]
+    const SPIN: u32 = 10_000;
+    /// Microseconds (of 1024 ns) for which newcomers may steal from a head: long beside the wakeup of a thread, short beside a
+    /// quantum of the scheduler (3 ms).
+    #[doc(hidden)]
+    const TURN: u32 = 1000;
+    /// A head that was robbed sleeps for a time, and is not unparked by each unlock.
+    #[doc(hidden)]
+    const NAPS: bool = true;
+    /// Newcomers spin beside a head that sleeps.
+    #[doc(hidden)]
+    const BESIDE: bool = true;
+    /// A parked waiter that becomes the head sleeps on until the unlock.
+    #[doc(hidden)]
+    const REQUEUES: bool = true;
+
+    /// Whether there is anything to move on this machine.
+    fn applies<M: Machine>() -> bool {
+        true
+    }
+    /// The key of the calling thread.
+    fn key<M: Machine>() -> u32;
+    /// Where a waiter with the key `waiter` belongs if a waiter with the key `shuffler` shuffles. Rank 0 stands right behind the
+    /// shuffler, rank 1 behind all of rank 0, and so on. A waiter whose rank is [`RANKS`](Self::RANKS) or more stays where it is.
+    fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize;
+}
 
 node_view! {
     /// A waiter's node in a queue that shuffles.
@@ -40,23 +98,13 @@ node_view! {
     }
 }
 
-/// Where a walk has ended.
-pub(crate) struct Walk<'a, M: Machine> {
-    /// The last waiter of the run.
-    pub last: Waiter<'a, M>,
-    /// The waiter that the walk has reached.
-    pub reached: Waiter<'a, M>,
-    /// Whether `stop` ended it.
-    pub stopped: bool,
-}
-
-/// One walk of the shuffler `node`, in the queue that ends at `tail`, from the waiter `from`: `node`, or where the last walk
-/// ended. `None`: the shuffler's run is complete, with `in_a_row` waiters or the policy's own number. `stop` is asked after each
-/// waiter and ends the walk, unless the policy is thorough. `abandoned` says whether a waiter has given up. Its node is taken
-/// out and released here.
+/// One walk of the shuffler `node`, in the queue that ends at `tail`, from the waiter `from`: `node`, or where the last walk ended.
+/// Returns the last waiter of the run, the waiter that the walk has reached, and whether `stop` ended it, which is asked after each
+/// waiter unless the policy is thorough. `None`: the shuffler is the last of a complete run, of `in_a_row` waiters or the policy's own
+/// number. A node that is `abandoned` is taken out and released here.
 ///
-/// (Q) A link is written with release by the arriving waiter and read here with acquire. All links behind the shuffler
-/// that are not null are written by the shuffler alone.
+/// (Q) An arriving waiter writes a link with release, and it is read here with acquire. The shuffler alone writes the links behind itself
+/// that are not null; the next shuffler sees its changes by the handover.
 pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
     node: Waiter<'a, M>,
     from: Waiter<'a, M>,
@@ -64,7 +112,7 @@ pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
     in_a_row: u32,
     mut stop: impl FnMut(Waiter<'_, M>) -> bool,
     abandoned: impl Fn(Waiter<'_, M>) -> bool,
-) -> Option<Walk<'a, M>> {
+) -> Option<(Waiter<'a, M>, Waiter<'a, M>, bool)> {
     const { assert!(P::RANKS >= 1 && P::RANKS <= MAX_RANKS) };
     let quota = P::PATIENCE.unwrap_or(in_a_row);
     let mut batch = node.batch().load(Relaxed).max(1);
@@ -77,59 +125,49 @@ pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
     // does not know where the other ranks end.
     let mut ends = [node; MAX_RANKS];
     let ranks = if same(from, node) { P::RANKS } else { 1 };
-    let (mut reached, mut stopped) = (from, false);
-    while batch < quota && !stopped {
+    let (mut reached, mut stopped, mut wall) = (from, false, false);
+    while batch < quota && !stopped && !wall {
         let next = reached.next().load(Acquire); // (Q)
         if next.is_null() {
             break;
         }
         // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
         let current = unsafe { Waiter::at(next) };
-        let rank = P::rank::<M>(key, current.key().load(Relaxed));
-        let mut wall = P::RANKS > 1 && current.passed().load(Relaxed) >= quota;
-        if abandoned(current) {
-            if !take_out::<M, P>(tail, reached, current) {
-                break;
+        let (rank, gone) = (P::rank::<M>(key, current.key().load(Relaxed)), abandoned(current));
+        wall = P::RANKS > 1 && current.passed().load(Relaxed) >= quota;
+        let end = (!gone && rank < ranks).then(|| ends[rank]);
+        if !gone && end.is_none_or(|end| same(reached, end)) {
+            reached = current; // it stays where it is
+        } else if !take_out::<M, P>(tail, [reached, current]) {
+            break;
+        } else if let Some(end) = end {
+            let next = end.next().load(Relaxed);
+            if P::RANKS > 1 {
+                // SAFETY: it stands between the shuffler and `current`.
+                let passed = unsafe { Waiter::at(next) }.passed();
+                let now = passed.load(Relaxed) + 1;
+                passed.store(now, Relaxed);
+                wall |= now >= quota;
             }
+            current.next().store(next, Release);
+            end.next().store(current.as_ptr(), Release);
+        } else {
             // SAFETY: its owner has left, and no link leads to it any more. Abandoned nodes are the pool's.
             unsafe { M::release_node(&*current.as_ptr()) };
-        } else if rank >= ranks {
-            reached = current;
-        } else {
-            let end = ends[rank];
-            if same(reached, end) {
-                reached = current;
-            } else {
-                if !take_out::<M, P>(tail, reached, current) {
-                    break;
-                }
-                let next = end.next().load(Relaxed);
-                if P::RANKS > 1 {
-                    // SAFETY: it stands between the shuffler and `current`.
-                    let passed = unsafe { Waiter::at(next) }.passed();
-                    let now = passed.load(Relaxed) + 1;
-                    passed.store(now, Relaxed);
-                    wall |= now >= quota;
-                }
-                current.next().store(next, Release);
-                end.next().store(current.as_ptr(), Release);
-            }
+        }
+        if let Some(end) = end {
             if rank == 0 {
                 batch += 1;
                 current.batch().store(batch, Relaxed);
             }
-            for later in &mut ends[rank..P::RANKS] {
-                if same(*later, end) {
-                    *later = current;
-                }
-            }
+            ends[rank..P::RANKS]
+                .iter_mut()
+                .filter(|later| same(**later, end))
+                .for_each(|later| *later = current);
         }
-        if wall {
-            break;
-        }
-        stopped = !P::THOROUGH && stop(reached);
+        stopped = !P::THOROUGH && !wall && stop(reached);
     }
-    Some(Walk { last: ends[0], reached, stopped })
+    Some((ends[0], reached, stopped))
 }
 
 pub(crate) fn same<M: Machine>(one: Waiter<'_, M>, other: Waiter<'_, M>) -> bool {
@@ -138,25 +176,17 @@ pub(crate) fn same<M: Machine>(one: Waiter<'_, M>, other: Waiter<'_, M>) -> bool
 
 /// Unlinks `current`, which stands behind `before`. `false`: it is the last of the queue and has to stay there.
 #[inline(always)]
-fn take_out<M: Machine, P: Policy>(
-    tail: &M::Ptr<QNode<M>>,
-    before: Waiter<'_, M>,
-    current: Waiter<'_, M>,
-) -> bool {
+fn take_out<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, [before, current]: [Waiter<'_, M>; 2]) -> bool {
     let next = current.next().load(Acquire); // (Q)
-    if !next.is_null() {
-        before.next().store(next, Release);
-        return true;
-    }
-    if !P::THOROUGH {
+    if next.is_null() && !P::THOROUGH {
         return false;
     }
-    // From here on an arrival links itself to `before`. Release: (C) the arrival finds the node of `before` initialised, and
-    // its `next` null.
-    before.next().store(null_mut(), Relaxed);
-    let taken = tail.compare_exchange(current.as_ptr(), before.as_ptr(), Release, Relaxed).is_ok();
+    before.next().store(next, Release); // (Q)
+    // (C) The next arrival links itself to `before`. It finds that node initialised, and its `next` null.
+    let taken =
+        !next.is_null() || tail.compare_exchange(current.as_ptr(), before.as_ptr(), Release, Relaxed).is_ok();
     if !taken {
-        before.next().store(current.as_ptr(), Release);
+        before.next().store(current.as_ptr(), Release); // (Q)
     }
     taken
 }

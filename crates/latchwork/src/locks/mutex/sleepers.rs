@@ -23,22 +23,21 @@
 //!
 //! # Suspended waiters
 //!
-//! A waiter may stop running at any instruction, for ever (in a debugger, a signal handler or a frozen control group).
-//! The other waiters must get the lock nevertheless:
+//! A waiter may stop running at any instruction, for ever (in a debugger, a signal handler or a frozen control group). The other
+//! waiters must get the lock nevertheless:
 //!
 //! - A suspended head keeps a free lock for [`PROMISE_BOUND`]. Then LAPSED lets other threads pass until it runs again.
-//! - A parked waiter wakes up by itself, at growing intervals. Behind a suspended head it takes the lock and abandons its
-//!   node. Nodes therefore come from the machine's type-stable pool.
-//! - A waiter may be suspended before it has linked itself. The leaving head writes [`left`] in place of the link, and leaves
-//!   its node to that waiter, which is the head when it runs again.
+//! - A parked waiter wakes up by itself, at growing intervals. Behind a suspended head it takes the lock and abandons its node.
+//!   Nodes therefore come from the machine's type-stable pool.
+//! - A waiter may be suspended before it has linked itself. The leaving head writes [`left`] in place of the link, and leaves its
+//!   node to that waiter, which is the head when it runs again.
 
+use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
 pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
 use crate::locks::bits::Bits;
 use crate::machine::{Deadline, Machine, QNode, Wait, Word, micros};
-use core::mem::replace;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::*;
+use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
 const WAITING: u32 = 0;
 pub(crate) const READY: u32 = 1;
@@ -46,26 +45,22 @@ pub(crate) const NODE_PARKED: u32 = 2;
 const ABANDONED: u32 = 3;
 pub(crate) const INVITED: u32 = 4;
 
-/// Waiters of one group in a row before another group gets its turn. Newcomers that steal from each head keep the lock in one
-/// place too, so a longer run is worth little: in the simulator, 16 is as fast as 1024.
+/// Waiters of a group in a row. Newcomers that steal keep the lock in one place too: in the simulator, 1024 is no faster.
 const IN_A_ROW: u32 = 16;
 
-/// Microseconds (of 1024 ns) for which a head that does not run may keep a free lock: two or three quanta of the scheduler
-/// (3 ms each), within which an unparked thread usually runs. If it runs later, other threads have merely passed it once more.
+/// Microseconds (of 1024 ns) for which a head that does not run may keep a free lock: two or three quanta of the scheduler (3 ms
+/// each), within which an unparked thread usually runs. If it runs later, other threads have merely passed it once more.
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
-/// The bits of a lock's `turn` that hold a time. The lock uses the two others.
-const TIME: Bits = Bits((1 << 30) - 1);
-
-/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 18 minutes.
+/// A lock's `turn` holds the present time in its lower 30 bits: in microseconds of 1024 ns, modulo 18 minutes.
 pub(crate) fn stamp<M: Machine>() -> Bits {
-    Bits(micros::<M>()).only(TIME)
+    Bits(micros::<M>() & u32::MAX >> 2)
 }
 
 /// Microseconds since the time in `turn`. The caller has read `turn`, and then this reads the clock: a stamp that is newer than
 /// the clock would look very old.
 pub(crate) fn age<M: Machine>(turn: Bits) -> u32 {
-    Bits(micros::<M>().wrapping_sub(turn.0)).only(TIME).0
+    micros::<M>().wrapping_sub(turn.0) & u32::MAX >> 2
 }
 
 /// In a node's `next`: the owner has left, and the node belongs to the waiter that is about to link itself.
@@ -73,18 +68,8 @@ fn left<M: Machine>() -> *mut QNode<M> {
     core::ptr::without_provenance_mut(1)
 }
 
-/// A node for the caller, from the pool.
-pub(crate) fn new_node<M: Machine>() -> Waiter<'static, M> {
-    let node = Waiter(M::acquire_node());
-    node.next().store(null_mut(), Relaxed);
-    node.status().store(WAITING, Relaxed);
-    node.batch().store(0, Relaxed);
-    node.passed().store(0, Relaxed);
-    node
-}
-
-/// Queues up. Returns whether the caller is the head.
-pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static, M>) -> bool {
+/// Puts `node` at the end of the queue. Returns whether its owner is the head.
+fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static, M>) -> bool {
     let before = tail.swap(node.as_ptr(), AcqRel); // (C)
     if before.is_null() {
         return true;
@@ -92,7 +77,7 @@ pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static,
     // SAFETY: nodes of the pool are never unmapped. The predecessor's is released only after its `next` is written, by the
     // caller, or by its owner with `left`; then the caller releases it.
     let before = unsafe { Waiter::at(before) };
-    // (Q) pairs with the loads of `next` by walks and heads; (L) with `take_first`.
+    // (Q) pairs with the loads of `next` by walks and heads; (L) with `next_head`.
     if before.next().swap(node.as_ptr(), AcqRel) != left::<M>() {
         return false;
     }
@@ -101,33 +86,41 @@ pub(crate) fn enqueue<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static,
     true
 }
 
-/// How waiting in the queue ended. `locked`: the caller took the lock past the head.
-pub(crate) enum Waited {
-    /// The caller is the head. If it has `locked` the lock, it must only leave the queue, with its node.
-    Head { locked: bool },
-    /// The caller has left, with the lock or after the deadline. Its node is ABANDONED: the head that reaches it releases it.
-    Left { locked: bool },
+/// A thread that is the head of the queue, with its node: whether it was so at once, and whether it has taken the lock already.
+pub(crate) struct Head<M: Machine> {
+    pub node: Waiter<'static, M>,
+    pub at_once: bool,
+    pub locked: bool,
 }
 
-/// Waits in the queue. A waiter that is invited, or that woke up by itself, calls `enter(invited)`, which takes the lock
-/// if the waiter may have it past the head.
+/// Queues with a node from the pool and the caller's `key`, and waits to be the head. A waiter that is invited, or that woke up
+/// by itself, calls `enter(invited)`, which takes the lock if the waiter may have it past the head. `Err`: the caller has left,
+/// with the lock (`true`) or after the deadline. Its node is ABANDONED: the head that reaches it releases it.
 pub(crate) fn wait_for_head<M: Machine>(
-    node: Waiter<'static, M>,
+    tail: &M::Ptr<QNode<M>>,
+    key: u32,
     deadline: Option<Deadline>,
     spins: u32,
     mut enter: impl FnMut(bool) -> bool,
-) -> Waited {
+) -> Result<Head<M>, bool> {
+    let node = Waiter(M::acquire_node());
+    node.next().store(null_mut(), Relaxed);
+    let words = [(node.status(), WAITING), (node.key(), key), (node.batch(), 0), (node.passed(), 0)];
+    words.into_iter().for_each(|(word, value)| word.store(value, Relaxed));
+    if enqueue(tail, node) {
+        return Ok(Head { node, at_once: true, locked: false });
+    }
     let change = |from, to| node.status().compare_exchange(from, to, AcqRel, Acquire).is_ok();
     let abandon = || match node.status().swap(ABANDONED, AcqRel) {
-        READY => Waited::Head { locked: true }, // (R)
-        _ => Waited::Left { locked: true },     // (D) pairs with `next_head`
+        READY => Ok(Head { node, at_once: false, locked: true }), // (R)
+        _ => Err(true),                                           // (D) pairs with `next_head`
     };
     let (mut intervals, mut looks) = (Intervals::of_sleeps(), spins);
     loop {
         let looks_now = replace(&mut looks, spins);
         // (R) pairs with `next_head`, (S) with `invite`.
         match M::spin_for(node.status(), Acquire, looks_now, |status| matches!(status, READY | INVITED)) {
-            Some(READY) => return Waited::Head { locked: false },
+            Some(READY) => return Ok(Head { node, at_once: false, locked: false }),
             Some(_) if enter(true) => return abandon(),
             Some(_) => {
                 _ = change(INVITED, WAITING); // it fails if the caller has become the head
@@ -142,7 +135,7 @@ pub(crate) fn wait_for_head<M: Machine>(
             continue;
         }
         if late {
-            return Waited::Left { locked: false };
+            return Err(false);
         }
         let until = intervals.until::<M>(deadline);
         while node.status().load(Relaxed) == NODE_PARKED {
@@ -157,88 +150,80 @@ pub(crate) fn wait_for_head<M: Machine>(
     }
 }
 
-/// The waiter that has just become the head.
-pub(crate) struct Next<M: Machine> {
-    /// Its node's status, which is READY now. Only the address may be used: the node may be another waiter's by now.
-    pub status: *const M::U32,
-    /// The status before.
-    pub before: u32,
-    /// The waiter's key.
-    pub group: u32,
-}
-
-/// Takes `node`, which its owner is done with, out of the front of the queue, and returns the waiter behind it, if there
-/// is one and it has linked itself. Afterwards the node is back in the pool. If an arrival has not linked itself yet, that
-/// arrival releases it.
-fn take_first<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static, M>) -> Option<Waiter<'static, M>> {
-    let mut next = node.next().load(Acquire); // (Q)
-    // (C) for the waiter that queues next.
-    if next.is_null() && tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_err() {
-        // (L) pairs with the swap in `enqueue`. (Q) if the waiter has linked itself just now.
-        match node.next().compare_exchange(null_mut(), left::<M>(), Release, Acquire) {
-            Ok(_) => return None,
-            Err(linked) => next = linked,
-        }
-    }
-    // SAFETY: the owner is done with it; it is no longer in the queue, and the next waiter has linked itself.
-    unsafe { M::release_node(node.0) };
-    // SAFETY: nodes of the pool are never unmapped, and only waiters link theirs.
-    (!next.is_null()).then(|| unsafe { Waiter::at(next) })
-}
-
-/// Leaves the queue from its head, `node`. The next waiter that has not abandoned its node becomes the head.
-pub(crate) fn next_head<M: Machine>(tail: &M::Ptr<QNode<M>>, node: Waiter<'static, M>) -> Option<Next<M>> {
-    let mut current = node;
+/// The owner of `node`, the head, leaves the queue. The next waiter that has not abandoned its node becomes the head. If that
+/// waiter is parked, returns its status word and its key. Of the word, which is READY now, only the address may be used: the node
+/// may be another waiter's by now.
+pub(crate) fn next_head<M: Machine>(
+    tail: &M::Ptr<QNode<M>>,
+    mut node: Waiter<'static, M>,
+) -> Option<(*const M::U32, u32)> {
     loop {
-        let next = take_first(tail, current)?;
-        // The node stays the waiter's at least until it is READY.
-        let (status, group) = (core::ptr::from_ref(next.status()), next.key().load(Relaxed));
+        let mut next = node.next().load(Acquire); // (Q)
+        // (C) for the waiter that queues next.
+        if next.is_null() && tail.compare_exchange(node.as_ptr(), null_mut(), Release, Relaxed).is_err() {
+            // (L) pairs with the swap in `enqueue`: the waiter that links itself releases the node. (Q) if it has linked itself
+            // just now.
+            match node.next().compare_exchange(null_mut(), left::<M>(), Release, Acquire) {
+                Ok(_) => return None,
+                Err(linked) => next = linked,
+            }
+        }
+        // SAFETY: its owner is done with it; it is no longer in the queue, and no arrival will link itself to it.
+        unsafe { M::release_node(node.0) };
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: nodes of the pool are never unmapped. The node stays the waiter's at least until it is READY.
+        node = unsafe { Waiter::at(next) };
+        let (status, key) = (core::ptr::from_ref(node.status()), node.key().load(Relaxed));
         // (R) pairs with `wait_for_head`, (D) with the owner that has left.
-        match next.status().swap(READY, AcqRel) {
-            ABANDONED => current = next,
-            before => return Some(Next { status, before, group }),
+        match node.status().swap(READY, AcqRel) {
+            ABANDONED => (),
+            before => return (before == NODE_PARKED).then_some((status, key)),
         }
     }
 }
 
-/// Spins for about `nanos`, and calls `take` when the lock is `free` and stays so; with `at_once` at the first look.
+/// Spins for about `nanos`, and calls `take` when the lock is `free` and stays so; with `at_once`, or after
+/// [`PROMPTNESS`](Policy::PROMPTNESS) looks in a row at a held lock, when it is free.
 pub(crate) fn spin<M: Machine, P: Policy>(
     nanos: u32,
     at_once: bool,
     free: impl Fn() -> bool,
     take: impl Fn() -> bool,
 ) -> bool {
-    let stays_free = || {
-        (0..M::patience(P::SECOND_LOOKS)).all(|_| {
-            M::pause(M::hints(P::LOOK));
-            free()
-        })
-    };
-    let mut waited = 0;
+    let look_again = |_| (M::pause(M::hints(P::LOOK)), free()).1;
+    let stays_free = || (0..M::patience(P::SECOND_LOOKS)).all(look_again);
+    let (mut waited, mut held) = (0, 0);
     loop {
         let is_free = free();
-        if is_free && (at_once || stays_free()) && take() {
+        if is_free && (at_once || held >= P::PROMPTNESS || stays_free()) && take() {
             return true;
         }
         if waited >= M::patience(nanos) {
             return false;
         }
         // A lock that is free, and could not be taken, is in the cache of a thread that uses it over and over.
+        held = if is_free { 0 } else { held + 1 };
         let pause = (if is_free { waited } else { waited / P::PROMPTNESS }).max(P::LOOK);
         M::pause(M::hints(pause));
         waited += pause;
     }
 }
 
-/// The head, `node`, orders the queue behind itself until `stop` holds. A head that was moved up by an earlier head does not,
-/// or a run would never end. Under a thorough policy, each head does.
+/// The head, `node`, orders the queue behind itself until `stop` holds. A head that has waited for `long` takes out all abandoned
+/// nodes: behind a head that waits for an hour, waiters with deadlines would leave one each.
 pub(crate) fn walk<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
     node: Waiter<'_, M>,
+    long: bool,
     stop: impl Fn() -> bool,
 ) {
-    if P::applies::<M>() && (P::THOROUGH || node.batch().load(Relaxed) <= 1) {
-        let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
+    let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
+    if P::applies::<M>() {
         _ = shuffle::<M, P>(node, node, tail, IN_A_ROW, |_| stop(), abandoned);
+    }
+    if long {
+        _ = shuffle::<M, NoPolicy>(node, node, tail, u32::MAX, |_| false, abandoned);
     }
 }

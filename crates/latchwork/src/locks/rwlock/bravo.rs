@@ -368,12 +368,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
         if let token @ Some(_) = self.read_first() {
             return token;
         }
-        // As `try_read_slow` in `slow`, in one attempt: `lacks_slot` is for the statistics, and `after_slow_read` may turn the
-        // bias on.
-        let lacks_slot = self.lacks_slot();
-        let token = self.lock.try_read_weak()?;
-        self.after_slow_read(lacks_slot);
-        Some(ReadToken::Slow(token))
+        self.try_read_weak_slow()
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {

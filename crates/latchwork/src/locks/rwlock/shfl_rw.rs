@@ -85,7 +85,8 @@
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::locks::for_assembly::CompareRwLock;
-use crate::locks::mutex::shuffle::{NumaPolicy, Policy};
+use crate::locks::mutex::policies::NumaPolicy;
+use crate::locks::mutex::shuffle::Policy;
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;

@@ -235,7 +235,7 @@ mod tests {
         for _ in 0..50 {
             all.extend(round());
         }
-        // 50 threads of 200 nodes each; other tests may hold a few pages meanwhile.
-        assert!(all.len() < 2000, "thread exit does not return nodes: {} seen", all.len());
+        // 50 threads of 200 nodes each, 10,000 if none came back. The threads of other tests take some of those that come back.
+        assert!(all.len() < 5000, "thread exit does not return nodes: {} seen", all.len());
     }
 }

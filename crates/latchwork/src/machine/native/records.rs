@@ -109,15 +109,15 @@ fn take() -> &'static Own {
     });
     let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
     let found = RECORDS.take();
-    for word in [&found.section, &found.pinned] {
-        word.store(fenced, Relaxed);
+    // Release: what the owner before did in its last section happens before what a thread does that sees these stores: a
+    // leader may see them and not the end of that section, pair (E) of `rcu`. Readers of QSBR issue full fences in any case.
+    for (word, value) in [(&found.section, fenced), (&found.pinned, fenced), (&found.online, 0)] {
+        word.store(value, Release);
     }
     if found.number.load(Relaxed) == 0 {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         found.number.store(NUMBERS.fetch_add(1, Relaxed) + 1, Relaxed);
     }
-    // Readers of QSBR issue full fences in any case.
-    found.online.store(0, Relaxed);
     // SAFETY: the call takes no arguments and touches no memory.
     found.thread.store(unsafe { libc::gettid() } as u32, Relaxed);
     Local::set(found.as_ptr());

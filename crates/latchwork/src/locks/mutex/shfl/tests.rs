@@ -95,3 +95,30 @@ fn a_release_leaves_no_sleeper() {
         });
     }
 }
+
+/// Waiters time out, one after the other, behind a head that waits for long. The head takes out the nodes that they abandon, so that
+/// later waiters get these again. Otherwise each would get a new one.
+#[test]
+fn abandoned_nodes_do_not_pile_up_behind_a_head_that_waits() {
+    let lock = RawShfl::<Native>::new();
+    lock.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.lock();
+            // SAFETY: from the acquisition above.
+            unsafe { lock.unlock(()) };
+        });
+        while lock.tail.load(Relaxed).is_null() {
+            thread::yield_now();
+        }
+        // The head wakes up by itself several times a second.
+        let mut nodes = std::collections::BTreeSet::new();
+        let comes_back = (0..60_000).any(|_| {
+            assert!(lock.lock_until(Deadline::after::<Native>(1_000_000)).is_none());
+            !nodes.insert(lock.tail.load(Relaxed).addr())
+        });
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+        assert!(comes_back, "{} waiters have left, and no node has come back", nodes.len());
+    });
+}

@@ -11,8 +11,9 @@ use core::sync::atomic::Ordering::Relaxed;
 /// One in so many slow reads of a thread is *sampled*: it asks the policy of the lock that it reads, and stands for as many reads of
 /// that lock, though the others may have been of other locks. A thread's first slow read is sampled. To read the
 /// clock costs more than the rest of a slow read, and a count in the lock would cost an atomic instruction. A thread without a
-/// row has no place to count in, so each of its slow reads asks, and stands for itself alone.
-const SAMPLE: u32 = 16;
+/// row has no place to count in, so each of its slow reads asks, and stands for itself alone. It is a prime: of locks that a
+/// thread reads in turn, all are sampled. (With 16, of two locks one never was.)
+pub(super) const SAMPLE: u32 = 17;
 
 /// When a bias that was revoked comes back.
 ///
@@ -127,7 +128,7 @@ const MEETING: u64 = 150;
 /// Samples in a row that are asked for at most.
 const MOST_SAMPLES: u64 = 1 << 24;
 
-// SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` times `SAMPLE`, which is 2^28, above it at most.
+// SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` times `SAMPLE`, which is less than 2^29, above it at most.
 unsafe impl<const N: u64> When for Adaptive<N> {
     const COUNTS: bool = true;
 

@@ -61,6 +61,19 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         Some(ReadToken::Slow(token))
     }
 
+    /// The same in one attempt at the underlying lock. A thread that reads another lock needs a further slot: without it, hand over
+    /// hand, each second lock would cost two atomic instructions.
+    #[inline(never)]
+    pub(super) fn try_read_weak_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
+        if let Some(slot) = self.read_elsewhere() {
+            return Some(ReadToken::Fast(Filled(slot)));
+        }
+        let lacks_slot = self.lacks_slot();
+        let token = self.lock.try_read_weak()?;
+        self.after_slow_read(lacks_slot);
+        Some(ReadToken::Slow(token))
+    }
+
     /// A reader's attempt through a slot other than its first.
     pub(super) fn read_elsewhere(&self) -> Option<&'static M::Usize> {
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.

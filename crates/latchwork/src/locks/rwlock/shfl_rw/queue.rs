@@ -4,9 +4,7 @@ use super::RawShflRw;
 use super::words::*;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{
-    self, Intervals, NODE_PARKED, Next, PROMISE_BOUND, READY, Waited, stamp,
-};
+use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, stamp};
 use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -38,28 +36,27 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         &self,
         side: Side,
         deadline: Option<Deadline>,
-        mut spun: bool,
+        spun: bool,
         watch: &dyn Fn(),
     ) -> bool {
-        let node = sleepers::new_node::<M>();
-        node.key().store(key::<M, P>(side), Relaxed);
-        let mut locked = false;
-        if sleepers::enqueue::<M>(&self.tail, node) {
-            self.begin_turn();
-        } else {
-            let enter = |invited| {
-                if invited {
-                    return self.enter(Side::Read); // only readers are invited
-                }
-                watch();
-                self.rescue(side)
-            };
-            match sleepers::wait_for_head(node, deadline, M::hints(P::SPIN), enter) {
-                Waited::Head { locked: already } => (locked, spun) = (already, false),
-                Waited::Left { locked } => return locked,
+        let enter = |invited| {
+            if invited {
+                return self.enter(Side::Read); // only readers are invited
             }
+            watch();
+            self.rescue(side)
+        };
+        let key = key::<M, P>(side);
+        let spins = M::hints(P::SPIN);
+        let waited = sleepers::wait_for_head(&self.tail, key, deadline, spins, enter);
+        let Head { node, at_once, locked } = match waited {
+            Ok(head) => head,
+            Err(locked) => return locked,
+        };
+        if at_once {
+            self.begin_turn();
         }
-        locked = locked || self.compete(node, side, deadline, spun, watch);
+        let locked = locked || self.compete(node, side, deadline, spun && at_once, watch);
         if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
             invite(node, M::patience(INVITATIONS), reads);
@@ -91,7 +88,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         let mut intervals = Intervals::of_sleeps();
         let (mut nap, mut slept) = (u64::from(P::TURN / 16) << MICRO, false);
         loop {
-            sleepers::walk::<M, P>(&self.tail, node, || self.is_open(side));
+            let long = self.turn_exceeds(PROMISE_BOUND);
+            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_open(side));
             self.clear(LAPSED | PARKED); // the head runs
             if self.inside().is_parked() {
                 self.readers.fetch_and(!PARKED, Relaxed);
@@ -194,7 +192,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
         self.begin_turn(); // the next head's, by (R), (L) or (C) of `sleepers`
         let next = sleepers::next_head(&self.tail, node);
-        let Some(Next { status, before: NODE_PARKED, group: key }) = next else { return };
+        let Some((status, key)) = next else { return };
         let kept_out = match side {
             Side::Write => true,
             Side::Upgradable => key != READING,

@@ -1,5 +1,6 @@
 //! When a bias comes back.
 
+use super::super::bias::SAMPLE;
 use super::*;
 
 #[test]
@@ -8,7 +9,7 @@ fn a_slow_reader_restores_the_bias_when_the_time_has_come() {
     let now = Native::now(Clock::Monotonic);
     // As many reads as it takes for one of them to look at the clock.
     let read = || {
-        for _ in 0..WARM_UP {
+        for _ in 0..SAMPLE {
             // SAFETY: the token is from the acquisition in the same expression.
             unsafe { lock.unlock_read(lock.read()) };
         }
@@ -78,7 +79,7 @@ fn reads_in_a_row_bring_the_bias_back() {
         }
         lock.is_biased()
     };
-    // 10 microseconds: 600 reads. One in 16 counts, and the thread's own count of reads begins anywhere.
+    // 10 microseconds: 600 reads. One in 17 counts, and the thread's own count of reads begins anywhere.
     lock.bias.store(off(10_000), Relaxed);
     for _ in 0..4 {
         assert!(!read(500), "too early, or across a write");
@@ -87,9 +88,34 @@ fn reads_in_a_row_bring_the_bias_back() {
         unsafe { lock.unlock_write(()) };
     }
     assert!(read(700), "not after enough reads");
-    // A short revocation takes one sample at least, 16 reads, and a very long one leaves a valid number.
-    assert_eq!(off(0), Bias(FIRST + 16));
+    // A short revocation takes one sample at least, 17 reads, and a very long one leaves a valid number.
+    assert_eq!(off(0), Bias(FIRST + SAMPLE));
     assert!(
         off(u64::MAX - 1_000).0 < Bias::REVOKING.0 && !Bias::off(off(u64::MAX - 1_000).0).is_being_revoked()
     );
+}
+
+/// A thread samples its slow reads of any lock. Of locks that it reads in turn, each gets its bias back, also beside one that
+/// is written too often for a bias.
+#[test]
+fn each_of_several_locks_in_turn_gets_its_bias_back() {
+    for (number, written) in (2..=8).flat_map(|number| (0..number).map(move |written| (number, written))) {
+        let locks: std::vec::Vec<_> = (0..number).map(|_| RowLock::new_in()).collect();
+        for lock in &locks {
+            lock.bias.store(Bias(<Adaptive as When>::revoked::<Native>(0, 1_000)), Relaxed);
+        }
+        for round in 0..10_000 {
+            for (i, lock) in locks.iter().enumerate() {
+                if i == written && round % 2 == 0 {
+                    lock.write();
+                    // SAFETY: from the acquisition above.
+                    unsafe { lock.unlock_write(()) };
+                }
+                // SAFETY: the token is from the acquisition in the same expression.
+                unsafe { lock.unlock_read(lock.read()) };
+            }
+        }
+        let left = locks.iter().enumerate().filter(|(i, lock)| *i != written && !lock.is_biased()).count();
+        assert_eq!(left, 0, "of {number} locks, when lock {written} is written");
+    }
 }

@@ -1,0 +1,181 @@
+//! Tests of forks: what a child that goes on may rely on.
+
+use super::domain::{Domain, Flavour};
+use super::grace::{Grace, Periods, Stamps};
+use super::section::{SectionGuard, SectionReader};
+use super::strategy::Info;
+use super::*;
+use crate::machine::record::{self, Clocks, Record};
+use crate::machine::{Deadline, Machine, Native};
+use core::cell::RefCell;
+use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+use std::boxed::Box;
+use std::sync::{Arc, Barrier};
+
+std::thread_local! {
+    /// What the calling thread does when it takes its next ticket.
+    static AT_TICKET: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// General-purpose RCU with [`AT_TICKET`].
+struct Interrupted;
+
+/// Its grace periods.
+struct Tickets<M: Machine>(Grace<M, Interrupted>);
+
+// SAFETY: sections are those of general-purpose RCU.
+unsafe impl Stamps for Interrupted {
+    fn word<M: Machine>(record: &Record<M>) -> &M::U64 {
+        rcu::General::word(record)
+    }
+    fn clock<M: Machine>(clocks: &Clocks<M>) -> &M::U64 {
+        rcu::General::clock(clocks)
+    }
+}
+
+// SAFETY: `Grace` waits for the sections of `SectionReader`.
+unsafe impl Flavour for Interrupted {
+    const INFO: Info = <rcu::General as Flavour>::INFO;
+    type Periods<M: Records> = Tickets<M>;
+    type Reader<'d, M: Records> = SectionReader<'d, M, Self>;
+    fn reader<M: Records>(domain: &Domain<M, Self>) -> SectionReader<'_, M, Self> {
+        SectionReader::new(domain)
+    }
+}
+
+// SAFETY: those of `Grace`.
+unsafe impl<M: Records> Periods for Tickets<M> {
+    fn new() -> Self {
+        Tickets(Grace::new())
+    }
+    fn start(&self) -> u64 {
+        if let Some(body) = AT_TICKET.with_borrow_mut(Option::take) {
+            body();
+        }
+        self.0.start()
+    }
+    fn is_over(&self, ticket: u64) -> bool {
+        self.0.is_over(ticket)
+    }
+    fn poll(&self, ticket: u64, tell: &dyn Fn(&Stall)) -> bool {
+        self.0.poll(ticket, tell)
+    }
+    fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>, tell: &dyn Fn(&Stall)) -> bool {
+        self.0.wait(ticket, pace, deadline, tell)
+    }
+    fn stall(&self) -> Option<Stall> {
+        self.0.stall()
+    }
+    fn set_patience(&self, nanos: u64) {
+        self.0.set_patience(nanos);
+    }
+}
+
+/// Runs `body` in a child, and returns whether it returned `true` there.
+fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child reclaims, which frees memory (the C library sees to its locks), and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends a child that hangs.
+        unsafe { libc::alarm(300) };
+        let ok = body();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!ok)) };
+    }
+    let mut status = -1;
+    // SAFETY: the child is ours and `status` valid.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    status == 0
+}
+
+/// A thread forks inside of a section, while another thread is about to have retired objects wait for a grace period. In the
+/// child, the section goes on and protects what it has found: no object waits with an earlier ticket than its own.
+fn a_section_protects_in_the_child(
+    collect: fn(&Domain<Native, Interrupted>),
+    in_child: fn(&Domain<Native, Interrupted>),
+) {
+    let domain = &Domain::<Native, Interrupted>::new_in();
+    let reclaimed = Arc::new(AtomicBool::new(false));
+    let (inside, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let guard = SectionGuard::<Native, Interrupted>::new(record::own::<Native>());
+    let protected = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (reclaimed, inside, leave) = (reclaimed.clone(), inside.clone(), leave.clone());
+            domain.defer(move || reclaimed.store(true, Relaxed));
+            AT_TICKET.set(Some(Box::new(move || {
+                inside.wait();
+                leave.wait();
+            })));
+            collect(domain);
+        });
+        inside.wait();
+        let protected = in_a_child(|| {
+            in_child(domain);
+            !reclaimed.load(Relaxed)
+        });
+        leave.wait();
+        drop(guard);
+        protected
+    });
+    assert!(protected, "a retired object was reclaimed under a section that may have found it");
+    domain.barrier();
+    assert!(reclaimed.load(Relaxed));
+}
+
+#[test]
+fn a_section_protects_in_the_child_what_the_collector_had() {
+    a_section_protects_in_the_child(Domain::barrier, Domain::collect);
+}
+
+/// A new thread of the child gets the list of the thread that is not there.
+#[test]
+fn a_section_protects_in_the_child_what_another_thread_had() {
+    a_section_protects_in_the_child(Domain::collect, |domain| {
+        let _collecting = domain.backlog.lock(); // so that the new threads steal nothing
+        let all_there = Barrier::new(40); // more threads than a group of records has entries
+        std::thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| {
+                    record::own::<Native>();
+                    all_there.wait();
+                    domain.collect();
+                });
+            }
+        });
+    });
+}
+
+/// A thread is in the hook at the fork, and is not there in the child: there the hook is called all the same.
+#[test]
+fn a_child_is_told_of_stalls() {
+    let domain = &rcu::RcuDomain::<Native>::new();
+    let (inside, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let calls = Arc::new(AtomicUsize::new(0));
+    domain.set_stall_nanos(1);
+    domain.on_stall({
+        let (inside, leave, calls) = (inside.clone(), leave.clone(), calls.clone());
+        move |_| {
+            if calls.fetch_add(1, Relaxed) == 0 {
+                inside.wait();
+                leave.wait();
+            }
+        }
+    });
+    let stall = || {
+        domain.defer(|| ());
+        domain.collect();
+    };
+    let told = std::thread::scope(|scope| {
+        let _guard = domain.enter();
+        scope.spawn(stall);
+        inside.wait();
+        let told = in_a_child(|| {
+            stall();
+            calls.load(Relaxed) > 1
+        });
+        leave.wait();
+        told
+    });
+    assert!(told, "the hook was not called in the child");
+}
