@@ -1,17 +1,20 @@
-//! Names the sources that decide what a simulation gives: those of the locks, the simulator, its machines and the workloads.
+//! Names the sources that decide what a simulation gives: those of the locks, the simulator, its machines and the workloads, and
+//! the laboratory's space of uncertain costs, whose points are filed under their numbers.
 //! `latchwork-lab reproduce --state` writes the name into its files, so that runs of other sources are not taken for ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 4] = ["../latchwork/src", "../sim/src", "../sim/profiles", "../workloads/src"];
+const SOURCES: [&str; 5] =
+    ["../latchwork/src", "../sim/src", "../sim/profiles", "../workloads/src", "src/reproduce/space.rs"];
 
-/// The files below `directory`, by name.
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    for path in entries.map(|entry| entry.expect("a readable directory").path()) {
-        if path.is_dir() { files(&path, found) } else { found.push(path) }
+/// The file at `path`, or those below that directory.
+fn files(path: &Path, found: &mut Vec<PathBuf>) {
+    if !path.is_dir() {
+        return found.push(path.to_owned());
     }
+    let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    entries.for_each(|entry| files(&entry.expect("a readable directory").path(), found));
 }
 
 fn main() {

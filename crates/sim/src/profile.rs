@@ -31,6 +31,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/xeon-8375c.toml"),
     include_str!("../profiles/graviton3.toml"),
     include_str!("../profiles/emerald-rapids-2.toml"),
+    include_str!("../profiles/zen4-2.toml"),
 ];
 /// What shorthands get their costs from.
 const GENERIC: &str = include_str!("../profiles/generic.toml");
@@ -224,6 +225,13 @@ pub struct Kernel {
     /// An interrupt, for the interrupted processor; the caller of `membarrier` waits for one, and
     /// a little (a tenth) for each further one.
     pub interrupt: Number,
+    /// A processor takes timer ticks and other interrupts, and a virtual one is taken off its processor by the host: the median
+    /// time between two such pauses. Not given: there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_every: Option<Number>,
+    /// How long the running thread stands still in such a pause (the median).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Number>,
 }
 
 /// A machine.
@@ -368,6 +376,12 @@ impl Profile {
         if self.processor.smt_slowdown.value < 1.0 {
             return Err("processor.smt_slowdown is a factor of at least 1".into());
         }
+        if self.kernel.pause.is_some() != self.kernel.pause_every.is_some() {
+            return Err("kernel.pause and kernel.pause_every go together".into());
+        }
+        if self.kernel.pause_every.as_ref().is_some_and(|every| every.value < 1000.0) {
+            return Err("kernel.pause_every must be at least 1000 (nanoseconds)".into());
+        }
         if self.kernel.quantum.value < 1000.0 {
             return Err("kernel.quantum must be at least 1000 (nanoseconds)".into());
         }
@@ -409,6 +423,8 @@ impl Profile {
             ("kernel.wake_early", &kernel.wake_early),
             ("kernel.wakeup_early", &kernel.wakeup_early),
             ("kernel.wakeup_busy", &kernel.wakeup_busy),
+            ("kernel.pause_every", &kernel.pause_every),
+            ("kernel.pause", &kernel.pause),
         ];
         all.extend(
             optional.iter().filter_map(|(name, number)| number.as_ref().map(|number| (*name, number))),
@@ -481,70 +497,4 @@ fn unknown(machine: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(machine: &str) -> String {
-        let message = Profile::find(machine).unwrap_err().to_string();
-        assert!(!message.contains('\n'), "{message}");
-        message
-    }
-
-    #[test]
-    fn every_built_in_profile_parses_and_survives_being_written() {
-        let names = Profile::names();
-        let newer = ["epyc-7742", "epyc-7r13", "xeon-8375c", "graviton3", "emerald-rapids-2"];
-        assert_eq!(names, [&["x5-2", "x5-4", "e7-8890v4", "power4"][..], &newer].concat());
-        for name in names {
-            let profile = Profile::find(&name).unwrap();
-            assert_eq!(Profile::parse(&profile.to_toml(), "copy").unwrap(), profile);
-            for (field, number) in profile.numbers() {
-                let kinds = ["looked up: ", "estimate: ", "measured: ", "the paper: "];
-                assert!(
-                    kinds.iter().any(|kind| number.source.starts_with(kind)),
-                    "{name} {field}: {}",
-                    number.source
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn shorthands() {
-        let big = Profile::find("8x24").unwrap();
-        assert_eq!((big.cpus(), big.topology.links), (192, Links::Cube));
-        let small = Profile::find("2x18x2").unwrap();
-        assert_eq!(Profile::find("X5-2").unwrap().name, "x5-2");
-        assert_eq!((small.cpus(), small.topology.links), (72, Links::Full));
-    }
-
-    #[test]
-    fn bad_input_gets_one_clear_line() {
-        assert!(message("x5_2").contains("did you mean x5-2?"));
-        assert!(message("epyc").contains("did you mean epyc-7742?"));
-        assert!(message("cray").contains("known are x5-2, x5-4"));
-        assert!(message("8x65").contains("520 CPUs: at most 512"));
-        assert!(message("99999999999x99999999999").contains("at most 512"));
-        assert!(message("0x4").contains("at least 1"));
-        assert!(message("/nowhere/at-all.toml").contains("cannot read"));
-    }
-
-    #[test]
-    fn broken_files_name_the_line() {
-        let good = include_str!("../profiles/x5-2.toml");
-        let parse = |text: &str| Profile::parse(text, "f.toml").unwrap_err().to_string();
-        let line = good.lines().position(|line| line.starts_with("hit ")).unwrap();
-        let with = |new: &str| {
-            let lines = good.lines().enumerate().map(|(i, old)| if i == line { new } else { old });
-            lines.collect::<Vec<_>>().join("\n")
-        };
-        let here = format!("f.toml, line {}", line + 1);
-        assert!(parse(&with("hit = {")).starts_with(&here[..13]), "{}", parse(&with("hit = {")));
-        assert!(parse(&with("hit = { value = \"x\", source = \"y\" }")).starts_with(&here));
-        assert!(parse(&with("hot = 7")).contains(&format!("line {}: unknown field `hot`", line + 1)));
-        assert!(parse(&with("")).contains("missing field `hit`"));
-        assert!(parse(&with("hit = { value = -1, source = \"y\" }")).contains("lines.hit is -1"));
-        assert!(parse(&with("hit = { value = 1, source = \"\" }")).contains("lines.hit has no source"));
-        assert!(parse(&good.replace("hop = ", "#")).contains("lines.hop is missing"));
-    }
-}
+mod tests;

@@ -16,6 +16,9 @@
 //!   the processor time of others that it has missed while it slept. (So does Linux's EEVDF: a thread keeps what it had too
 //!   much, and not what it had too little.) The thread that is preempted goes on as soon as the other one leaves.
 //! - *Interrupts* (`membarrier`) stop a running thread for a moment.
+//! - *Pauses*, where the profile has `pause_every`: timer ticks, other interrupts, and what the host of a virtual machine takes.
+//!   Their intervals and lengths are exponentially distributed. Without them, threads that hand over to each other by context
+//!   switches of equal length stay in step for ever, where on a machine the order changes in a millisecond.
 //! - *SMT.* Computing takes `smt_slowdown` times as long while the core's other thread is busy.
 //! - *The adversary* stops threads at random.
 //!
@@ -48,6 +51,11 @@ impl State {
     /// Plans the start of each thread.
     pub(crate) fn start(&mut self, threads: usize) {
         let spread = self.options.spread_ns.unwrap_or(1000 * threads as u64).saturating_mul(NS);
+        if let Some((every, _)) = self.costs.pauses {
+            for cpu in 0..self.cpus.len() {
+                self.cpus[cpu].pauses_at = self.rng.exponential(every);
+            }
+        }
         // A generator of its own: the starts depend on the seed and on the number of threads alone.
         let mut rng = Rng::new(self.options.seed);
         rng.next();
@@ -230,10 +238,11 @@ impl State {
     fn reset_attention(&mut self, id: u32) {
         let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
         let slice_end = if cpu.queue.is_empty() { NEVER } else { cpu.slice_end };
+        let of_cpu = slice_end.min(cpu.pauses_at);
         // A thread that is alone would never come back to the loop over the events.
         let limit = self.limit;
         let thread = self.thread(id);
-        let next = thread.strike.min(thread.suspended).min(slice_end).min(limit);
+        let next = thread.strike.min(thread.suspended).min(of_cpu).min(limit);
         thread.attention = if thread.interrupted > 0 { 0 } else { next };
     }
 
@@ -314,13 +323,28 @@ impl State {
             self.stop(id, now);
             return true;
         }
-        let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
-        if !cpu.queue.is_empty() && cpu.slice_end <= now {
+        let cpu = self.threads[id as usize].cpu as usize;
+        if !self.cpus[cpu].queue.is_empty() && self.cpus[cpu].slice_end <= now {
             self.yield_cpu(id, now);
             return true;
         }
+        let left = self.pause(cpu, now);
+        if left > 0 {
+            self.events.plan(now + left, Event::Run(id));
+        }
         self.reset_attention(id);
-        false
+        left > 0
+    }
+
+    /// What is left at `now` of a pause of this processor. A pause that came while its thread waited may be over.
+    fn pause(&mut self, cpu: usize, now: Time) -> Time {
+        let (Some((every, pause)), at) = (self.costs.pauses, self.cpus[cpu].pauses_at) else { return 0 };
+        if at > now {
+            return 0;
+        }
+        let length = self.rng.exponential(pause);
+        self.cpus[cpu].pauses_at = now + 1 + self.rng.exponential(every);
+        (at + length).saturating_sub(now)
     }
 
     /// The adversary takes a thread off its processor.

@@ -3,7 +3,7 @@
 //! The rules are in the files above this one: cache lines in `lines.rs` and `access.rs`, processors in `scheduler.rs`,
 //! sleeping threads in `futex.rs`, the loop over the events in `run.rs`.
 
-use crate::events::{Events, NS, Time};
+use crate::events::{Events, NEVER, NS, Time};
 use crate::lines::{Lines, NONE, Requester};
 use crate::profile::{Number, Profile};
 use crate::report::Marks;
@@ -37,6 +37,8 @@ pub(crate) struct Costs {
     pub(crate) quantum: Time,
     pub(crate) membarrier: Time,
     pub(crate) interrupt: Time,
+    /// Mean times: between two pauses of a processor, and of a pause.
+    pub(crate) pauses: Option<(Time, Time)>,
 }
 
 impl Costs {
@@ -68,6 +70,13 @@ impl Costs {
             quantum: ps(&profile.kernel.quantum),
             membarrier: ps(&profile.kernel.membarrier),
             interrupt: ps(&profile.kernel.interrupt),
+            pauses: profile.kernel.pause_every.as_ref().zip(profile.kernel.pause.as_ref()).map(
+                |(every, pause)| {
+                    // The mean of an exponential distribution, from its median.
+                    let mean = |number| (ps(number) as f64 / std::f64::consts::LN_2) as Time;
+                    (mean(every), mean(pause))
+                },
+            ),
         }
     }
 }
@@ -86,11 +95,21 @@ pub(crate) struct Cpu {
     pub(crate) ran: Time,
     /// A woken thread, the first of the queue, takes the current one's place.
     pub(crate) preempted: bool,
+    /// When it pauses next.
+    pub(crate) pauses_at: Time,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
-        Cpu { current: NONE, queue: VecDeque::new(), slice_end: 0, idle_since: 0, ran: 0, preempted: false }
+        Cpu {
+            current: NONE,
+            queue: VecDeque::new(),
+            slice_end: 0,
+            idle_since: 0,
+            ran: 0,
+            preempted: false,
+            pauses_at: NEVER,
+        }
     }
 }
 

@@ -215,6 +215,29 @@ pub fn quantum(cpu: usize) -> Option<Sample> {
     (gaps.len() >= 5).then(|| Sample::of(&gaps))
 }
 
+/// The time between two pauses of a thread that has a CPU for itself, and how long they take: timer ticks, other interrupts, and
+/// what the host of a virtual machine takes. None, if there are few.
+pub fn pauses(cpu: usize) -> Option<(Sample, Sample)> {
+    /// Two looks at the clock, with a few cache misses in them, take less.
+    const SHORT: Duration = Duration::from_nanos(500);
+    const FEWEST: usize = 20;
+    on(cpu, || {
+        let start = Instant::now();
+        let (mut last, mut before) = (start, start);
+        let (mut intervals, mut lengths) = (Vec::new(), Vec::new());
+        while start.elapsed() < Duration::from_millis(500) {
+            let now = Instant::now();
+            if now - last > SHORT {
+                lengths.push((now - last).as_nanos() as f64);
+                intervals.push((now - before).as_nanos() as f64);
+                before = now;
+            }
+            last = now;
+        }
+        (lengths.len() >= FEWEST).then(|| (Sample::of(&intervals), Sample::of(&lengths)))
+    })
+}
+
 /// The times of `membarrier` while another thread of the process spins on `other`. `None` if the
 /// kernel has none.
 pub fn membarrier(cpu: usize, other: Option<usize>) -> Option<Vec<f64>> {

@@ -422,6 +422,12 @@ impl Calibration {
             self.profile.kernel.quantum =
                 self.number("kernel.quantum", sample, "gaps in the time of two busy threads on a CPU");
         }
+        if let Some((every, length)) = kernel::pauses(self.cpu()) {
+            let every = Sample { median: every.median.max(1000.0), ..every };
+            let what = "from one gap to the next in the time of a thread that is alone on its CPU";
+            self.profile.kernel.pause_every = Some(self.number("kernel.pause_every", every, what));
+            self.profile.kernel.pause = Some(self.number("kernel.pause", length, "the length of these gaps"));
+        }
     }
 
     fn interrupts(&mut self) {

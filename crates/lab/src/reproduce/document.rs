@@ -41,15 +41,25 @@ impl Answer {
             if checks.len() > 1 && missed > 0 {
                 parts.push(format!("{missed} of {} parts are missed", checks.len()));
             }
-            if let Some(evidence) = &self.evidence {
-                parts.push(format!("in the part shown: {evidence}"));
+            let causes = self.causes();
+            if !causes.is_empty() {
+                parts.push(causes);
             }
-            if !self.seen.is_empty() {
-                parts.push(format!("beside it: {}", self.seen.join(", ")));
-            }
-            if !self.claim.explanation.is_empty() {
-                parts.push(format!("explanation: {}", self.claim.explanation));
-            }
+        }
+        parts.join("; ")
+    }
+
+    /// What shows why the tightest part came out as it did, and the mechanism.
+    pub fn causes(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(evidence) = &self.evidence {
+            parts.push(format!("in the part shown: {evidence}"));
+        }
+        if !self.seen.is_empty() {
+            parts.push(format!("beside it: {}", self.seen.join(", ")));
+        }
+        if !self.claim.explanation.is_empty() {
+            parts.push(format!("explanation: {}", self.claim.explanation));
         }
         parts.join("; ")
     }
@@ -63,8 +73,8 @@ pub struct Document {
     pub results: Vec<Results>,
     /// What this machine was like where experiments ran on it.
     pub conditions: Conditions,
-    /// The simulator against this machine, if that was asked for.
-    pub comparison: Option<Comparison>,
+    /// The simulator against measured machines, if that was asked for.
+    pub comparisons: Vec<Comparison>,
     /// How it was run.
     pub effort: Effort,
     /// The signal that ended it early.
@@ -129,7 +139,7 @@ impl Document {
             "claims": self.answers.iter().map(answer).collect::<Vec<_>>(),
             "experiments": ready.iter().zip(&self.results).map(experiment).collect::<Vec<_>>(),
             "here": self.conditions,
-            "simulator": self.comparison,
+            "simulator": self.comparisons,
         });
         let mut text = serde_json::to_string_pretty(&document).expect("plain data");
         text.push('\n');
@@ -152,7 +162,7 @@ fn answer(answer: &Answer) -> Value {
             "holds": space.holds(),
             "points": space.points.len(),
             "decides": space.decides(),
-            "settled": space.settled,
+            "decisive": space.decisive,
             "each": space.points,
         })),
         "evidence": answer.evidence,

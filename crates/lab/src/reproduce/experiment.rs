@@ -10,6 +10,7 @@ use latchwork_console::machine;
 use latchwork_sim::{MAX_THREADS, Placement, Profile};
 use latchwork_workloads::peers;
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 /// Time of each measurement on this machine, if there are no more threads than CPUs.
@@ -98,6 +99,8 @@ pub struct Ready {
     pub label: Option<String>,
     /// The points that are wanted; all, if none is named.
     pub only: BTreeSet<usize>,
+    /// The points that have more than one run; None: all of them. The others are there for the plots.
+    pub again: Option<BTreeSet<usize>>,
     /// Its points.
     pub plan: Plan,
     /// How each is simulated; None on this machine.
@@ -125,12 +128,22 @@ impl Ready {
             warm_up_ns: simulate::nanos(measured / 4),
             profile,
         };
-        Ok(Ready { experiment: experiment.clone(), label: None, only: BTreeSet::new(), plan, how: Some(how) })
+        Ok(Ready {
+            experiment: experiment.clone(),
+            label: None,
+            only: BTreeSet::new(),
+            again: None,
+            plan,
+            how: Some(how),
+        })
     }
 
-    /// Of an experiment on a machine that was just measured. Its runs are not filed: the profile is another each time.
+    /// Of an experiment on a machine that was measured. Its runs are filed under the costs.
     pub fn on(experiment: &Experiment, profile: Profile, effort: &Effort) -> Result<Self> {
-        Self::new(experiment, profile, effort, None)
+        let mut costs = DefaultHasher::new();
+        profile.to_toml().hash(&mut costs);
+        let label = Some(format!("costs {:016x}", costs.finish()));
+        Ok(Ready { label, ..Self::new(experiment, profile, effort, None)? })
     }
 
     /// A variant of a simulated experiment: once, and for a shorter time.
@@ -163,7 +176,14 @@ impl Ready {
             runs: effort.runs,
         };
         let plan = plan(experiment, &limits, effort, None)?;
-        Ok(Ready { experiment: experiment.clone(), label: None, only: BTreeSet::new(), plan, how: None })
+        Ok(Ready {
+            experiment: experiment.clone(),
+            label: None,
+            only: BTreeSet::new(),
+            again: None,
+            plan,
+            how: None,
+        })
     }
 
     /// On the machine that it names.

@@ -58,7 +58,7 @@ pub fn page(document: &Document, ready: &[Ready]) -> Result<String> {
         body += "<table><tr><th>claim<th>on<th>the paper<th>its number<th>ours<th>rule<th>space<th>verdict\n";
         answers.iter().for_each(|answer| body += &row(answer));
         body += "</table>\n";
-        if let Some(comparison) = document.comparison.as_ref().filter(|_| paper == Paper::Simulator) {
+        for comparison in document.comparisons.iter().filter(|_| paper == Paper::Simulator) {
             body += &self::comparison(comparison);
         }
         for (one, results) in ready.iter().zip(&document.results) {

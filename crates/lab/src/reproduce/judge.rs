@@ -243,8 +243,8 @@ mod tests {
     fn a_claim_that_most_of_the_space_denies_depends() {
         use super::super::sensitivity::{Point, Sensitivity};
         let of = |good: usize, all: usize| {
-            let points = (0..all).map(|at| Point::made_up(at < good)).collect();
-            let space = Sensitivity { points, settled: false };
+            let points = (0..all).map(|at| Point::made_up(&[at < good])).collect();
+            let space = Sensitivity { points, decisive: None };
             verdict(&judge_with(&at_least(2.0), &[2.5]), Ground::Covered, Some(&space), None)
         };
         assert_eq!(of(8, 10), Verdict::Holds);

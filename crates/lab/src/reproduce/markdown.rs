@@ -4,10 +4,12 @@ use super::claims::Paper;
 use super::document::{Answer, Document};
 use super::headlines;
 use super::judge::Verdict;
+use super::papers;
 use super::picture;
 use super::rule::{Check, GLOSSARY, number};
 use super::statements;
 use super::table::{self, tightest};
+use super::validate::Comparison;
 use crate::generated;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output;
@@ -42,10 +44,11 @@ was tested on: a simulated machine, whose runs differ in their seed, or `here`, 
 rounds in which all locks take turns. What a row says after its verdict is computed from this run, but for what follows
 \"explanation\".
 
-`space` is the share of a space in which the claim holds. Every cost that the machine's profile calls an estimate is halved
-and doubled, in eight runs together and, for claims that these leave open, one at a time; and parameters of the workload that
-the paper does not give have other values. After the share stand the parameters that turn the verdict by themselves.
-These runs have one seed and last for a quarter of the time.
+`space` is the share of a space in which the claim holds. Its points are the claim as it is, eight runs in which every cost that
+the machine's profile calls an estimate is halved or doubled, and one run for each further value of a parameter of the workload
+that the paper does not give. After the share stands what decides: such a parameter, or a cost. The cost is found by a search
+between the claim as it is and a run with the other verdict, in which the costs change one after the other; `x2` or `/2` says how
+it changed. These runs have one seed and last for a quarter of the time.
 ";
 
 /// Where the part of the introduction begins that comes after the ten statements.
@@ -89,7 +92,8 @@ fn text(document: &Document, plots: &str) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs.\n",
+        "**{}**\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
+         that no rule looks at have one run.\n",
         document.summary(),
         env!("CARGO_PKG_VERSION")
     )
@@ -102,6 +106,7 @@ fn text(document: &Document, plots: &str) -> String {
     text += verdicts;
     text += "\n";
     text += &headlines(document);
+    text += &papers::text(document);
     text += &index(document);
     text += REPEAT;
     text += "\nThe papers say much in words. They mean the same numbers everywhere:\n\n| words | means |\n|---|---|\n";
@@ -121,8 +126,8 @@ fn text(document: &Document, plots: &str) -> String {
         if let Some(here) = document.here().filter(|_| paper == Paper::McKenneyHere) {
             writeln!(text, "\n{here}").expect("a String");
         }
-        if paper == Paper::Simulator {
-            text += &comparison(document);
+        for one in document.comparisons.iter().filter(|_| paper == Paper::Simulator) {
+            text += &comparison(one);
         }
     }
     writeln!(
@@ -295,12 +300,12 @@ fn row(answer: &Answer) -> String {
     )
 }
 
-fn cell(text: &str) -> String {
+/// Text in a cell of a table.
+pub fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-fn comparison(document: &Document) -> String {
-    let Some(comparison) = &document.comparison else { return String::new() };
+fn comparison(comparison: &Comparison) -> String {
     let mut text = format!("\n{}\n", comparison.sentence());
     if comparison.disagree.is_empty() {
         return text;

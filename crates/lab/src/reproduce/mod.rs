@@ -6,8 +6,10 @@ mod experiment;
 mod headlines;
 mod html;
 mod judge;
+mod kept;
 mod markdown;
 mod native;
+mod papers;
 mod picture;
 mod probe;
 mod rule;
@@ -46,7 +48,8 @@ A claim holds if every run meets its rule. If no run meets it, the claim is cont
 different by design (a lock of ours differs on purpose), or it cannot be shown here (the model lacks
 what decides it). Otherwise it depends: on chance, on a parameter that the paper does not give, or
 on costs of the machine that are estimates. To find out, --sensitivity also runs each simulated
-claim with all these costs halved and doubled, and with other values of such parameters.
+claim with these costs halved and doubled, in eight runs of a design, and with other values of such
+parameters, and looks for the one that decides.
 
 To divide the work, give each machine a file and a shard, then merge the files. The page is the
 same, byte for byte, but for what is measured here. A file that is there already is resumed.
@@ -62,6 +65,7 @@ Examples:
   latchwork-lab reproduce --list                             the claims
   latchwork-lab reproduce --only bravo-alternator            one of them
   latchwork-lab reproduce --only shfllock,bueso              those of two papers
+  latchwork-lab reproduce --only headlines                   those of abstracts and introductions
   latchwork-lab reproduce --only mckenney-here               those of McKenney that are measured
   latchwork-lab reproduce --sensitivity --state runs.jsonl   with the space; after Ctrl-C it goes on
   latchwork-lab reproduce --sensitivity ten --markdown docs/reproduction.md   with that of ten
@@ -72,7 +76,7 @@ Examples:
 /// Options of `latchwork-lab reproduce`.
 #[derive(Args)]
 pub struct Options {
-    /// Only these claims, or all of a paper: bravo, shfllock, bueso, mckenney, mckenney-here, simulator
+    /// Only these claims, or all of a paper: bravo, shfllock, bueso, mckenney, mckenney-here, simulator, or headlines
     #[arg(long, value_name = "ID,..", value_delimiter = ',')]
     only: Vec<String>,
     /// Show the claims and their rules, and run nothing
@@ -99,6 +103,9 @@ pub struct Options {
     /// Take simulated runs from these files of shards as well
     #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
     merge: Vec<PathBuf>,
+    /// Compare the simulator with the measurements in these files; this machine is measured into one that is not there
+    #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
+    measurements: Vec<PathBuf>,
     /// Simulated time of each measurement [default: a few milliseconds, as the workload needs]
     #[arg(long, value_name = "S", value_parser = options::seconds)]
     seconds: Option<Duration>,
@@ -158,8 +165,11 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     let used: Vec<&str> = claims.iter().flat_map(Claim::runs).collect();
     let experiments: Vec<Experiment> =
         claims::experiments().into_iter().filter(|experiment| used.contains(&experiment.id)).collect();
-    let ready: Vec<Ready> =
+    let mut ready: Vec<Ready> =
         experiments.iter().map(|experiment| Ready::find(experiment, &effort)).collect::<Result<_>>()?;
+    for one in ready.iter_mut().filter(|one| one.how.is_some()) {
+        one.again = Some(claims.iter().flat_map(|claim| runner::points(claim.values(), one)).collect());
+    }
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
     let work = Work { options, effort, store: &store, signals: &signals };
     if let Some(shard) = options.shard {
@@ -226,52 +236,67 @@ impl Work<'_> {
         bar.finish_and_clear();
         let varied = varied && interrupted.is_none();
 
-        let mut comparison = None;
+        let mut comparisons = Vec::new();
         if interrupted.is_none() && claims.iter().any(|claim| claim.id == SIMULATOR) {
-            let bar = progress(0);
-            let measured = validate::measure(&Effort { seconds: None, ..*effort }, signals, &bar)?;
-            let (simulated, ended) = match measured.signal {
-                None => {
-                    let ran = runner::run(&measured.ready, self.store, None, signals, &bar);
-                    (ran.results, ran.signal)
-                }
-                some => (Vec::new(), some),
-            };
-            interrupted = ended;
-            bar.finish_and_clear();
-            if interrupted.is_none() {
-                comparison = Some(validate::Comparison::new(&measured, &simulated, &machine));
-            }
+            (comparisons, interrupted) = self.compare()?;
         }
-        known.agreement = comparison.as_ref().and_then(validate::Comparison::share);
+        known.agreement = comparisons.iter().filter_map(validate::Comparison::share).min_by(f64::total_cmp);
         let answer = |claim: &Claim| {
             // Whatever is the same in every run counts for each of them.
-            let same = claim.experiments().is_empty() && claim.probes().is_empty();
-            let runs = if same { 1 } else { effort.runs as usize };
+            let runs = if claim.is_fixed() { 1 } else { effort.runs as usize };
             let mut judged = judge::judge(&claim.checks, runs, &|figure, run| {
                 runner::figure(ready, &results, &known, figure, run)
             });
             judged.same = judge::says_the_same(&claim.checks);
             let tightest = judged.tightest_index();
-            let space = if varied { asked.of(&space, claim.id, tightest)? } else { None };
+            let space = if varied { asked.of(&space, claim.id, tightest) } else { None };
             let verdict =
                 judge::verdict(&judged, claim.ground, space.as_ref(), runner::apart(ready, &results, claim));
             let evidence =
                 claim.checks.get(tightest).and_then(|check| runner::evidence(ready, &results, check));
             let seen = runner::seen(ready, &results, claim, effort.runs as usize);
-            Ok(Answer { claim: claim.clone(), judged, verdict, space, evidence, seen })
+            Answer { claim: claim.clone(), judged, verdict, space, evidence, seen }
         };
-        let answers: Vec<Answer> = claims.iter().map(answer).collect::<Result<_>>()?;
+        let answers: Vec<Answer> = claims.iter().map(answer).collect();
         Ok(Document {
             answers,
             results,
             conditions,
-            comparison,
+            comparisons,
             effort: *effort,
             interrupted,
             took: start.elapsed(),
             machine,
         })
+    }
+
+    /// The simulator against measured machines: those of `--measurements`, or this one; and the signal that ended it.
+    fn compare(&self) -> Result<(Vec<validate::Comparison>, Option<i32>)> {
+        let mut comparisons = Vec::new();
+        let this: &[Option<PathBuf>] = &[None];
+        let kept: Vec<Option<PathBuf>> = self.options.measurements.iter().cloned().map(Some).collect();
+        for file in if kept.is_empty() { this } else { &kept } {
+            let bar = progress(0);
+            let measured = match file {
+                Some(file) if file.exists() => kept::read(file, &Effort { seconds: None, ..self.effort })?,
+                _ => validate::measure(&Effort { seconds: None, ..self.effort }, self.signals, &bar)?,
+            };
+            if measured.signal.is_some() {
+                return Ok((comparisons, measured.signal));
+            }
+            if let Some(file) = file.as_ref().filter(|file| !file.exists()) {
+                kept::write(file, &measured)?;
+            }
+            bar.set_length(runner::runs(&measured.ready) as u64);
+            bar.set_position(0);
+            let ran = runner::run(&measured.ready, self.store, None, self.signals, &bar);
+            bar.finish_and_clear();
+            if ran.signal.is_some() {
+                return Ok((comparisons, ran.signal));
+            }
+            comparisons.push(validate::Comparison::new(&measured, &ran.results));
+        }
+        Ok((comparisons, None))
     }
 }
 
@@ -321,13 +346,16 @@ fn check_outputs(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// What `--only` calls the claims of abstracts and introductions.
+const HEADLINES: &str = "headlines";
+
 /// The claims that `--only` names, or all.
 fn select(only: &[String]) -> Result<Vec<Claim>> {
     let all = claims::all();
     for wanted in only.iter().map(|id| id.trim()) {
-        let known = |id: &str| all.iter().any(|claim| claim.id == id) || is_paper(id);
+        let known = |id: &str| all.iter().any(|claim| claim.id == id) || is_paper(id) || id == HEADLINES;
         if !known(wanted) {
-            let mut ids: Vec<&str> = Paper::ALL.iter().map(|paper| paper.id()).collect();
+            let mut ids: Vec<&str> = Paper::ALL.iter().map(|paper| paper.id()).chain([HEADLINES]).collect();
             ids.extend(all.iter().map(|claim| claim.id).filter(|id| !is_paper(id)));
             return Err(Failure::usage(format!(
                 "there is no claim called {wanted:?}{}; --only takes {}",
@@ -337,7 +365,10 @@ fn select(only: &[String]) -> Result<Vec<Claim>> {
         }
     }
     let selected = |claim: &Claim| {
-        let named = |id: &String| id.trim() == claim.id || claim.paper.is_of(id.trim());
+        let named = |id: &String| match id.trim() {
+            HEADLINES => headlines::is_one(claim.id),
+            id => id == claim.id || claim.paper.is_of(id),
+        };
         only.is_empty() || only.iter().any(named)
     };
     Ok(all.into_iter().filter(selected).collect())

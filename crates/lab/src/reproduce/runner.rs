@@ -108,13 +108,30 @@ fn simulate(
     signal
 }
 
+/// The points of an experiment that these values look at.
+pub fn points<'a>(values: impl Iterator<Item = &'a Value>, ready: &Ready) -> Vec<usize> {
+    let results = Results::new(&ready.plan);
+    let places = values.flat_map(Value::figures).filter_map(Figure::at);
+    let ours = places.filter(|at| at.experiment == ready.experiment.id);
+    ours.filter_map(|at| index(&ready.plan, &results, at.lock, at.threads, &at.set)).collect()
+}
+
 /// How many runs there are to do or to look up.
 pub fn runs(experiments: &[Ready]) -> usize {
-    let points = |ready: &Ready| match ready.only.len() {
-        0 => Results::new(&ready.plan).points.len(),
-        some => some,
+    let of = |ready: &Ready| {
+        let points = Results::new(&ready.plan).points.len();
+        (0..points).map(|index| rounds(ready, index) as usize).sum::<usize>()
     };
-    experiments.iter().map(|ready| points(ready) * ready.plan.runs as usize).sum()
+    experiments.iter().map(of).sum()
+}
+
+/// How many runs a point has.
+fn rounds(ready: &Ready, index: usize) -> u32 {
+    if !ready.only.is_empty() && !ready.only.contains(&index) {
+        return 0;
+    }
+    let again = ready.again.as_ref().is_none_or(|again| again.contains(&index));
+    if again { ready.plan.runs } else { ready.plan.runs.min(1) }
 }
 
 /// The longest first, so that no CPU is left alone with one at the end.
@@ -125,12 +142,10 @@ fn tasks(experiments: &[Ready], results: &[Results]) -> Vec<Task> {
             continue;
         }
         for (index, point) in results.points.iter().enumerate() {
-            if ready.only.is_empty() || ready.only.contains(&index) {
-                tasks.extend((0..ready.plan.runs).map(|round| {
-                    let key = key(ready, point, round);
-                    Task { ready: at, index, round, key }
-                }));
-            }
+            tasks.extend((0..rounds(ready, index)).map(|round| {
+                let key = key(ready, point, round);
+                Task { ready: at, index, round, key }
+            }));
         }
     }
     tasks.sort_by_key(|task| {

@@ -1,8 +1,9 @@
 //! How much of the space of uncertain costs and unknown parameters a claim holds in, and what decides.
 //!
-//! Each claim that is simulated runs as it is, in the joint runs, and with each value of the workload's unknowns. A claim
-//! with one verdict in all of these is settled. The others run with each uncertain cost by itself as well. All these runs
-//! have one seed, and a quarter of the time.
+//! Each claim that is simulated runs as it is, in the joint runs, and with each value of the workload's unknowns. These points
+//! are the space. Where a joint run has another verdict than the claim as it is, a search finds a cost that decides: the costs
+//! take their values of the joint run one after the other, and a bisection finds at which one the verdict turns. Then that cost
+//! is changed by itself. All these runs have one seed, and a quarter of the time.
 
 use super::claims::Claim;
 use super::experiment::{Effort, Experiment, On, Ready};
@@ -15,7 +16,7 @@ use indicatif::ProgressBar;
 use latchwork_console::failure::Result;
 use latchwork_console::signals::Signals;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// A claim in one point of the space.
 #[derive(Clone, Debug, Serialize)]
@@ -28,36 +29,53 @@ pub struct Point {
     pub value: Option<f64>,
     /// The value of each part.
     pub values: Vec<Option<f64>>,
-    /// The parameter that differs, if it is a single one.
+    /// Which parts are met.
+    pub met: Vec<bool>,
+    /// The parameter of the workload that differs, if one does.
     #[serde(skip)]
     parameter: Option<String>,
-    /// Whether the paper does not give that parameter of the workload.
-    #[serde(skip)]
-    unknown: bool,
 }
 
 #[cfg(test)]
 impl Point {
-    /// In which nothing is special.
-    pub fn made_up(holds: bool) -> Self {
+    /// In which these parts of the rule are met.
+    pub fn made_up(met: &[bool]) -> Self {
         Point {
             variant: String::new(),
-            holds,
+            holds: met.iter().all(|met| *met),
             value: None,
             values: Vec::new(),
+            met: met.to_vec(),
             parameter: None,
-            unknown: false,
         }
     }
 }
 
-/// A claim in all points that it was run in.
+/// A cost that decides between the claim as it is and a joint run with the other verdict.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decisive {
+    /// The cost.
+    pub cost: String,
+    /// Whether it is doubled; otherwise it is halved.
+    pub doubled: bool,
+    /// Whether this alone turns the verdict. Otherwise other costs have to change as well.
+    pub alone: bool,
+}
+
+impl Decisive {
+    fn text(&self) -> String {
+        let with = if self.alone { "" } else { " with other costs" };
+        format!("{} {}{with}", self.cost, if self.doubled { "x2" } else { "/2" })
+    }
+}
+
+/// A claim in all points of its space.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sensitivity {
     /// The points, as it is first.
     pub points: Vec<Point>,
-    /// Whether the joint runs and the unknowns left nothing open.
-    pub settled: bool,
+    /// The cost that decides, if a joint run has another verdict than the claim as it is.
+    pub decisive: Option<Decisive>,
 }
 
 impl Sensitivity {
@@ -81,24 +99,31 @@ impl Sensitivity {
         band(self.points.iter().filter_map(|point| *point.values.get(part)?))
     }
 
-    /// The parameters that decide by themselves.
-    pub fn decides(&self) -> Vec<&str> {
+    /// In how many of the points one part of the rule is met.
+    pub fn met(&self, part: usize) -> usize {
+        self.points.iter().filter(|point| point.met.get(part) == Some(&true)).count()
+    }
+
+    /// The parameters that decide: those of the workload first, then the cost.
+    pub fn decides(&self) -> Vec<String> {
         let Some(as_it_is) = self.points.first() else { return Vec::new() };
-        let mut names: Vec<&str> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
         for point in self.points.iter().filter(|point| point.holds != as_it_is.holds) {
-            if let Some(name) = point.parameter.as_deref()
-                && !names.contains(&name)
+            if let Some(name) = &point.parameter
+                && !names.contains(name)
             {
-                names.push(name);
+                names.push(name.clone());
             }
         }
+        names.extend(self.decisive.as_ref().map(Decisive::text));
         names
     }
 
     /// Where the claim holds and where not, if that depends on a parameter that the paper does not give.
     pub fn range(&self) -> Option<String> {
         let of = |holds: bool| -> Vec<&str> {
-            let unknown = self.points.iter().filter(|point| point.unknown && point.holds == holds);
+            let unknown =
+                self.points.iter().filter(|point| point.parameter.is_some() && point.holds == holds);
             unknown.map(|point| point.variant.as_str()).collect()
         };
         let as_it_is = self.points.first()?.holds;
@@ -122,11 +147,8 @@ impl Sensitivity {
         let (holds, points) = (self.holds(), self.points.len());
         let mut text = format!("{holds} of {points} points of the space");
         let decides = self.decides();
-        match decides.len() {
-            0 if holds == 0 || holds == points => (),
-            0 => text += "; no parameter decides by itself",
-            1 => text += &format!("; it hangs on one: {}", decides[0]),
-            _ => text += &format!("; decided by {}", decides.join(", ")),
+        if !decides.is_empty() {
+            text += &format!("; decided by {}", decides.join(", "));
         }
         text
     }
@@ -145,6 +167,7 @@ pub struct Space {
     ready: Vec<Ready>,
     results: Vec<Results>,
     at: HashMap<(&'static str, Variant), usize>,
+    decisive: HashMap<&'static str, Decisive>,
 }
 
 /// Why there is no more.
@@ -185,8 +208,8 @@ impl<'a> Asked<'a> {
         Asked { claims, effort: *effort }
     }
 
-    /// Runs what every claim is tested in, and then, for those that this leaves open, each cost by itself. A shard cannot
-    /// know what the others find, so it runs all of it for all claims.
+    /// Runs the space, or what the shard has of it. Then looks for the costs that decide: a shard does not know what the others
+    /// find, so that is left to the run that prints the answers.
     pub fn run(
         &self,
         space: &mut Space,
@@ -200,24 +223,108 @@ impl<'a> Asked<'a> {
         if let Ended::Signal(signal) = space.fill(&first, &self.effort, store, shard, signals, bar)? {
             return Ok(Ended::Signal(signal));
         }
-        let open = self.claims.iter().filter(|(claim, used)| shard.is_some() || !space.settles(claim, used));
-        let each = open.map(|(claim, used)| Ok((*claim, used, space::one_at_a_time(used)?)));
-        let each: Vec<_> = each.collect::<Result<_>>()?;
-        space.fill(&each, &self.effort, store, shard, signals, bar)
+        if shard.is_some() {
+            return Ok(Ended::No);
+        }
+        self.search(space, store, signals, bar)
+    }
+
+    /// Finds the cost that decides for each claim that has one. The searches go on side by side, a step of all at a time.
+    fn search(
+        &self,
+        space: &mut Space,
+        store: &Store,
+        signals: &Signals,
+        bar: &ProgressBar,
+    ) -> Result<Ended> {
+        let mut searches: Vec<Search> = Vec::new();
+        for (at, (claim, used)) in self.claims.iter().enumerate() {
+            searches.extend(Search::new(at, claim, space, space::costs(used)?));
+        }
+        loop {
+            let step = |search: &Search| {
+                let (claim, used) = &self.claims[search.claim];
+                Some((*claim, used, vec![search.next()?]))
+            };
+            let wanted: Vec<Wanted> = searches.iter().filter_map(step).collect();
+            if wanted.is_empty() {
+                break;
+            }
+            if let Ended::Signal(signal) = space.fill(&wanted, &self.effort, store, None, signals, bar)? {
+                return Ok(Ended::Signal(signal));
+            }
+            for search in &mut searches {
+                let claim = self.claims[search.claim].0;
+                if let Some(variant) = search.next() {
+                    search.found(space.point(claim, &variant, 0).holds);
+                }
+            }
+        }
+        for search in searches {
+            let claim = self.claims[search.claim].0;
+            space.decisive.extend(search.decisive.map(|decisive| (claim.id, decisive)));
+        }
+        Ok(Ended::No)
     }
 
     /// What came out for a claim, if it is simulated; `tightest` is the part of its rule that is shown.
-    pub fn of(&self, space: &Space, id: &str, tightest: usize) -> Result<Option<Sensitivity>> {
-        let Some((claim, used)) = self.claims.iter().find(|(claim, _)| claim.id == id) else {
-            return Ok(None);
-        };
-        let settled = space.settles(claim, used);
-        let mut variants = space::first(used);
-        if !settled {
-            variants.extend(space::one_at_a_time(used)?);
+    pub fn of(&self, space: &Space, id: &str, tightest: usize) -> Option<Sensitivity> {
+        let (claim, used) = self.claims.iter().find(|(claim, _)| claim.id == id)?;
+        let points = space::first(used).iter().map(|variant| space.point(claim, variant, tightest)).collect();
+        Some(Sensitivity { points, decisive: space.decisive.get(id).cloned() })
+    }
+}
+
+/// A search for the cost that decides a claim.
+struct Search {
+    /// The number of the claim.
+    claim: usize,
+    /// Its costs, in the order in which they change.
+    costs: Vec<Vec<String>>,
+    /// The joint run with the other verdict.
+    run: usize,
+    /// With so many costs changed, the verdict is that of the claim as it is ...
+    same: usize,
+    /// ... and with so many the other one.
+    other: usize,
+    /// Whether the claim holds as it is.
+    holds: bool,
+    /// What was found.
+    decisive: Option<Decisive>,
+}
+
+impl Search {
+    /// None, if no joint run has another verdict than the claim as it is.
+    fn new(at: usize, claim: &Claim, space: &Space, costs: Vec<Vec<String>>) -> Option<Self> {
+        let holds = |variant: Variant| space.point(claim, &variant, 0).holds;
+        let as_it_is = holds(Variant::AsItIs);
+        let run = (0..space::JOINT).find(|run| holds(Variant::Joint(*run)) != as_it_is)?;
+        let other = costs.len();
+        Some(Search { claim: at, costs, run, same: 0, other, holds: as_it_is, decisive: None })
+    }
+
+    /// What has to be run next; none, if the search is over.
+    fn next(&self) -> Option<Variant> {
+        if self.decisive.is_some() {
+            return None;
         }
-        let points = variants.iter().map(|variant| space.point(claim, variant, tightest)).collect();
-        Ok(Some(Sensitivity { points, settled }))
+        if self.other - self.same > 1 {
+            return Some(Variant::Part(self.run, usize::midpoint(self.same, self.other)));
+        }
+        Some(Variant::Alone(self.run, self.same))
+    }
+
+    /// What came out of it.
+    fn found(&mut self, holds: bool) {
+        let turned = holds != self.holds;
+        match (self.other - self.same > 1, turned) {
+            (true, true) => self.other = usize::midpoint(self.same, self.other),
+            (true, false) => self.same = usize::midpoint(self.same, self.other),
+            (false, alone) => {
+                let doubled = space::is_doubled(self.same, self.run);
+                self.decisive = Some(Decisive { cost: self.costs[self.same].join(" or "), doubled, alone });
+            }
+        }
     }
 }
 
@@ -253,7 +360,8 @@ impl Space {
                             free.insert(Ready::variant(experiment, variant, effort)?)
                         }
                     };
-                    ready.only.extend(points(claim, experiment.id, ready));
+                    let values = claim.checks.iter().map(|check| &check.value);
+                    ready.only.extend(runner::points(values, ready));
                 }
             }
         }
@@ -283,25 +391,10 @@ impl Space {
             holds: judged.holds(),
             value: judged.checks.get(tightest).and_then(|check| check.ours),
             values: judged.checks.iter().map(|check| check.ours).collect(),
+            met: judged.checks.iter().map(|check| check.met == 1).collect(),
             parameter: variant.parameter().map(str::to_owned),
-            unknown: matches!(variant, Variant::Unknown(_)),
         }
     }
-
-    /// Whether a claim has one verdict in all variants that it is first run in.
-    fn settles(&self, claim: &Claim, used: &[&Experiment]) -> bool {
-        let verdicts: BTreeSet<bool> =
-            space::first(used).iter().map(|variant| self.point(claim, variant, 0).holds).collect();
-        verdicts.len() == 1
-    }
-}
-
-/// The points of an experiment that a claim's rule looks at.
-fn points(claim: &Claim, experiment: &str, ready: &Ready) -> Vec<usize> {
-    let results = Results::new(&ready.plan);
-    let figures = claim.checks.iter().flat_map(|check| check.value.figures());
-    let places = figures.filter_map(|figure| figure.at()).filter(|at| at.experiment == experiment);
-    places.filter_map(|at| runner::index(&ready.plan, &results, at.lock, at.threads, &at.set)).collect()
 }
 
 #[cfg(test)]
@@ -314,27 +407,27 @@ mod tests {
             holds,
             value: Some(value),
             values: vec![Some(value), None],
+            met: vec![holds, true],
             parameter: variant.parameter().map(str::to_owned),
-            unknown: matches!(variant, Variant::Unknown(_)),
         }
     }
 
     #[test]
-    fn what_decides_is_what_turns_the_verdict_by_itself() {
-        let cost = |name: &str, up| Variant::Cost(name.into(), up);
-        let one = Sensitivity {
+    fn points_are_counted_and_what_decides_is_named() {
+        let decisive = Decisive { cost: "one hop".into(), doubled: false, alone: true };
+        let mut one = Sensitivity {
             points: vec![
                 point(Variant::AsItIs, true, 1.5),
                 point(Variant::Joint(0), false, 0.5),
-                point(cost("one hop", true), true, 2.0),
-                point(cost("one hop", false), false, 1.0),
-                point(cost("wakeup", true), true, 1.5),
+                point(Variant::Joint(1), true, 2.0),
             ],
-            settled: false,
+            decisive: Some(decisive.clone()),
         };
-        assert_eq!((one.holds(), one.decides(), one.band()), (3, vec!["one hop"], Some((0.5, 2.0))));
-        assert_eq!((one.band_of(0), one.band_of(1)), (one.band(), None));
-        assert_eq!(one.sentence(), "3 of 5 points of the space; it hangs on one: one hop");
+        assert_eq!((one.holds(), one.met(0), one.met(1), one.met(2)), (2, 2, 3, 0));
+        assert_eq!((one.band(), one.band_of(0), one.band_of(1)), (Some((0.5, 2.0)), one.band(), None));
+        assert_eq!(one.sentence(), "2 of 3 points of the space; decided by one hop /2");
+        one.decisive = Some(Decisive { alone: false, ..decisive });
+        assert_eq!(one.decides(), ["one hop /2 with other costs"]);
         assert_eq!(one.range(), None);
         let unknown = |set: &str| Variant::Unknown(set.into());
         let range = Sensitivity {
@@ -343,8 +436,40 @@ mod tests {
                 point(unknown("write=20us"), false, 0.9),
                 point(unknown("write=300us"), true, 1.2),
             ],
-            settled: false,
+            decisive: None,
         };
+        assert_eq!(range.decides(), ["write"]);
         assert_eq!(range.range().unwrap(), "it holds with write=300us, not as it is nor with write=20us");
+    }
+
+    /// Lets a search look for the cost number `culprit` in a world in which the verdict turns when that one is changed.
+    fn search(costs: usize, culprit: usize, alone: bool) -> (Decisive, usize) {
+        let costs = (0..costs).map(|at| vec![format!("cost {at}")]).collect::<Vec<_>>();
+        let mut search =
+            Search { claim: 0, other: costs.len(), costs, run: 3, same: 0, holds: true, decisive: None };
+        let mut steps = 0;
+        while let Some(variant) = search.next() {
+            steps += 1;
+            search.found(match variant {
+                Variant::Part(3, changed) => changed <= culprit,
+                Variant::Alone(3, cost) => !alone || cost != culprit,
+                other => panic!("{other:?}"),
+            });
+        }
+        (search.decisive.unwrap(), steps)
+    }
+
+    #[test]
+    fn a_search_finds_the_cost_in_few_steps() {
+        for costs in 1..=20 {
+            for culprit in 0..costs {
+                for alone in [true, false] {
+                    let (found, steps) = search(costs, culprit, alone);
+                    assert_eq!((found.cost, found.alone), (format!("cost {culprit}"), alone));
+                    assert_eq!(found.doubled, space::is_doubled(culprit, 3));
+                    assert!(steps <= 6, "{steps}");
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The space in which a claim is tested: what its machine's uncertain costs and its workload's unknowns may be.
 //!
-//! An uncertain cost is one that the machine's profile calls an estimate. It is halved and doubled, by itself and together
-//! with all others. An unknown is a parameter of the workload that the paper does not give.
+//! An uncertain cost is one that the machine's profile calls an estimate. All are halved or doubled at once, in the runs of a
+//! design. An unknown is a parameter of the workload that the paper does not give.
 
 use super::experiment::{Experiment, On};
 use latchwork_console::failure::{Failure, Result};
@@ -48,8 +48,10 @@ pub enum Variant {
     Joint(usize),
     /// A parameter of the workload has another value, as `name=value`.
     Unknown(String),
-    /// A group of costs is doubled (`true`) or halved.
-    Cost(String, bool),
+    /// The first so many uncertain costs are as in that joint run, the others as they are.
+    Part(usize, usize),
+    /// The uncertain cost of this number is as in that joint run, the others as they are.
+    Alone(usize, usize),
 }
 
 impl Variant {
@@ -59,17 +61,16 @@ impl Variant {
             Variant::AsItIs => "as it is".into(),
             Variant::Joint(run) => format!("joint {}", run + 1),
             Variant::Unknown(set) => set.clone(),
-            Variant::Cost(group, true) => format!("{group} x2"),
-            Variant::Cost(group, false) => format!("{group} /2"),
+            Variant::Part(run, costs) => format!("joint {}, first {costs}", run + 1),
+            Variant::Alone(run, cost) => format!("joint {}, only {}", run + 1, cost + 1),
         }
     }
 
-    /// The parameter that differs, if it is a single one.
+    /// The parameter of the workload that differs, if one does.
     pub fn parameter(&self) -> Option<&str> {
         match self {
-            Variant::AsItIs | Variant::Joint(_) => None,
             Variant::Unknown(set) => set.split_once('=').map(|(name, _)| name),
-            Variant::Cost(group, _) => Some(group),
+            _ => None,
         }
     }
 }
@@ -104,22 +105,23 @@ fn doubled(group: usize) -> u8 {
     if group.is_multiple_of(2) { column } else { !column }
 }
 
+/// Whether group number `group` is doubled in joint run number `run`. Otherwise it is halved.
+pub fn is_doubled(group: usize, run: usize) -> bool {
+    doubled(group) >> run & 1 == 1
+}
+
 /// The machine of this variant.
 pub fn profile(base: &Profile, variant: &Variant) -> Result<Profile> {
     let groups = groups(base);
-    let factor = |up: bool| if up { FACTOR } else { 1.0 / FACTOR };
-    let changes: Vec<(&Group, f64)> = match variant {
+    let (run, costs) = match *variant {
         Variant::AsItIs | Variant::Unknown(_) => return Ok(base.clone()),
-        Variant::Cost(name, up) => {
-            groups.iter().filter(|group| group.name == *name).map(|group| (group, factor(*up))).collect()
-        }
-        Variant::Joint(run) => {
-            let each = |(at, group)| (group, factor(doubled(at) >> run & 1 == 1));
-            groups.iter().enumerate().map(each).collect()
-        }
+        Variant::Joint(run) => (run, 0..groups.len()),
+        Variant::Part(run, costs) => (run, 0..costs),
+        Variant::Alone(run, cost) => (run, cost..cost + 1),
     };
     let mut value = serde_json::to_value(base).expect("a profile consists of numbers and text");
-    for (group, factor) in changes {
+    for (at, group) in groups.iter().enumerate().filter(|(at, _)| costs.contains(at)) {
+        let factor = if is_doubled(at, run) { FACTOR } else { 1.0 / FACTOR };
         for field in &group.fields {
             let number = &mut value[field.split_once('.').expect("a table and a field").0]
                 [field.split_once('.').expect("a table and a field").1]["value"];
@@ -157,22 +159,23 @@ pub fn first(experiments: &[&Experiment]) -> Vec<Variant> {
     variants
 }
 
-/// Each uncertain cost of the experiments' machines by itself: for claims that the first variants leave open.
-pub fn one_at_a_time(experiments: &[&Experiment]) -> Result<Vec<Variant>> {
-    let mut variants = Vec::new();
+/// The uncertain costs of the experiments' machines, in the order of [`Variant::Part`]. Two machines may have different ones at
+/// one place; then both change.
+pub fn costs(experiments: &[&Experiment]) -> Result<Vec<Vec<String>>> {
+    let mut costs: Vec<Vec<String>> = Vec::new();
     for experiment in experiments {
         let On::Simulated(machine) = experiment.on else { continue };
         let base = Profile::find(machine).map_err(|error| Failure::usage(error.to_string()))?;
-        for group in groups(&base) {
-            for up in [true, false] {
-                let variant = Variant::Cost(group.name.clone(), up);
-                if !variants.contains(&variant) {
-                    variants.push(variant);
-                }
+        for (at, group) in groups(&base).into_iter().enumerate() {
+            if at == costs.len() {
+                costs.push(Vec::new());
+            }
+            if !costs[at].contains(&group.name) {
+                costs[at].push(group.name);
             }
         }
     }
-    Ok(variants)
+    Ok(costs)
 }
 
 #[cfg(test)]
@@ -188,9 +191,12 @@ mod tests {
         assert!(!has("hit") && !has("atomic"), "they are looked up");
         let hop = |variant: &Variant| profile(&base, variant).unwrap().lines.hop.unwrap().value;
         assert_eq!(hop(&Variant::AsItIs), 170.0);
-        assert_eq!(hop(&Variant::Cost("one hop".into(), true)), 340.0);
-        assert_eq!(hop(&Variant::Cost("one hop".into(), false)), 85.0);
-        assert_eq!(hop(&Variant::Cost("wakeup".into(), false)), 170.0);
+        let at = |name: &str| groups.iter().position(|group| group.name == name).unwrap();
+        let one_hop = at("one hop");
+        let run = |up: bool| (0..JOINT).find(|run| is_doubled(one_hop, *run) == up).unwrap();
+        assert_eq!(hop(&Variant::Alone(run(true), one_hop)), 340.0);
+        assert_eq!(hop(&Variant::Alone(run(false), one_hop)), 85.0);
+        assert_eq!(hop(&Variant::Alone(0, at("wakeup"))), 170.0);
     }
 
     #[test]
@@ -203,8 +209,29 @@ mod tests {
         for name in Profile::names() {
             let base = Profile::find(&name).unwrap();
             assert!(groups(&base).len() <= columns.len(), "{name}");
+            assert!(groups(&base).len() <= 32, "{name}: a search takes more than six runs");
             for run in 0..JOINT {
                 profile(&base, &Variant::Joint(run)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_joint_run_lies_between_it_and_the_machine_as_it_is() {
+        let base = Profile::find("e7-8890v4").unwrap();
+        let all = groups(&base).len();
+        for run in 0..JOINT {
+            let numbers = |variant: &Variant| {
+                let profile = profile(&base, variant).unwrap();
+                profile.numbers().iter().map(|(_, number)| number.value).collect::<Vec<f64>>()
+            };
+            assert_eq!(numbers(&Variant::Part(run, 0)), numbers(&Variant::AsItIs));
+            assert_eq!(numbers(&Variant::Part(run, all)), numbers(&Variant::Joint(run)));
+            for costs in 0..all {
+                let (fewer, more) =
+                    (numbers(&Variant::Part(run, costs)), numbers(&Variant::Part(run, costs + 1)));
+                let differ = fewer.iter().zip(&more).filter(|(one, other)| one != other).count();
+                assert!(differ <= groups(&base)[costs].fields.len(), "{run} {costs}");
             }
         }
     }

@@ -76,9 +76,8 @@ pub fn text(document: &Document) -> String {
 pub fn space(answer: &Answer) -> String {
     let Some(space) = &answer.space else { return String::new() };
     let share = format!("{} of {}", space.holds(), space.points.len());
-    match space.decides().as_slice() {
-        [] => share,
-        [one] => format!("{share}, hangs on {one}"),
+    match space.decides() {
+        none if none.is_empty() => share,
         some => format!("{share}, {}", some.join(", ")),
     }
 }

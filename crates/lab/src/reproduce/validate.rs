@@ -42,6 +42,7 @@ pub fn experiments() -> Vec<Experiment> {
 /// Calibrates this machine and measures all points on it, until it stays the same during both; less if a
 /// signal came.
 pub fn measure(effort: &Effort, signals: &Signals, bar: &ProgressBar) -> Result<Measured> {
+    let machine = Machine::here();
     for calibration in 1.. {
         let (profile, probe) = calibrate::profile(|what| {
             bar.set_message(format!("measuring {what}"));
@@ -54,9 +55,11 @@ pub fn measure(effort: &Effort, signals: &Signals, bar: &ProgressBar) -> Result<
         bar.set_position(0);
         bar.set_length((measurements(&ready) + runner::runs(&ready)) as u64);
         let results = ready.iter().map(|one| Results::new(&one.plan)).collect();
-        let mut measured = Measured { profile, ready, results, unsteady: 0, signal: None };
+        let (machine, load_average) = (machine.line(), machine.load_average);
+        let mut measured =
+            Measured { machine, load_average, profile, ready, results, unsteady: Some(0), signal: None };
         measured.fill(&probe, calibration == CALIBRATIONS, signals, bar);
-        if measured.signal.is_some() || measured.unsteady == 0 || calibration == CALIBRATIONS {
+        if measured.signal.is_some() || measured.unsteady == Some(0) || calibration == CALIBRATIONS {
             return Ok(measured);
         }
     }
@@ -68,16 +71,20 @@ fn measurements(ready: &[Ready]) -> usize {
     ready.iter().map(|one| Results::new(&one.plan).points.len()).sum::<usize>() * ROUNDS as usize
 }
 
-/// What was measured on this machine.
+/// What was measured on a machine.
 pub struct Measured {
+    /// Processor, kernel and C library.
+    pub machine: String,
+    /// CPUs that other programs used, when the measurement began.
+    pub load_average: f64,
     /// What it costs.
     pub profile: Profile,
     /// The experiments, to be simulated on a machine with that profile.
     pub ready: Vec<Ready>,
     /// Of each experiment.
     pub results: Vec<Results>,
-    /// Rounds of all locks during which the machine did not stay the same.
-    pub unsteady: usize,
+    /// Rounds of all locks during which the machine did not stay the same; none if that was not watched.
+    pub unsteady: Option<usize>,
     /// What ended it.
     pub signal: Option<i32>,
 }
@@ -94,7 +101,7 @@ impl Measured {
                         Ok(measured) => measured,
                         Err(signal) => return self.signal = Some(signal),
                     };
-                    self.unsteady += usize::from(!steady);
+                    self.unsteady = self.unsteady.map(|rounds| rounds + usize::from(!steady));
                     if !steady && !last {
                         return;
                     }
@@ -147,8 +154,8 @@ pub struct Comparison {
     pub load_average: f64,
     /// What its costs were measured to be, as a profile.
     pub profile: String,
-    /// Rounds of all locks during which those costs did not stay the same.
-    pub unsteady: usize,
+    /// Rounds of all locks during which those costs did not stay the same; none if that was not watched.
+    pub unsteady: Option<usize>,
     /// Pairs that differ by enough.
     pub pairs: usize,
     /// Those that are in the same order.
@@ -163,10 +170,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// Of the measured with the simulated results of the same plans.
-    pub fn new(measured: &Measured, simulated: &[Results], machine: &Machine) -> Self {
+    pub fn new(measured: &Measured, simulated: &[Results]) -> Self {
         let mut comparison = Comparison {
-            machine: machine.line(),
-            load_average: machine.load_average,
+            machine: measured.machine.clone(),
+            load_average: measured.load_average,
             profile: measured.profile.to_toml(),
             unsteady: measured.unsteady,
             pairs: 0,
@@ -236,10 +243,9 @@ impl Comparison {
 
     /// All of it but the pairs.
     pub fn sentence(&self) -> String {
-        format!(
+        let mut text = format!(
             "Measured on {} (load average {} before). Of {} pairs whose medians differ by over 20%, {} ({:.1}%) are in the \
-             same order in the simulator. Of {} that differ by over 20% in each of {ROUNDS} rounds, {} ({:.1}%) are. In {} \
-             of the rounds the machine's cache lines did not take the time that they took when it was calibrated.",
+             same order in the simulator. Of {} that differ by over 20% in each of {ROUNDS} rounds, {} ({:.1}%) are.",
             self.machine,
             self.load_average,
             self.by_medians[0],
@@ -248,8 +254,14 @@ impl Comparison {
             self.pairs,
             self.agree,
             100.0 * share(self.pairs, self.agree).unwrap_or_default(),
-            self.unsteady
-        )
+        );
+        if let Some(unsteady) = self.unsteady {
+            text += &format!(
+                " In {unsteady} of the rounds the machine's cache lines did not take the time that they took when it was \
+                 calibrated."
+            );
+        }
+        text
     }
 
     /// The share of the pairs that agree, if there are any.
@@ -290,7 +302,7 @@ mod tests {
             machine: String::new(),
             load_average: 0.0,
             profile: String::new(),
-            unsteady: 0,
+            unsteady: None,
             pairs: 0,
             agree: 0,
             by_medians: [0; 2],

@@ -252,10 +252,15 @@ impl Claim {
         names
     }
 
+    /// What its rule and the numbers beside it are computed from.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.checks.iter().map(|check| &check.value).chain(&self.seen)
+    }
+
     /// The experiments that have to be run for it.
     pub fn runs(&self) -> Vec<&'static str> {
-        let seen = self.seen.iter().flat_map(Value::figures).filter_map(|figure| figure.at());
-        self.experiments().into_iter().chain(seen.map(|at| at.experiment)).collect()
+        let places = self.values().flat_map(Value::figures).filter_map(Figure::at);
+        places.map(|at| at.experiment).collect()
     }
 
     /// What it asks the simulator beside the workloads.
@@ -263,6 +268,12 @@ impl Claim {
         let figures = self.checks.iter().flat_map(|check| check.value.figures());
         let probe = |figure: &Figure| if let Figure::Probe(probe) = figure { Some(*probe) } else { None };
         figures.filter_map(probe).collect()
+    }
+
+    /// Whether nothing is simulated or measured for it at a point of a workload, as where sizes are compared: it is the same in
+    /// every run.
+    pub fn is_fixed(&self) -> bool {
+        self.experiments().is_empty() && self.probes().is_empty()
     }
 
     /// The experiments that it looks at.

@@ -36,6 +36,22 @@ fn threads_share_a_processor_by_the_quantum() {
 }
 
 #[test]
+fn a_processor_pauses_now_and_then() {
+    let with = |every: f64, pause: f64| {
+        let mut profile = machine((1, 1, 1, 1));
+        let number = |value| Some(Number { value, source: "test".into() });
+        (profile.kernel.pause_every, profile.kernel.pause) = (number(every), number(pause));
+        play(&profile, &exact(), vec![&|| work(50_000_000)]).simulated_ns
+    };
+    // Pauses take a tenth of the time.
+    let slow = with(100_000.0, 10_000.0);
+    assert!((54_500_000..57_000_000).contains(&slow), "{slow}");
+    assert_eq!(slow, with(100_000.0, 10_000.0), "the same seed gives the same run");
+    let hardly = with(10_000_000.0, 1.0);
+    assert!((50_000_000..50_000_100).contains(&hardly), "{hardly}");
+}
+
+#[test]
 fn an_idle_processor_steals() {
     let (long, short) = (|| work(90_000), || work(10_000));
     // Threads 0 and 2 start on processor 0, thread 1 on processor 1.
