@@ -17,9 +17,9 @@ enum Again {
     Until,
 }
 
-/// When the reader comes again: the writer comes after 100 microseconds.
+/// When the reader comes again: the writer comes after 100 microseconds, and spins for 10 before it queues.
 const BEFORE: u64 = 20_000;
-const SOON: u64 = 110_000;
+const SOON: u64 = 105_000;
 const LATE: u64 = 50_000_000;
 
 /// One thread reads, and reads again at a time; another writes. Whether the second acquisition was had.
@@ -84,7 +84,7 @@ fn every_rwlock_does_as_documented() {
             }
             let (soon, late) = (enters(SOON, Again::Waits), enters(LATE, Again::Waits));
             println!("{name}: soon {soon:?}, late {late:?}");
-            // Of shfl-rw, newcomers pass the head of the queue at first. Of bravo-2d, readers pass a writer that waits for
+            // Of shfl-rw, readers pass a writer that does not keep them out yet. Of bravo-2d, readers pass a writer that waits for
             // a reader in its slot.
             let always = name.starts_with("bravo-2d-") || R::PREFERS_READERS;
             let passes = (name == "shfl-rw" || always, always);
