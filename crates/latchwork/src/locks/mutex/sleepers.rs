@@ -52,15 +52,18 @@ const IN_A_ROW: u32 = 16;
 /// each), within which an unparked thread usually runs. If it runs later, other threads have merely passed it once more.
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
-/// A lock's `turn` holds the present time in its lower 30 bits: in microseconds of 1024 ns, modulo 18 minutes.
+/// The bits of a lock's `turn` that hold a time. The lock uses the two others.
+const TIME: u32 = u32::MAX >> 2;
+
+/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 18 minutes.
 pub(crate) fn stamp<M: Machine>() -> Bits {
-    Bits(micros::<M>() & u32::MAX >> 2)
+    Bits(micros::<M>() & TIME)
 }
 
 /// Microseconds since the time in `turn`. The caller has read `turn`, and then this reads the clock: a stamp that is newer than
 /// the clock would look very old.
 pub(crate) fn age<M: Machine>(turn: Bits) -> u32 {
-    micros::<M>().wrapping_sub(turn.0) & u32::MAX >> 2
+    micros::<M>().wrapping_sub(turn.0) & TIME
 }
 
 /// In a node's `next`: the owner has left, and the node belongs to the waiter that is about to link itself.
