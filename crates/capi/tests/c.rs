@@ -1,7 +1,8 @@
 //! Installs the library as a user does, and builds and runs C and C++ programs with nothing but what is installed.
 //!
 //! What is not there (clang, cmake, pkg-config) is left out, with a line that begins with SKIPPED. A C and a C++ compiler
-//! must be there in CI. What gcc compiles, clang compiles as well if `LATCHWORK_THOROUGH=1` asks for it, as CI does.
+//! must be there in CI. If `LATCHWORK_THOROUGH=1` asks for it, as CI does, clang compiles what gcc compiles, and C++ programs
+//! run under sanitizers.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -208,11 +209,15 @@ fn cmake(name: &str, options: &[&str]) -> PathBuf {
     build
 }
 
+/// Whether what takes long and repeats other tests was asked for. CI does.
+fn thorough() -> bool {
+    env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0")
+}
+
 /// The compilers that are there, of a pair such as gcc and clang. The second one repeats what the first one does: it is left out
 /// unless it is asked for.
 fn compilers(names: [&str; 2]) -> impl Iterator<Item = &str> {
-    let number = if env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0") { 2 } else { 1 };
-    names.into_iter().take(number).filter(|name| is_there(name))
+    names.into_iter().take(if thorough() { 2 } else { 1 }).filter(|name| is_there(name))
 }
 
 /// Whether a C++ compiler has the attribute by which a library refuses specialisations of its templates.
@@ -315,9 +320,10 @@ fn cpp_programs() {
     }
 }
 
+/// Only if asked for: every day, C's programs do the same with the same library.
 #[test]
 fn cpp_programs_under_sanitizers() {
-    if !is_there("g++") {
+    if !thorough() || !is_there("g++") {
         return;
     }
     for (source, sanitizer) in [

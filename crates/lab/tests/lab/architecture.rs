@@ -81,15 +81,22 @@ const ROOMS: &[Room] = &[
     Room {
         name: "latchwork-workloads",
         in_product: false,
-        left: 610,
-        width: 155,
-        captions: ["the papers' programs,", "peers, tables"],
+        left: 598,
+        width: 126,
+        captions: ["the papers' pro-", "grams, peers, tables"],
+    },
+    Room {
+        name: "latchwork-loom",
+        in_product: false,
+        left: 732,
+        width: 98,
+        captions: ["clients for the", "model checker"],
     },
     Room {
         name: "latchwork-torture",
         in_product: false,
-        left: 785,
-        width: 155,
+        left: 838,
+        width: 112,
         captions: ["stress, with locks", "broken on purpose"],
     },
     Room {

@@ -6,7 +6,7 @@
 //! | machine | what it is for | where it is |
 //! |---|---|---|
 //! | [`Native`] | production, on Linux | [`native`] |
-//! | loom | every interleaving of a small client under the C11 memory model | this crate's tests |
+//! | loom | every interleaving of a small client under the C11 memory model | `crates/loom` |
 //! | simulated | costs: caches, NUMA nodes and a scheduler, in virtual time | the simulator's crate |
 //! | exploring | schedules: millions of random interleavings of a larger client | the simulator's crate |
 //!

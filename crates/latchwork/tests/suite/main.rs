@@ -2,8 +2,8 @@
 //! than most of these tests run.
 //!
 //! Tests that need a process of their own stand beside this folder: `leaks` counts every allocation of the process,
-//! `forgotten` stops reclamation in the process for good, and `grace` counts the grace periods of the process. `loom`
-//! stands apart because it can take minutes: `cargo test -p latchwork --test loom` runs it alone.
+//! `forgotten` stops reclamation in the process for good, and `grace` counts the grace periods of the process. What
+//! loom explores is a package of its own, `latchwork-loom`, because it is compiled with optimisation and this is not.
 
 mod alone;
 mod contributing;

@@ -39,8 +39,7 @@ pub(super) fn library() -> &'static Path {
     })
 }
 
-/// Builds the library with its feature `out-of-place`. Without link-time optimisation, which is for speed: so this build and
-/// that of the library for C share what they depend on.
+/// Builds the library with its feature `out-of-place`. Without what is for speed, which takes long to compile.
 pub(super) fn build_out_of_place() -> PathBuf {
     // The outer cargo holds the lock of the usual directory.
     let target = scratch().join("library");
@@ -50,6 +49,8 @@ pub(super) fn build_out_of_place() -> PathBuf {
         .arg("--target-dir")
         .arg(&target)
         .args(["--features", "out-of-place"])
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET")
         .output()

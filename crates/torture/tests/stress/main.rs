@@ -13,7 +13,7 @@ mod strategies;
 use example::RawFutex;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::Native;
-use latchwork::registry;
+use latchwork::registry::{self, Kind};
 use latchwork_torture::jitter::Jitter;
 use latchwork_torture::{Scenario, Settings, of_mutex, of_rwlock, registered, torture};
 use std::io::Write;
@@ -58,9 +58,23 @@ fn must_work_with(name: &str, scenarios: &[Scenario], settings: Settings) {
     std::process::abort();
 }
 
+/// The registered locks of one kind. Their threads sleep much, so that the kinds run beside each other.
+fn every(kind: Kind) {
+    registry::for_each(|entry| {
+        if entry.kind == kind {
+            must_work(entry.info.name, &registered(kind, entry.info.name));
+        }
+    });
+}
+
 #[test]
-fn every_lock() {
-    registry::for_each(|entry| must_work(entry.info.name, &registered(entry.kind, entry.info.name)));
+fn every_mutex() {
+    every(Kind::Mutex);
+}
+
+#[test]
+fn every_rwlock() {
+    every(Kind::RwLock);
 }
 
 #[test]

@@ -27,7 +27,7 @@
 use crate::machine::{Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Slow reads before a new lock is biased for the first time. `tests/loom` does as many.
+/// Slow reads before a new lock is biased for the first time. `crates/loom` does as many.
 pub(in super::super) const WARM_UP: u32 = 16;
 /// The lowest number of the state *off*.
 pub(super) const FIRST: u32 = WARM_UP + 1;

@@ -1,4 +1,4 @@
-//! docs/workloads.md is generated from the registry; `LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs`
+//! docs/workloads.md is generated from the registry; `LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test suite docs`
 //! writes it.
 
 use latchwork_workloads::registry;
@@ -6,7 +6,7 @@ use latchwork_workloads::workload::Threads;
 use std::fmt::Write;
 
 const HEAD: &str = "\
-<!-- generated: LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs -->
+<!-- generated: LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test suite docs -->
 
 # Workloads
 
@@ -19,7 +19,7 @@ Every run checks its workload's own invariant at the end: counts that only the l
 table, mappings of the address space. A lock that breaks the invariant is reported as failed, not as fast.
 
 To add a workload, write a file with a type that implements `Workload`, and add a line to `registry.rs`. Then
-`LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs` writes this page anew.
+`LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test suite docs` writes this page anew.
 
 ## How it is measured
 
@@ -104,6 +104,6 @@ fn the_page_is_that_of_the_registry() {
     let written = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         written == page(),
-        "docs/workloads.md is out of date: LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test docs"
+        "docs/workloads.md is out of date: LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test suite docs"
     );
 }

@@ -8,11 +8,7 @@
 //! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas).
 //! `LATCHWORK_LOOM_DEEP=1` allows one preemption more everywhere (hours rather than minutes).
 
-mod machine;
-mod records;
-mod report;
 mod stacks;
-mod words;
 
 mod anonymous;
 mod at_length;
@@ -25,9 +21,10 @@ mod reclaim;
 mod rwlock;
 mod semaphore;
 mod seqlock;
+mod tables;
 mod tree;
 
-#[path = "../example/futex.rs"]
+#[path = "../../../latchwork/tests/example/futex.rs"]
 mod example;
 
-use report::report;
+use latchwork_loom::{machine, report};

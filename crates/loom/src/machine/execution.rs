@@ -1,7 +1,7 @@
 //! The state of one execution, and how the threads of the model reach it.
 
-use super::super::records;
-use super::super::words::UsizeCell;
+use crate::records;
+use crate::words::UsizeCell;
 use super::{Loom, Mistake, Model};
 use latchwork::machine::{QNode, ReaderRow, Wait, Word};
 use loom::sync::Mutex;

@@ -34,15 +34,13 @@ use loom::thread;
 use std::cell::Cell as StdCell;
 use std::rc::Rc;
 
-// With paths, because the tests of another crate include this file by a path.
-#[path = "machine/execution.rs"]
 mod execution;
-#[path = "machine/model.rs"]
 mod model;
 
-pub use execution::{
-    exit_thread, in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed, thread_number,
+pub(crate) use execution::{
+    in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed,
 };
+pub use execution::{exit_thread, thread_number};
 pub use model::{Grouping, Mistake, Model, deep, fails, thorough};
 
 /// Nodes in the waiting array.
