@@ -37,10 +37,8 @@ use std::rc::Rc;
 mod execution;
 mod model;
 
-pub(crate) use execution::{
-    in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed,
-};
 pub use execution::{exit_thread, thread_number};
+pub(crate) use execution::{in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed};
 pub use model::{Grouping, Mistake, Model, deep, fails, thorough};
 
 /// Nodes in the waiting array.
@@ -167,6 +165,10 @@ unsafe impl Machine for Loom {
         count
     }
 
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "it looks at the word only while a thread sleeps there"
+    )]
     #[track_caller]
     fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
         let state = shared_state();

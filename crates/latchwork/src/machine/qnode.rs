@@ -93,6 +93,13 @@ macro_rules! __node_view {
             }
         }
 
+        /// Whether they are the same node.
+        impl<M: $crate::machine::Machine> PartialEq for $name<'_, M> {
+            fn eq(&self, other: &Self) -> bool {
+                core::ptr::eq(self.0, other.0)
+            }
+        }
+
         #[allow(dead_code)]
         impl<'a, M: $crate::machine::Machine> $name<'a, M> {
             /// The node at an address.

@@ -1,8 +1,8 @@
 //! The state of one execution, and how the threads of the model reach it.
 
+use super::{Loom, Mistake, Model};
 use crate::records;
 use crate::words::UsizeCell;
-use super::{Loom, Mistake, Model};
 use latchwork::machine::{QNode, ReaderRow, Wait, Word};
 use loom::sync::Mutex;
 use loom::sync::atomic::{self, Ordering};

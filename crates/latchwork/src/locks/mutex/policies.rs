@@ -8,7 +8,7 @@
 //! | [`NumaPolicy`] | waiters of the shuffler's NUMA node; the default |
 //! | [`NoPolicy`] | none |
 //! | [`Hops`] | waiters of the shuffler's NUMA node, then those of the nodes nearest to it |
-//! | [`Priority`] | the most urgent ones; no thread steals |
+//! | [`Priority`] | the most urgent ones; no thread steals from a head that has asked for the lock |
 //! | [`Opportunity`] | those that have held the lock for the shortest time lately |
 //!
 //! [`RawLocally`] is not a policy but a lock over any of them, in which newcomers steal only within their group.
@@ -83,10 +83,12 @@ pub trait Urgency: Send + Sync + 'static {
 }
 
 /// The most urgent waiter is the next but one: the head of the queue keeps its place, all waiters behind it are sorted by
-/// urgency, and no thread steals.
+/// urgency, and no thread steals from a head that has asked for the lock.
 ///
-/// An urgent thread waits for threads that are as urgent and came before it. Once it is in the queue it waits for at most
-/// three others: the holder, the head, and the next waiter, which looks at the whole queue before it takes the lock. After
+/// An urgent thread waits for threads that are as urgent and came before it. Of the others it waits for three as a rule: the
+/// holder, the head, and the next waiter, which looks at the whole queue before it takes the lock. It waits for more if a
+/// newcomer takes the lock before the head has asked for it, or if a waiter has queued but not linked itself yet: the next
+/// waiter then does not see who stands behind that one. After
 /// [`PATIENCE`](Policy::PATIENCE) more urgent threads in a row, one other thread has its turn, so no thread starves.
 /// The holder does not inherit the urgency of a waiter, because the scheduler alone gives out processors.
 #[derive(Debug)]

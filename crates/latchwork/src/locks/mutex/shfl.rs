@@ -24,7 +24,7 @@
 //! # The unlock
 //!
 //! `unlock` reads the word and, if that is HELD, stores 0: no atomic read-modify-write. If the head sets PARKED between the two,
-//! the store erases that, and the unlock wakes no thread: a *torn* release. The head therefore looks again after a microsecond,
+//! the store erases that, and the unlock wakes no thread: a *torn* release. The head therefore looks again after 0.75 us,
 //! by when the store is done unless the holder was interrupted between the two instructions. In that rare case the head sleeps
 //! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`]).
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
@@ -50,8 +50,7 @@
 //!
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool. Atomics per uncontended pair: 1; 0 with a single thread.
 //! Fairness: bounded stealing, as above; FIFO in the queue, per NUMA node with at most 16 in a row.
-//! Suspension: a waiter may be suspended at any instruction without keeping others from the lock. A thread is the holder once its
-//! compare-and-exchange has succeeded, though its call has not returned yet.
+//! Suspension: a suspended waiter keeps nobody from the lock. A thread is the holder from its compare-and-exchange on.
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
@@ -66,7 +65,6 @@ use core::{marker::PhantomData, ptr::null_mut};
 const HELD: Bits = Bits(1 << 0);
 const PARKED: Bits = Bits(1 << 1);
 const DEMAND: Bits = Bits(1 << 2);
-
 const ASLEEP: Bits = Bits(1 << 31);
 const LAPSED: Bits = Bits(1 << 30);
 
@@ -157,7 +155,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     }
 
     fn is_locked(&self) -> bool {
-        !self.is_free()
+        self.word().has(HELD)
     }
 }
 
@@ -182,10 +180,6 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     fn turn(&self) -> Bits {
         Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
-    }
-
-    fn is_free(&self) -> bool {
-        !self.word().has(HELD)
     }
 
     fn is_queue_empty(&self) -> bool {
@@ -261,7 +255,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             let sleeps = || self.turn().has(ASLEEP) && !self.word().has(DEMAND);
             let spins = self.is_queue_empty() || beside && sleeps();
             let nanos = if spins { P::SPIN } else { 0 };
-            if P::STEALING && sleepers::spin::<M, P>(nanos, !spins, || self.is_free(), || self.steal()) {
+            if P::STEALING && sleepers::spin::<M, P>(nanos, !spins, || !self.is_locked(), || self.steal()) {
                 return true;
             }
             if !self.is_lapsed() {
@@ -278,18 +272,15 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
         // Asked after the waiter woke up by itself: the head may be suspended.
-        let pass = |_| self.is_free() && self.lapses() && self.take(self.word());
-        match sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass) {
-            Err(locked) => locked,
-            Ok(Head { node, at_once, locked }) => {
-                if at_once {
-                    self.turn.store(stamp::<M>().0, Relaxed);
-                }
-                let locked = locked || self.compete(node, deadline, spun && at_once);
-                self.leave(node, locked);
-                locked
-            }
+        let pass = |_| !self.is_locked() && self.lapses() && self.take(self.word());
+        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass);
+        let Ok(Head { node, at_once, locked }) = waited else { return waited.is_err_and(|locked| locked) };
+        if at_once {
+            self.turn.store(stamp::<M>().0, Relaxed);
         }
+        let locked = locked || self.compete(node, deadline, spun && at_once);
+        self.leave(node, locked);
+        locked
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.
@@ -301,7 +292,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         let mut demands = !P::STEALING;
         loop {
             let long = age::<M>(self.turn()) > PROMISE_BOUND;
-            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_free());
+            sleepers::walk::<M, P>(&self.tail, node, long, || !self.is_locked());
             if self.turn().has(LAPSED) {
                 self.turn.fetch_and(!LAPSED.0, Relaxed); // the head runs again
             }
@@ -309,7 +300,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 self.ask(DEMAND);
             }
             let nanos = if spun && !demands { 0 } else { P::SPIN };
-            if sleepers::spin::<M, P>(nanos, demands, || self.is_free(), take) {
+            if sleepers::spin::<M, P>(nanos, demands, || !self.is_locked(), take) {
                 return true;
             }
             spun = true;

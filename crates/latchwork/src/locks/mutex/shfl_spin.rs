@@ -37,7 +37,7 @@
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it.
 
 use super::policies::NumaPolicy;
-use super::shuffle::{Policy, Waiter, same, shuffle};
+use super::shuffle::{Policy, Waiter, Walk, shuffle};
 use super::{ConstNew, Info, RawMutex, Suspension};
 use crate::machine::{Clock, Machine, Native, Offers, QNode, Word, node_view};
 use core::marker::PhantomData;
@@ -196,18 +196,18 @@ impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSp
             |waiter: Waiter<'_, M>| P::rank::<M>(node.key().load(Relaxed), waiter.key().load(Relaxed)) != 0;
         let stop =
             |current: Waiter<'_, M>| node.status().load(Relaxed) == READY || at_once && strange(current);
-        let Some((last, reached, stopped)) =
+        let Some(Walk { last, reached, stopped }) =
             shuffle::<M, P>(node, from, &self.tail, SPINNERS_IN_A_ROW, stop, |_| false)
         else {
             return self.shuffling.store(0, Release); // (T) our walk is over before another starts
         };
-        let grouped_none = same(last, node) || at_once && strange(reached);
+        let grouped_none = last == node || at_once && strange(reached);
         let next = match stopped && grouped_none {
             _ if !HANDS_ON => node,
             true => reached,
             false => last,
         };
-        let resumes = RESUMES && !same(reached, next);
+        let resumes = RESUMES && reached != next;
         Role(next.0).resume().store(if resumes { reached.as_ptr() } else { null_mut() }, Relaxed);
         Role(next.0).shuffler().store(1, Release); // (S)
     }

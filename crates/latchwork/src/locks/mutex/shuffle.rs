@@ -7,8 +7,7 @@
 //! those of one NUMA node ([`policies`](super::policies) has this policy and others). A policy with several ranks has those of rank 1 moved
 //! behind those of rank 0, and so on. Waiters without a rank stay behind all of these, in order of arrival.
 //!
-//! In the blocking locks only the head of the queue shuffles, while it waits. In the non-blocking one, waiters pass the role of
-//! the shuffler on, as in the paper (`shfl_spin`); in the blocking ones that is worth nothing.
+//! In the blocking locks only the head shuffles, while it waits. In the other (`shfl_spin`), waiters pass the role on, as in the paper.
 //!
 //! Only the head takes its own node out. Any other waiter that leaves abandons its node, and a walk or a leaving head releases that. An
 //! arrival links itself behind the last waiter. So the walk leaves the last waiter where it is, unless the policy is thorough.
@@ -50,15 +49,13 @@ pub trait Policy: Send + Sync + 'static {
     /// at a held lock, it takes a free one at once. Half and double are as fast on average (`docs/ablation.md`).
     #[doc(hidden)]
     const PROMPTNESS: u32 = 16;
-    /// Further looks that find a lock free before a waiter takes it: two threads that do nothing but lock and unlock are two to
-    /// three times as fast with them on AMD EPYCs (Zen 4 and Zen 5, `docs/mutexes.md`).
+    /// Further looks that find a lock free before a waiter takes it. `docs/mutexes.md`: two threads are two to three times as fast.
     #[doc(hidden)]
     const SECOND_LOOKS: u32 = 3;
     /// Nanoseconds for which a waiter spins before it sleeps: about what it costs to park and unpark it.
     #[doc(hidden)]
     const SPIN: u32 = 10_000;
-    /// Microseconds (of 1024 ns) for which newcomers may steal from a head: long beside the wakeup of a thread, short beside a
-    /// quantum of the scheduler (3 ms).
+    /// Microseconds (of 1024 ns) for which newcomers may steal from a head: many wakeups (2 to 50 us), a third of a quantum (3 ms).
     #[doc(hidden)]
     const TURN: u32 = 1000;
     /// A head that was robbed sleeps for a time, and is not unparked by each unlock.
@@ -98,33 +95,40 @@ node_view! {
     }
 }
 
-/// One walk of the shuffler `node`, in the queue that ends at `tail`, from the waiter `from`: `node`, or where the last walk ended.
-/// Returns the last waiter of the run, the waiter that the walk has reached, and whether `stop` ended it, which is asked after each
-/// waiter unless the policy is thorough. `None`: the shuffler is the last of a complete run, of `in_a_row` waiters or the policy's own
-/// number. A node that is `abandoned` is taken out and released here.
+/// What a walk has found and done: the last waiter of the run, the waiter that it has reached, and whether `stop` ended it.
+pub(crate) struct Walk<'a, M: Machine> {
+    pub last: Waiter<'a, M>,
+    pub reached: Waiter<'a, M>,
+    pub stopped: bool,
+}
+
+/// One walk of the shuffler, in the queue that ends at `tail`, from the waiter `from`: the shuffler, or where the last walk ended.
+/// A run has `in_a_row` waiters, or the policy's own number; `None`: the shuffler is the last of a complete run. `stop` is asked
+/// after each waiter unless the policy is thorough. A node that is `abandoned` is taken out and released here.
 ///
-/// (Q) An arriving waiter writes a link with release, and it is read here with acquire. The shuffler alone writes the links behind itself
-/// that are not null; the next shuffler sees its changes by the handover.
+/// (Q) An arriving waiter writes a link with release, and it is read here with acquire. The shuffler alone writes the links behind
+/// itself that are not null; the next shuffler sees its changes by the handover.
 pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
-    node: Waiter<'a, M>,
+    shuffler: Waiter<'a, M>,
     from: Waiter<'a, M>,
     tail: &M::Ptr<QNode<M>>,
     in_a_row: u32,
     mut stop: impl FnMut(Waiter<'_, M>) -> bool,
     abandoned: impl Fn(Waiter<'_, M>) -> bool,
-) -> Option<(Waiter<'a, M>, Waiter<'a, M>, bool)> {
+) -> Option<Walk<'a, M>> {
     const { assert!(P::RANKS >= 1 && P::RANKS <= MAX_RANKS) };
     let quota = P::PATIENCE.unwrap_or(in_a_row);
-    let mut batch = node.batch().load(Relaxed).max(1);
-    node.batch().store(batch, Relaxed);
+    let mut batch = shuffler.batch().load(Relaxed).max(1);
+    shuffler.batch().store(batch, Relaxed);
     if batch >= quota {
         return None;
     }
-    let key = node.key().load(Relaxed);
-    // For each rank, the last waiter of it or of the ranks before it. A walk that does not begin at the shuffler only groups: it
-    // does not know where the other ranks end.
-    let mut ends = [node; MAX_RANKS];
-    let ranks = if same(from, node) { P::RANKS } else { 1 };
+    let key = shuffler.key().load(Relaxed);
+    // For each rank, the last waiter of it or of the ranks before it: the next one of that rank belongs right behind. A walk that does
+    // not begin at the shuffler only groups rank 0: it does not know where the other ranks end.
+    let mut ends = [shuffler; MAX_RANKS];
+    let ranks = if from == shuffler { P::RANKS } else { 1 };
+    // All waiters up to `reached` are where they belong.
     let (mut reached, mut stopped, mut wall) = (from, false, false);
     while batch < quota && !stopped && !wall {
         let next = reached.next().load(Acquire); // (Q)
@@ -133,50 +137,55 @@ pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
         }
         // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
         let current = unsafe { Waiter::at(next) };
-        let (rank, gone) = (P::rank::<M>(key, current.key().load(Relaxed)), abandoned(current));
         wall = P::RANKS > 1 && current.passed().load(Relaxed) >= quota;
-        let end = (!gone && rank < ranks).then(|| ends[rank]);
-        if !gone && end.is_none_or(|end| same(reached, end)) {
-            reached = current; // it stays where it is
-        } else if !take_out::<M, P>(tail, [reached, current]) {
-            break;
-        } else if let Some(end) = end {
-            let next = end.next().load(Relaxed);
-            if P::RANKS > 1 {
-                // SAFETY: it stands between the shuffler and `current`.
-                let passed = unsafe { Waiter::at(next) }.passed();
-                let now = passed.load(Relaxed) + 1;
-                passed.store(now, Relaxed);
-                wall |= now >= quota;
+        let rank = P::rank::<M>(key, current.key().load(Relaxed));
+        if abandoned(current) {
+            if !take_out::<M, P>(tail, reached, current) {
+                break;
             }
-            current.next().store(next, Release);
-            end.next().store(current.as_ptr(), Release);
-        } else {
             // SAFETY: its owner has left, and no link leads to it any more. Abandoned nodes are the pool's.
             unsafe { M::release_node(&*current.as_ptr()) };
-        }
-        if let Some(end) = end {
+        } else if rank >= ranks {
+            reached = current;
+        } else {
+            let end = ends[rank];
+            if reached == end {
+                reached = current; // it stands there already
+            } else if !take_out::<M, P>(tail, reached, current) {
+                break;
+            } else {
+                wall |= put_behind::<M, P>(end, current) >= quota;
+            }
             if rank == 0 {
                 batch += 1;
                 current.batch().store(batch, Relaxed);
             }
-            ends[rank..P::RANKS]
-                .iter_mut()
-                .filter(|later| same(**later, end))
-                .for_each(|later| *later = current);
+            // Later ranks that had no waiter ended there too.
+            ends[rank..P::RANKS].iter_mut().filter(|later| **later == end).for_each(|end| *end = current);
         }
         stopped = !P::THOROUGH && !wall && stop(reached);
     }
-    Some((ends[0], reached, stopped))
+    Some(Walk { last: ends[0], reached, stopped })
 }
 
-pub(crate) fn same<M: Machine>(one: Waiter<'_, M>, other: Waiter<'_, M>) -> bool {
-    core::ptr::eq(one.0, other.0)
+/// Links `current`, which was taken out, behind `end`. Returns how many have passed the waiter that stood there (with one rank: 0).
+fn put_behind<M: Machine, P: Policy>(end: Waiter<M>, current: Waiter<M>) -> u32 {
+    let next = end.next().load(Relaxed);
+    let mut passed = 0;
+    if P::RANKS > 1 {
+        // SAFETY: `current` stood behind it, so it is no further back in the queue than the walk is.
+        let next = unsafe { Waiter::<M>::at(next) };
+        passed = next.passed().load(Relaxed) + 1;
+        next.passed().store(passed, Relaxed);
+    }
+    current.next().store(next, Release); // (Q)
+    end.next().store(current.as_ptr(), Release); // (Q)
+    passed
 }
 
 /// Unlinks `current`, which stands behind `before`. `false`: it is the last of the queue and has to stay there.
 #[inline(always)]
-fn take_out<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, [before, current]: [Waiter<'_, M>; 2]) -> bool {
+fn take_out<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, before: Waiter<M>, current: Waiter<M>) -> bool {
     let next = current.next().load(Acquire); // (Q)
     if next.is_null() && !P::THOROUGH {
         return false;
