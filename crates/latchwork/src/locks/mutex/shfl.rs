@@ -12,13 +12,13 @@
 //! | bit of `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | HELD | a thread holds the lock | (A) acquire: the new holder, which clears the other bits: `try_free`, `take` | (A) release: `unlock`, `unlock_slow` |
-//! | PARKED | the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head |
-//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up |
+//! | PARKED | the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head; a torn one |
+//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up; an unlock without a queue; a torn one |
 //!
 //! | bit of `turn` | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | ASLEEP | the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head; `unlock_fair` (N) |
-//! | LAPSED | the head does not run: newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
+//! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N) |
+//! | LAPSED | a hint: the head does not run; newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
 //! | the others | [`stamp`] of the time when the turn began, or when a demanded lock became free | a leaving head, a first head; `unlock_slow` | |
 //!
 //! # The unlock
@@ -39,18 +39,18 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *Robbed.* If the lock is held again by then, running threads use it well without wakeups. The head then naps for a sixteenth
-//!   of a turn, an eighth, and so on, and looks in between. No unlock has to wake it, and a lock that becomes idle is unused for
-//!   at most as long as the head has waited.
-//! - *Its turn.* After [`TURN`](Policy::TURN) the head demands the lock, spins again, and newcomers may not steal it. So a waiter
-//!   behind `n` others waits for at most `n + 1` times (a turn, the time until an unparked thread runs, and a section), if
-//!   unparked threads run within `PROMISE_BOUND`. Each waiter in front may bring up to 15 more of its node; `n` counts those too.
+//! - *Robbed.* If it is held after the head's first sleep, running threads probably use it well without wakeups. The head naps for
+//!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
+//!   63 us or as long as the head has waited.
+//! - *Its turn.* After [`TURN`](Policy::TURN) the head demands the lock, spins again, and newcomers may not steal it. A waiter
+//!   behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (a turn, two sections and two
+//!   wakeups), if a wakeup takes less than `PROMISE_BOUND`. A demand that an unlock tears costs one more steal.
 //! - *A suspended waiter* is passed ([`sleepers`]). Newcomers do not queue behind a suspended head: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool. Atomics per uncontended pair: 1; 0 with a single thread.
 //! Fairness: bounded stealing, as above; FIFO in the queue, per NUMA node with at most 16 in a row.
-//! Suspension: a suspended waiter keeps nobody from the lock. A thread is the holder from its compare-and-exchange on.
+//! Suspension: a suspended waiter only delays others ([`sleepers`]). A thread is the holder from its compare-and-exchange on.
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
@@ -230,9 +230,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED)));
             _ = self.turn.compare_exchange(turn.0, next.0, Release, Relaxed);
         }
-        let word = &raw const self.word;
+        let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND.0 });
         // (A)
-        if Bits(self.word.fetch_and(DEMAND.0, Release)).has(PARKED) {
+        if Bits(self.word.fetch_and(kept, Release)).has(PARKED) {
             M::wake(word, u32::MAX);
         }
     }
@@ -313,9 +313,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             let turn = Bits(self.turn.fetch_or(ASLEEP.0, AcqRel)).with(ASLEEP); // (N)
             if slept && !demands && P::NAPS {
-                let left = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
+                let left = nap.min(u64::from(P::TURN.saturating_sub(age::<M>(turn)) + 1) << MICRO);
                 if !self.word().has(DEMAND) {
-                    M::doze_at(&self.turn, turn.0, left);
+                    M::doze_at(&self.turn, turn.0, deadline.map_or(left, |d| left.min(d.left::<M>())));
                 }
                 nap *= 2;
             } else {

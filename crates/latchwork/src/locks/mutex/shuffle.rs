@@ -16,7 +16,7 @@
 //! most [`PATIENCE`](Policy::PATIENCE) waiters. Each has its number in it (`batch`). With several ranks, each first waiter behind
 //! a new place counts the waiters that were moved there (`passed`). At the policy's quota it becomes a *wall*: no waiter behind
 //! it passes it until it has had the lock. With one rank, at most `(n + 1) * PATIENCE` others pass a waiter with `n` in front of it. With
-//! more ranks a bound holds too, but a larger one: a waiter that was itself moved counts those that come behind it.
+//! more ranks the bound is larger: who is put in front of a waiter that was moved itself counts there, and not further behind.
 
 use crate::machine::{Machine, QNode, Word, node_view};
 use core::sync::atomic::Ordering::*;
@@ -45,8 +45,8 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds between the first looks of a waiter, and between those at a free lock: about one transfer of a cache line.
     #[doc(hidden)]
     const LOOK: u32 = 50;
-    /// A waiter looks again after its wait so far, divided by this: it loses at most a sixteenth of its wait. After so many looks
-    /// at a held lock, it takes a free one at once. Half and double are as fast on average (`docs/ablation.md`).
+    /// A waiter looks again after its wait so far, divided by this: it loses a sixteenth of its wait, if no second look fails. After so many
+    /// looks at a held lock, it takes a free one at once. Half and double are as fast on average (`docs/ablation.md`).
     #[doc(hidden)]
     const PROMPTNESS: u32 = 16;
     /// Further looks that find a lock free before a waiter takes it. `docs/mutexes.md`: two threads are two to three times as fast.

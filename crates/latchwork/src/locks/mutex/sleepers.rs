@@ -10,7 +10,7 @@
 //! | NODE_PARKED | parks | INVITED, the head, which unparks it; READY, the old head, which unparks it or moves it to the lock's word; ABANDONED, the owner |
 //! | INVITED | may enter beside the head (a reader) | WAITING or ABANDONED, the owner; READY, the old head |
 //! | READY | is the head | ABANDONED, the owner, if it already has the lock; it leaves the queue as the head |
-//! | ABANDONED | the owner has left, with the lock or after a timeout | READY, the old head, which releases the node |
+//! | ABANDONED | the owner has left, with the lock or after a timeout | READY, the old head; or a walk takes it out. They release the node, or (L) the next arrival does |
 //!
 //! | ordering | what is known, and to which thread |
 //! |---|---|
@@ -26,9 +26,9 @@
 //! A waiter may stop running at any instruction, for ever (in a debugger, a signal handler or a frozen control group). The other
 //! waiters must get the lock nevertheless:
 //!
-//! - A suspended head keeps a free lock for [`PROMISE_BOUND`]. Then LAPSED lets other threads pass until it runs again.
-//! - A parked waiter wakes up by itself, at growing intervals. Behind a suspended head it takes the lock and abandons its node.
-//!   Nodes therefore come from the machine's type-stable pool.
+//! - A suspended head keeps a free lock for [`PROMISE_BOUND`]. A thread that finds it free then passes, and sets LAPSED until the
+//!   head runs again. A parked waiter looks at growing intervals ([`Intervals`]: 1 to 134 ms). Behind such a head it takes the lock
+//!   if it is free just then, and abandons its node. Nodes therefore come from the machine's type-stable pool.
 //! - A waiter may be suspended before it has linked itself. The leaving head writes [`left`] in place of the link, and leaves its
 //!   node to that waiter, which is the head when it runs again.
 
@@ -214,7 +214,7 @@ pub(crate) fn spin<M: Machine, P: Policy>(
     }
 }
 
-/// The head, `node`, orders the queue behind itself until `stop` holds. A head that has waited for `long` takes out all abandoned
+/// The head, `node`, orders the queue behind itself until `stop` holds. A head that has waited for `long` then takes out all abandoned
 /// nodes: behind a head that waits for an hour, waiters with deadlines would leave one each.
 pub(crate) fn walk<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,

@@ -122,3 +122,40 @@ fn abandoned_nodes_do_not_pile_up_behind_a_head_that_waits() {
         assert!(comes_back, "{} waiters have left, and no node has come back", nodes.len());
     });
 }
+
+/// In order of arrival, and no thread steals.
+struct NoStealing;
+
+impl Policy for NoStealing {
+    const STEALING: bool = false;
+
+    fn applies<M: Machine>() -> bool {
+        false
+    }
+    fn key<M: Machine>() -> u32 {
+        0
+    }
+    fn rank<M: Machine>(_: u32, _: u32) -> usize {
+        1
+    }
+}
+
+/// A lock without stealing that is no longer contended has its fast path again. DEMAND, which each head sets, would take it away.
+#[test]
+fn a_demand_does_not_outlive_the_queue() {
+    let lock = RawShfl::<Native, NoStealing>::new();
+    lock.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.lock();
+            // SAFETY: from the acquisition above.
+            unsafe { lock.unlock(()) };
+        });
+        while lock.tail.load(Relaxed).is_null() {
+            thread::yield_now();
+        }
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+    });
+    assert!(lock.try_lock_weak().is_some(), "the word is {:#b}", lock.word.load(Relaxed));
+}
