@@ -32,7 +32,7 @@ use crate::machine::Native;
 /// | bytes for each holder | 0 |
 /// | atomic read-modify-writes, uncontended | 1 |
 /// | waiters | spin for microseconds, then sleep |
-/// | fairness | stealing for 1 ms per queue position; FIFO per NUMA node, 16 in a row |
+/// | fairness | stealing for 1 to 2 ms per queue position; FIFO per NUMA node, 16 in a row |
 /// | a suspended waiter | delays the others, for tens of milliseconds at most |
 ///
 /// The bytes for waiters come from a pool of the process, which keeps them. Locking allocates nothing else.

@@ -42,9 +42,9 @@
 //! - *Robbed.* If it is held after the head's first sleep, running threads probably use it well without wakeups. The head naps for
 //!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
 //!   63 us or as long as the head has waited.
-//! - *Its turn.* After [`TURN`](Policy::TURN) the head demands the lock, spins again, and newcomers may not steal it. A waiter
-//!   behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (a turn, two sections and two
-//!   wakeups), if a wakeup takes less than `PROMISE_BOUND`. A demand that an unlock tears costs one more steal.
+//! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
+//!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
+//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A demand that an unlock tears costs one more steal.
 //! - *A suspended waiter* is passed ([`sleepers`]). Newcomers do not queue behind a suspended head: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
@@ -111,7 +111,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
         atomics: 1,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for 1 ms per queue position; FIFO per NUMA node, 16 in a row",
+        fairness: "stealing for 1 to 2 ms per queue position; FIFO per NUMA node, 16 in a row",
         blocking: true,
         suspension: Suspension::Tolerates,
         source: "Kashyap et al. 2019, section 4.2.2",
@@ -313,9 +313,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             let turn = Bits(self.turn.fetch_or(ASLEEP.0, AcqRel)).with(ASLEEP); // (N)
             if slept && !demands && P::NAPS {
-                let left = nap.min(u64::from(P::TURN.saturating_sub(age::<M>(turn)) + 1) << MICRO);
+                let left = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
                 if !self.word().has(DEMAND) {
-                    M::doze_at(&self.turn, turn.0, deadline.map_or(left, |d| left.min(d.left::<M>())));
+                    M::doze_at(&self.turn, turn.0, left);
                 }
                 nap *= 2;
             } else {
