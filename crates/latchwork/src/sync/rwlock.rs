@@ -43,7 +43,7 @@ pub use crate::locks::rwlock::ReadRecursive;
 /// | atomic read-modify-writes, uncontended | 0 |
 /// | waiters | spin for microseconds, then sleep |
 /// | fairness | as the lock below; a writer also waits for the readers in the table |
-/// | fairness of the lock below, `shfl-rw` | stealing for 1 ms per queue position; then FIFO, readers together, writers per NUMA node |
+/// | fairness of the lock below, `shfl-rw` | stealing for 1 to 2 ms per queue position; then FIFO, readers together, writers per NUMA node |
 /// | a suspended waiter | delays the others, for tens of milliseconds at most |
 ///
 /// The atomics are those of a read. Each thread that reads under such a lock has a row of

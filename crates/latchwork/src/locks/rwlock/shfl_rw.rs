@@ -148,7 +148,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "stealing for 1 ms per queue position; then FIFO, readers together, writers per NUMA node",
+        fairness: "stealing for 1 to 2 ms per queue position; then FIFO, readers together, writers per NUMA node",
         blocking: true,
         suspension: Suspension::Tolerates,
         source: "Kashyap et al. 2019, section 4.2.3",
