@@ -125,6 +125,12 @@ fn reads_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     reads(shared);
 }
 
+/// Leaves its record to another thread.
+fn reads_and_leaves<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    reads(shared);
+    exit_thread();
+}
+
 /// A hazard pointer of its own.
 fn reads_with_a_pointer(shared: &Shared<HazardDomain<Loom>>) {
     let mut hazard = HazardPointer::<Loom>::new_in();
@@ -349,6 +355,7 @@ fn rcu() {
     check("rcu", bounded(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(1), start, &[synchronizes, reads_and_leaves, reads as fn(&Rcu)], clean);
 }
 
 /// A barrier in a section, beside a reader.
@@ -507,6 +514,7 @@ fn mistakes() {
     fails("hazard", EarlyReturn, start, &[retires, exits_inside as fn(&Hazard)]);
     fails("interval", EarlyReturn, start, &[retires, exits_inside as fn(&Interval)]);
     fails("rcu", EarlyReturn, start, &[synchronizes, keeps_its_reader as fn(&Rcu)]);
+    fails("rcu", RelaxedBegin, start, &[synchronizes, reads_and_leaves, reads as fn(&Rcu)]);
     fails("qsbr", EarlyReturn, start, &[synchronizes, keeps_its_reader as fn(&Qsbr)]);
     fails("hazard", EarlyReturn, start, &[retires, keeps_its_reader as fn(&Hazard)]);
 }
