@@ -485,14 +485,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             if !self.grace.is_over(list.ticket.load(Relaxed)) {
                 return;
             }
-            // SAFETY: as above.
+            // SAFETY: the waiting objects were retired before their ticket was given out, and it is due.
             unsafe { list.reclaim() };
         }
         if list.count() != count {
             // A destructor, or the function that is told of a stall, has retired more since.
             self.take(list);
         } else if list.take(|| ticket) && all_due {
-            // SAFETY: as above.
+            // SAFETY: `ticket` was given out when all these objects had come in: as many have come in now as then. It is due.
             unsafe { list.reclaim() };
         }
     }

@@ -61,10 +61,8 @@ impl All {
         let found = groups.into_iter().flatten().find_map(|group| Some((group.take()?, group)));
         if let Some((record, _)) = found {
             // As `take` of the native records does.
-            let order =
-                if mistake() == Mistake::RelaxedBegin { Ordering::Relaxed } else { Ordering::Release };
             for word in [&record.section, &record.pinned, &record.online] {
-                word.store(0, order);
+                word.store(0, Ordering::Release);
             }
         }
         let own = found.unwrap_or_else(|| self.make());

@@ -40,8 +40,6 @@ pub enum Mistake {
     BlindVoucher,
     /// A thread that exits gives its record back before it has left its section.
     EarlyReturn,
-    /// A thread that gets a record of another prepares it with relaxed stores.
-    RelaxedBegin,
     /// A heavy fence may come between the load and the store of `release_dec`.
     TornDecrement,
     /// Other threads may write between the load and the store of `release_if`.
