@@ -5,8 +5,8 @@
 //! another thread may take it.
 
 use super::machine::{Grouping, Loom, Mistake, mistake, state, thread_number};
-use latchwork::machine::Group;
 use latchwork::machine::record::{Clocks, Record, Records};
+use latchwork::machine::{Group, Word};
 use loom::sync::atomic::{self, Ordering};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub struct All {
 
 /// A group of records with these numbers.
 fn group(numbers: Range<u32>, taken: u32) -> &'static One {
-    let record = |number| Record { number: latchwork::machine::Word::new(number), ..Record::new() };
+    let record = |number| Record { number: Word::new(number), ..Record::new() };
     let records: Box<[_]> = numbers.map(record).collect();
     Box::leak(Box::new(Group::new(Box::leak(records), taken, None)))
 }
@@ -59,6 +59,12 @@ impl All {
         // First look for a record that was given back, if there can be one.
         let groups = self.any_left.get().then(|| self.newest().into_iter().flat_map(Group::groups));
         let found = groups.into_iter().flatten().find_map(|group| Some((group.take()?, group)));
+        if let Some((record, _)) = found {
+            // As `take` of the native records does.
+            for word in [&record.section, &record.pinned, &record.online] {
+                word.store(0, Ordering::Release);
+            }
+        }
         let own = found.unwrap_or_else(|| self.make());
         self.own.borrow_mut()[me] = Some(own);
         own.0

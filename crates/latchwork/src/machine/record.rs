@@ -69,6 +69,17 @@ pub unsafe trait Records: Machine {
     /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
     unsafe fn record() -> &'static Record<Self>;
 
+    /// [`record`](Self::record), if that takes no call; `None`: the thread may have no record yet.
+    ///
+    /// # Safety
+    ///
+    /// As [`record`](Self::record).
+    #[inline(always)]
+    unsafe fn record_if_any() -> Option<&'static Record<Self>> {
+        // SAFETY: the caller promises what `record` asks.
+        Some(unsafe { Self::record() })
+    }
+
     /// The newest group of records; all others are linked behind it.
     ///
     /// # Safety
@@ -106,6 +117,13 @@ pub unsafe trait Records: Machine {
 pub(crate) fn own<M: Records>() -> &'static Record<M> {
     // SAFETY: within this library, `reclaim` alone writes to records that have an owner, as the strategy does that a word is for.
     unsafe { M::record() }
+}
+
+/// The calling thread's record, if it takes no call to find.
+#[inline(always)]
+pub(crate) fn own_if_any<M: Records>() -> Option<&'static Record<M>> {
+    // SAFETY: as in `own`.
+    unsafe { M::record_if_any() }
 }
 
 /// The newest group of records.

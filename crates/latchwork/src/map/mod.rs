@@ -1,5 +1,5 @@
 //! [`RcuMap`]: a concurrent hash map whose readers lock nothing and wait for no other thread, also while it grows; and
-//! [`RcuSet`]. [`RcuTreeMap`]: an ordered map, in which a walk or a range sees the map as it was at one moment.
+//! [`RcuSet`]. [`RcuTreeMap`] and [`RcuTreeSet`]: an ordered map and set, in which a walk or a range sees what was there at one moment.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | `elements` | the memory of keys and values, by number |
 //! | `tree_map` | the ordered map that programs use, [`RcuTreeMap`] |
 //! | `tree_reading`, `tree_iter`, `tree_traits` | what a reader sees, walks over it, and the traits of the standard library and of `serde` |
+//! | `tree_set` | an ordered set, [`RcuTreeSet`] |
 //! | [`tree`] | the algorithm, over any machine: a balanced tree that is copied where it changes |
 //! | `pages` | the pages of that tree |
 //! | `array` | an array whose first element is at the beginning of a cache line |
@@ -37,6 +38,7 @@ pub mod tree;
 mod tree_iter;
 mod tree_map;
 mod tree_reading;
+mod tree_set;
 mod tree_traits;
 mod update;
 #[cfg(feature = "rayon")]
@@ -52,6 +54,7 @@ pub use set::RcuSet;
 pub use tree_iter::{TreeCloned, TreeIntoIter, TreeKeys, TreeRange, TreeRefs, TreeValues};
 pub use tree_map::RcuTreeMap;
 pub use tree_reading::TreeReading;
+pub use tree_set::{RcuTreeSet, TreeSetIntoIter, TreeSetReading, TreeSetRefs};
 pub use update::{Compute, OccupiedError, Operation};
 
 /// Runs `section` while the calling thread holds `lock`; releases it also if `section` panics.

@@ -35,7 +35,7 @@ pub struct RcuSet<T: Send + Sync + 'static, S = RandomState> {
 /// set.remove("one");
 /// assert_eq!(*element, "one");
 /// ```
-pub struct SetRef<'s, T: Send + Sync + 'static>(Ref<'s, T, ()>);
+pub struct SetRef<'s, T: Send + Sync + 'static>(pub(super) Ref<'s, T, ()>);
 
 impl<T: Send + Sync + 'static> Deref for SetRef<'_, T> {
     type Target = T;

@@ -424,3 +424,33 @@ fn a_map_survives_a_round_trip() {
     assert!(serde_json::from_str::<RcuTreeMap<u32, u32>>(&text).unwrap() == map);
     assert!(serde_json::from_str::<RcuTreeMap<u32, u32>>("[1]").is_err());
 }
+
+/// A set beside std's, by operations that chance chooses. A reading stays as it was.
+#[test]
+fn sets_are_as_std_has_them() {
+    let mut random = Random(7);
+    let (set, mut model) = (RcuTreeSet::new(), std::collections::BTreeSet::new());
+    for _ in 0..5000 {
+        let value = random.below(200);
+        let (reading, before) = (set.read(), model.clone());
+        match random.below(8) {
+            0..=3 => assert_eq!(set.insert(value), model.insert(value)),
+            4 => assert_eq!(set.remove(&value), model.remove(&value)),
+            5 => assert_eq!(set.take(&value).map(|found| *found), model.take(&value)),
+            6 if value < 20 => assert_eq!(set.pop_first().as_deref().copied(), model.pop_first()),
+            6 if value < 40 => assert_eq!(set.pop_last().as_deref().copied(), model.pop_last()),
+            7 if value == 0 => {
+                set.retain(|element| element % 2 == 0);
+                model.retain(|element| element % 2 == 0);
+            }
+            _ => assert_eq!(set.contains(&value), model.contains(&value)),
+        }
+        assert!(reading.iter().eq(&before) && reading.len() == before.len());
+        assert_eq!(set.get(&value).is_some(), model.contains(&value));
+        assert!(set.range(value..).map(|element| *element).eq(model.range(value..).copied()));
+        assert_eq!((set.first().as_deref(), set.last().as_deref()), (model.first(), model.last()));
+    }
+    assert_eq!(std::format!("{set:?}"), std::format!("{model:?}"));
+    assert!(set == set.clone() && set == model.iter().copied().collect() && set != RcuTreeSet::from([1000]));
+    assert!(set.into_iter().eq(model));
+}

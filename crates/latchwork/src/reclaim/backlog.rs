@@ -75,7 +75,7 @@ pub(super) struct Backlog<M: Machine> {
     chunks: [M::Ptr<List<M>>; CHUNKS],
     /// See [`Limit`]: objects, and bytes.
     limit: [M::U64; 2],
-    /// See [`batch`](Self::batch).
+    /// See [`batch`](Self::batch) and [`adapt`](Self::adapt).
     batch: M::U32,
     stack: Stack<M>,
     central: Central<M>,
@@ -113,10 +113,17 @@ fn length(chunk: usize) -> usize {
     (FIRST as usize) << chunk
 }
 
-/// Objects in a batch, with such a limit: few enough that some tens of threads with almost a batch each stay below it.
-/// Else they would wait for each other's garbage all the time.
-const fn batch(limit: &Limit) -> u32 {
-    match limit.objects / 32 {
+/// Objects in a batch, with such a limit on objects, while so many lists have garbage. A list has up to two batches: one that
+/// comes in, and one that waits. So the lists stay below the limit together. With more than 16 lists, a batch is a 32nd of the
+/// limit: a batch for each of some tens of lists stays below it. Else the threads would wait for each other's garbage all
+/// the time.
+const fn batch(limit: u64, lists: u64) -> u32 {
+    let shares = match 2 * lists {
+        0 => 2,
+        shares @ 1..32 => shares,
+        _ => 32,
+    };
+    match limit / shares {
         0..16 => 16,
         share if share < LARGEST_BATCH as u64 => 1 << share.ilog2(),
         _ => LARGEST_BATCH,
@@ -129,7 +136,7 @@ impl Backlog<Native> {
         Backlog {
             chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
             limit: [AtomicU64::new(limit.objects), AtomicU64::new(limit.bytes)],
-            batch: AtomicU32::new(batch(&limit)),
+            batch: AtomicU32::new(batch(limit.objects, 1)),
             stack: Stack { newest: AtomicPtr::new(null_mut()), amount: AtomicU64::new(0) },
             central: Central { gate: Gate::native(), list: List::native() },
         }
@@ -142,10 +149,20 @@ impl<M: Records> Backlog<M> {
         Backlog {
             chunks: core::array::from_fn(|_| M::Ptr::new(null_mut())),
             limit: [M::U64::new(limit.objects), M::U64::new(limit.bytes)],
-            batch: M::U32::new(batch(&limit)),
+            batch: M::U32::new(batch(limit.objects, 1)),
             stack: Stack { newest: M::Ptr::new(null_mut()), amount: M::U64::new(0) },
             central: Central { gate: Gate::new(), list: List::new() },
         }
+    }
+
+    /// The list of the record with this number, if the list has been made.
+    #[inline(always)]
+    fn made(&self, number: u32) -> Option<&List<M>> {
+        let (chunk, at) = locate(number);
+        // (D) pairs with the exchange in `make`.
+        let first = self.chunks.get(chunk)?.load(Acquire);
+        // SAFETY: `locate` gives an index within the chunk. Chunks are freed with the domain.
+        (!first.is_null()).then(|| unsafe { &*first.add(at) })
     }
 
     /// The list of the record with this number.
@@ -201,11 +218,7 @@ impl<M: Records> Backlog<M> {
 
     /// Whether the caller is a destructor that the calling thread runs while it reclaims for this domain.
     pub(super) fn is_reclaiming(&self) -> bool {
-        let (chunk, at) = locate(record::own::<M>().number.load(Relaxed));
-        // (D) pairs with the exchange in `make`.
-        let first = self.chunks.get(chunk).map(|first| first.load(Acquire)).filter(|first| !first.is_null());
-        // SAFETY: the index is within the chunk, which is freed with the domain.
-        self.central.gate.is_mine() || first.is_some_and(|first| is_busy(unsafe { &*first.add(at) }))
+        self.central.gate.is_mine() || self.made(record::own::<M>().number.load(Relaxed)).is_some_and(is_busy)
     }
 
     /// After how many objects of its own a thread reclaims: a power of two.
@@ -214,14 +227,44 @@ impl<M: Records> Backlog<M> {
         self.batch.load(Relaxed)
     }
 
+    /// Makes batches as large as the limit and the number of lists with garbage allow; `new` lists more are about to have some.
+    pub(super) fn adapt(&self, new: u64) {
+        let limit = self.limit[0].load(Relaxed);
+        // Where the limit allows the largest batch for any number of lists, this looks at none.
+        let with_garbage = || self.lists().filter(|list| list.amount().objects() > 0).count() as u64;
+        let lists = if limit / 32 < LARGEST_BATCH as u64 { new + with_garbage() } else { 1 };
+        let batch = batch(limit, lists);
+        // All threads that retire read the word: it is written only if it changes.
+        if self.batch.load(Relaxed) != batch {
+            self.batch.store(batch, Relaxed);
+        }
+    }
+
     /// Adds a retired object. Returns whether a batch of `batch` objects, a power of two, is full with it.
+    ///
+    /// Whatever needs a call is one call at the end ([`push_slowly`](Self::push_slowly)): else the compiler would keep five
+    /// registers on the stack for calls that are hardly ever made.
     #[inline]
     pub(super) fn push(&self, object: *mut Header, batch: u32) -> bool {
+        if let Some(list) = record::own_if_any::<M>().and_then(|own| self.made(own.number.load(Relaxed)))
+            && let Some(mine) = Mine::new(list)
+            && let Some(count) = mine.push(object)
+        {
+            return count & (batch - 1) == 0; // `batch` is a variable, and a division takes long
+        }
+        self.push_slowly(object, batch)
+    }
+
+    /// [`push`](Self::push) for a thread without a record or a list, for one whose list is stopped, and for the first object of
+    /// a batch.
+    #[cold]
+    #[inline(never)]
+    fn push_slowly(&self, object: *mut Header, batch: u32) -> bool {
         let count = match self.mine() {
-            Some(mine) => mine.push(object),
+            Some(mine) => mine.push_first(object, || self.adapt(1)),
             None => self.push_shared(object),
         };
-        count & (batch - 1) == 0 // `batch` is a variable, and a division takes long
+        count & (batch - 1) == 0
     }
 
     /// Adds an object to the shared stack. Returns how many are there with it.
@@ -290,7 +333,7 @@ impl<M: Records> Backlog<M> {
     pub(super) fn set_limit(&self, limit: Limit) {
         self.limit[0].store(limit.objects, Relaxed);
         self.limit[1].store(limit.bytes, Relaxed);
-        self.batch.store(batch(&limit), Relaxed);
+        self.adapt(0);
     }
 
     pub(super) fn garbage(&self) -> Garbage {
@@ -352,6 +395,25 @@ impl<M: Machine> Drop for Backlog<M> {
                 // SAFETY: `make` leaked a box of this length; the domain is dropped, so no thread uses it.
                 drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(first, length(chunk))) });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two batches for each list stay below the limit, or, with many lists, one for each of some tens.
+    #[test]
+    fn batches_share_the_limit() {
+        assert_eq!([0, 1, 2, 4, 8, 100].map(|lists| batch(512, lists)), [256, 256, 128, 64, 32, 16]);
+        assert_eq!([1, 8, 100].map(|lists| batch(100_000, lists)), [LARGEST_BATCH; 3]);
+        assert_eq!(batch(0, 1), 16);
+        for limit in [512, 1000, 10_000, 20_000, 1 << 20] {
+            for lists in 1..=16 {
+                assert!(u64::from(batch(limit, lists)) * 2 * lists <= limit);
+            }
+            assert!(u64::from(batch(limit, 1000)) <= (limit / 32).max(16));
         }
     }
 }

@@ -36,7 +36,8 @@ pub unsafe trait Flavour: Stamps {
 /// A domain: objects that are retired together. Sections are the process's: one protects what is retired in any domain of
 /// its flavour.
 ///
-/// No thread has to drive it. With each 512th object that a thread retires (each 16th, with a small [`Limit`]), the thread takes the reclamation as far as it gets without waiting. While there is more garbage than the [`Limit`],
+/// No thread has to drive it. With each 512th object that a thread retires (more often with a small [`Limit`], up to each
+/// 16th), the thread takes the reclamation as far as it gets without waiting. While there is more garbage than the [`Limit`],
 /// the thread waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the
 /// others.
 pub struct Domain<M: Records, F: Flavour> {
@@ -294,12 +295,9 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         if self.backlog.is_reclaiming() {
             return;
         }
-        if let Some(mine) = self.backlog.mine() {
-            // Once, and not again for what has come in now: when the next batch is full, a grace period that another
-            // thread has led may serve it as well.
-            self.work(&mine);
-        }
+        self.backlog.mine().inspect(|mine| self.work(mine, false));
         self.collect_others();
+        self.backlog.adapt(0);
         if !Self::is_inside() {
             self.throttle();
         } else if self.backlog.is_over_limit() {
@@ -381,7 +379,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             if !self.wait(ticket, Pace::Normal, Some(deadline)) {
                 return false;
             }
-            self.backlog.mine().inspect(|mine| _ = self.work(mine));
+            self.backlog.mine().inspect(|mine| self.work(mine, false));
         }
         true
     }
@@ -414,17 +412,14 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         if self.backlog.is_reclaiming() {
             return;
         }
-        if let Some(mine) = self.backlog.mine() {
-            // Twice: for what has been waiting, and for what has come in since.
-            let _ = self.work(&mine) && self.work(&mine);
-        }
+        self.backlog.mine().inspect(|mine| self.work(mine, true));
         self.collect_others();
     }
 
     fn collect_others(&self) {
         if let Some(collecting) = self.backlog.try_lock() {
             collecting.steal(Steal::Old);
-            let _ = self.work(collecting.list()) && self.work(collecting.list());
+            self.work(collecting.list(), true);
         }
     }
 
@@ -465,18 +460,41 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         list.take(|| self.grace.start())
     }
 
-    /// Reclaims what is waiting in a list, if its ticket is due, and then gives what has come in a ticket. `false`: the
-    /// ticket is not due, or nothing has come in. The caller has the list.
-    fn work(&self, list: &List<M>) -> bool {
-        if list.is_waiting() {
-            if !self.is_due(list.ticket.load(Relaxed)) {
-                return false;
-            }
+    /// Reclaims what is waiting in a list, if its ticket is due, and gives what has come in a ticket, to wait in its stead.
+    ///
+    /// If the ticket is not due, the thread leads a grace period, as far as it gets without waiting, for all that is in the
+    /// list. So a thread that is the only one to retire leads one for two batches. Where others retire, what waits is mostly due
+    /// when the next batch is full, by a grace period that another thread has led. With `now`, the thread also leads one if
+    /// nothing waits. The caller has the list.
+    fn work(&self, list: &List<M>, now: bool) {
+        if list.is_waiting() && self.grace.is_over(list.ticket.load(Relaxed)) {
             // SAFETY: the ticket was given out after the objects were removed and retired, and it is due: every section
             // is over that may have found them.
             unsafe { list.reclaim() };
         }
-        self.take(list)
+        if list.is_vacant() {
+            return;
+        }
+        if !now && !list.is_waiting() {
+            self.take(list);
+            return;
+        }
+        let (ticket, count) = (self.grace.start(), list.count());
+        let all_due = self.is_due(ticket);
+        if list.is_waiting() {
+            if !self.grace.is_over(list.ticket.load(Relaxed)) {
+                return;
+            }
+            // SAFETY: the waiting objects were retired before their ticket was given out, and it is due.
+            unsafe { list.reclaim() };
+        }
+        if list.count() != count {
+            // A destructor, or the function that is told of a stall, has retired more since.
+            self.take(list);
+        } else if list.take(|| ticket) && all_due {
+            // SAFETY: `ticket` was given out when all these objects had come in: as many have come in now as then. It is due.
+            unsafe { list.reclaim() };
+        }
     }
 
     /// Reclaims what all threads have retired before, and waits for grace periods. Returns whether there was anything.

@@ -54,7 +54,7 @@ use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall
 use crate::machine::{Arith, Deadline, Group, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 /// How the readers of a kind of RCU, or of epochs, say that they read: which word of a thread's record they stamp, and
 /// with which time.
@@ -126,8 +126,9 @@ pub struct Grace<M: Machine, F> {
     obstacle: M::Ptr<Record<M>>,
     /// For how long the grace period has been open.
     open: Watch<M>,
-    /// Whether a waiting thread is in a hurry ([`Pace::Expedited`]).
-    hurry: M::U32,
+    /// The last ticket of a thread that is in a hurry ([`Pace::Expedited`]). Until this is due, each leader is in a hurry. It is
+    /// a ticket and not a flag: a leader that is just ending may serve earlier tickets alone, and must not clear the request.
+    hurry: M::U64,
     flavour: PhantomData<F>,
 }
 
@@ -141,7 +142,13 @@ enum Obstacle<M: Machine> {
 
 /// Whether the owner of this word is outside of any section, or in one that began at `target` or later.
 fn has_reached(word: u64, target: u64) -> bool {
-    word & NESTING == 0 || word & TIME >= target & TIME
+    word & NESTING == 0 || is_at_least(word, target)
+}
+
+/// Whether the first time is the second or a later one, of two that are less than 2^47 grace periods apart. Times wrap around:
+/// after years if each grace period has a `membarrier`, but within months if the fence costs nothing and threads do nothing else.
+pub(super) fn is_at_least(time: u64, other: u64) -> bool {
+    (time & TIME).wrapping_sub(other & TIME) as i64 >= 0
 }
 
 impl<F> Grace<Native, F> {
@@ -156,7 +163,7 @@ impl<F> Grace<Native, F> {
             at: AtomicPtr::new(null_mut()),
             obstacle: AtomicPtr::new(null_mut()),
             open: Watch::native(),
-            hurry: AtomicU32::new(0),
+            hurry: AtomicU64::new(0),
             flavour: PhantomData,
         }
     }
@@ -176,7 +183,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
             at: M::Ptr::new(null_mut()),
             obstacle: M::Ptr::new(null_mut()),
             open: Watch::new(),
-            hurry: M::U32::new(0),
+            hurry: M::U64::new(0),
             flavour: PhantomData,
         }
     }
@@ -211,7 +218,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
                 return false;
             }
             if pace == Pace::Expedited {
-                self.hurry.store(1, Relaxed);
+                self.hurry_up(ticket);
             }
             let stall = match self.gate.try_lock() {
                 Some(_leading) if self.is_over(ticket) => return true,
@@ -263,11 +270,25 @@ impl<M: Records, F: Stamps> Grace<M, F> {
                 Obstacle::Fence => false,
             };
             if !left {
-                rest.take::<M>(self.hurry.load(Relaxed) != 0);
+                rest.take::<M>(self.is_hurried());
             }
         }
-        self.hurry.store(0, Relaxed);
         due
+    }
+
+    /// Asks the leaders to be in a hurry until the ticket is due.
+    fn hurry_up(&self, ticket: u64) {
+        let mut latest = self.hurry.load(Relaxed);
+        while latest < ticket
+            && let Err(now) = self.hurry.compare_exchange(latest, ticket, Relaxed, Relaxed)
+        {
+            latest = now;
+        }
+    }
+
+    /// Whether a thread that is in a hurry still waits.
+    fn is_hurried(&self) -> bool {
+        self.hurry.load(Relaxed) > self.completed.load(Relaxed)
     }
 
     /// Opens a grace period if none is open, and takes it as far as it gets. `Ok`: it has ended, or no ticket is left to
@@ -317,7 +338,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
         // (F) a leader of another domain has advanced the clock beyond `target`, and fenced, after this leader did. A
         // thread that it has seen outside, or with its own stamp, is in no section that this leader waits for.
         let before = known.map_or(0, |known| known.load(Acquire));
-        if before >= target {
+        if is_at_least(before, target) {
             return Ok(());
         }
         // SAFETY: `at` is null or a group, and groups are never unmapped.
@@ -339,5 +360,58 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             let _ = known.compare_exchange(before, target, AcqRel, Relaxed);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rcu::General;
+    use super::*;
+    use crate::machine::record;
+    use std::sync::Barrier;
+    use std::thread;
+
+    /// A request to be in a hurry that comes while a leader is about to end a grace period for earlier tickets is not lost.
+    #[test]
+    fn a_leader_that_ends_leaves_later_requests_alone() {
+        let grace = Grace::<Native, General>::native();
+        let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let word = General::word(record::own::<Native>());
+                word.store(General::clock(record::clocks::<Native>()).load(Acquire), Release);
+                Native::light_fence();
+                inside.wait();
+                leave.wait();
+                word.store(0, Release);
+            });
+            inside.wait();
+            let first = grace.start();
+            assert!(
+                !grace.poll(first, &|_| ()),
+                "a reader is in the way of the grace period that is open now"
+            );
+            let second = grace.start();
+            grace.hurry_up(second);
+            leave.wait();
+            while !grace.is_over(first) {
+                let leading = grace.gate.try_lock().expect("no other thread leads");
+                grace.lead(None);
+                drop(leading);
+            }
+            assert!(!grace.is_over(second), "it needs a grace period of its own");
+            assert!(grace.is_hurried(), "the request is lost");
+            assert!(grace.wait(second, Pace::Normal, None, &|_| ()) && !grace.is_hurried());
+        });
+    }
+
+    /// Times wrap around: a reader that began before is still in the way, and one that began after is not.
+    #[test]
+    fn times_wrap_around() {
+        let (before, after) = ((TIME - STEP) | 1, STEP | 1);
+        assert!(is_at_least(after, before) && !is_at_least(before, after) && is_at_least(before, before));
+        assert!(has_reached(after, before) && !has_reached(before, after));
+        assert!(has_reached(before & !NESTING, after), "it is outside");
+        assert!(tree::vouches(after | tree::ALL, before) && !tree::vouches(before | tree::ALL, after));
     }
 }

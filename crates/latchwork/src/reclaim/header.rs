@@ -187,6 +187,7 @@ unsafe extern "C-unwind" fn reclaim<T: Retire>(header: *mut Header) {
 /// # Safety
 ///
 /// No thread uses the object any more, and this is called once.
+#[inline(always)]
 pub(super) unsafe fn finish(header: *mut Header) {
     // SAFETY: a retired object is alive until the call below.
     let reclaim = unsafe { (*header).reclaim.get() };

@@ -197,13 +197,32 @@ impl<M: Records> List<M> {
 
 /// What the thread does that has the list.
 impl<M: Records> List<M> {
-    /// Adds an object. Returns how many have come in with it.
+    /// Adds an object to those that have come in. Returns how many these are with it; `None`: it would be the first, and was not
+    /// added.
     #[inline(always)]
-    pub(super) fn push(&self, object: *mut Header) -> u32 {
+    pub(super) fn push(&self, object: *mut Header) -> Option<u32> {
+        let newest = self.incoming.load(Relaxed);
+        if newest.is_null() {
+            return None;
+        }
+        Some(self.link(object, newest))
+    }
+
+    /// Adds an object, which may be the first to come in. Returns how many have come in with it. Calls `first` before that if the
+    /// list is empty.
+    pub(super) fn push_first(&self, object: *mut Header, first: impl FnOnce()) -> u32 {
         let newest = self.incoming.load(Relaxed);
         if newest.is_null() {
             self.begin();
+            if self.amount().objects() == 0 {
+                first();
+            }
         }
+        self.link(object, newest)
+    }
+
+    #[inline(always)]
+    fn link(&self, object: *mut Header, newest: *mut Header) -> u32 {
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
         header.set_next(newest);
@@ -254,6 +273,11 @@ impl<M: Records> List<M> {
         // After it was added here: a thread that sums up all lists may count an object twice, but misses none.
         other.count.store(0, Relaxed);
         other.amount.store(0, Release);
+    }
+
+    /// Objects that have come in.
+    pub(super) fn count(&self) -> u32 {
+        self.count.load(Relaxed)
     }
 
     /// Whether nothing has come in.

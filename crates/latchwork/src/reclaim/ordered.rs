@@ -15,7 +15,7 @@
 //! Cost: one atomic read-modify-write for each retired object, on the word that readers load. Only the C++ face uses it.
 
 use super::backlog::Steal;
-use super::grace::Stamps;
+use super::grace::{Stamps, is_at_least};
 use super::header::{Header, ReclaimFn, note};
 use super::list::List;
 use super::pace::{Pace, Rest};
@@ -112,6 +112,9 @@ impl<M: Records> RcuDomain<M> {
         let records = record::groups::<M>().into_iter().flat_map(Group::groups).flat_map(Group::taken);
         // (E) pairs with the end of a section.
         let words = records.map(|record| General::word(record).load(Acquire));
-        words.filter(|word| word & NESTING != 0).map(|word| word & TIME).min()
+        words
+            .filter(|word| word & NESTING != 0)
+            .map(|word| word & TIME)
+            .reduce(|oldest, time| if is_at_least(time, oldest) { oldest } else { time })
     }
 }

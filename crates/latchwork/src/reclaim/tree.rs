@@ -13,7 +13,8 @@
 //! State of a record's `online`: stamped (time) -> vouches (the same, and a bit) -> stamped (a later time).
 //! Per grace period and thread: one store, and a look at up to four lines; no atomics.
 
-use crate::machine::record::{NEEDS_FULL_FENCE, NESTING, Record, TIME};
+use super::grace::is_at_least;
+use crate::machine::record::{NEEDS_FULL_FENCE, NESTING, Record};
 use crate::machine::{Group, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -27,7 +28,7 @@ pub(super) const ALL: u64 = NEEDS_FULL_FENCE;
 /// Whether the owner of this word says that it, and all threads below it, have reached `time`. That stays true when the
 /// owner goes offline, or exits.
 pub(super) fn vouches(word: u64, time: u64) -> bool {
-    word & ALL != 0 && word & TIME >= time & TIME
+    word & ALL != 0 && is_at_least(word, time)
 }
 
 /// Whether all threads below `parent` have reached `time`. The caller has seen that time on the clock, and has issued a

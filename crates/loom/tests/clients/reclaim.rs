@@ -125,6 +125,13 @@ fn reads_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     reads(shared);
 }
 
+/// Uses an object after another load, so that a grace period may open in between; then leaves its record to the next owner.
+fn reads_on_and_exits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    reads_on(shared);
+    exit_thread();
+    reads(shared);
+}
+
 /// A hazard pointer of its own.
 fn reads_with_a_pointer(shared: &Shared<HazardDomain<Loom>>) {
     let mut hazard = HazardPointer::<Loom>::new_in();
@@ -349,6 +356,7 @@ fn rcu() {
     check("rcu", bounded(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(2), start, &[synchronizes, reads_on_and_exits as fn(&Rcu)], clean);
 }
 
 /// A barrier in a section, beside a reader.

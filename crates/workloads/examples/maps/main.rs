@@ -24,9 +24,10 @@ use std::time::{Duration, Instant};
   cargo run --release --example maps -- user --updates 50% --zipf true
   cargo run --release --example maps -- ordered --keys 1024
   cargo run --release --example maps -- memory
+  valgrind --tool=callgrind target/release/examples/maps count dashmap 1000000
   cargo run --release --example maps --features urcu -- user --only liburcu
 
-The feature `urcu` adds liburcu's hash table (Debian: liburcu-dev).")]
+The feature `urcu` adds liburcu's hash table (Debian: liburcu-dev), the feature `map-peers` adds flurry, evmap and left-right.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +43,9 @@ enum Command {
     Ordered(Options),
     /// Bytes of the heap for each element of these maps.
     Memory,
+    /// Looks keys up in one map so many times, for callgrind: the difference of two runs, divided by the difference of their
+    /// counts, is what a lookup has.
+    Count { map: String, lookups: u64 },
 }
 
 /// How to measure.
@@ -68,6 +72,9 @@ struct Options {
     /// Only with so many threads.
     #[arg(long)]
     threads: Option<usize>,
+    /// For `table`: removed elements that may wait to be reclaimed, for each thread.
+    #[arg(long, default_value_t = 1000)]
+    budget: usize,
     /// Write all measurements to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -86,6 +93,7 @@ struct Point {
     updates: &'static str,
     keys: u64,
     zipf: bool,
+    budget: usize,
 }
 
 /// Operations a second of so many threads. `work` gets the thread's number, waits at the barrier when it is ready, and goes on
@@ -129,7 +137,8 @@ fn chosen(
             && options.threads.is_none_or(|threads| point.threads == threads)
     };
     let all = points.clone();
-    let points: Vec<Point> = points.into_iter().filter(of_point).collect();
+    let mut points: Vec<Point> = points.into_iter().filter(of_point).collect();
+    points.iter_mut().for_each(|point| point.budget = options.budget);
     if points.is_empty() {
         let names: Vec<_> = all.iter().map(|p| format!("{} {} {}", p.keys, p.updates, p.threads)).collect();
         return Err(format!("no such point; there are (keys, updates, threads): {}", names.join(", ")));
@@ -211,7 +220,13 @@ fn points(keys: &[u64], updates: &[&'static str], laws: &[bool]) -> Vec<Point> {
     for keys in keys {
         for zipf in laws {
             for updates in updates {
-                points.extend([1, 2].map(|threads| Point { threads, updates, keys: *keys, zipf: *zipf }));
+                points.extend([1, 2].map(|threads| Point {
+                    threads,
+                    updates,
+                    keys: *keys,
+                    zipf: *zipf,
+                    budget: 0,
+                }));
             }
         }
     }
@@ -231,7 +246,7 @@ fn memory() {
 fn main() -> ExitCode {
     let (subjects, points, options): (&'static [Subject], _, _) = match Cli::parse().command {
         Command::Table(options) => {
-            (table::SUBJECTS, points(&[64, 1 << 18], &["0%", "1%", "50%"], &[false]), options)
+            (table::SUBJECTS, points(&[64, 1 << 18], &["0%", "1%", "50%", "100%"], &[false]), options)
         }
         Command::User(options) => {
             let updates = ["0%", "1%", "10%", "50%", "100%"];
@@ -243,6 +258,15 @@ fn main() -> ExitCode {
         }
         Command::Memory => {
             memory();
+            return ExitCode::SUCCESS;
+        }
+        Command::Count { map, lookups } => {
+            let Some((_, look)) = user::LOOKUPS.iter().find(|(name, _)| *name == map) else {
+                let names: Vec<_> = user::LOOKUPS.iter().map(|(name, _)| *name).collect();
+                eprintln!("maps: nothing is called {map:?}; there are {}", names.join(", "));
+                return ExitCode::from(2);
+            };
+            look(lookups);
             return ExitCode::SUCCESS;
         }
     };

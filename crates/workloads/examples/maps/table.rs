@@ -62,8 +62,8 @@ fn rate<T: Table<Machine = Native>>(point: &Point, seconds: f64) -> Result<f64, 
     let options = Options { measured, warm_up: measured / 4, placement: Placement::Free, seed };
     let info = HashtableStrategies::INFO;
     let mut settings = Settings::new(info.parameters);
-    let buckets = (point.keys / 2).to_string();
-    for (name, value) in [("updates", point.updates), ("buckets", buckets.as_str())] {
+    let (buckets, budget) = ((point.keys / 2).to_string(), point.budget.to_string());
+    for (name, value) in [("updates", point.updates), ("buckets", &buckets), ("budget", &budget)] {
         let parameter = info.parameters.iter().find(|parameter| parameter.name == name);
         settings.set(parameter.expect("a parameter of the workload"), value)?;
     }

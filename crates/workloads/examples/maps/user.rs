@@ -8,6 +8,8 @@ use latchwork::map::RcuMap;
 #[cfg(feature = "urcu")]
 use latchwork_workloads::peers::lfht;
 use latchwork_workloads::peers::maps::{Map, Sections};
+#[cfg(feature = "map-peers")]
+use latchwork_workloads::peers::more_maps;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,6 +23,12 @@ pub static SUBJECTS: &[Subject] = &[
     Subject { name: "papaya", rate: rate::<papaya::HashMap<u64, u64, RandomState>> },
     Subject { name: "scc", rate: rate::<scc::HashMap<u64, u64, RandomState>> },
     Subject { name: "RwLock<HashMap>", rate: rate::<RwLock<HashMap<u64, u64>>> },
+    #[cfg(feature = "map-peers")]
+    Subject { name: "flurry", rate: rate::<flurry::HashMap<u64, u64, RandomState>> },
+    #[cfg(feature = "map-peers")]
+    Subject { name: "evmap", rate: rate::<more_maps::Evmap> },
+    #[cfg(feature = "map-peers")]
+    Subject { name: "HashMap under left-right", rate: rate::<more_maps::LeftRight> },
     #[cfg(feature = "urcu")]
     Subject { name: "liburcu-memb, cds_lfht", rate: rate::<lfht::Lfht<lfht::Memb>> },
     #[cfg(feature = "urcu")]
@@ -38,6 +46,38 @@ pub static MEMORY: &[Memory] = &[
     ("scc", bytes::<scc::HashMap<u64, u64, RandomState>>),
     ("RwLock<HashMap>", bytes::<RwLock<HashMap<u64, u64>>>),
 ];
+
+/// A map's name, and what looks keys up in it so many times.
+pub type Lookups = (&'static str, fn(u64));
+
+/// What the instructions of a lookup are counted of.
+pub static LOOKUPS: &[Lookups] = &[
+    ("RcuMap", lookups::<RcuMap<u64, u64>>),
+    ("sections", lookups::<Sections>),
+    ("dashmap", lookups::<dashmap::DashMap<u64, u64, RandomState>>),
+    ("papaya", lookups::<papaya::HashMap<u64, u64, RandomState>>),
+    ("scc", lookups::<scc::HashMap<u64, u64, RandomState>>),
+    ("RwLock<HashMap>", lookups::<RwLock<HashMap<u64, u64>>>),
+    #[cfg(feature = "map-peers")]
+    ("flurry", lookups::<flurry::HashMap<u64, u64, RandomState>>),
+    #[cfg(feature = "map-peers")]
+    ("evmap", lookups::<more_maps::Evmap>),
+    #[cfg(feature = "map-peers")]
+    ("left-right", lookups::<more_maps::LeftRight>),
+];
+
+/// Looks up the keys of a map with 512 of 1024, in turn.
+fn lookups<M: Map>(count: u64) {
+    let map = M::new();
+    let _joined = M::join();
+    (0..1024).step_by(2).for_each(|key| _ = map.insert(key, value(key)));
+    let mut key = 0;
+    let mut next = || {
+        key = (key + 1) % 1024;
+        key
+    };
+    (0..count / 64).for_each(|_| map.get_many(64, &mut next, check));
+}
 
 fn value(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)

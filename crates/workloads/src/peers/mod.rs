@@ -21,6 +21,8 @@ mod glibc;
 #[cfg(feature = "urcu")]
 pub mod lfht;
 pub mod maps;
+#[cfg(feature = "map-peers")]
+pub mod more_maps;
 mod parking_lot;
 pub mod reclamation;
 mod std;

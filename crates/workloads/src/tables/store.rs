@@ -22,6 +22,8 @@ pub struct Store<D: Reclaim, B> {
     pool: Box<Pool<D::Machine>>,
     /// Removed elements that may wait to be reclaimed, for each thread.
     waiting: usize,
+    /// The same, for all threads.
+    limit: u64,
 }
 
 /// A thread that uses the table.
@@ -49,6 +51,7 @@ impl<D: Reclaim, B> Store<D, B> {
             // holds while it inserts, and what domains leave to the next batch.
             pool: Pool::new(shape.elements + 2 * limit as usize + shape.threads * (SLACK + 1) + 8 * SLACK),
             waiting,
+            limit,
         }
     }
 
@@ -105,12 +108,17 @@ impl<D: Reclaim, B> Store<D, B> {
     }
 
     /// After an operation, outside of sections: if the thread has retired its share, collects, and waits while too many
-    /// elements wait.
+    /// elements wait. A domain that says how many wait, and whose own batches keep it well below the limit, need not collect:
+    /// each time would cost a grace period for the few elements that have come in since the last batch.
     #[inline]
     pub fn settle<'s>(&'s self, handle: &mut Handle<'s, D>, retired: usize) {
         handle.retired += retired;
         if handle.retired >= self.waiting {
             handle.retired = 0;
+            let waiting = self.domain.garbage().objects;
+            if waiting != 0 && waiting <= self.limit {
+                return;
+            }
             handle.reader.offline(|| {
                 self.domain.collect();
                 self.domain.throttle();

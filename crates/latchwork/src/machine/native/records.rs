@@ -7,7 +7,7 @@ use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
 use core::fmt::Write;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 type Own = Record<Native>;
 
@@ -43,6 +43,12 @@ unsafe impl Records for Native {
         }
         // SAFETY: records are never unmapped.
         unsafe { &*record }
+    }
+
+    #[inline(always)]
+    unsafe fn record_if_any() -> Option<&'static Own> {
+        // SAFETY: null, or a record, which is never unmapped.
+        unsafe { Local::get().as_ref() }
     }
 
     #[inline]
@@ -98,15 +104,26 @@ impl Write for Line {
     }
 }
 
+/// Whether `after_fork` runs in the child of a fork.
+static AT_FORK: AtomicBool = AtomicBool::new(false);
+
+/// Has `call` register a handler, unless that has been done. It fails if there is no memory: then the next thread that gets its
+/// record tries again. A child that is forked meanwhile waits for the sections of threads that it does not have, for ever: it
+/// reclaims nothing too early. (Two threads may both call it, which does no harm.)
+fn register(done: &AtomicBool, call: impl FnOnce() -> i32) {
+    if !done.load(Relaxed) && call() == 0 {
+        done.store(true, Relaxed);
+    }
+}
+
 /// Gets a record for a thread that has none.
 #[cold]
 #[inline(never)]
 fn take() -> &'static Own {
-    // First `pthread_atfork`, before any thread relies on `after_fork`. (Two threads may both call it, which does no harm.)
+    // Before any thread relies on `after_fork`.
     // SAFETY: `after_fork` stores to words, which a forked child may do.
-    Hook::RECORDS.create(thread_exit, || unsafe {
-        libc::pthread_atfork(None, None, Some(after_fork));
-    });
+    register(&AT_FORK, || unsafe { libc::pthread_atfork(None, None, Some(after_fork)) });
+    Hook::RECORDS.create(thread_exit, || ());
     let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
     let found = RECORDS.take();
     // Release: what the owner before did in its last section happens before what a thread does that sees these stores: a
@@ -173,6 +190,18 @@ mod tests {
             seen.extend(records);
         }
         assert!(seen.len() < 200, "records of threads that exited are not reused: {}", seen.len());
+    }
+
+    #[test]
+    fn a_handler_that_was_not_registered_is_registered_by_the_next_thread() {
+        let (done, calls) = (AtomicBool::new(false), core::cell::Cell::new(0));
+        for result in [libc::ENOMEM, libc::ENOMEM, 0, 0] {
+            register(&done, || {
+                calls.set(calls.get() + 1);
+                result
+            });
+        }
+        assert_eq!(calls.get(), 3);
     }
 
     /// A thread that exits inside of a section is inside for ever, and its record stays its.

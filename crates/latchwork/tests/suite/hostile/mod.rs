@@ -24,7 +24,7 @@ use latchwork::map::array::Array;
 use latchwork::map::growing::Node;
 use latchwork::map::growing::{Count, Growing};
 use latchwork::map::tree::Tree;
-use latchwork::map::{Entry, Operation, RcuMap, RcuSet, RcuTreeMap};
+use latchwork::map::{Entry, Operation, RcuMap, RcuSet, RcuTreeMap, RcuTreeSet};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::domain::{Domain, Flavour};
 use latchwork::reclaim::epoch::{Epoch, EpochDomain};
@@ -136,6 +136,10 @@ const LISTED: &[(&str, &str)] = &[
     (
         "map/tree_reading.rs",
         "get get_key_value contains_key len is_empty first_key_value last_key_value iter range keys values",
+    ),
+    (
+        "map/tree_set.rs",
+        "get contains len is_empty first last iter range as_map read pop_first pop_last remove take clear insert retain",
     ),
     ("map/iter.rs", "iter iter_cloned"),
     ("map/with_rayon.rs", "par_iter"),

@@ -46,6 +46,38 @@ impl Comparable<String> for Anything {
     }
 }
 
+/// A set of keys that lie.
+fn set() {
+    let (set, key) = (RcuTreeSet::<Liar>::new(), Liar(vec![1; 20]));
+    let is_whole = |found: &Liar| assert_eq!(found.0.len(), 20);
+    for round in 0..200 {
+        refused(|| _ = set.insert(key.clone()));
+        refused(|| _ = set.get(&key).map(|found| is_whole(&found)));
+        refused(|| _ = set.contains(&key) == set.read().contains(&key));
+        refused(|| _ = set.read().get(&key).map(is_whole));
+        refused(|| set.read().range::<Liar, _>(&key..).rev().for_each(is_whole));
+        refused(|| set.range::<Liar, _>(..&key).for_each(|found| is_whole(&found)));
+        if round % 3 == 0 {
+            refused(|| _ = set.remove(&key));
+            refused(|| _ = set.take(&key).map(|found| is_whole(&found)));
+            refused(|| _ = set.pop_first().zip(set.pop_last()));
+        }
+        if round % 50 == 0 {
+            refused(|| set.retain(|_| panic!("undecided")));
+        }
+    }
+    let reading = set.read();
+    assert_eq!(reading.is_empty(), reading.first().or(reading.last()).is_none());
+    assert_eq!((reading.len(), set.len()), (set.as_map().len(), reading.iter().count()));
+    assert!(
+        set.iter().rev().nth(0).is_none() == set.is_empty() && set.first().is_some() == set.last().is_some()
+    );
+    set.clear();
+    reading.iter().for_each(is_whole);
+    drop(reading);
+    drop(set.into_iter().next());
+}
+
 pub fn keys() {
     let map = RcuTreeMap::<Liar, Vec<u64>>::new();
     for round in 0..600 {
@@ -94,6 +126,7 @@ pub fn keys() {
     assert!(reading.iter().all(|(key, value)| (key.0.len(), value.len()) == (20, 9)));
     drop(reading);
     refused(|| drop((0..100).map(|_| (Liar(vec![1; 20]), vec![1])).collect::<RcuTreeMap<_, _>>()));
+    set();
     // A lookup type that lies.
     let map: RcuTreeMap<String, u32> = (0..200).map(|number| (number.to_string(), number)).collect();
     for _ in 0..100 {
