@@ -60,7 +60,11 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         KEEPS.set(false);
-        for (memory, layout) in FREED.with(|freed| freed.take()) {
+        let mut freed = FREED.with(|freed| freed.take());
+        // A seeded mistake may have had two threads free the same memory: it was kept, so the address has had no other owner since.
+        freed.sort_unstable_by_key(|(memory, _)| *memory);
+        freed.dedup_by_key(|(memory, _)| *memory);
+        for (memory, layout) in freed {
             // SAFETY: `dealloc` was called for it with this layout, and no thread of the schedule is left.
             unsafe { System.dealloc(memory, layout) };
         }

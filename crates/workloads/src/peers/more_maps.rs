@@ -47,12 +47,14 @@ pub struct Evmap {
     readers: evmap::ReadHandleFactory<u64, u64>,
 }
 
+/// A thread's handle, and the number of the map that it is of.
+type Kept<R> = RefCell<Option<(u64, R)>>;
+
 std::thread_local! {
-    /// The calling thread's handle, and the number of its map.
-    static EVMAP: RefCell<Option<(u64, evmap::ReadHandle<u64, u64>)>> = const { RefCell::new(None) };
-    /// The same, of the map under left-right.
-    static LEFT_RIGHT: RefCell<Option<(u64, left_right::ReadHandle<HashMap<u64, u64>>)>> =
-        const { RefCell::new(None) };
+    /// The calling thread's handle of an evmap.
+    static EVMAP: Kept<evmap::ReadHandle<u64, u64>> = const { RefCell::new(None) };
+    /// Its handle of a map under left-right.
+    static LEFT_RIGHT: Kept<left_right::ReadHandle<HashMap<u64, u64>>> = const { RefCell::new(None) };
 }
 
 impl Map for Evmap {
