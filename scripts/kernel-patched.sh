@@ -9,10 +9,12 @@ Usage: scripts/kernel-patched.sh [OPTIONS]
 
 Options:
   --kernels LIST    debug: latchwork's locks, with lockdep (PROVE_LOCKING), the locking self-tests and DEBUG_ATOMIC_SLEEP
-                    latchwork: latchwork's locks
+                    latchwork: latchwork's locks, BRAVO over the kernel's own semaphore
+                    shfl: ShflLock as the semaphore, the mutex and the spin lock
+                    kcsan: as shfl, compiled with KCSAN; no report may name a lock or the torture
                     own: latchwork's mutexes and the kernel's own semaphores, to compare with
-                    twin: latchwork's locks, broken on purpose; the kernel's torture must fail
-                                                                            [default: debug latchwork twin own]
+                    twin, shfl-twin: the same, broken on purpose; the kernel's torture must fail
+                                                                            [default: debug latchwork shfl twin shfl-twin own]
   --checks LIST     run: torture and programs, on each kernel but `own` (or on `own`, if it is the only kernel)
                     count: count atomic operations and stores of semaphores per operation of the programs, not with debug
                     sizes: the sizes of structures in a kernel without the patch and with it  [default: run count sizes]
@@ -41,7 +43,7 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-kernels='debug latchwork twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
+kernels='debug latchwork shfl twin shfl-twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
 while (($#)); do
     case $1 in
         --kernels | --checks | --machines | --seconds | --minutes | --jobs)
@@ -63,8 +65,8 @@ while (($#)); do
 done
 for kind in $kernels; do
     case $kind in
-        debug | latchwork | own | twin) ;;
-        *) fail "the kernels are debug, latchwork, own and twin, not '$kind'" ;;
+        debug | latchwork | shfl | own | twin | shfl-twin | kcsan) ;;
+        *) fail "the kernels are debug, latchwork, shfl, own, twin, shfl-twin and kcsan, not '$kind'" ;;
     esac
 done
 for check in $checks; do
@@ -122,16 +124,16 @@ replace() { # replace FROM TO: unless they are equal, so that make sees no chang
 step "compiling the locks"
 flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
 flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
-compile_locks() { # compile_locks FEATURE: FEATURE/locks.o
+compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined by -
     local target=$out/$1 library wrong symbol link=() keep=()
     (cd "$root/crates/kernel" \
-        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "$1") >>"$log" 2>&1 \
+        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "${1//-/,}") >>"$log" 2>&1 \
         || fail "the library does not compile: see $log"
     library=$target/release/liblatchwork_kernel.a
     while read -r symbol; do
         link+=(-u "$symbol") keep+=("--keep-global-symbol=$symbol")
     done < <(nm -g --defined-only "$library" 2>/dev/null | awk '$3 ~ /^lw_(bravo|shfl)_/ { print $3 }' | sort -u)
-    ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_bravo_read "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
+    ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_shfl_lock "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
         || fail "the library does not link: see $log"
     objcopy "${keep[@]}" --remove-section=.eh_frame --remove-section=.rela.eh_frame "$target/locks.o"
     wrong=$(nm -u "$target/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
@@ -141,26 +143,37 @@ compile_locks() { # compile_locks FEATURE: FEATURE/locks.o
     [[ -z $wrong ]] || fail "the kernel's linker would not know the section $wrong"
     ! objdump -d "$target/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
 }
-compile_locks builtin
-! has "$kernels" twin || compile_locks twin
+locks_of() { # locks_of KIND: the features of the library
+    case $1 in shfl | twin | shfl-twin) echo "$1" ;; kcsan) echo shfl ;; *) echo builtin ;; esac
+}
+for features in builtin shfl twin shfl-twin; do
+    for kind in $kernels; do
+        if [[ $(locks_of "$kind") == "$features" ]]; then compile_locks "$features"; break; fi
+    done
+done
 mkdir -p "$source/kernel/locking/latchwork"
-for file in Kconfig Makefile mutex.c rwsem.h selftest.h stock_mutex.h; do
+for file in Kconfig Makefile mutex.c rwsem.h selftest.h shfl_rwsem.h spin.c stock_mutex.h; do
     replace "$root/crates/kernel/patch/latchwork/$file" "$source/kernel/locking/latchwork/$file"
 done
 replace "$root/crates/kernel/patch/latchwork/latchwork.h" "$source/include/linux/latchwork.h"
-for file in shim.c sleep.c nodes.c; do
+replace "$root/crates/kernel/patch/latchwork/shfl_rwsem_types.h" "$source/include/linux/latchwork_rwsem.h"
+for file in shim.c sleep.c nodes.c numbered.c; do
     replace "$root/crates/kernel/module/$file" "$source/kernel/locking/latchwork/$file"
 done
 
 # ---- The kernels.
 
-directory() { # directory KIND: all of `own` and of `twin` but one or two files is as in the kernel `latchwork`
-    case $1 in own | twin) echo "$out/kernel-latchwork" ;; *) echo "$out/kernel-$1" ;; esac
+directory() { # directory KIND: all of `own` and of the twins but one or two files is as in another kernel
+    case $1 in own | twin) echo "$out/kernel-latchwork" ;; shfl-twin) echo "$out/kernel-shfl" ;; *) echo "$out/kernel-$1" ;; esac
 }
 configure() { # configure KIND
     local build=$(directory "$1") fragments=("$root/crates/kernel/patch/config") line
-    [[ $1 == stock ]] || fragments+=("$root/crates/kernel/patch/config.latchwork")
-    case $1 in debug | own | twin) fragments+=("$root/crates/kernel/patch/config.$1") ;; esac
+    case $1 in
+        stock) ;;
+        shfl* | kcsan) fragments+=("$root/crates/kernel/patch/config.shfl") ;;
+        *) fragments+=("$root/crates/kernel/patch/config.latchwork") ;;
+    esac
+    case $1 in debug | own | kcsan) fragments+=("$root/crates/kernel/patch/config.$1") ;; *twin) fragments+=("$root/crates/kernel/patch/config.twin") ;; esac
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
@@ -181,14 +194,13 @@ for kind in $kernels; do
     configure "$kind"
     step "compiling the kernel ($kind)"
     build=$(directory "$kind")
-    if [[ $kind == twin ]]; then locks=$out/twin/locks.o; else locks=$out/builtin/locks.o; fi
-    replace "$locks" "$source/kernel/locking/latchwork/locks.o_shipped"
+    replace "$out/$(locks_of "$kind")/locks.o" "$source/kernel/locking/latchwork/locks.o_shipped"
     make -C "$source" O="$build" -j"$jobs" bzImage modules >>"$log" 2>&1 || fail "the kernel does not compile: see $log"
     # What the kernel's linker script does not know lies outside of the kernel's memory.
     awk '{ at[$3] = $1 }
         $3 ~ /^_R.*5TABLE$/ { table = $1 }
-        END { exit !(table >= at["__bss_start"] && table < at["__bss_stop"] &&
-            at["lw_bravo_read"] >= at["_text"] && at["lw_bravo_read"] < at["_etext"]) }' "$build/System.map" \
+        END { exit !((table == "" || table >= at["__bss_start"] && table < at["__bss_stop"]) &&
+            at["lw_shfl_lock"] >= at["_text"] && at["lw_shfl_lock"] < at["_etext"]) }' "$build/System.map" \
         || fail "the locks are not inside the kernel: see $build/System.map"
     mkdir -p "$out/built-$kind"
     for file in arch/x86/boot/bzImage System.map kernel/locking/locktorture.ko kernel/torture.ko; do
@@ -220,10 +232,11 @@ sizes_of() { # sizes_of KIND: the name and the size of each
 if has "$checks" sizes; then
     configure stock
     configure latchwork
-    sizes_of stock >"$out/sizes-of-stock"
-    sizes_of latchwork >"$out/sizes-of-latchwork"
-    printf '# %-20s %10s %10s\n' 'bytes of structures' stock latchwork
-    join "$out/sizes-of-stock" "$out/sizes-of-latchwork" | awk '{ printf "# %-20s %10d %10d\n", $1, $2, $3 }'
+    configure shfl
+    for kind in stock latchwork shfl; do sizes_of "$kind" >"$out/sizes-of-$kind"; done
+    printf '# %-20s %10s %10s %10s\n' 'bytes of structures' stock latchwork shfl
+    join "$out/sizes-of-stock" "$out/sizes-of-latchwork" | join - "$out/sizes-of-shfl" |
+        awk '{ printf "# %-20s %10d %10d %10d\n", $1, $2, $3, $4 }'
 fi
 
 # ---- What the machine has in memory: busybox, our programs, and a C compiler with the source of a program.
@@ -269,7 +282,7 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
         || fail "load.c does not compile: see $log"
     if (($2)); then
         cp "$out/built-$1"/*.ko "$disk/"
-        if [[ $1 != twin ]]; then
+        if [[ $1 != *twin ]]; then
             program
             cp -r "$out/program/root/." "$disk/"
         fi
@@ -348,7 +361,7 @@ fi
 
 run() { # run KIND MACHINE [BROKEN TORTURE]
     local said=$out/patched-$1-$2${3:+-$3}.log name expected got extra selftest
-    [[ $1 == debug ]] && local minutes=1
+    case $1 in debug | kcsan) local minutes=1 ;; esac
     memory_disk "$1" "$minutes" "${2%x*}" "${3-}"
     step "booting the $1 kernel on the machine $2${3:+ with a broken $3}"
     boot "$1" "$2" $((900 + 300 * minutes + 60 * seconds)) >"$said" || true
@@ -360,7 +373,14 @@ run() { # run KIND MACHINE [BROKEN TORTURE]
         [[ $selftest == *"testcases passed"* && $selftest != *BUG* ]] && got=passes
         echo "RESULT|locking self-tests|passes|$got|$selftest" >>"$said"
     fi
-    if [[ $1 != twin ]]; then
+    # Linux itself has reports under KCSAN. The library is not instrumented: what is seen are the accesses that its locks protect.
+    if [[ $1 == kcsan ]]; then
+        sed -n 's/^KCSAN|/# /p' "$said"
+        got=none
+        ! grep -aE '^KCSAN\|.*(lw_|lock_torture|torture_|rwsem|mutex|down_|up_|spin)' "$said" >/dev/null || got=some
+        echo "RESULT|reports about locks|none|$got|$(grep -ac '^KCSAN|' "$said") in all" >>"$said"
+    fi
+    if [[ $1 != *twin ]]; then
         got=noticed
         grep -qa '^SILENT' "$said" && grep -qa '^DONE' "$said" && got=silent
         echo "RESULT|the kernel|silent|$got|log in $said" >>"$said"
@@ -378,9 +398,13 @@ run() { # run KIND MACHINE [BROKEN TORTURE]
 if has "$checks" run; then
     for kind in $kernels; do
         [[ $kind != own || ${kernels// /} == own ]] || continue
-        if [[ $kind == twin ]]; then
-            run twin "${machines%% *}" rwsem_lock
-            run twin "${machines%% *}" mutex_lock
+        case $kind in
+            twin) broken='rwsem_lock mutex_lock' ;;
+            shfl-twin) broken='rwsem_lock mutex_lock spin_lock' ;;
+            *) broken='' ;;
+        esac
+        if [[ -n $broken ]]; then
+            for torture in $broken; do run "$kind" "${machines%% *}" "$torture"; done
             continue
         fi
         for machine in $machines; do
