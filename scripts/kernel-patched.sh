@@ -11,16 +11,19 @@ Options:
   --kernels LIST    debug: latchwork's locks, with lockdep (PROVE_LOCKING), the locking self-tests and DEBUG_ATOMIC_SLEEP
                     latchwork: latchwork's locks, BRAVO over the kernel's own semaphore
                     shfl: ShflLock as the semaphore, the mutex and the spin lock
+                    shfl-debug: as shfl, with what the kernel debug has
                     kcsan: as shfl, compiled with KCSAN; no report may name a lock or the torture
                     own: latchwork's mutexes and the kernel's own semaphores, to compare with
                     twin, shfl-twin: the same, broken on purpose; the kernel's torture must fail
-                                                                            [default: debug latchwork shfl twin shfl-twin own]
+                                                                            [default: debug latchwork shfl shfl-debug twin shfl-twin own]
   --checks LIST     run: torture and programs, on each kernel but `own` (or on `own`, if it is the only kernel)
-                    count: count atomic operations and stores of semaphores per operation of the programs, not with debug
+                    count: count atomic operations and stores of semaphores per operation of the programs, on the
+                    kernels own, latchwork and shfl
                     sizes: the sizes of structures in a kernel without the patch and with it  [default: run count sizes]
   --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
   --seconds N       how long each torture takes [default: 10]
-  --minutes N       how long the programs run on each machine; in the kernel debug, which is slow, one minute at most
+  --minutes N       how long the programs run on each machine; in the kernels debug, shfl-debug and kcsan, which are
+                    slow, one minute at most
                                                                             [default: 1]
   --jobs N          of the kernel's compilation [default: as many as processors]
   --build           build only
@@ -43,7 +46,7 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-kernels='debug latchwork shfl twin shfl-twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
+kernels='debug latchwork shfl shfl-debug twin shfl-twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
 while (($#)); do
     case $1 in
         --kernels | --checks | --machines | --seconds | --minutes | --jobs)
@@ -65,8 +68,8 @@ while (($#)); do
 done
 for kind in $kernels; do
     case $kind in
-        debug | latchwork | shfl | own | twin | shfl-twin | kcsan) ;;
-        *) fail "the kernels are debug, latchwork, shfl, own, twin, shfl-twin and kcsan, not '$kind'" ;;
+        debug | latchwork | shfl | shfl-debug | own | twin | shfl-twin | kcsan) ;;
+        *) fail "the kernels are debug, latchwork, shfl, shfl-debug, own, twin, shfl-twin and kcsan, not '$kind'" ;;
     esac
 done
 for check in $checks; do
@@ -144,7 +147,7 @@ compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined
     ! objdump -d "$target/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
 }
 locks_of() { # locks_of KIND: the features of the library
-    case $1 in shfl | twin | shfl-twin) echo "$1" ;; kcsan) echo shfl ;; *) echo builtin ;; esac
+    case $1 in shfl | twin | shfl-twin) echo "$1" ;; shfl-debug | kcsan) echo shfl ;; *) echo builtin ;; esac
 }
 for features in builtin shfl twin shfl-twin; do
     for kind in $kernels; do
@@ -173,7 +176,11 @@ configure() { # configure KIND
         shfl* | kcsan) fragments+=("$root/crates/kernel/patch/config.shfl") ;;
         *) fragments+=("$root/crates/kernel/patch/config.latchwork") ;;
     esac
-    case $1 in debug | own | kcsan) fragments+=("$root/crates/kernel/patch/config.$1") ;; *twin) fragments+=("$root/crates/kernel/patch/config.twin") ;; esac
+    case $1 in
+        own | kcsan) fragments+=("$root/crates/kernel/patch/config.$1") ;;
+        *debug) fragments+=("$root/crates/kernel/patch/config.debug") ;;
+        *twin) fragments+=("$root/crates/kernel/patch/config.twin") ;;
+    esac
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
@@ -329,7 +336,7 @@ count() { # count KIND
     # The code of semaphores, stock or ours, with all that is inlined there.
     sort "$out/built-$1/System.map" | awk '
         { if (code) print "code", first, $1; code = 0 }
-        $2 ~ /^[tTwW]$/ && $3 ~ /^_*(down|up)_(read|write)|^downgrade_write|^rwsem_|^lw_bravo|^lw_k_.*(down|up)_|^_R.*(bravo|rwsem)/ {
+        $2 ~ /^[tTwW]$/ && $3 ~ /^_*(down|up)_(read|write)|^downgrade_write|^rwsem_|^osq_(lock|unlock)|^lw_(bravo|shfl_rw)|^lw_k_.*(down|up)_|^_R.*(bravo|rwsem|shfl_rw)/ {
             first = $1; code = 1 }
         table { print "table", table, $1; table = "" }
         $3 ~ /^_R.*5TABLE$/ { table = $1 }
@@ -348,7 +355,7 @@ count() { # count KIND
 if has "$checks" count; then
     : >"$out/counts"
     for kind in $kernels; do
-        case $kind in latchwork | own) count "$kind" ;; esac
+        case $kind in latchwork | own | shfl) count "$kind" ;; esac
     done
     echo "# per operation, of all semaphores:"
     printf '# %-10s %-12s %10s %13s %12s %14s %13s %13s %9s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' \
@@ -361,13 +368,13 @@ fi
 
 run() { # run KIND MACHINE [BROKEN TORTURE]
     local said=$out/patched-$1-$2${3:+-$3}.log name expected got extra selftest
-    case $1 in debug | kcsan) local minutes=1 ;; esac
+    case $1 in *debug | kcsan) local minutes=1 ;; esac
     memory_disk "$1" "$minutes" "${2%x*}" "${3-}"
     step "booting the $1 kernel on the machine $2${3:+ with a broken $3}"
     boot "$1" "$2" $((900 + 300 * minutes + 60 * seconds)) >"$said" || true
     grep -qa 'KERNEL [0-9]' "$said" || fail "the emulated machine does not boot: see $said"
     sed -n 's/^TORTURE|/# /p' "$said"
-    if [[ $1 == debug ]]; then
+    if [[ $1 == *debug ]]; then
         selftest=$(sed -n 's/^SELFTEST|//p' "$said")
         got=fails
         [[ $selftest == *"testcases passed"* && $selftest != *BUG* ]] && got=passes
