@@ -99,7 +99,7 @@ unsafe impl RawMutex for Early {
         let early = i32::from(ticket.is_multiple_of(8));
         // Negative if an early waiter has left before the thread in front of it has looked.
         while ticket.wrapping_sub(self.serving.load(Acquire)) as i32 > early {
-            Kernel::<0>::yield_now();
+            Kernel::<0>::doze(50_000);
         }
     }
 
