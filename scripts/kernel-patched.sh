@@ -299,6 +299,11 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
     rm -rf "$disk"
 }
 
+plugin() { # plugin NAME: libNAME.so for QEMU
+    gcc -O2 -Wall -shared -fPIC -o "$out/lib$1.so" "$root/crates/kernel/load/$1.c" >>"$log" 2>&1 || fail "$1.c does not compile: see $log"
+}
+plugin yield # an emulated processor that spins lets the others run: see the file
+
 # The kernel's own watchdogs are patient from the start: the machine may get little time.
 boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=150 rcupdate.rcu_cpu_stall_timeout=300 rcupdate.rcu_normal=1'
 # If the script is stopped, the machine stops too: as in scripts/kernel.sh.
@@ -322,7 +327,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
     # not ten times as long as it should be, and the torture's threads acquire the more often.
     timeout "$3" qemu-system-x86_64 -pidfile "$out/machine-patched.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
-        -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
+        -nographic -no-reboot -plugin "$out/libyield.so" -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
         -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }
 
@@ -331,8 +336,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
 count() { # count KIND
     local said=$out/patched-count-$1.log
     memory_disk "$1" 0 2
-    gcc -O2 -Wall -shared -fPIC -o "$out/libcount.so" "$root/crates/kernel/load/count.c" >>"$log" 2>&1 \
-        || fail "count.c does not compile: see $log"
+    plugin count
     # The code of semaphores, stock or ours, with all that is inlined there.
     sort "$out/built-$1/System.map" | awk '
         { if (code) print "code", first, $1; code = 0 }
