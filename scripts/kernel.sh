@@ -219,6 +219,9 @@ done
 while read -r lock _ _ row; do
     if [[ -n $locks && " $locks " != *" $lock "* ]]; then continue; fi
     common="lock=$lock seconds=$seconds least=$least stall=$stall"
+    crowd=$common
+    # It passes over a waiter for 1000 handovers, and in a crowd each of 15 waiters has its turn: an emulated processor may need 20 s.
+    [[ $lock != malthusian ]] || crowd="lock=$lock seconds=$seconds least=$least stall=60"
     others=()
     [[ $lock == *-other || $lock == bravo-rwsem ]] && others=(handed=1)
     if [[ $row == *broken* ]]; then
@@ -232,7 +235,7 @@ while read -r lock _ _ row; do
             echo "interrupts $lock|ok|$common irq=safe"
             echo "softirqs $lock|ok|$common irq=safe soft=1"
         fi
-        echo "crowd $lock|ok|$common writers=16 readers=16"
+        echo "crowd $lock|ok|$crowd writers=16 readers=16"
         if ((${#others[@]})); then
             echo "others $lock|ok|$common timed=1 long_holds=1 ${others[*]}"
         fi
