@@ -13,6 +13,7 @@ Options:
                     shfl: ShflLock as the semaphore, the mutex and the spin lock
                     shfl-debug: as shfl, with what the kernel debug has
                     kcsan: as shfl, compiled with KCSAN; no report may name a lock or the torture
+                    kcsan-twin: as shfl-twin, compiled with KCSAN; a report must name the torture
                     own: latchwork's mutexes and the kernel's own semaphores, to compare with
                     twin, shfl-twin: the same, broken on purpose; the kernel's torture must fail
                                                                             [default: debug latchwork shfl shfl-debug twin shfl-twin own]
@@ -68,8 +69,8 @@ while (($#)); do
 done
 for kind in $kernels; do
     case $kind in
-        debug | latchwork | shfl | shfl-debug | own | twin | shfl-twin | kcsan) ;;
-        *) fail "the kernels are debug, latchwork, shfl, shfl-debug, own, twin, shfl-twin and kcsan, not '$kind'" ;;
+        debug | latchwork | shfl | shfl-debug | own | twin | shfl-twin | kcsan | kcsan-twin) ;;
+        *) fail "no kernel is named '$kind'; see --help" ;;
     esac
 done
 for check in $checks; do
@@ -147,7 +148,7 @@ compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined
     ! objdump -d "$target/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
 }
 locks_of() { # locks_of KIND: the features of the library
-    case $1 in shfl | twin | shfl-twin) echo "$1" ;; shfl-debug | kcsan) echo shfl ;; *) echo builtin ;; esac
+    case $1 in shfl | twin | shfl-twin) echo "$1" ;; shfl-debug | kcsan) echo shfl ;; kcsan-twin) echo shfl-twin ;; *) echo builtin ;; esac
 }
 for features in builtin shfl twin shfl-twin; do
     for kind in $kernels; do
@@ -167,20 +168,21 @@ done
 # ---- The kernels.
 
 directory() { # directory KIND: all of `own` and of the twins but one or two files is as in another kernel
-    case $1 in own | twin) echo "$out/kernel-latchwork" ;; shfl-twin) echo "$out/kernel-shfl" ;; *) echo "$out/kernel-$1" ;; esac
+    case $1 in own | twin) echo "$out/kernel-latchwork" ;; *-twin) echo "$out/kernel-${1%-twin}" ;; *) echo "$out/kernel-$1" ;; esac
 }
 configure() { # configure KIND
     local build=$(directory "$1") fragments=("$root/crates/kernel/patch/config") line
     case $1 in
         stock) ;;
-        shfl* | kcsan) fragments+=("$root/crates/kernel/patch/config.shfl") ;;
+        shfl* | kcsan*) fragments+=("$root/crates/kernel/patch/config.shfl") ;;
         *) fragments+=("$root/crates/kernel/patch/config.latchwork") ;;
     esac
     case $1 in
-        own | kcsan) fragments+=("$root/crates/kernel/patch/config.$1") ;;
+        own) fragments+=("$root/crates/kernel/patch/config.own") ;;
         *debug) fragments+=("$root/crates/kernel/patch/config.debug") ;;
-        *twin) fragments+=("$root/crates/kernel/patch/config.twin") ;;
+        kcsan*) fragments+=("$root/crates/kernel/patch/config.kcsan") ;;
     esac
+    [[ $1 != *twin ]] || fragments+=("$root/crates/kernel/patch/config.twin")
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
@@ -385,11 +387,12 @@ run() { # run KIND MACHINE [BROKEN TORTURE]
         echo "RESULT|locking self-tests|passes|$got|$selftest" >>"$said"
     fi
     # Linux itself has reports under KCSAN. The library is not instrumented: what is seen are the accesses that its locks protect.
-    if [[ $1 == kcsan ]]; then
+    if [[ $1 == kcsan* ]]; then
         sed -n 's/^KCSAN|/# /p' "$said"
-        got=none
+        got=none expected=none
+        [[ $1 != *twin ]] || expected=some
         ! grep -aE '^KCSAN\|.*(lw_|lock_torture|torture_|rwsem|mutex|down_|up_|spin)' "$said" >/dev/null || got=some
-        echo "RESULT|reports about locks|none|$got|$(grep -ac '^KCSAN|' "$said") in all" >>"$said"
+        echo "RESULT|reports about locks|$expected|$got|$(grep -ac '^KCSAN|' "$said") in all" >>"$said"
     fi
     if [[ $1 != *twin ]]; then
         got=noticed
@@ -412,6 +415,7 @@ if has "$checks" run; then
         case $kind in
             twin) broken='rwsem_lock mutex_lock' ;;
             shfl-twin) broken='rwsem_lock mutex_lock spin_lock' ;;
+            kcsan-twin) broken=spin_lock ;;
             *) broken='' ;;
         esac
         if [[ -n $broken ]]; then
