@@ -9,16 +9,22 @@ Usage: scripts/kernel-patched.sh [OPTIONS]
 
 Options:
   --kernels LIST    debug: latchwork's locks, with lockdep (PROVE_LOCKING), the locking self-tests and DEBUG_ATOMIC_SLEEP
-                    latchwork: latchwork's locks
+                    latchwork: latchwork's locks, BRAVO over the kernel's own semaphore
+                    shfl: ShflLock as the semaphore, the mutex and the spin lock
+                    shfl-debug: as shfl, with what the kernel debug has
+                    kcsan: as shfl, compiled with KCSAN; no report may name a lock or the torture
+                    kcsan-twin: as shfl-twin, compiled with KCSAN; a report must name the torture
                     own: latchwork's mutexes and the kernel's own semaphores, to compare with
-                    twin: latchwork's locks, broken on purpose; the kernel's torture must fail
-                                                                            [default: debug latchwork twin own]
+                    twin, shfl-twin: the same, broken on purpose; the kernel's torture must fail
+                                                                            [default: debug latchwork shfl shfl-debug twin shfl-twin own]
   --checks LIST     run: torture and programs, on each kernel but `own` (or on `own`, if it is the only kernel)
-                    count: count atomic operations and stores of semaphores per operation of the programs, not with debug
+                    count: count atomic operations and stores of semaphores per operation of the programs, on the
+                    kernels own, latchwork and shfl
                     sizes: the sizes of structures in a kernel without the patch and with it  [default: run count sizes]
   --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
   --seconds N       how long each torture takes [default: 10]
-  --minutes N       how long the programs run on each machine; in the kernel debug, which is slow, one minute at most
+  --minutes N       how long the programs run on each machine; in the kernels debug, shfl-debug and kcsan, which are
+                    slow, one minute at most
                                                                             [default: 1]
   --jobs N          of the kernel's compilation [default: as many as processors]
   --build           build only
@@ -41,7 +47,7 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-kernels='debug latchwork twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
+kernels='debug latchwork shfl shfl-debug twin shfl-twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
 while (($#)); do
     case $1 in
         --kernels | --checks | --machines | --seconds | --minutes | --jobs)
@@ -63,8 +69,8 @@ while (($#)); do
 done
 for kind in $kernels; do
     case $kind in
-        debug | latchwork | own | twin) ;;
-        *) fail "the kernels are debug, latchwork, own and twin, not '$kind'" ;;
+        debug | latchwork | shfl | shfl-debug | own | twin | shfl-twin | kcsan | kcsan-twin) ;;
+        *) fail "no kernel is named '$kind'; see --help" ;;
     esac
 done
 for check in $checks; do
@@ -122,16 +128,16 @@ replace() { # replace FROM TO: unless they are equal, so that make sees no chang
 step "compiling the locks"
 flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
 flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
-compile_locks() { # compile_locks FEATURE: FEATURE/locks.o
+compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined by -
     local target=$out/$1 library wrong symbol link=() keep=()
     (cd "$root/crates/kernel" \
-        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "$1") >>"$log" 2>&1 \
+        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "${1//-/,}") >>"$log" 2>&1 \
         || fail "the library does not compile: see $log"
     library=$target/release/liblatchwork_kernel.a
     while read -r symbol; do
         link+=(-u "$symbol") keep+=("--keep-global-symbol=$symbol")
     done < <(nm -g --defined-only "$library" 2>/dev/null | awk '$3 ~ /^lw_(bravo|shfl)_/ { print $3 }' | sort -u)
-    ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_bravo_read "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
+    ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_shfl_lock "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
         || fail "the library does not link: see $log"
     objcopy "${keep[@]}" --remove-section=.eh_frame --remove-section=.rela.eh_frame "$target/locks.o"
     wrong=$(nm -u "$target/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
@@ -141,26 +147,42 @@ compile_locks() { # compile_locks FEATURE: FEATURE/locks.o
     [[ -z $wrong ]] || fail "the kernel's linker would not know the section $wrong"
     ! objdump -d "$target/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
 }
-compile_locks builtin
-! has "$kernels" twin || compile_locks twin
+locks_of() { # locks_of KIND: the features of the library
+    case $1 in shfl | twin | shfl-twin) echo "$1" ;; shfl-debug | kcsan) echo shfl ;; kcsan-twin) echo shfl-twin ;; *) echo builtin ;; esac
+}
+for features in builtin shfl twin shfl-twin; do
+    for kind in $kernels; do
+        if [[ $(locks_of "$kind") == "$features" ]]; then compile_locks "$features"; break; fi
+    done
+done
 mkdir -p "$source/kernel/locking/latchwork"
-for file in Kconfig Makefile mutex.c rwsem.h selftest.h stock_mutex.h; do
+for file in Kconfig Makefile mutex.c rwsem.h selftest.h shfl_rwsem.h spin.c stock_mutex.h; do
     replace "$root/crates/kernel/patch/latchwork/$file" "$source/kernel/locking/latchwork/$file"
 done
 replace "$root/crates/kernel/patch/latchwork/latchwork.h" "$source/include/linux/latchwork.h"
-for file in shim.c sleep.c nodes.c; do
+replace "$root/crates/kernel/patch/latchwork/shfl_rwsem_types.h" "$source/include/linux/latchwork_rwsem.h"
+for file in shim.c sleep.c nodes.c numbered.c; do
     replace "$root/crates/kernel/module/$file" "$source/kernel/locking/latchwork/$file"
 done
 
 # ---- The kernels.
 
-directory() { # directory KIND: all of `own` and of `twin` but one or two files is as in the kernel `latchwork`
-    case $1 in own | twin) echo "$out/kernel-latchwork" ;; *) echo "$out/kernel-$1" ;; esac
+directory() { # directory KIND: all of `own` and of the twins but one or two files is as in another kernel
+    case $1 in own | twin) echo "$out/kernel-latchwork" ;; *-twin) echo "$out/kernel-${1%-twin}" ;; *) echo "$out/kernel-$1" ;; esac
 }
 configure() { # configure KIND
     local build=$(directory "$1") fragments=("$root/crates/kernel/patch/config") line
-    [[ $1 == stock ]] || fragments+=("$root/crates/kernel/patch/config.latchwork")
-    case $1 in debug | own | twin) fragments+=("$root/crates/kernel/patch/config.$1") ;; esac
+    case $1 in
+        stock) ;;
+        shfl* | kcsan*) fragments+=("$root/crates/kernel/patch/config.shfl") ;;
+        *) fragments+=("$root/crates/kernel/patch/config.latchwork") ;;
+    esac
+    case $1 in
+        own) fragments+=("$root/crates/kernel/patch/config.own") ;;
+        *debug) fragments+=("$root/crates/kernel/patch/config.debug") ;;
+        kcsan*) fragments+=("$root/crates/kernel/patch/config.kcsan") ;;
+    esac
+    [[ $1 != *twin ]] || fragments+=("$root/crates/kernel/patch/config.twin")
     mkdir -p "$build"
     cat "${fragments[@]}" >"$build/fragments.new"
     if ! cmp -s "$build/fragments.new" "$build/fragments"; then
@@ -181,14 +203,13 @@ for kind in $kernels; do
     configure "$kind"
     step "compiling the kernel ($kind)"
     build=$(directory "$kind")
-    if [[ $kind == twin ]]; then locks=$out/twin/locks.o; else locks=$out/builtin/locks.o; fi
-    replace "$locks" "$source/kernel/locking/latchwork/locks.o_shipped"
+    replace "$out/$(locks_of "$kind")/locks.o" "$source/kernel/locking/latchwork/locks.o_shipped"
     make -C "$source" O="$build" -j"$jobs" bzImage modules >>"$log" 2>&1 || fail "the kernel does not compile: see $log"
     # What the kernel's linker script does not know lies outside of the kernel's memory.
     awk '{ at[$3] = $1 }
         $3 ~ /^_R.*5TABLE$/ { table = $1 }
-        END { exit !(table >= at["__bss_start"] && table < at["__bss_stop"] &&
-            at["lw_bravo_read"] >= at["_text"] && at["lw_bravo_read"] < at["_etext"]) }' "$build/System.map" \
+        END { exit !((table == "" || table >= at["__bss_start"] && table < at["__bss_stop"]) &&
+            at["lw_shfl_lock"] >= at["_text"] && at["lw_shfl_lock"] < at["_etext"]) }' "$build/System.map" \
         || fail "the locks are not inside the kernel: see $build/System.map"
     mkdir -p "$out/built-$kind"
     for file in arch/x86/boot/bzImage System.map kernel/locking/locktorture.ko kernel/torture.ko; do
@@ -220,10 +241,11 @@ sizes_of() { # sizes_of KIND: the name and the size of each
 if has "$checks" sizes; then
     configure stock
     configure latchwork
-    sizes_of stock >"$out/sizes-of-stock"
-    sizes_of latchwork >"$out/sizes-of-latchwork"
-    printf '# %-20s %10s %10s\n' 'bytes of structures' stock latchwork
-    join "$out/sizes-of-stock" "$out/sizes-of-latchwork" | awk '{ printf "# %-20s %10d %10d\n", $1, $2, $3 }'
+    configure shfl
+    for kind in stock latchwork shfl; do sizes_of "$kind" >"$out/sizes-of-$kind"; done
+    printf '# %-20s %10s %10s %10s\n' 'bytes of structures' stock latchwork shfl
+    join "$out/sizes-of-stock" "$out/sizes-of-latchwork" | join - "$out/sizes-of-shfl" |
+        awk '{ printf "# %-20s %10d %10d %10d\n", $1, $2, $3, $4 }'
 fi
 
 # ---- What the machine has in memory: busybox, our programs, and a C compiler with the source of a program.
@@ -269,7 +291,7 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
         || fail "load.c does not compile: see $log"
     if (($2)); then
         cp "$out/built-$1"/*.ko "$disk/"
-        if [[ $1 != twin ]]; then
+        if [[ $1 != *twin ]]; then
             program
             cp -r "$out/program/root/." "$disk/"
         fi
@@ -278,6 +300,11 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
     (cd "$disk" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd-patched.gz"
     rm -rf "$disk"
 }
+
+plugin() { # plugin NAME: libNAME.so for QEMU
+    gcc -O2 -Wall -shared -fPIC -o "$out/lib$1.so" "$root/crates/kernel/load/$1.c" >>"$log" 2>&1 || fail "$1.c does not compile: see $log"
+}
+plugin yield # an emulated processor that spins lets the others run: see the file
 
 # The kernel's own watchdogs are patient from the start: the machine may get little time.
 boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=150 rcupdate.rcu_cpu_stall_timeout=300 rcupdate.rcu_normal=1'
@@ -302,7 +329,7 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
     # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
     # not ten times as long as it should be, and the torture's threads acquire the more often.
     timeout "$3" qemu-system-x86_64 -pidfile "$out/machine-patched.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
-        -nographic -no-reboot -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
+        -nographic -no-reboot -plugin "$out/libyield.so" -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
         -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
 }
 
@@ -311,12 +338,11 @@ boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
 count() { # count KIND
     local said=$out/patched-count-$1.log
     memory_disk "$1" 0 2
-    gcc -O2 -Wall -shared -fPIC -o "$out/libcount.so" "$root/crates/kernel/load/count.c" >>"$log" 2>&1 \
-        || fail "count.c does not compile: see $log"
+    plugin count
     # The code of semaphores, stock or ours, with all that is inlined there.
     sort "$out/built-$1/System.map" | awk '
         { if (code) print "code", first, $1; code = 0 }
-        $2 ~ /^[tTwW]$/ && $3 ~ /^_*(down|up)_(read|write)|^downgrade_write|^rwsem_|^lw_bravo|^lw_k_.*(down|up)_|^_R.*(bravo|rwsem)/ {
+        $2 ~ /^[tTwW]$/ && $3 ~ /^_*(down|up)_(read|write)|^downgrade_write|^rwsem_|^osq_(lock|unlock)|^lw_(bravo|shfl_rw)|^lw_k_.*(down|up)_|^_R.*(bravo|rwsem|shfl_rw)/ {
             first = $1; code = 1 }
         table { print "table", table, $1; table = "" }
         $3 ~ /^_R.*5TABLE$/ { table = $1 }
@@ -335,7 +361,7 @@ count() { # count KIND
 if has "$checks" count; then
     : >"$out/counts"
     for kind in $kernels; do
-        case $kind in latchwork | own) count "$kind" ;; esac
+        case $kind in latchwork | own | shfl) count "$kind" ;; esac
     done
     echo "# per operation, of all semaphores:"
     printf '# %-10s %-12s %10s %13s %12s %14s %13s %13s %9s\n' kernel load operations 'lock atomics' 'lock stores' 'table atomics' \
@@ -348,19 +374,27 @@ fi
 
 run() { # run KIND MACHINE [BROKEN TORTURE]
     local said=$out/patched-$1-$2${3:+-$3}.log name expected got extra selftest
-    [[ $1 == debug ]] && local minutes=1
+    case $1 in *debug | kcsan) local minutes=1 ;; esac
     memory_disk "$1" "$minutes" "${2%x*}" "${3-}"
     step "booting the $1 kernel on the machine $2${3:+ with a broken $3}"
     boot "$1" "$2" $((900 + 300 * minutes + 60 * seconds)) >"$said" || true
     grep -qa 'KERNEL [0-9]' "$said" || fail "the emulated machine does not boot: see $said"
     sed -n 's/^TORTURE|/# /p' "$said"
-    if [[ $1 == debug ]]; then
+    if [[ $1 == *debug ]]; then
         selftest=$(sed -n 's/^SELFTEST|//p' "$said")
         got=fails
         [[ $selftest == *"testcases passed"* && $selftest != *BUG* ]] && got=passes
         echo "RESULT|locking self-tests|passes|$got|$selftest" >>"$said"
     fi
-    if [[ $1 != twin ]]; then
+    # Linux itself has reports under KCSAN. The library is not instrumented: what is seen are the accesses that its locks protect.
+    if [[ $1 == kcsan* ]]; then
+        sed -n 's/^KCSAN|/# /p' "$said"
+        got=none expected=none
+        [[ $1 != *twin ]] || expected=some
+        ! grep -aE '^KCSAN\|.*(lw_|lock_torture|torture_|rwsem|mutex|down_|up_|spin)' "$said" >/dev/null || got=some
+        echo "RESULT|reports about locks|$expected|$got|$(grep -ac '^KCSAN|' "$said") in all" >>"$said"
+    fi
+    if [[ $1 != *twin ]]; then
         got=noticed
         grep -qa '^SILENT' "$said" && grep -qa '^DONE' "$said" && got=silent
         echo "RESULT|the kernel|silent|$got|log in $said" >>"$said"
@@ -378,9 +412,14 @@ run() { # run KIND MACHINE [BROKEN TORTURE]
 if has "$checks" run; then
     for kind in $kernels; do
         [[ $kind != own || ${kernels// /} == own ]] || continue
-        if [[ $kind == twin ]]; then
-            run twin "${machines%% *}" rwsem_lock
-            run twin "${machines%% *}" mutex_lock
+        case $kind in
+            twin) broken='rwsem_lock mutex_lock' ;;
+            shfl-twin) broken='rwsem_lock mutex_lock spin_lock' ;;
+            kcsan-twin) broken=spin_lock ;;
+            *) broken='' ;;
+        esac
+        if [[ -n $broken ]]; then
+            for torture in $broken; do run "$kind" "${machines%% *}" "$torture"; done
             continue
         fi
         for machine in $machines; do

@@ -9,38 +9,12 @@
 // the marking system call, `mark ADDRESS`, and of the scheduler's function that wakes a thread for whatever reason, `wake
 // ADDRESS`. All numbers are hexadecimal. A lock is what an atomic instruction of that code
 // has accessed in the data; its cache line is 64 bytes.
-//
-// The interface is declared here, since Debian has no package with QEMU's header. It is version 1 of QEMU's plugin interface.
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef uint64_t qemu_plugin_id_t;
-typedef uint32_t qemu_plugin_meminfo_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct qemu_info_t;
-enum { CB_NO_REGS = 0, MEM_W = 2 };
-
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
-size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*callback)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb));
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, void (*callback)(unsigned int cpu, void *data),
-					    int flags, void *data);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
-				      void (*callback)(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address,
-						       void *data),
-				      int flags, int access, void *data);
-bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
-
-__attribute__((visibility("default"))) int qemu_plugin_version = 1;
+#include "plugin.h"
 
 struct range {
 	uint64_t first, end;
@@ -145,8 +119,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 }
 
-__attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *info,
-							       int argc, char **argv)
+int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *info, int argc, char **argv)
 {
 	FILE *file = argc == 1 && !strncmp(argv[0], "map=", 4) ? fopen(argv[0] + 4, "r") : NULL;
 	struct range range;

@@ -100,14 +100,37 @@ static void page_fault3(unsigned int me)
 }
 
 // Maps and unmaps. An operation is a pair.
-static void maps(unsigned int me)
+static void maps(unsigned int me, int flags, int file)
 {
 	for (int i = 0; i < PAGES; i++) {
-		char *memory = map(PAGES * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		char *memory = map(PAGES * PAGE, flags, file);
 
 		check(munmap(memory, PAGES * PAGE) == 0, "munmap");
 	}
 	operations[me] += PAGES;
+}
+
+// will-it-scale's mmap1.
+static void mmap1(unsigned int me)
+{
+	maps(me, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+// mmap2: a file of the thread's own. Its first page must be there in the next mapping, too.
+static void mmap2(unsigned int me)
+{
+	char name[64], *memory;
+	int file;
+
+	snprintf(name, sizeof(name), "map-%u", me);
+	file = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);
+	check(file >= 0 && ftruncate(file, PAGES * PAGE) == 0 && pwrite(file, name, sizeof(name), 0) == sizeof(name), name);
+	maps(me, MAP_SHARED, file);
+	memory = map(PAGE, MAP_SHARED, file);
+	check(!strcmp(memory, name), "a mapping has another file's data");
+	munmap(memory, PAGE);
+	close(file);
+	unlink(name);
 }
 
 // Counts the words of a mapped file.
@@ -324,7 +347,8 @@ static const struct {
 	{ "page_fault1", page_fault1 },
 	{ "page_fault2", page_fault2 },
 	{ "page_fault3", page_fault3 },
-	{ "mmap", maps },
+	{ "mmap1", mmap1 },
+	{ "mmap2", mmap2 },
 	{ "words", words },
 	{ "MWRL", rename_own },
 	{ "MWRM", rename_shared },
@@ -389,7 +413,7 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], loads[i].name))
 			one_round = loads[load = i].round;
 	if (!one_round || !rounds || !threads || threads > MOST_THREADS) {
-		fputs("usage: load page_fault[1|2|3]|mmap|words|MWRL|MWRM|MWCM|MRDM|fork|files THREADS ROUNDS\n", stderr);
+		fputs("usage: load page_fault[1|2|3]|mmap1|mmap2|words|MWRL|MWRM|MWCM|MRDM|fork|files THREADS ROUNDS\n", stderr);
 		return 2;
 	}
 	prepare();

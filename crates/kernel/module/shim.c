@@ -125,7 +125,7 @@ void lw_k_nothing_to_release(void)
 }
 
 #ifdef CONFIG_LATCHWORK_TWIN
-// /sys/module/latchwork/parameters/broken: 1, semaphores are broken from now on; 2, mutexes are.
+// /sys/module/latchwork/parameters/broken: 1, semaphores are broken from now on; 2, mutexes; 3, spin locks.
 #undef MODULE_PARAM_PREFIX
 #define MODULE_PARAM_PREFIX "latchwork."
 static unsigned int broken;

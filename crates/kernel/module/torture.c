@@ -7,7 +7,7 @@
 //
 // What counts as an error: two holders that exclude each other inside at the same time; two words that a writer changes
 // together and another holder sees apart; a held lock that says that it is free; a thread that gets nowhere for `stall` seconds;
-// an acquisition in an interrupt that times out although no holder can be suspended. The torture ends at the first error.
+// an acquisition in an interrupt that times out, because the interrupt has suspended the holder. The torture ends at the first error.
 //
 // A lock that prefers readers (LW_PREFERS_READERS) keeps a writer out for as long as readers overlap, which may be for ever. It
 // promises that the writer gets in once they do not. So when a writer of such a lock has waited for a second, the readers stay

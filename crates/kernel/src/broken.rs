@@ -3,6 +3,7 @@
 //! | lock | what is wrong | what the torture sees |
 //! |---|---|---|
 //! | `broken-spin` | looks and takes in two steps | two threads inside |
+//! | `broken-handover` | a waiter enters while the thread before it is still inside | the same |
 //! | `broken-shfl` | one wakeup in four is lost ([`DEAF`](crate::machine::DEAF)) | threads that make no progress |
 //! | `broken-shfl-rw` | the same | the same |
 //! | `broken-glibc-rw` | the same, in a lock that prefers readers | a writer that makes no progress though no reader comes |
@@ -68,6 +69,51 @@ unsafe impl RawMutex for Torn {
 
     fn is_locked(&self) -> bool {
         self.0.load(Relaxed) != 0
+    }
+}
+
+/// A ticket lock in which every eighth waiter does not wait for the release of the thread before it, but only for its turn. What the
+/// holder wrote last comes after the waiter's first look, as it may after a handover by a relaxed store. (A processor of x86 keeps
+/// the order of stores, so a relaxed store itself would not show.)
+pub struct Early {
+    next: AtomicU32,
+    serving: AtomicU32,
+}
+
+// SAFETY: it does not hold: two threads may have it. It protects nothing but the torture's own counters.
+unsafe impl RawMutex for Early {
+    type Machine = Kernel;
+    type Token = ();
+    const INFO: Info = Info {
+        name: "broken-handover",
+        summary: "a waiter enters while the thread before it is still inside",
+        ..Torn::INFO
+    };
+
+    fn new_in() -> Self {
+        Early { next: AtomicU32::new(0), serving: AtomicU32::new(0) }
+    }
+
+    fn lock(&self) {
+        let ticket = self.next.fetch_add(1, Relaxed);
+        let early = i32::from(ticket.is_multiple_of(8));
+        // Negative if an early waiter has left before the thread in front of it has looked.
+        while ticket.wrapping_sub(self.serving.load(Acquire)) as i32 > early {
+            Kernel::<0>::doze(50_000);
+        }
+    }
+
+    fn try_lock(&self) -> Option<()> {
+        let serving = self.serving.load(Acquire);
+        self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).is_ok().then_some(())
+    }
+
+    unsafe fn unlock(&self, (): ()) {
+        self.serving.fetch_add(1, Release);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.serving.load(Relaxed) != self.next.load(Relaxed)
     }
 }
 

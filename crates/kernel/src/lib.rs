@@ -8,7 +8,7 @@
 //! | `spin` | ShflLock in the 4 bytes of the kernel's spin lock |
 //! | `table` | every lock of the registry as a row of function pointers for C |
 //! | `broken` | locks that are broken on purpose; the torture must catch each |
-//! | `builtin` | BRAVO and ShflLock as the kernel's own semaphore and mutex, in place of the three above (feature `builtin`) |
+//! | `builtin` | BRAVO and ShflLock as the kernel's own locks, in place of `table` and `broken` (features `builtin`, `shfl`) |
 //!
 //! The result is a static library, which `module/Kbuild` links into `latchwork.ko`. `docs/kernel.md` says how it is built,
 //! and what the kernel asked of the locks that user space does not.
@@ -21,7 +21,7 @@ pub mod builtin;
 pub mod machine;
 pub mod rwsem;
 pub mod shim;
-#[cfg(not(feature = "builtin"))]
+#[cfg(any(feature = "shfl", not(feature = "builtin")))]
 pub mod spin;
 #[cfg(not(feature = "builtin"))]
 pub mod table;

@@ -1,5 +1,5 @@
-//! ShflLock, non-blocking, in the 4 bytes of the kernel's spin lock: it could be the slow path of `queued_spin_lock`. In the module it
-//! is a lock of its own, `shfl-spin-4`.
+//! ShflLock, non-blocking, in the 4 bytes of the kernel's spin lock: the slow path of `queued_spin_lock`. In the module it is a lock
+//! of its own, `shfl-spin-4`.
 //!
 //! Source: Kashyap et al., "Scalable and practical locking with shuffling", SOSP 2019, section 4.2.1, figure 4. It is the lock of
 //! `latchwork::locks::mutex::shfl_spin` with other storage.
@@ -115,6 +115,12 @@ impl Spin {
 
     fn try_whole(&self, from: u32) -> bool {
         self.whole().compare_exchange(from, LOCKED, Acquire, Relaxed).is_ok() // (A)
+    }
+
+    /// Takes the lock although a holder is inside, in a kernel that is broken on purpose.
+    #[cfg(feature = "twin")]
+    pub fn take_anyway(&self) {
+        self.locked.store(LOCKED as u8, Relaxed);
     }
 
     /// Waits and takes the lock. The caller has turned preemption off.

@@ -1,6 +1,6 @@
 //! Every lock as a row of function pointers, for C: [`lw_rows`].
 
-use crate::broken::{Torn, forget};
+use crate::broken::{Early, Torn, forget};
 use crate::machine::{BLIND, DEAF, FORGETFUL, INTERRUPTIBLE, KILLABLE, Kernel};
 use crate::rwsem::RawRwSemaphore;
 use crate::spin::Spin;
@@ -288,6 +288,7 @@ pub unsafe extern "C" fn lw_rows(each: Each, context: *mut c_void) {
     rows.give(&over_semaphore::<0>("bravo-rwsem", 0));
     rows.give(&Rows::mutex_row::<Spin>(Spin::INFO.name, 0));
     rows.give(&Rows::mutex_row::<Torn>("broken-spin", BROKEN));
+    rows.give(&Rows::mutex_row::<Early>("broken-handover", BROKEN));
     rows.give(&Rows::mutex_row::<RawShfl<Kernel<DEAF>>>("broken-shfl", BROKEN));
     rows.give(&Rows::rwlock_row::<RawShflRw<Kernel<DEAF>>>("broken-shfl-rw", BROKEN));
     rows.give(&Rows::rwlock_row::<RawGlibcRw<Kernel<DEAF>>>("broken-glibc-rw", BROKEN));

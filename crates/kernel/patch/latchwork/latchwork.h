@@ -22,6 +22,14 @@ struct lw_shfl {
 	void *tail;
 };
 
+/* Reader-writer ShflLock, in place of a struct rw_semaphore. All zero is an unlocked lock. */
+struct lw_shfl_rw {
+	u32 word;
+	u32 readers;
+	void *tail;
+	u32 turn;
+} __aligned(8);
+
 enum lw_patience {
 	LW_ENDLESS = 0,
 	LW_TRY = 1,
@@ -37,8 +45,19 @@ void lw_bravo_downgrade(struct lw_bravo *lock);
 bool lw_bravo_is_locked(struct lw_bravo *lock);
 bool lw_bravo_is_contended(struct lw_bravo *lock);
 
+bool lw_shfl_rw_read(struct lw_shfl_rw *lock, enum lw_patience patience);
+void lw_shfl_rw_unlock_read(struct lw_shfl_rw *lock);
+bool lw_shfl_rw_write(struct lw_shfl_rw *lock, enum lw_patience patience);
+void lw_shfl_rw_unlock_write(struct lw_shfl_rw *lock);
+void lw_shfl_rw_downgrade(struct lw_shfl_rw *lock);
+bool lw_shfl_rw_is_locked(struct lw_shfl_rw *lock);
+bool lw_shfl_rw_is_contended(struct lw_shfl_rw *lock);
+
 bool lw_shfl_lock(struct lw_shfl *lock, enum lw_patience patience);
 void lw_shfl_unlock(struct lw_shfl *lock);
 bool lw_shfl_is_locked(struct lw_shfl *lock);
+
+struct qspinlock;
+void lw_shfl_spin_slow(struct qspinlock *lock);
 
 #endif
