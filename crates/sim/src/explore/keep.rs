@@ -47,13 +47,15 @@ unsafe impl GlobalAlloc for Keeping {
     }
 }
 
-/// The calling OS thread keeps what it frees until this is dropped.
-pub(super) struct Kept(());
+/// The calling OS thread keeps what it frees until this is dropped. With a seeded mistake, several threads may free the same memory.
+pub(super) struct Kept {
+    mistaken: bool,
+}
 
 impl Kept {
-    pub(super) fn begin() -> Kept {
+    pub(super) fn begin(mistaken: bool) -> Kept {
         KEEPS.set(true);
-        Kept(())
+        Kept { mistaken }
     }
 }
 
@@ -61,9 +63,11 @@ impl Drop for Kept {
     fn drop(&mut self) {
         KEEPS.set(false);
         let mut freed = FREED.with(|freed| freed.take());
-        // A seeded mistake may have had two threads free the same memory: it was kept, so the address has had no other owner since.
+        // It was kept, so an address has had no other owner since.
+        let times = freed.len();
         freed.sort_unstable_by_key(|(memory, _)| *memory);
         freed.dedup_by_key(|(memory, _)| *memory);
+        assert!(self.mistaken || freed.len() == times, "memory was freed twice");
         for (memory, layout) in freed {
             // SAFETY: `dealloc` was called for it with this layout, and no thread of the schedule is left.
             unsafe { System.dealloc(memory, layout) };

@@ -185,7 +185,7 @@ impl<T: Table> Subject for Map<T> {
             made: Cell::new(0),
             history: RefCell::default(),
             clock: Cell::new(0),
-            _kept: Kept::begin(),
+            _kept: Kept::begin(engine.with(|s| s.mistake) != Mistake::None),
         };
         engine.with(|s| {
             s.arena.label(domain.addr(), size_of::<RcuDomain<Explore>>(), "domain");
