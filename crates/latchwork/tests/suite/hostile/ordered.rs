@@ -70,7 +70,7 @@ fn set() {
     assert_eq!(reading.is_empty(), reading.first().or(reading.last()).is_none());
     assert_eq!((reading.len(), set.len()), (set.as_map().len(), reading.iter().count()));
     assert!(
-        set.iter().rev().nth(0).is_none() == set.is_empty() && set.first().is_some() == set.last().is_some()
+        set.iter().next_back().is_none() == set.is_empty() && set.first().is_some() == set.last().is_some()
     );
     set.clear();
     reading.iter().for_each(is_whole);
