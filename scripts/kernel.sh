@@ -7,16 +7,19 @@ usage() {
     cat <<'TEXT'
 Usage: scripts/kernel.sh [OPTIONS]
 
+Without --machines, --locks, --kinds or --full it boots machines 1 2 4x2 8x2, and checks the locks that the kernel's own would be
+replaced by: a few minutes once built.
+
 Options:
+  --full            every check of every lock on machines 1 2 4x2 8x2: about half an hour once built
   --machines LIST   emulated machines, as PROCESSORS or PROCESSORSxNODES [default: 2 4x2]
   --seconds N       how long each check takes [default: 1]
   --least N         acquisitions that each check has at least, even if it takes longer, a minute at most [default: 2000]
   --locks LIST      these locks alone, by name
   --kinds LIST      these kinds of checks alone: mixed signals real-time interrupts softirqs crowd others hotplug
                     broken
-  --smoke           one machine and the locks that the kernel's own would be replaced by: about a minute once built. On a
-                    machine that is too slow to end within two minutes it exits with 2
-  --full            machines 1 2 4x2 8x2, and 3 seconds for each check
+  --smoke           the checks of the default on machine 2 alone: about a minute once built. On a machine that is too slow to end
+                    within two minutes it exits with 2
   --build           build only
   --no-install      install no package: exit with 2 if one is missing
   --json FILE       the results as JSON too
@@ -25,6 +28,7 @@ Options:
 
 Examples:
   scripts/kernel.sh
+  scripts/kernel.sh --full --state results
   scripts/kernel.sh --locks 'shfl bravo-rwsem' --machines 8x2 --seconds 10
 
 It needs Debian's packages qemu-system-x86, busybox-static, cpio and linux-headers-amd64 (as root it installs them), and
@@ -44,8 +48,10 @@ wrong() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-machines='2 4x2' seconds=1 least=2000 locks='' json='' state='' build_only=0 within=0 install=1 stall=10
-kinds='mixed signals real-time interrupts softirqs crowd others hotplug broken'
+machines='' kinds='' locks='' full=0 seconds=1 least=2000 json='' state='' build_only=0 within=0 install=1 stall=10
+all_machines='1 2 4x2 8x2' all_kinds='mixed signals real-time interrupts softirqs crowd others hotplug broken'
+few_kinds='mixed signals interrupts others broken'
+few_locks='shfl shfl-rw bravo-rwsem qspinlock mcs broken-spin broken-bravo broken-bravo-other broken-shfl'
 while (($#)); do
     case $1 in
         --machines | --seconds | --least | --locks | --kinds | --json | --state)
@@ -63,9 +69,8 @@ while (($#)); do
         --smoke)
             # A lock that is sound never fails because the machine is slow: a thread must get nowhere for 30 s, in which all
             # processors run, and a machine that does not end in time is no failure.
-            machines=2 within=115 stall=30 kinds='mixed signals interrupts others broken'
-            locks='shfl shfl-rw bravo-rwsem qspinlock mcs broken-spin broken-bravo broken-bravo-other broken-shfl' ;;
-        --full) machines='1 2 4x2 8x2' seconds=3 ;;
+            machines=2 within=115 stall=30 kinds=$few_kinds locks=$few_locks ;;
+        --full) full=1 ;;
         --build) build_only=1 ;;
         --no-install) install=0 ;;
         -h | --help) usage; exit 0 ;;
@@ -73,6 +78,12 @@ while (($#)); do
     esac
     shift
 done
+if ((full)); then
+    machines=${machines:-$all_machines}
+elif [[ -z $machines$kinds$locks ]]; then
+    machines=$all_machines kinds=$few_kinds locks=$few_locks
+fi
+machines=${machines:-2 4x2} kinds=${kinds:-$all_kinds}
 [[ $seconds =~ ^[1-9][0-9]*$ && $least =~ ^[1-9][0-9]*$ ]] || fail "--seconds and --least are numbers from 1"
 for machine in $machines; do
     [[ $machine =~ ^([1-9][0-9]*)(x[12])?$ ]] || fail "'$machine' is no machine: write 4 or 4x2 (one or two nodes)"
