@@ -35,11 +35,9 @@ impl Hook {
     /// The preload library's.
     pub(super) const LIBRARY: Hook = Hook(3);
 
-    /// Sets the function, and creates the key if there is none. Calls `first` before, in each thread that finds no function
-    /// set.
-    pub(super) fn create(&self, at_exit: fn(), first: impl FnOnce()) {
+    /// Sets the function, and creates the key if there is none.
+    pub(super) fn create(&self, at_exit: fn()) {
         if FUNCTIONS[self.0].load(Acquire).is_null() {
-            first();
             // (A) pairs with the load in `run`.
             FUNCTIONS[self.0].store(at_exit as *mut (), Release);
         }

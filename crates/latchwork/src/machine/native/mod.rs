@@ -70,7 +70,7 @@ impl Native {
     /// has one such function, that of the preload library.
     #[doc(hidden)]
     pub fn set_exit(at_exit: fn()) {
-        exit::Hook::LIBRARY.create(at_exit, || ());
+        exit::Hook::LIBRARY.create(at_exit);
     }
 
     /// See [`set_exit`](Self::set_exit). `false` if the thread's exit will not be noticed.

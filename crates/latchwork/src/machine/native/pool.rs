@@ -47,7 +47,7 @@ crate::thread_local_bytes!(
 
 /// Readies what happens when a thread exits.
 pub(super) fn init() {
-    Hook::NODES.create(thread_exit, || ());
+    Hook::NODES.create(thread_exit);
 }
 
 #[inline]

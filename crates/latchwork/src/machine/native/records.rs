@@ -123,7 +123,7 @@ fn take() -> &'static Own {
     // Before any thread relies on `after_fork`.
     // SAFETY: `after_fork` stores to words, which a forked child may do.
     register(&AT_FORK, || unsafe { libc::pthread_atfork(None, None, Some(after_fork)) });
-    Hook::RECORDS.create(thread_exit, || ());
+    Hook::RECORDS.create(thread_exit);
     let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
     let found = RECORDS.take();
     // Release: what the owner before did in its last section happens before what a thread does that sees these stores: a

@@ -40,7 +40,7 @@ pub(super) fn offset() -> isize {
 
 /// Readies what happens when a thread exits.
 pub(super) fn init() {
-    Hook::ROWS.create(thread_exit, || ());
+    Hook::ROWS.create(thread_exit);
 }
 
 /// The calling thread's row.
