@@ -168,14 +168,11 @@ impl<M: Records> Backlog<M> {
     /// The list of the record with this number.
     #[inline(always)]
     fn list(&self, number: u32) -> Option<&List<M>> {
-        let (chunk, at) = locate(number);
-        // (D) pairs with the exchange in `make`.
-        let mut first = self.chunks.get(chunk)?.load(Acquire);
-        if first.is_null() {
-            first = self.make(chunk);
-        }
-        // SAFETY: `locate` gives an index within the chunk. Chunks are freed with the domain.
-        Some(unsafe { &*first.add(at) })
+        self.made(number).or_else(|| {
+            let (chunk, at) = locate(number);
+            // SAFETY: as in `made`.
+            (chunk < CHUNKS).then(|| unsafe { &*self.make(chunk).add(at) })
+        })
     }
 
     /// Makes a chunk, and before that the chunks before it.
