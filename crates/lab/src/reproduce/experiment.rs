@@ -128,14 +128,12 @@ impl Ready {
             warm_up_ns: simulate::nanos(measured / 4),
             profile,
         };
-        Ok(Ready {
-            experiment: experiment.clone(),
-            label: None,
-            only: BTreeSet::new(),
-            again: None,
-            plan,
-            how: Some(how),
-        })
+        Ok(Self::of(experiment, plan, Some(how)))
+    }
+
+    /// Of all claims of an experiment. `how` is for a simulated one.
+    fn of(experiment: &Experiment, plan: Plan, how: Option<How>) -> Self {
+        Ready { experiment: experiment.clone(), label: None, only: BTreeSet::new(), again: None, plan, how }
     }
 
     /// Of an experiment on a machine that was measured. Its runs are filed under the costs.
@@ -176,14 +174,7 @@ impl Ready {
             runs: effort.runs,
         };
         let plan = plan(experiment, &limits, effort, None)?;
-        Ok(Ready {
-            experiment: experiment.clone(),
-            label: None,
-            only: BTreeSet::new(),
-            again: None,
-            plan,
-            how: None,
-        })
+        Ok(Self::of(experiment, plan, None))
     }
 
     /// On the machine that it names.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::LocalKey;
 
 impl Map for flurry::HashMap<u64, u64, RandomState> {
     type Joined = ();
@@ -57,6 +58,19 @@ std::thread_local! {
     static LEFT_RIGHT: Kept<left_right::ReadHandle<HashMap<u64, u64>>> = const { RefCell::new(None) };
 }
 
+/// Reads with the thread's handle of the map `number`. If the thread has kept none of that map, it makes one.
+fn with_handle<R, T>(
+    kept: &'static LocalKey<Kept<R>>,
+    number: u64,
+    make: impl FnOnce() -> R,
+    read: impl FnOnce(&R) -> T,
+) -> T {
+    kept.with_borrow_mut(|kept| match kept {
+        Some((of, reader)) if *of == number => read(reader),
+        _ => read(&kept.insert((number, make())).1),
+    })
+}
+
 impl Map for Evmap {
     type Joined = ();
     const NAME: &'static str = "evmap";
@@ -67,15 +81,8 @@ impl Map for Evmap {
         Evmap { number: number(), readers: reader.factory(), writer: Mutex::new(writer) }
     }
     fn get(&self, key: u64) -> Option<u64> {
-        EVMAP.with_borrow_mut(|kept| match kept {
-            Some((number, reader)) if *number == self.number => reader.get_one(&key).map(|value| *value),
-            _ => {
-                let reader = self.readers.handle();
-                let value = reader.get_one(&key).map(|value| *value);
-                *kept = Some((self.number, reader));
-                value
-            }
-        })
+        let look = |reader: &evmap::ReadHandle<_, _>| reader.get_one(&key).map(|value| *value);
+        with_handle(&EVMAP, self.number, || self.readers.handle(), look)
     }
     fn insert(&self, key: u64, value: u64) -> bool {
         let mut writer = self.writer.lock().expect("no thread panics with it");
@@ -131,15 +138,8 @@ impl Map for LeftRight {
         LeftRight { number: number(), readers: reader.factory(), writer: Mutex::new(writer) }
     }
     fn get(&self, key: u64) -> Option<u64> {
-        LEFT_RIGHT.with_borrow_mut(|kept| match kept {
-            Some((number, reader)) if *number == self.number => reader.enter()?.get(&key).copied(),
-            _ => {
-                let reader = self.readers.handle();
-                let value = reader.enter().and_then(|map| map.get(&key).copied());
-                *kept = Some((self.number, reader));
-                value
-            }
-        })
+        let look = |reader: &left_right::ReadHandle<HashMap<_, _>>| reader.enter()?.get(&key).copied();
+        with_handle(&LEFT_RIGHT, self.number, || self.readers.handle(), look)
     }
     fn insert(&self, key: u64, value: u64) -> bool {
         self.update(Update(key, Some(value)));
