@@ -4,6 +4,20 @@ use core::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+/// Takes the lock and gives it back.
+fn once<P: Policy>(lock: &RawShfl<Native, P>) {
+    lock.lock();
+    // SAFETY: from the acquisition above.
+    unsafe { lock.unlock(()) };
+}
+
+/// Waits until a waiter is in the queue.
+fn await_queue<P: Policy>(lock: &RawShfl<Native, P>) {
+    while lock.is_queue_empty() {
+        thread::yield_now();
+    }
+}
+
 /// After a fair release, the next attempt does not pass the waiter in the queue. An attempt that comes after
 /// `PROMISE_BOUND` may pass a waiter that has not run, so it proves nothing: on a busy machine the kernel may preempt
 /// both threads for as long.
@@ -19,9 +33,7 @@ fn a_fair_release_hands_over() {
                 // SAFETY: from the acquisition above.
                 unsafe { lock.unlock(()) };
             });
-            while lock.tail.load(Relaxed).is_null() {
-                thread::yield_now();
-            }
+            await_queue(&lock);
             let begin = Native::now(Clock::Monotonic);
             // SAFETY: from the acquisition above.
             unsafe { lock.unlock_fair(()) };
@@ -45,11 +57,7 @@ fn a_waiter_queues_where_lapsed_has_stayed_behind() {
     lock.turn.store(LAPSED.0, Relaxed);
     lock.lock();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            lock.lock();
-            // SAFETY: from the acquisition above.
-            unsafe { lock.unlock(()) };
-        });
+        scope.spawn(|| once(&lock));
         let queued = (0..60_000).any(|_| {
             thread::sleep(Duration::from_millis(1));
             !lock.tail.load(Relaxed).is_null()
@@ -69,11 +77,7 @@ fn a_release_leaves_no_sleeper() {
         let lock = RawShfl::<Native>::new();
         lock.lock();
         thread::scope(|scope| {
-            scope.spawn(|| {
-                lock.lock();
-                // SAFETY: from the acquisition above.
-                unsafe { lock.unlock(()) };
-            });
+            scope.spawn(|| once(&lock));
             // Sleeps at `word` beside the head, as a thread does that a requeue has moved there.
             scope.spawn(|| {
                 let until = Some(Deadline::after::<Native>(10_000_000_000));
@@ -103,14 +107,8 @@ fn abandoned_nodes_do_not_pile_up_behind_a_head_that_waits() {
     let lock = RawShfl::<Native>::new();
     lock.lock();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            lock.lock();
-            // SAFETY: from the acquisition above.
-            unsafe { lock.unlock(()) };
-        });
-        while lock.tail.load(Relaxed).is_null() {
-            thread::yield_now();
-        }
+        scope.spawn(|| once(&lock));
+        await_queue(&lock);
         // The head wakes up by itself several times a second.
         let mut nodes = std::collections::BTreeSet::new();
         let comes_back = (0..60_000).any(|_| {
@@ -146,14 +144,8 @@ fn a_demand_does_not_outlive_the_queue() {
     let lock = RawShfl::<Native, NoStealing>::new();
     lock.lock();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            lock.lock();
-            // SAFETY: from the acquisition above.
-            unsafe { lock.unlock(()) };
-        });
-        while lock.tail.load(Relaxed).is_null() {
-            thread::yield_now();
-        }
+        scope.spawn(|| once(&lock));
+        await_queue(&lock);
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
     });
