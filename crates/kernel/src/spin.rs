@@ -80,10 +80,6 @@ impl Waiter {
         self.shuffler().load(Acquire) != 0
     }
 
-    fn is(self, other: Waiter) -> bool {
-        core::ptr::eq(self.as_ptr(), other.as_ptr())
-    }
-
     /// The waiter behind this one, if it has linked itself.
     ///
     /// The caller is this waiter, or the shuffler and stands in front of it. A waiter leaves the queue at its head alone, so the
@@ -239,7 +235,7 @@ impl Spin {
             if current.key().load(Relaxed) != key {
                 reached = current;
             } else {
-                if last.is(reached) {
+                if last == reached {
                     reached = current;
                 } else {
                     // A new waiter links itself behind the last waiter, so the last waiter stays where it is.
@@ -255,8 +251,8 @@ impl Spin {
             stopped = node.status().load(Relaxed) == READY;
         }
         // A head does not walk. If it has found no waiter of its own, the role goes to another node's.
-        let next = if stopped && last.is(node) { reached } else { last };
-        next.resume().store(if reached.is(next) { null_mut() } else { reached.as_ptr() }, Relaxed);
+        let next = if stopped && last == node { reached } else { last };
+        next.resume().store(if reached == next { null_mut() } else { reached.as_ptr() }, Relaxed);
         next.shuffler().store(1, Release); // (S)
     }
 }
