@@ -39,7 +39,7 @@ mod model;
 
 pub use execution::{exit_thread, thread_number};
 pub(crate) use execution::{in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed};
-pub use model::{Grouping, Mistake, Model, deep, fails, thorough};
+pub use model::{Grouping, Mistake, Model, deep, fails, one_fewer_daily, thorough};
 
 /// Nodes in the waiting array.
 const WAITING_ARRAY: usize = 4;

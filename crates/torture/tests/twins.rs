@@ -2,39 +2,40 @@
 //! tries one only (or several, separated by commas).
 
 use latchwork_torture::twins::{self, Verdict};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Rounds go on until a twin is caught; one that is not by then counts as missed.
 const AT_MOST: Duration = Duration::from_secs(120);
 
-/// Catching one is mostly waiting for its threads to stand still, so every third twin is tried beside the others.
-fn every_third_is_caught_from(first: usize) {
-    let mut missed = Vec::new();
+/// Catching one is mostly waiting for its threads to stand still, so that many are tried at a time.
+const AT_A_TIME: usize = 6;
+
+#[test]
+fn every_twin_is_caught() {
     let only = std::env::var("LATCHWORK_TWIN").ok();
     let wanted = |name| only.as_ref().is_none_or(|only| only.split(',').any(|other| other == name));
-    for twin in twins::all().into_iter().skip(first).step_by(3).filter(|twin| wanted(twin.name)) {
-        let start = std::time::Instant::now();
-        let verdict = twin.check(1, AT_MOST);
-        eprintln!("{:>20}: {:.1} s", twin.name, start.elapsed().as_secs_f64());
-        match verdict {
-            Verdict::Caught(failed) => eprintln!("{:>20}  {}", "", failed.what),
-            other => missed.push(format!("{}, which {}: {other:?}", twin.name, twin.mistake)),
+    let twins = Mutex::new(twins::all().into_iter().filter(|twin| wanted(twin.name)));
+    let missed = Mutex::new(Vec::new());
+    let try_them = || {
+        while let Some(twin) = { twins.lock().unwrap().next() } {
+            let start = Instant::now();
+            match twin.check(1, AT_MOST) {
+                Verdict::Caught(failed) => {
+                    eprintln!("{:>20}: {:.1} s: {}", twin.name, start.elapsed().as_secs_f64(), failed.what);
+                }
+                other => missed
+                    .lock()
+                    .unwrap()
+                    .push(format!("{}, which {}: {other:?}", twin.name, twin.mistake)),
+            }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(try_them);
+        }
+    });
+    let missed = missed.into_inner().unwrap();
     assert!(missed.is_empty(), "not caught:\n{}", missed.join("\n"));
-}
-
-#[test]
-fn the_first_twin_and_every_third_is_caught() {
-    every_third_is_caught_from(0);
-}
-
-#[test]
-fn the_second_twin_and_every_third_is_caught() {
-    every_third_is_caught_from(1);
-}
-
-#[test]
-fn the_third_twin_and_every_third_is_caught() {
-    every_third_is_caught_from(2);
 }

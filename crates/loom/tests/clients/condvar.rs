@@ -1,6 +1,6 @@
 //! Clients of the condition variable, with every mutex.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily};
 use crate::mutex::{bounded, for_each_mutex};
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::mutex::RawMutex;
@@ -191,10 +191,10 @@ fn waiter_and_notifier() {
     ));
 }
 
-/// Two wait, two notifications for one each; up to 2 preemptions.
+/// Two wait, two notifications for one each; up to 2 preemptions, 1 every day.
 #[test]
 fn two_waiters_two_notifications() {
-    for_each_mutex!(L if for_three::<L>() => Model::new(2).check(
+    for_each_mutex!(L if for_three::<L>() => Model::new(one_fewer_daily(2)).check(
         Market::<L>::new,
         &[consumes, consumes, produces_twice],
         sold::<L, 2>

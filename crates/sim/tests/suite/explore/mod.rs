@@ -1,7 +1,7 @@
 //! Every lock under many schedules of many clients; and mistakes, which the same schedules must find.
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas). `LATCHWORK_EXPLORE=10000000` runs so
-//! many schedules of each lock, 20,000 if it is not set. CI runs as many as a mistake must be found in.
+//! many schedules of each lock, 10,000 if it is not set. CI runs as many as a mistake must be found in.
 
 use crate::{broken, wanted};
 use latchwork::reclaim::{epoch::Epoch, rcu::General};
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 /// Schedules in which every seeded mistake but one must be found.
 const ENOUGH: u64 = 50_000;
 /// Schedules of each sound lock, if no other number is asked for.
-const DAILY: u64 = 20_000;
+const DAILY: u64 = 10_000;
 
 fn schedules() -> u64 {
     std::env::var("LATCHWORK_EXPLORE").map_or(DAILY, |n| n.parse().expect("a number of schedules"))
