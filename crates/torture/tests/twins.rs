@@ -24,10 +24,9 @@ fn every_twin_is_caught() {
                 Verdict::Caught(failed) => {
                     eprintln!("{:>20}: {:.1} s: {}", twin.name, start.elapsed().as_secs_f64(), failed.what);
                 }
-                other => missed
-                    .lock()
-                    .unwrap()
-                    .push(format!("{}, which {}: {other:?}", twin.name, twin.mistake)),
+                other => {
+                    missed.lock().unwrap().push(format!("{}, which {}: {other:?}", twin.name, twin.mistake))
+                }
             }
         }
     };
