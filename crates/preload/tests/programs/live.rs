@@ -225,7 +225,7 @@ fn switching_under_torture() {
         let Some(program) = Program::start(&Setting::new(mutex, rwlock), "torture") else { return };
         let observer = program.observe();
         let mut calls = 0;
-        for round in 0..100 {
+        for round in 0..60 {
             observer.on();
             // Sometimes for long enough to record something, and sometimes for as short as possible.
             thread::sleep(Duration::from_millis(if round % 4 == 0 { 0 } else { 7 }));

@@ -16,7 +16,9 @@ use latchwork_sim::{
 use std::cell::Cell;
 
 fn seeds() -> u64 {
-    std::env::var("LATCHWORK_SIM_SEEDS").map_or(300, |n| n.parse().expect("a number of seeds"))
+    let usual =
+        if std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0") { 300 } else { 150 };
+    std::env::var("LATCHWORK_SIM_SEEDS").map_or(usual, |n| n.parse().expect("a number of seeds"))
 }
 
 const THREADS: usize = 7;
