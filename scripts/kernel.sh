@@ -230,9 +230,9 @@ done
 while read -r lock _ _ row; do
     if [[ -n $locks && " $locks " != *" $lock "* ]]; then continue; fi
     common="lock=$lock seconds=$seconds least=$least stall=$stall"
-    crowd=$common
+    crowd=$common hotplug="lock=$lock seconds=$((2 * seconds)) stall=$stall"
     # It passes over a waiter for 1000 handovers, and in a crowd each of 15 waiters has its turn: an emulated processor may need 20 s.
-    [[ $lock != malthusian ]] || crowd="lock=$lock seconds=$seconds least=$least stall=60"
+    [[ $lock != malthusian ]] || crowd=${crowd/stall=$stall/stall=60} hotplug=${hotplug/stall=$stall/stall=60}
     others=()
     [[ $lock == *-other || $lock == bravo-rwsem ]] && others=(handed=1)
     if [[ $row == *broken* ]]; then
@@ -247,6 +247,7 @@ while read -r lock _ _ row; do
             echo "softirqs $lock|ok|$common irq=safe soft=1"
         fi
         echo "crowd $lock|ok|$crowd writers=16 readers=16"
+        echo "hotplug $lock|ok|$hotplug"
         if ((${#others[@]})); then
             echo "others $lock|ok|$common timed=1 long_holds=1 ${others[*]}"
         fi
@@ -258,11 +259,6 @@ if [[ -z $locks || " $locks " == *" mcs "* ]]; then
         echo "softirqs mcs (unsafe)|fails|lock=mcs irq=unsafe soft=1 long_holds=1 seconds=60"
     } >>"$out/checks.all"
 fi
-for lock in shfl shfl-rw shfl-spin shfl-spin-4 bravo-rwsem qspinlock mcs pf-q; do
-    if [[ -z $locks || " $locks " == *" $lock "* ]]; then
-        echo "hotplug $lock|ok|lock=$lock seconds=$((3 * seconds)) stall=$stall" >>"$out/checks.all"
-    fi
-done
 # Each kind of check can fail. (Of the other kinds there are twins above.)
 for check in 'signals broken-shfl|killed=1' 'real-time broken-shfl|realtime=1' 'crowd broken-shfl-rw|writers=16 readers=16' \
     'hotplug broken-shfl|' 'hotplug broken-bravo|writers=8 readers=8'; do
