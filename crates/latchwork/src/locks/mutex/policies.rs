@@ -222,9 +222,9 @@ unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
     }
 }
 
-/// ShflLock, blocking, with stealing within a group only: with [`NumaPolicy`], on the same NUMA node. A newcomer that does not
-/// find the lock free at once may steal it if its key is that of the last thread that waited for the lock. (Section 6.3,
-/// "ShflLock (NUMA)".)
+/// ShflLock, blocking, with stealing within a group: with [`NumaPolicy`], on the same NUMA node. A newcomer that does not find the
+/// lock free at once spins beside a sleeping head if its key is that of the last thread that waited for the lock. Any other makes
+/// one more attempt and queues, unless nobody does. (Section 6.3, "ShflLock (NUMA)".)
 pub struct RawLocally<M: Machine, P = NumaPolicy> {
     lock: RawShfl<M, P>,
     /// The key of the last thread that waited for the lock and got it.

@@ -45,6 +45,7 @@
 //! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
 //!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
 //!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A demand that an unlock tears costs one more steal.
+//!   A head that gives up takes back what was demanded for it, by `unlock_fair` too; the next head begins anew.
 //! - *A suspended waiter* is passed ([`sleepers`]). Newcomers do not queue behind a suspended head: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
@@ -225,10 +226,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[inline(never)]
     fn unlock_slow(&self) {
         if self.word().has(DEMAND) {
-            // It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED and may pass it.
+            // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
             let turn = self.turn();
             let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED)));
-            _ = self.turn.compare_exchange(turn.0, next.0, Release, Relaxed);
+            _ = self.turn.compare_exchange(turn.0, next.0, Relaxed, Relaxed);
         }
         let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND.0 });
         // (A)
@@ -237,8 +238,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Sets `bits` for the holder's unlock, unless the lock is free. A torn release erases them; only the head asks, and it asks
-    /// again each time that it has slept.
+    /// Sets `bits` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
     fn ask(&self, bits: Bits) {
         let word = self.word();
         if word.has(HELD) {

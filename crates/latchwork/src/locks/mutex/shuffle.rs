@@ -45,8 +45,8 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds between the first looks of a waiter, and between those at a free lock: about one transfer of a cache line.
     #[doc(hidden)]
     const LOOK: u32 = 50;
-    /// A waiter looks again after its wait so far, divided by this: it loses a sixteenth of its wait, if no second look fails. After so many
-    /// looks at a held lock, it takes a free one at once. Half and double are as fast on average (`docs/ablation.md`).
+    /// Serves four times: a wait, by the time until the next look; looks at a held lock, after which a free one is taken at once; a turn,
+    /// by the first nap; looks for which a head lets a release end before it parks. Half and double are as fast on average (`docs/ablation.md`).
     #[doc(hidden)]
     const PROMPTNESS: u32 = 16;
     /// Further looks that find a lock free before a waiter takes it. `docs/mutexes.md`: two threads are two to three times as fast.
