@@ -6,7 +6,7 @@
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=10000` tries more seeds.
 
-use latchwork::locks::mutex::{Info, RawMutex, Suspension, mcs::RawMcs, ticket::RawTicket};
+use latchwork::locks::mutex::{Info, RawMutex, Suspension, mcs::RawMcs, shfl::RawShfl, ticket::RawTicket};
 use latchwork::locks::rwlock::{RawRwLock, pf_q::RawPfQ};
 use latchwork::machine::Deadline;
 use latchwork::registry::{Visitor, visit};
@@ -233,4 +233,34 @@ fn a_lock_that_blocks_is_caught() {
         assert_eq!(info.suspension, Suspension::Blocks);
         assert!(found.is_err_and(|error| error.contains("deadlock")), "{}", info.name);
     }
+}
+
+/// Behind a head that is suspended, a waiter with a deadline looks at the lock before it gives up, too: it has been free for long.
+#[test]
+fn a_waiter_looks_once_more_at_its_deadline() {
+    fn gets_it<L: RawMutex<Machine = Sim>>(milliseconds: u64) -> bool {
+        let (lock, got) = (L::new_in(), Cell::new(false));
+        let holder = || {
+            let token = lock.lock();
+            work(2 * MILLI);
+            // SAFETY: the token is from the acquisition just before.
+            unsafe { lock.unlock(token) };
+        };
+        let head = || {
+            work(MILLI / 10);
+            suspend_in(MILLI / 2, None);
+            lock.lock();
+        };
+        let waiter = || {
+            work(MILLI / 5);
+            got.set(lock.lock_until(Deadline::after::<Sim>(milliseconds * MILLI)).is_some());
+        };
+        let options = Options { suspends: true, limit_ns: LIMIT, ..Options::default() };
+        let bodies: Vec<Box<dyn FnOnce()>> = vec![Box::new(holder), Box::new(head), Box::new(waiter)];
+        run(&Profile::find("2x2").unwrap(), &options, bodies).expect("all but the head end");
+        got.get()
+    }
+    // From the end of the promise to a free lock (10 ms after the head's turn has begun) on.
+    let late: Vec<u64> = (13..60).filter(|&milliseconds| !gets_it::<RawShfl<Sim>>(milliseconds)).collect();
+    assert!(late.is_empty(), "gave up beside a free lock after so many milliseconds: {late:?}");
 }

@@ -12,12 +12,12 @@
 //! | bit of `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | HELD | a thread holds the lock | (A) acquire: the new holder, which clears the other bits: `try_free`, `take` | (A) release: `unlock`, `unlock_slow` |
-//! | PARKED | the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head; a torn one |
-//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up; an unlock without a queue; a torn one |
+//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head; a torn one |
+//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
 //!
 //! | bit of `turn` | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N) |
+//! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N); a new turn's stamp |
 //! | LAPSED | a hint: the head does not run; newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
 //! | the others | [`stamp`] of the time when the turn began, or when a demanded lock became free | a leaving head, a first head; `unlock_slow` | |
 //!
@@ -29,7 +29,7 @@
 //! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`]).
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
 //! (N): the head sets ASLEEP, and naps if there is no DEMAND; `unlock_fair` sets DEMAND, and clears ASLEEP. One of the two comes
-//! second in `turn`. So the head sees DEMAND, or `unlock_fair` ends the nap.
+//! second in `turn`. So the head sees DEMAND, or `unlock_fair` ends the nap. (If a new turn's stamp comes between, the nap goes on.)
 //!
 //! # How long a waiter waits, and where that differs from the paper
 //!
@@ -39,14 +39,14 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *Robbed.* If it is held after the head's first sleep, running threads probably use it well without wakeups. The head naps for
+//! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
 //!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
 //!   63 us or as long as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
 //!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
-//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A demand that an unlock tears costs one more steal.
+//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again after a spin, rarely a sleep.
 //!   A head that gives up takes back what was demanded for it, by `unlock_fair` too; the next head begins anew.
-//! - *A suspended waiter* is passed ([`sleepers`]). Newcomers do not queue behind a suspended head: nodes would pile up.
+//! - *A suspended waiter* is passed ([`sleepers`]), or, by chance, a late one. No newcomer queues behind one: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
 //! Size: 16 bytes; 64 per waiter, from the machine's node pool. Atomics per uncontended pair: 1; 0 with a single thread.

@@ -143,7 +143,7 @@ pub(crate) fn wait_for_head<M: Machine>(
         let until = intervals.until::<M>(deadline);
         while node.status().load(Relaxed) == NODE_PARKED {
             if M::wait(node.status(), NODE_PARKED, until) == Wait::TimedOut {
-                if until != deadline && enter(false) {
+                if enter(false) {
                     return abandon();
                 }
                 looks = 1;
