@@ -12,8 +12,7 @@ use latchwork::machine::{Machine, Native};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Slots that are made at a time: with the link, a page.
 const SLOTS: usize = 63;
@@ -109,6 +108,22 @@ extern "C" fn after_fork_in_the_child() {
     unsafe { FREE.lock.get().write(RawShfl::new()) };
 }
 
+/// Has the handlers called at each fork, unless that has been done. It fails if there is no memory: then the next thread that
+/// makes a block tries again.
+fn register() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let (before, parent, child) = (before_fork, after_fork_in_the_parent, after_fork_in_the_child);
+    // SAFETY: the handlers do nothing that a forked child may not do.
+    let register = || unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    // With the lock held, so that two threads do not register the handlers twice: `before_fork` would wait for itself. And once
+    // the handlers are there, no fork finds the lock held here.
+    FREE.with(|_| {
+        if !DONE.load(Relaxed) && register() == 0 {
+            DONE.store(true, Relaxed);
+        }
+    });
+}
+
 impl Chain {
     fn push(&mut self, slot: &'static Slot) {
         slot.next.store(self.0, Relaxed);
@@ -152,15 +167,7 @@ impl Spare {
 /// Maps slots, of which the caller gets one. `None`: there is no memory.
 #[cold]
 fn make_block() -> Option<&'static Slot> {
-    static AT_FORK: Once = Once::new();
-    // SAFETY: the handlers do nothing that a forked child may not do.
-    AT_FORK.call_once(|| unsafe {
-        libc::pthread_atfork(
-            Some(before_fork),
-            Some(after_fork_in_the_parent),
-            Some(after_fork_in_the_child),
-        );
-    });
+    register();
     let fenced = u32::from(!Native::prepare_fences());
     // SAFETY: the layout is not empty. Zero bytes are free slots. Blocks are never freed.
     let block: &'static Block = unsafe { alloc_zeroed(Layout::new::<Block>()).cast::<Block>().as_ref()? };

@@ -33,7 +33,7 @@ pub struct RcuTreeSet<T: Send + Sync + 'static> {
 /// set.clear();
 /// assert_eq!(reading.iter().copied().collect::<Vec<_>>(), [1, 2]);
 /// ```
-pub struct TreeSetReading<'s, T: Send + Sync + 'static>(TreeReading<'s, T, ()>);
+pub struct TreeSetReading<'s, T: Send + Sync + 'static>(pub(super) TreeReading<'s, T, ()>);
 
 impl<T: Send + Sync + 'static> TreeSetReading<'_, T> {
     /// The element that is equal to `value`.

@@ -417,12 +417,17 @@ fn memory_comes_back() {
 
 #[cfg(feature = "serde")]
 #[test]
-fn a_map_survives_a_round_trip() {
+fn a_map_and_a_set_survive_a_round_trip() {
     let map: RcuTreeMap<u32, u32> = (0..100).map(|i| (i, 2 * i)).collect();
     let text = serde_json::to_string(&map).unwrap();
     assert!(text.starts_with("{\"0\":0,\"1\":2,"), "in order: {text}");
     assert!(serde_json::from_str::<RcuTreeMap<u32, u32>>(&text).unwrap() == map);
     assert!(serde_json::from_str::<RcuTreeMap<u32, u32>>("[1]").is_err());
+    let set = RcuTreeSet::from([3, 1, 2]);
+    let text = serde_json::to_string(&set).unwrap();
+    assert_eq!(text, "[1,2,3]", "in order");
+    assert!(serde_json::from_str::<RcuTreeSet<u32>>(&text).unwrap() == set);
+    assert!(serde_json::from_str::<RcuTreeSet<u32>>("{\"1\": 1}").is_err());
 }
 
 /// A set beside std's, by operations that chance chooses. A reading stays as it was.

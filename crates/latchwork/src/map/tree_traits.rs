@@ -1,4 +1,4 @@
-//! The standard library's traits for [`RcuTreeMap`], and those of the crate `serde`.
+//! The standard library's traits for [`RcuTreeMap`]; and those of the crate `serde`, also for [`RcuTreeSet`].
 
 use super::growing::Node;
 use super::tree_map::RcuTreeMap;
@@ -132,9 +132,10 @@ where
 
 #[cfg(feature = "serde")]
 mod with_serde {
+    use super::super::tree_set::RcuTreeSet;
     use super::*;
     use core::marker::PhantomData;
-    use serde::de::{MapAccess, Visitor};
+    use serde::de::{MapAccess, SeqAccess, Visitor};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     /// The map as it is at one moment, in ascending order.
@@ -170,6 +171,30 @@ mod with_serde {
                 }
             }
             deserializer.deserialize_map(Elements(PhantomData))
+        }
+    }
+
+    /// The set as it is at one moment, in ascending order.
+    impl<T: Serialize + Send + Sync + 'static> Serialize for RcuTreeSet<T> {
+        fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+            serializer.collect_seq(self.read().iter())
+        }
+    }
+
+    impl<'de, T: Deserialize<'de> + Ord + Send + Sync + 'static> Deserialize<'de> for RcuTreeSet<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Elements<T>(PhantomData<T>);
+            impl<'de, T: Deserialize<'de> + Ord + Send + Sync + 'static> Visitor<'de> for Elements<T> {
+                type Value = RcuTreeSet<T>;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a sequence")
+                }
+                fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+                    let next = core::iter::from_fn(|| elements.next_element().transpose());
+                    next.collect()
+                }
+            }
+            deserializer.deserialize_seq(Elements(PhantomData))
         }
     }
 }

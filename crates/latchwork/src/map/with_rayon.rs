@@ -1,7 +1,7 @@
 //! Maps and sets with the crate `rayon`: the feature `rayon`.
 
 use super::set::SetReading;
-use super::{RcuMap, RcuSet, RcuTreeMap, Reading, TreeRange, TreeReading};
+use super::{RcuMap, RcuSet, RcuTreeMap, RcuTreeSet, Reading, TreeRange, TreeReading, TreeSetReading};
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
 use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator};
@@ -155,6 +155,35 @@ where
     }
 }
 
+impl<T: Send + Sync + 'static> TreeSetReading<'_, T> {
+    /// Every element, by several threads, as [`TreeReading::par_iter`].
+    ///
+    /// ```
+    /// use rayon::iter::ParallelIterator;
+    /// let set: latchwork::map::RcuTreeSet<u64> = (0..1000).collect();
+    /// assert_eq!(set.read().par_iter().sum::<u64>(), 499_500);
+    /// ```
+    pub fn par_iter(&self) -> impl ParallelIterator<Item = &T> {
+        self.0.par_iter().map(|(element, ())| element)
+    }
+}
+
+/// The elements of an ordered set that has ended, by several threads, in no order.
+impl<T: Send + Sync + 'static> IntoParallelIterator for RcuTreeSet<T> {
+    type Item = T;
+    type Iter = rayon::vec::IntoIter<T>;
+    fn into_par_iter(self) -> Self::Iter {
+        self.into_iter().collect::<Vec<_>>().into_par_iter()
+    }
+}
+
+/// As an ordered map is made.
+impl<T: Ord + Send + Sync + 'static> FromParallelIterator<T> for RcuTreeSet<T> {
+    fn from_par_iter<I: IntoParallelIterator<Item = T>>(elements: I) -> Self {
+        elements.into_par_iter().collect::<Vec<_>>().into_iter().collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,12 +202,18 @@ mod tests {
 
     /// Each part of a walk begins where the one before ended.
     #[test]
-    fn several_threads_read_an_ordered_map() {
+    fn several_threads_read_an_ordered_map_and_set() {
         for count in [0, 1, RUN, RUN + 1, 10_000] {
             let map: RcuTreeMap<usize, usize> = (0..count).into_par_iter().map(|i| (i, i)).collect();
             let seen: Vec<usize> = map.read().par_iter().map(|(key, _)| *key).collect();
             assert!(seen.into_iter().eq(0..count));
             assert_eq!(map.into_par_iter().count(), count);
+            let set: RcuTreeSet<usize> = (0..count).into_par_iter().map(|i| count - 1 - i).collect();
+            let seen: Vec<usize> = set.read().par_iter().copied().collect();
+            assert!(seen.into_iter().eq(0..count));
+            let mut elements: Vec<usize> = set.into_par_iter().collect();
+            elements.sort_unstable();
+            assert!(elements.into_iter().eq(0..count));
         }
     }
 }

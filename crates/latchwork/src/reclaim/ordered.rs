@@ -12,6 +12,12 @@
 //! sees the time sees the removal. (C) the heavy fence and the light fence in `enter`: a section that the look does not see
 //! begins after the fence, and sees the removal. (E) the look (acquire) and the end of a section (release).
 //!
+//! A header has room for the lower 31 bits of a time. An object whose time is in doubt is not reclaimed ([`is_older`]), so no
+//! section loses an object. In two cases a barrier in a section waits for the end of the oldest section, which may be the caller's:
+//!
+//! - The process has retired 2^31 objects since that section began. All of them are garbage: 48 GiB at least.
+//! - An object has been garbage for a multiple of 2^31 steps of the clock, or for some more: as many as that section has lasted.
+//!
 //! Cost: one atomic read-modify-write for each retired object, on the word that readers load. Only the C++ face uses it.
 
 use super::backlog::Steal;
@@ -28,9 +34,20 @@ use core::sync::atomic::Ordering::*;
 /// waits for: rarely enough to cost nothing, for a case that is rare.
 const LOOK: u64 = 10_000_000;
 
-/// The lower half of a time: what has room in a header.
+/// What of a time has room in a header: the lower 31 bits of its steps, above a bit that is set. So no stamp is 0, which stands
+/// for none.
 fn stamp(time: u64) -> u32 {
-    (time / STEP) as u32
+    ((time + STEP / 2) / (STEP / 2)) as u32
+}
+
+/// Whether an object with this stamp was retired before the oldest section began, at `oldest`. No object has a time after `now`.
+///
+/// Times that are a multiple of 2^31 steps apart have the same stamp. So the answer is no if a time after `oldest`, up to `now`, has
+/// the object's stamp; and for every object if these are 2^31 times or more.
+fn is_older(stamp: u32, oldest: u64, now: u64) -> bool {
+    let halves = (now & TIME).wrapping_sub(oldest & TIME) / (STEP / 2);
+    let after = stamp.wrapping_sub(self::stamp(oldest));
+    halves <= u32::MAX.into() && (after == 0 || u64::from(after) > halves)
 }
 
 impl<M: Records> RcuDomain<M> {
@@ -95,12 +112,13 @@ impl<M: Records> RcuDomain<M> {
     /// a section.
     fn reclaim_ordered(&self, list: &List<M>) {
         let Some(oldest) = Self::oldest_section() else { return };
-        let oldest = stamp(oldest);
-        // Half of a time is compared: the times are at most 2^31 steps apart.
-        let is_older = |time: u32| oldest.wrapping_sub(time) <= i32::MAX as u32;
+        // The caller has had the list since before this: no object in it has a later time.
+        let now = General::clock(record::clocks::<M>()).load(Relaxed);
         // SAFETY: a section that runs has the time of the object or a later one, so it does not find the object (B). One that
         // begins later does not either (C).
-        unsafe { list.reclaim_if(|header| header.stamp() != 0 && is_older(header.stamp())) };
+        unsafe {
+            list.reclaim_if(|header| header.stamp() != 0 && is_older(header.stamp(), oldest, now));
+        }
     }
 
     /// When the oldest section of all threads began. `None`: no section runs, or there is no heavy fence.
@@ -116,5 +134,86 @@ impl<M: Records> RcuDomain<M> {
             .filter(|word| word & NESTING != 0)
             .map(|word| word & TIME)
             .reduce(|oldest, time| if is_at_least(time, oldest) { oldest } else { time })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+    use std::boxed::Box;
+    use std::time::{Duration, Instant};
+
+    /// Between 2^31 and 2^32 steps, for which stamps have no room.
+    const LONG: u64 = 3 << 30;
+
+    unsafe extern "C-unwind" fn reclaim(header: *mut Header) {
+        // SAFETY: `retire` made a box.
+        drop(unsafe { Box::from_raw(header) });
+    }
+
+    fn retire(domain: &RcuDomain<Native>) {
+        // SAFETY: no other thread has the header, which is all of the object.
+        unsafe { domain.retire_ordered(Box::into_raw(Box::new(Header::new())), 24, reclaim) };
+    }
+
+    /// Lets time advance, as retirements in other domains do.
+    fn pass(steps: u64) {
+        General::clock(record::clocks::<Native>()).fetch_add(steps * STEP, AcqRel);
+    }
+
+    /// What is left of the garbage after a look in a section.
+    fn left(domain: &RcuDomain<Native>) -> u64 {
+        let collecting = domain.backlog.lock();
+        collecting.steal(Steal::All);
+        domain.reclaim_ordered(collecting.list());
+        drop(collecting);
+        domain.garbage().objects
+    }
+
+    /// Near each place where bits of a time are lost: in the stamp, in the word of a stamp, and in the time itself.
+    #[test]
+    fn stamps_are_told_apart_where_they_wrap_around() {
+        for wrap in [1 << 31, 1 << 32, 1 << 48] {
+            let time = |steps: u64| steps.wrapping_mul(STEP) | 1;
+            for oldest in wrap - 9..wrap + 9 {
+                for now in oldest..oldest + 9 {
+                    for retired in oldest - 9..=now {
+                        let is_older = is_older(stamp(time(retired)), time(oldest), time(now));
+                        assert_eq!(is_older, retired <= oldest, "{retired:x} {oldest:x} {now:x}");
+                        assert_ne!(stamp(time(retired)), 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn objects_stay_that_were_retired_long_after_a_section_began() {
+        for steps in [0, 1, LONG / 2, LONG] {
+            let domain = RcuDomain::new();
+            let section = domain.enter();
+            pass(steps);
+            retire(&domain);
+            assert_eq!(left(&domain), 1, "{steps} steps");
+            drop(section);
+        }
+    }
+
+    #[test]
+    fn objects_go_that_were_retired_long_before_the_sections_began() {
+        for steps in [0, 1, LONG / 2, LONG] {
+            let domain = RcuDomain::new();
+            retire(&domain);
+            pass(steps);
+            let section = domain.enter();
+            // Other tests may be in sections that began before.
+            let begin = Instant::now();
+            while left(&domain) > 0 {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{steps} steps");
+                std::thread::yield_now();
+            }
+            drop(section);
+        }
     }
 }

@@ -66,19 +66,26 @@ impl<const SLOTS: usize> Index<SLOTS> {
         self.probes(hash).take(1).for_each(prefetch);
     }
 
-    /// The index for which `is` says yes.
-    #[inline]
-    pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+    /// The index for which `is` says yes; or else the slot for a new one, if there is room.
+    #[inline(always)]
+    fn search(&self, hash: u64, is: impl Fn(u32) -> bool) -> Result<u32, Option<&AtomicU32>> {
+        let mut free = None;
         for slot in self.probes(hash) {
-            // (A) pairs with the store in `find_or_insert`: the record is complete.
+            // (A) pairs with the store in `insert`: the record is complete.
             match slot.load(Acquire) {
-                EMPTY => return None,
-                REMOVED => {}
-                value if is(value - 1) => return Some(value - 1),
+                EMPTY => return Err(free.or(Some(slot))),
+                REMOVED => free = free.or(Some(slot)),
+                value if is(value - 1) => return Ok(value - 1),
                 _ => {}
             }
         }
-        None
+        Err(free)
+    }
+
+    /// The index for which `is` says yes.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        self.search(hash, is).ok()
     }
 
     /// The index for which `is` says yes. If there is none, `make` makes one. It runs before the lock is taken, because it may
@@ -103,24 +110,14 @@ impl<const SLOTS: usize> Index<SLOTS> {
         discard: impl FnOnce(u32),
     ) -> Option<u32> {
         let made = make()?;
-        let found = self
-            .locked(hash, || {
-                let mut free = None;
-                for slot in self.probes(hash) {
-                    match slot.load(Relaxed) {
-                        EMPTY => {
-                            free = free.or(Some(slot));
-                            break;
-                        }
-                        REMOVED => free = free.or(Some(slot)),
-                        value if is(value - 1) => return Some(value - 1),
-                        _ => {}
-                    }
-                }
+        let add = || match self.search(hash, is) {
+            Ok(found) => Some(found),
+            Err(free) => {
                 free?.store(made + 1, Release); // (A)
                 Some(made)
-            })
-            .flatten();
+            }
+        };
+        let found = self.locked(hash, add).flatten();
         if found != Some(made) {
             discard(made);
         }
