@@ -42,7 +42,7 @@ LW_INLINE int lw_sem_destroy(lw_sem_t *sem) {
 LW_INLINE int lw_sem_trywait(lw_sem_t *sem) {
     uint32_t word = __atomic_load_n(&sem->word, __ATOMIC_RELAXED);
     while (word >= 2) {
-        if (__atomic_compare_exchange_n(&sem->word, &word, word - 2, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        if (__atomic_compare_exchange_n(&sem->word, &word, word - 2, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
             LW_TSAN_ACQUIRE(sem);
             return 0;
         }

@@ -9,7 +9,7 @@
 //!
 //! | the word | becomes | moved by | pairs with |
 //! |---|---|---|---|
-//! | value n > 0 | n - 1 | a thread that takes a unit; with SLEEPERS if it has slept | (A) acquire |
+//! | value n > 0 | n - 1 | a thread that takes a unit; with SLEEPERS if it has slept | (A) acquire, (B) release |
 //! | value n | n + units, without SLEEPERS | a release; it wakes a sleeper if the bit was set | (A) release |
 //! | value 0 | SLEEPERS too | a waiter before it sleeps, or that gives up after it has slept | none; the futex compares the word |
 //!
@@ -23,8 +23,8 @@
 //! Fairness: none. A waiter may be passed over for ever.
 //! Suspension: blocks. A release may wake a suspended waiter, and no other.
 //!
-//! Like a mutex, a semaphore may be destroyed by the thread that has acquired what the last release gave: a release does not
-//! touch the semaphore after that.
+//! Like a mutex, a semaphore may be destroyed by the thread that has acquired what the last release gave, or that sees that
+//! another thread has: neither touches the semaphore after that.
 
 use crate::locks::mutex::{Info, RawMutex, Suspension};
 use crate::machine::{Deadline, Machine, Native, Word};
@@ -103,9 +103,9 @@ impl<M: Machine> RawSemaphore<M> {
         RawSemaphore { word: M::U32::new(value * UNIT), failures: M::U32::new(0) }
     }
 
-    /// The value, a moment ago.
+    /// The value, a moment ago. If it is 0, the threads that have taken the units no longer use the semaphore.
     pub fn value(&self) -> u32 {
-        self.word.load(Relaxed) / UNIT
+        self.word.load(Acquire) / UNIT // (B) pairs with `take`
     }
 
     /// Takes a unit, and waits for as long as that takes.
@@ -133,12 +133,12 @@ impl<M: Machine> RawSemaphore<M> {
         let mut word = self.word.load(Relaxed);
         while word >= UNIT {
             let left = (word - UNIT) | slept;
-            // (A) pairs with the exchange in `release_many`.
-            match self.word.compare_exchange(word, left, Acquire, Relaxed) {
+            // (A) pairs with the exchange in `release_many`. (B) pairs with `value`: it is the caller's last access.
+            match self.word.compare_exchange(word, left, AcqRel, Relaxed) {
                 Ok(_) => {
                     if slept != 0 && left >= UNIT {
                         // The releases that brought these units found no bit: the one that woke the caller had
-                        // cleared it.
+                        // cleared it. By now the memory may be gone: only its address is used.
                         M::wake(&raw const self.word, 1);
                     }
                     return true;
@@ -177,14 +177,19 @@ impl<M: Machine> RawSemaphore<M> {
             self.failures.store(before + 1, Relaxed);
             return false;
         }
+        let failures = before.min(FAILURES);
+        let note = |now| {
+            if now != before {
+                self.failures.store(now, Relaxed);
+            }
+        };
         let taken = (0..M::patience(LOOKS)).any(|_| {
             M::pause(PAUSE);
-            self.take(0)
+            // Noted before the unit is taken: a thread that sees that may destroy the semaphore.
+            self.value() != 0 && (note(failures.saturating_sub(1)), self.take(0)).1
         });
-        let failures = before.min(FAILURES);
-        let now = if taken { failures.saturating_sub(1) } else { (failures + 1).min(FAILURES) };
-        if now != before {
-            self.failures.store(now, Relaxed);
+        if !taken {
+            note((failures + 1).min(FAILURES));
         }
         taken
     }

@@ -2,6 +2,7 @@
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model};
 use latchwork::locks::semaphore::RawSemaphore;
+use latchwork::machine::Machine;
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 
@@ -108,6 +109,32 @@ fn destroyed_by_who_acquires() {
                 &[takes_and_destroys, |once: &Once| once.0.release().unwrap()],
                 |_| (),
             )
+            .to_string()
+    });
+}
+
+/// So may one that sees that its unit was acquired. The thread that acquires it spins, and notes that it has succeeded after a
+/// failure; at most 3 preemptions.
+#[test]
+fn destroyed_by_who_sees_the_unit_taken() {
+    struct Once(ManuallyDrop<RawSemaphore<Loom>>);
+    fn failed_once() -> Once {
+        let semaphore = RawSemaphore::new_in(0);
+        assert!(!semaphore.spin());
+        Once(ManuallyDrop::new(semaphore))
+    }
+    fn gives_and_destroys(once: &Once) {
+        once.0.release().unwrap();
+        while once.0.value() != 0 {
+            Loom::pause(1);
+        }
+        let semaphore = std::ptr::from_ref(&*once.0).cast_mut();
+        // SAFETY: nobody waits; the words report an access of the thread that has the unit.
+        unsafe { semaphore.drop_in_place() };
+    }
+    report(|| {
+        Model::new(3)
+            .check(failed_once, &[gives_and_destroys, |once: &Once| while !once.0.spin() {}], |_| ())
             .to_string()
     });
 }
