@@ -237,7 +237,7 @@ fn program() -> &'static [u8] {
     let path = memory::map(libc::PATH_MAX as usize);
     // SAFETY: there is room for so many bytes, in pages that stay mapped.
     unsafe {
-        let length = memory::keeping_errno(|| {
+        let length = memory::quietly(|| {
             libc::readlink(c"/proc/self/exe".as_ptr(), path.cast(), libc::PATH_MAX as usize)
         });
         core::slice::from_raw_parts(path, usize::try_from(length).unwrap_or(0))

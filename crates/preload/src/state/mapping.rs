@@ -9,7 +9,7 @@
 //! one case remains undetected: the process maps shared memory after its first repair, and an ancestor has used an object
 //! there.
 
-use super::memory::keeping_errno;
+use super::memory::quietly;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -80,7 +80,7 @@ impl Line {
 /// Calls `found` for each shared mapping. This runs within a lock call, so it allocates nothing.
 fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
     // SAFETY: the path is a string, the buffer is valid for its length, and no other code uses the descriptor.
-    keeping_errno(|| unsafe {
+    quietly(|| unsafe {
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
             return;

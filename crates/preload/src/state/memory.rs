@@ -3,22 +3,35 @@
 //! This library never calls `malloc`: `malloc` may itself be waiting for the lock call that is being served.
 
 use core::ptr::null_mut;
+use libc::c_int;
 
-/// Runs `calls`, and leaves `errno` as it was: a lock call must not change it.
-pub(crate) fn keeping_errno<T>(calls: impl FnOnce() -> T) -> T {
-    // SAFETY: the C library says where the calling thread's `errno` is, for as long as the thread lives.
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+const DISABLE: c_int = 1;
+
+/// Runs `calls` unnoticed by the program. It leaves `errno` as it was, because a lock call must not change it. And the thread is not
+/// cancelled meanwhile: `open`, `read` and others are cancellation points, and a lock call is none.
+pub(crate) fn quietly<T>(calls: impl FnOnce() -> T) -> T {
+    // SAFETY: the C library says where the calling thread's `errno` is, for as long as the thread lives. `state` is valid for
+    // writes.
     unsafe {
+        let mut state = DISABLE;
+        pthread_setcancelstate(DISABLE, &mut state);
         let errno = libc::__errno_location();
         let saved = *errno;
         let result = calls();
         *errno = saved;
+        if state != DISABLE {
+            pthread_setcancelstate(state, &mut state);
+        }
         result
     }
 }
 
 /// Zeroed pages.
 pub(crate) fn map(bytes: usize) -> *mut u8 {
-    keeping_errno(|| {
+    quietly(|| {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping replaces nothing. `abort` does not return.
@@ -40,5 +53,5 @@ pub(crate) fn map(bytes: usize) -> *mut u8 {
 /// `memory` is from [`map`] with the same number of bytes, and nothing uses it any more.
 pub(crate) unsafe fn unmap<T>(memory: *mut T, bytes: usize) {
     // SAFETY: the caller owns the whole mapping.
-    keeping_errno(|| unsafe { libc::munmap(memory.cast(), bytes) });
+    quietly(|| unsafe { libc::munmap(memory.cast(), bytes) });
 }

@@ -129,6 +129,17 @@ __attribute__((noreturn)) static void child(int depth)
     _exit(0);
 }
 
+/* No lock call is a cancellation point, the first ones in a child included. */
+static void *use_with_request_pending(void *nothing)
+{
+    OK(pthread_cancel(pthread_self()));
+    OK(pthread_cond_signal(&cond));
+    use_mutex(&mutex);
+    write_lock(&rwlock);
+    OK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL));
+    return nothing;
+}
+
 int main(void)
 {
     pthread_t threads[12];
@@ -170,6 +181,12 @@ int main(void)
     OK(pthread_mutex_unlock(&cond_mutex));
     while (n > 0)
         join(threads[--n]);
+    pid_t pid = fork();
+    if (pid == 0) {
+        EQ((long)join(start(use_with_request_pending, &mutex)), (long)&mutex);
+        _exit(0);
+    }
+    reap(pid);
     printf("ok\n");
     return 0;
 }

@@ -97,14 +97,15 @@ fn read_count(count: &AtomicU32, path: &CStr, unknown: u32) -> u32 {
 /// The beginning of a file; empty if the file cannot be read.
 pub(super) fn read_file<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
     // SAFETY: the path is a C string, and the buffer is valid for its length. `errno` is restored: lock calls must not
-    // change it.
+    // change it. `open` and the others would be cancellation points, which lock calls are not, either.
     let length = unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
-        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        let length = if file >= 0 { libc::read(file, text.as_mut_ptr().cast(), text.len()) } else { 0 };
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+        let length = if file >= 0 { libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len()) } else { 0 };
         if file >= 0 {
-            libc::close(file);
+            libc::syscall(libc::SYS_close, file);
         }
         *errno = saved;
         usize::try_from(length).unwrap_or(0)

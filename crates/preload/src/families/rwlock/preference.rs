@@ -21,7 +21,7 @@
 use super::raw::operations;
 use crate::state::abi::RwLock;
 use crate::state::cancel;
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use latchwork::machine::{Clock, Deadline, Machine, Native};
 
 /// Nanoseconds for which a waiting writer shuts readers out, in the first turn and at most.
@@ -107,7 +107,7 @@ unsafe fn let_readers_pass(l: &RwLock, end: Deadline) -> bool {
 fn is_real_time() -> bool {
     let mut policy = libc::SCHED_OTHER;
     // SAFETY: zero is a value of the parameters, and both pointers are valid for writes.
-    keeping_errno(|| unsafe {
+    quietly(|| unsafe {
         let mut param = core::mem::zeroed();
         libc::pthread_getschedparam(libc::pthread_self(), &mut policy, &mut param);
     });

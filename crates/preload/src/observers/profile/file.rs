@@ -7,7 +7,7 @@
 //! The descriptor is closed as soon as the file is mapped. Programs close descriptors that they do not know, and open others
 //! under the same number.
 
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
@@ -147,7 +147,7 @@ fn back_more(section: usize, backed: usize, end: usize) -> bool {
     let end = end.next_multiple_of(STEP).min(length);
     let base = BASE.load(Relaxed);
     // SAFETY: the range lies in the section, which lies in the mapping. The kernel adds pages, and changes no contents.
-    let result = keeping_errno(|| unsafe {
+    let result = quietly(|| unsafe {
         libc::madvise(base.add(OFFSETS[section] + backed).cast(), end - backed, libc::MADV_POPULATE_WRITE)
     });
     if result != 0 {
@@ -212,7 +212,7 @@ static FILE_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Makes a file for this process in the directory and maps it. An error says what failed.
 pub(super) fn open(about: &About) -> Result<(), &'static str> {
-    keeping_errno(|| {
+    quietly(|| {
         let file = create()?;
         let base = map(file);
         // SAFETY: this function's own descriptor.
@@ -232,7 +232,7 @@ static PLACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 pub(super) fn close() {
     let base = BASE.swap(null_mut(), Relaxed);
     if !base.is_null() {
-        keeping_errno(|| clear(base));
+        quietly(|| clear(base));
     }
 }
 

@@ -28,7 +28,7 @@
 
 use super::file::Path;
 use super::{clock, file, homes, recording, session, threads};
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use crate::state::table::Slot;
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -110,7 +110,7 @@ fn expire(control: &Control) {
     if session::number() == 0 {
         return;
     }
-    keeping_errno(|| {
+    quietly(|| {
         leave_session();
         // The observer's files, unless it belongs to the parent of this process.
         file::remove(NUMBER.load(Relaxed));
@@ -137,7 +137,7 @@ fn retire() {
 
 /// An observer has knocked: does what its control file says, and answers. In a signal handler.
 pub(crate) fn knock(number: u64) {
-    keeping_errno(|| {
+    quietly(|| {
         // An observer that gets no answer asks again.
         let Some(_switching) = Switching::begin() else { return };
         let known = CONTROL.load(Relaxed);

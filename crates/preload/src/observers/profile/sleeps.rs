@@ -18,7 +18,7 @@ use super::threads::{self, Local};
 use super::waits::{self, Wait};
 use super::{clock, filter, live, objects};
 use crate::state::abi::*;
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use latchwork_recording::layout::*;
 use libc::{ETIMEDOUT, c_int, clockid_t, timespec};
@@ -173,7 +173,7 @@ unsafe extern "C" fn latchwork_profile_sem_begin(sleep: &mut Sleep) -> bool {
     let Some(local) = &mut threads::current() else { return false };
     let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr()) else { return false };
     // SAFETY: the program's live semaphore.
-    if keeping_errno(|| unsafe { BELOW.sem_trywait.get()(sleep.object.cast()) }) == 0 {
+    if quietly(|| unsafe { BELOW.sem_trywait.get()(sleep.object.cast()) }) == 0 {
         bump(&entry.acquisitions);
         return true;
     }
@@ -190,7 +190,7 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
     if sleep.start == 0 {
         return result;
     }
-    keeping_errno(|| {
+    quietly(|| {
         let Some(local) = &mut threads::current() else { return };
         if local.session() != sleep.session {
             return;

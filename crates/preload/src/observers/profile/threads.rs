@@ -13,7 +13,7 @@ use super::objects::{self, Found};
 use super::sampling::Rates;
 use super::stack::Cache;
 use super::{clock, filter, pending, session, tallies};
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use latchwork::machine::native::tls::thread_local_word;
@@ -205,7 +205,7 @@ fn enter(word: *mut Local) -> Option<Inside> {
     // A signal handler of this thread finds the thread denied meanwhile.
     Current::set(denied(session));
     MAKING.fetch_add(1, SeqCst); // (C)
-    let made = if session::number() == session { keeping_errno(|| make(word, session)) } else { null_mut() };
+    let made = if session::number() == session { quietly(|| make(word, session)) } else { null_mut() };
     MAKING.fetch_sub(1, Release); // (B)
     if made.is_null() {
         if session::number() != session {
@@ -346,7 +346,7 @@ pub(super) fn forget() {
     MAKING.store(0, Relaxed);
     homes::forget(|memory| {
         // SAFETY: `make` mapped it, and the thread that used it is not in this process, or is this one, which forgets it.
-        keeping_errno(|| unsafe { libc::munmap(memory.cast(), size_of::<Local>()) });
+        quietly(|| unsafe { libc::munmap(memory.cast(), size_of::<Local>()) });
     });
     Current::set(null_mut());
 }

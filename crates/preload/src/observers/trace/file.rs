@@ -5,7 +5,7 @@
 //! descriptor is closed as soon as the file is mapped, because programs close descriptors that they do not know.
 
 use crate::state::line::Line;
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
@@ -102,7 +102,7 @@ fn append<T>(count: &AtomicU32, start: usize, capacity: usize) -> Option<u32> {
     let (begin, end) = (first & !(PAGE - 1), (first + size_of::<T>()).next_multiple_of(PAGE));
     let base = BASE.load(Relaxed);
     // SAFETY: the range lies in the mapping. The kernel adds pages, and changes no contents.
-    let result = keeping_errno(|| unsafe {
+    let result = quietly(|| unsafe {
         libc::madvise(base.add(begin).cast(), end - begin, libc::MADV_POPULATE_WRITE)
     });
     (result == 0).then_some(index)
@@ -119,7 +119,7 @@ pub(super) struct About<'a> {
 
 /// Makes a file for this process, `PID.N.trace`, and maps it. An error says what failed.
 pub(super) fn open(about: &About) -> Result<(), &'static str> {
-    keeping_errno(|| {
+    quietly(|| {
         let file = create()?;
         let base = map(file);
         // SAFETY: this function's own descriptor.
@@ -134,7 +134,7 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
 pub(super) fn forget() {
     let base = BASE.swap(null_mut(), Relaxed);
     // SAFETY: the mapping has this length, and no other thread exists that could use it.
-    keeping_errno(|| unsafe { libc::munmap(base.cast(), length(CAPACITY.load(Relaxed))) });
+    quietly(|| unsafe { libc::munmap(base.cast(), length(CAPACITY.load(Relaxed))) });
 }
 
 fn create() -> Result<c_int, &'static str> {

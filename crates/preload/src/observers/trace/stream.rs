@@ -1,7 +1,7 @@
 //! The stream of a thread's events, and the clock.
 
 use super::{file, objects};
-use crate::state::memory::keeping_errno;
+use crate::state::memory::quietly;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
@@ -108,7 +108,7 @@ fn make(stream: *mut Stream) -> Option<&'static mut Stream> {
     }
     // A signal handler of this thread finds the thread denied meanwhile.
     Current::set(DENIED);
-    let made = keeping_errno(|| {
+    let made = quietly(|| {
         let index = file::new_thread()?;
         let chunk = file::new_chunk()?;
         let thread = file::thread(index);

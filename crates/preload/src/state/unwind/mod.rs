@@ -10,7 +10,7 @@
 pub(crate) mod modules;
 mod rules;
 
-use super::memory::keeping_errno;
+use super::memory::quietly;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, EvaluationResult,
     EvaluationStorage, NativeEndian, Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage,
@@ -128,7 +128,7 @@ fn readable(address: usize) -> usize {
     }
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: PAGES };
     // SAFETY: the kernel writes at most as many bytes as there are, and reports what it cannot read.
-    let read = keeping_errno(|| unsafe {
+    let read = quietly(|| unsafe {
         libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), PAGES as u64, 0)
     });
     read.max(0) as usize
