@@ -103,7 +103,8 @@ pub(super) fn read_file<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
         let saved = *errno;
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
-        let length = if file >= 0 { libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len()) } else { 0 };
+        let length =
+            if file >= 0 { libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len()) } else { 0 };
         if file >= 0 {
             libc::syscall(libc::SYS_close, file);
         }

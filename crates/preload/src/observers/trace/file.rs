@@ -102,9 +102,8 @@ fn append<T>(count: &AtomicU32, start: usize, capacity: usize) -> Option<u32> {
     let (begin, end) = (first & !(PAGE - 1), (first + size_of::<T>()).next_multiple_of(PAGE));
     let base = BASE.load(Relaxed);
     // SAFETY: the range lies in the mapping. The kernel adds pages, and changes no contents.
-    let result = quietly(|| unsafe {
-        libc::madvise(base.add(begin).cast(), end - begin, libc::MADV_POPULATE_WRITE)
-    });
+    let result =
+        quietly(|| unsafe { libc::madvise(base.add(begin).cast(), end - begin, libc::MADV_POPULATE_WRITE) });
     (result == 0).then_some(index)
 }
 
