@@ -3,7 +3,7 @@
 //! process of its own, because it counts all memory.
 
 use latchwork::machine::Native;
-use latchwork::map::RcuMap;
+use latchwork::map::{RcuMap, RcuTreeMap, RcuTreeSet};
 use latchwork::reclaim::rcu::{RcuDomain, global};
 use latchwork::reclaim::{AtLimit, Header, Limit, Rcu, Retire};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -129,6 +129,41 @@ fn updates_go_on_when_a_guard_was_forgotten() {
         assert!(grown <= most, "{grown} bytes for {garbage:?}");
         assert!(retired(&after_two.1, &after_two.2) < retired(&garbage.0, &garbage.1), "{after_two:?}");
     });
+    // Updates that return a reference to the new element wait at the limit as well, though they retire in its section.
+    let (map, tree, set) = (RcuMap::new(), RcuTreeMap::new(), RcuTreeSet::new());
+    // A map retires its elements in batches, a tree some pages with each element.
+    let (of_map, of_tree) = (3 * BATCH * LIMIT / 2, 3 * LIMIT);
+    let updates: [(&str, u64, &dyn Fn(u64)); 8] = [
+        ("update", of_map, &|n| _ = map.update(0, |_| Some(n))),
+        ("insert_or_update", of_map, &|n| _ = map.insert_or_update(0, n, |_| n)),
+        ("alter", of_map, &|n| _ = map.alter(&0, |_| n)),
+        ("entry", of_map, &|n| _ = map.entry(0).insert_entry(n)),
+        ("try_insert into a tree", of_tree, &|n| _ = tree.try_insert(n, 0)),
+        ("get_or_insert into a tree", of_tree, &|n| _ = tree.get_or_insert(of_tree + n, 0)),
+        ("update of a tree", of_tree, &|n| _ = tree.update(0, |_| Some(n))),
+        ("insert into a set", of_tree, &|n| _ = set.insert(n)),
+    ];
+    let mut missed = Vec::new();
+    for (name, count, update) in updates {
+        let waited = global().garbage().overruns;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = global().enter();
+                forgotten.wait();
+                over.wait();
+                drop(guard);
+            });
+            forgotten.wait();
+            let _over = OnDrop(|| _ = over.wait());
+            (0..count).for_each(update);
+            if global().garbage().overruns == waited {
+                missed.push(name);
+            }
+        });
+        global().barrier();
+    }
+    assert!(missed.is_empty(), "did not wait: {missed:?}");
+    drop((map, tree, set));
     // The guard is gone.
     global().barrier();
     own.barrier();

@@ -16,15 +16,17 @@ pub enum Entry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 /// A key that is in the map. See [`Entry`].
 pub struct OccupiedEntry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     map: &'m RcuMap<K, V, S>,
-    key: K,
+    // Dropped, and so unlocked, before the key, whose destructor is the user's code.
     slot: Slot<'m, K, V, S>,
+    key: K,
 }
 
 /// A key that is not in the map. See [`Entry`].
 pub struct VacantEntry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     map: &'m RcuMap<K, V, S>,
-    key: K,
+    // Dropped, and so unlocked, before the key, whose destructor is the user's code.
     slot: Slot<'m, K, V, S>,
+    key: K,
 }
 
 impl<'m, K, V, S> Entry<'m, K, V, S>

@@ -348,8 +348,11 @@ where
             self.retire_batch(batch);
         }
         while let Some(lines) = rest.1.lines.pop() {
-            // SAFETY: as in `Rest`.
-            unsafe { self.domain.retire(Box::into_raw(Outgrown::new(lines))) };
+            let bytes = lines.lines() * size_of::<Line<L::Machine>>();
+            let (outgrown, bytes) =
+                (Box::into_raw(Outgrown::new(lines)), u32::try_from(bytes).unwrap_or(u32::MAX));
+            // SAFETY: as in `Rest`. The function is that of such an object, which begins with its header.
+            unsafe { self.domain.retire_raw(outgrown.cast(), bytes, Outgrown::<L::Machine>::free) };
         }
         core::mem::forget(rest);
     }
@@ -399,6 +402,14 @@ impl<M: Machine> Outgrown<M> {
     fn new(lines: Lines<'_, M>) -> Box<Self> {
         Box::new(Outgrown { header: Header::new(), word: lines.into_word() })
     }
+
+    /// # Safety
+    ///
+    /// The header is that of an `Outgrown` from a box; no thread uses it any more, and this is called once.
+    unsafe extern "C-unwind" fn free(header: *mut Header) {
+        // SAFETY: says the caller.
+        drop(unsafe { Box::from_raw(header.cast::<Self>()) });
+    }
 }
 
 /// Buckets that are not published yet, and freed if a hasher panics.
@@ -425,7 +436,7 @@ where
     S: BuildHasher,
 {
     /// The hash of a key. Always inlined: the standard library's hasher takes two thirds of the time if the compiler knows
-    /// how long the key is. (`hash_one` is the same, and is not inlined.)
+    /// how long the key is. Nothing here uses `hash_one`: it is not inlined, and a `BuildHasher` may have one with other results.
     #[inline(always)]
     #[allow(clippy::manual_hash_one)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
@@ -499,7 +510,7 @@ where
 
     fn hash_of(&self, number: u32) -> u64 {
         // SAFETY: the caller holds the lock of the shard in whose buckets it has found the number.
-        self.hasher.hash_one(unsafe { &(*self.elements().at(number)).key })
+        self.hash(unsafe { &(*self.elements().at(number)).key })
     }
 
     /// Gives a shard other buckets, at least `buckets` of them, with the same elements.
@@ -606,9 +617,8 @@ where
         let bucket = (begin >> lines.depth()) as usize & (lines.buckets() - 1);
         // If the table has shrunk, the bucket begins before `begin`, with elements that the walk has met.
         let met = begin >> bits != 0;
-        let new = move |node: &&Node<K, V>| {
-            !met || self.hasher.hash_one(&node.key).reverse_bits() >= begin.reverse_bits()
-        };
+        let new =
+            move |node: &&Node<K, V>| !met || self.hash(&node.key).reverse_bits() >= begin.reverse_bits();
         let elements = lines.elements_in(bucket).map(|number| self.node(guard, number));
         (elements.filter(new), after(begin, bits))
     }

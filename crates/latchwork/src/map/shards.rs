@@ -201,7 +201,8 @@ impl<'a, L: RawMutex, T: Send + Sync + 'static> Held<'a, L, T> {
     /// Sets how many elements there are.
     #[inline(always)]
     pub fn set_count(&self, count: usize) {
-        self.shard.count.store(count, Relaxed);
+        // Release: the thread may just have split the shard, and then who sees this count must see that the version was odd.
+        self.shard.count.store(count, Release);
     }
 
     /// Whether keys with this hash are in the shard.

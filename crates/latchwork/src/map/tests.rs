@@ -6,7 +6,7 @@ use crate::machine::Native;
 use crate::reclaim::rcu::RcuDomain;
 use std::boxed::Box;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::vec::Vec;
 
@@ -275,4 +275,62 @@ fn an_owned_walk_that_is_left_drops_every_element_also_if_a_destructor_panics() 
     let mut left = Some(map.into_iter());
     assert_eq!(panics(|| drop(left.take())), 1);
     assert_eq!(dropped.load(Relaxed), 1000);
+}
+
+/// A `BuildHasher` may have another way to hash a whole key (that of `ahash` has), and the map then uses neither beside the other.
+#[test]
+fn one_way_of_hashing() {
+    #[derive(Default)]
+    struct TwoWays(BuildHasherDefault<DefaultHasher>);
+    impl BuildHasher for TwoWays {
+        type Hasher = DefaultHasher;
+        fn build_hasher(&self) -> DefaultHasher {
+            self.0.build_hasher()
+        }
+        fn hash_one<T: Hash>(&self, key: T) -> u64 {
+            !self.0.hash_one(key)
+        }
+    }
+    let map = RcuMap::<u32, u32, TwoWays>::with_hasher(TwoWays::default());
+    (0..1000).for_each(|key| assert!(map.insert(key, key)));
+    assert!((0..1000).all(|key| map.contains_key(&key)));
+    (10..1000).for_each(|key| assert!(map.remove(&key)));
+    map.shrink_to_fit();
+    assert_eq!((map.len(), map.iter().count()), (10, 10));
+}
+
+/// A key that was given to an entry is dropped after the shard is unlocked: its destructor may use the map.
+#[test]
+fn an_entry_drops_its_key_unlocked() {
+    use std::sync::LazyLock;
+    static MAP: LazyLock<RcuMap<Key, u32>> = LazyLock::new(RcuMap::new);
+    #[derive(PartialEq, Eq, Hash, Clone)]
+    struct Key(u32);
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if self.0 == 1 {
+                MAP.update(Key(2), |count| Some(count.unwrap_or(&0) + 1));
+            }
+        }
+    }
+    // SAFETY: ends a process that hangs.
+    unsafe { libc::alarm(60) };
+    MAP.insert(Key(1), 1);
+    // One shard at first, so that both keys are in it.
+    drop(MAP.entry(Key(1)));
+    MAP.entry(Key(1)).or_insert(1);
+    // SAFETY: as above.
+    unsafe { libc::alarm(0) };
+    assert!(MAP.get(&Key(2)).is_some_and(|count| *count >= 2));
+}
+
+/// Buckets that have been replaced count with their size.
+#[test]
+fn replaced_buckets_count_as_garbage() {
+    let (table, domain, _) = mined(0, 1);
+    let guard = domain.enter();
+    table.fit(1 << 16, false);
+    table.fit(0, true);
+    assert!(domain.garbage().bytes > 500_000, "{:?}", domain.garbage());
+    drop(guard);
 }

@@ -359,6 +359,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> 
     /// assert_eq!((*error.current, error.value), ("one", "uno"));
     /// ```
     pub fn try_insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, OccupiedError<'_, K, V>> {
+        self.tree.throttle();
         let slot = self.tree.lock(&key);
         match element(&self.tree, &slot) {
             Some(current) => Err(OccupiedError { current, value }),
@@ -389,6 +390,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> 
         if let Some(found) = self.get(&key) {
             return found;
         }
+        self.tree.throttle();
         let slot = self.tree.lock(&key);
         match element(&self.tree, &slot) {
             Some(found) => found,
@@ -412,6 +414,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> 
     /// assert!(!words.contains_key("is"));
     /// ```
     pub fn update(&self, key: K, make: impl FnOnce(Option<&V>) -> Option<V>) -> Option<Ref<'_, K, V>> {
+        self.tree.throttle();
         let slot = self.tree.lock(&key);
         match make(slot.node().map(|node| &node.value)) {
             Some(value) => Some(self.put(slot, key, value)),

@@ -204,6 +204,7 @@ where
     /// assert!(!words.contains_key("is"));
     /// ```
     pub fn update(&self, key: K, make: impl FnOnce(Option<&V>) -> Option<V>) -> Option<Ref<'_, K, V>> {
+        self.table.throttle();
         let mut slot = self.table.lock(&key);
         match make(slot.node().map(|node| &node.value)) {
             Some(value) => slot.set(key, value),
@@ -226,6 +227,7 @@ where
         K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
+        self.table.throttle();
         let mut slot = self.table.lock(key);
         let (key, value) = slot.node().map(|node| (node.key.clone(), make(&node.value)))?;
         slot.set(key, value);
@@ -243,6 +245,7 @@ where
     /// assert_eq!(words.get("rose").as_deref(), Some(&2));
     /// ```
     pub fn insert_or_update(&self, key: K, value: V, make: impl FnOnce(&V) -> V) -> Ref<'_, K, V> {
+        self.table.throttle();
         let mut slot = self.table.lock(&key);
         let value = match slot.node() {
             Some(node) => make(&node.value),
@@ -354,6 +357,7 @@ where
     /// assert_eq!(*map.entry("one").and_modify(|value| value + 1).or_insert(1), 2);
     /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        self.table.throttle();
         let slot = self.table.lock(&key);
         match slot.node() {
             Some(_) => Entry::Occupied(OccupiedEntry::new(self, key, slot)),
