@@ -133,7 +133,8 @@ fn updates_go_on_when_a_guard_was_forgotten() {
     let (map, tree, set) = (RcuMap::new(), RcuTreeMap::new(), RcuTreeSet::new());
     // A map retires its elements in batches, a tree some pages with each element.
     let (of_map, of_tree) = (3 * BATCH * LIMIT / 2, 3 * LIMIT);
-    let updates: [(&str, u64, &dyn Fn(u64)); 8] = [
+    type Update<'a> = (&'a str, u64, &'a dyn Fn(u64));
+    let updates: [Update; 8] = [
         ("update", of_map, &|n| _ = map.update(0, |_| Some(n))),
         ("insert_or_update", of_map, &|n| _ = map.insert_or_update(0, n, |_| n)),
         ("alter", of_map, &|n| _ = map.alter(&0, |_| n)),

@@ -166,6 +166,10 @@ where
     /// let largest = map.iter().max_by_key(|element| *element.key()).unwrap();
     /// assert_eq!(*largest, "two");
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a thread keeps more than 32,000 items at once: each keeps a section open, and sections nest up to 32,767 deep.
     pub fn iter(&self) -> Refs<'_, K, V, S> {
         let (table, bucket) = (&self.table, Vec::new().into_iter());
         Refs { table, bucket, next: Some(0), section: table.enter() }

@@ -294,7 +294,7 @@ where
         self.map.clear();
     }
 
-    /// Every element; each can be kept, and a section stays open: [`RcuMap::iter`].
+    /// Every element; each can be kept (32,000 at once), and a section stays open: [`RcuMap::iter`].
     ///
     /// ```
     /// let set = latchwork::map::RcuSet::from([1, 2]);

@@ -185,6 +185,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> {
     /// map.clear();
     /// assert_eq!(*all[1], "two");
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a thread keeps more than 32,000 items at once: each keeps a section open, and sections nest up to 32,767 deep.
     pub fn iter(&self) -> TreeRefs<'_, K, V> {
         TreeRefs::new(self, |snapshot| snapshot.walk(0, usize::MAX))
     }
