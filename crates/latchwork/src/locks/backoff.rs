@@ -38,7 +38,9 @@ impl Backoff {
 
 /// Calls `attempt` until it succeeds or the deadline has passed, for locks whose queue cannot be left.
 ///
-/// The last attempt comes after the deadline was seen to pass, so a free lock is never reported as a timeout.
+/// The last attempt comes after the deadline was seen to pass, so a lock that an attempt could take is never reported as a timeout. (An
+/// attempt leaves a free lock to a waiter that has been promised it, though that waiter may nap or be preempted: `fissile`,
+/// `shfl-spin`, locks of several levels.)
 pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut backoff = Backoff::default();
     loop {

@@ -18,12 +18,13 @@
 //!
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
 //! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
-//! Fairness: FIFO within a NUMA node. A waiter of another node may be passed over 1024 times.
+//! Fairness: FIFO within a NUMA node. A waiter of another node may be passed over 1024 times by each of the
+//! others.
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 //!
 //! Where it differs from the paper:
 //! - The handovers within a NUMA node are counted, not drawn by chance (section 5, `keep_lock_local`), so the count is a
-//!   bound; and it is 1024, as in ShflLock, not 65536 in the mean. More than 1024 gains nothing that can be measured, and
+//!   bound for each node; and it is 1024, as in ShflLock, not 65536 in the mean. More than 1024 gains nothing that can be measured, and
 //!   65536 sections are a long time to wait.
 //! - The secondary queue is a ring, known by its last waiter, as in the Linux patches by Kogan. The paper keeps the pointer
 //!   to the last waiter in the first one's node.

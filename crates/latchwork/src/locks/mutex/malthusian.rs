@@ -219,7 +219,7 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
     unsafe fn unlock(&self, token: Self::Token) {
         // SAFETY: the token is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
-        let turns = node.turns().load(Relaxed) + 1;
+        let turns = node.turns().load(Relaxed).wrapping_add(1);
         let mut next = node.next().load(Acquire); // (D)
         if !next.is_null() || !self.release_last(node, turns) {
             if next.is_null() {

@@ -16,7 +16,8 @@
 //!
 //! Size: 8 bytes; 64 per waiter and 64 per holder, from the machine's node pool.
 //! Atomics per uncontended pair: 2 (swap, compare-and-exchange).
-//! Fairness: FIFO among waiters that run. A preempted waiter goes to the end of the queue.
+//! Fairness: FIFO among waiters that run. A preempted waiter goes to the end of the queue, and so may one that has waited for 20 ms or
+//! so: it naps by then (`Offers`), and looks preempted.
 //! Suspension: blocks. The lock may be handed to a suspended waiter, and a holder waits for one that has not linked itself.
 //!
 //! Where it differs from the paper:

@@ -189,7 +189,7 @@ unsafe impl<M: Machine, A: Account> RawMutex for RawOpportunity<M, A> {
     const INFO: Info = Info {
         name: "shfl-opportunity",
         summary: "ShflLock that shares out the time for which it is held",
-        fairness: "equal time with the lock; at most 1024 pass a waiter that has had more",
+        fairness: "equal time with the lock; newcomers steal as under shfl",
         ..RawShfl::<M, Opportunity<A>>::INFO
     };
 

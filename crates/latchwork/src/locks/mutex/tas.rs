@@ -63,8 +63,8 @@ unsafe impl<M: Machine> RawMutex for RawTas<M> {
         let (mut failures, mut offers) = (0, Offers::new());
         while self.try_lock().is_none() {
             M::pause(1);
-            failures += 1;
-            if failures % PATIENCE == 0 {
+            failures = (failures + 1) % PATIENCE;
+            if failures == 0 {
                 offers.take::<M>(u64::MAX);
             }
         }

@@ -18,7 +18,8 @@
 //!
 //! Size: 8 bytes, none per waiter or holder.
 //! Atomics per uncontended pair: 1.
-//! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
+//! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it, and so would exactly 2^32 acquisitions (or a multiple)
+//! while an attempt is stopped between its two steps: a minute at least.
 //! Suspension: blocks. A suspended waiter keeps the lock from all later tickets.
 
 use super::local::Local;
@@ -54,8 +55,8 @@ impl<M: Machine, const BACKOFF: bool> RawTicket<M, BACKOFF> {
         let (mut pauses, mut offers) = (0, Offers::new());
         while serving != ticket {
             M::pause(ticket.wrapping_sub(serving).saturating_mul(PAUSE));
-            pauses += 1;
-            if pauses % PATIENCE == 0 {
+            pauses = (pauses + 1) % PATIENCE;
+            if pauses == 0 {
                 offers.take::<M>(u64::MAX);
             }
             serving = self.serving.load(Acquire); // (A)

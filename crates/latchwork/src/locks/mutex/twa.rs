@@ -17,7 +17,8 @@
 //!
 //! Size: 8 bytes, none per waiter or holder; per process, the waiting array.
 //! Atomics per uncontended pair: 2 (two additions).
-//! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it.
+//! Fairness: FIFO. More than 2^32 - 1 simultaneous waiters would break it, and so would exactly 2^32 acquisitions (or a multiple)
+//! while an attempt is stopped between its two steps: a minute at least.
 //! Suspension: blocks. A suspended waiter keeps the lock from all later tickets.
 //!
 //! Where it differs from the paper: places are 64 bytes apart, not 8, and successive tickets go to successive places.
