@@ -1,7 +1,7 @@
 //! The words of the calling thread that the headers use (`struct lw_thread`), and what happens to them when it exits.
 //!
-//! The words point to the thread's record and row, which the library gives to another thread after this one has exited. So
-//! the library's hook for exits sets the pointer to the record to null, and that to the row to a row that stands for none. If
+//! The words point to the thread's record and row, which the library gives to another thread when this one exits. So, before
+//! that, the hook for exits sets the pointer to the record to null, and that to the row to a row that stands for none. If
 //! destructors that run later read again, a slow path sets them anew.
 //!
 //! A thread may exit inside of a section, or with a read lock, and end it in such a later destructor. Then it keeps the
@@ -32,7 +32,7 @@ pub(crate) struct Thread {
     pub reader: *mut Reader,
     /// A row that the thread has left behind, with a lock that it still reads.
     left: *const Row,
-    /// Whether the thread keeps the record although it has given it back.
+    /// Whether the thread keeps the record after it has given it back.
     keeps: bool,
     /// Hazard pointers that the thread has destroyed, and uses again.
     pub hazards: Spare,
@@ -139,8 +139,8 @@ pub(crate) fn notice_exit() {
     Native::notice_exit();
 }
 
-/// Runs when a thread exits, after the library has given back the thread's record and row; and again if destructors that run
-/// later use them.
+/// Runs when a thread exits, before the library gives the thread's record and row to others; and again if destructors that run
+/// later use them. So what stands in the record and in the row is the thread's own. Later it may be another thread's.
 fn at_exit() {
     let own = own();
     // SAFETY: the words are the thread's own; records and rows are never unmapped; the reader was made by a box.
@@ -155,7 +155,7 @@ fn at_exit() {
                 [&record.section, &record.pinned].iter().any(|word| word.load(Relaxed) & NESTING != 0);
             let keepers = record.keepers.load(Relaxed);
             if reads && !(*own).keeps {
-                // The record is in use, so no other thread has it; this keeps it so after the section.
+                // No other thread gets the record while it is in use; this keeps it so after the section.
                 record.keepers.store(keepers + 1, Relaxed);
                 (*own).keeps = true;
             } else if !reads {
