@@ -72,10 +72,15 @@ trait Flavoured: Flavour {
             nap = (nap * 2).min(1_000_000);
         }
     }
+
+    /// Does what waits for readers of this flavour.
+    fn wait(work: impl FnOnce()) {
+        work();
+    }
 }
 
 macro_rules! flavoured {
-    ($flavour:ty $(: $barrier:ident)?) => {
+    ($flavour:ty { $($more:tt)* }) => {
         impl Flavoured for $flavour {
             fn default_domain() -> &'static AtomicPtr<Domain<Native, Self>> {
                 static DOMAIN: AtomicPtr<Domain<Native, $flavour>> = AtomicPtr::new(null_mut());
@@ -85,15 +90,21 @@ macro_rules! flavoured {
                 static DOMAIN: AtomicPtr<Domain<Native, $flavour>> = AtomicPtr::new(null_mut());
                 &DOMAIN
             }
-            $(fn barrier(domain: &Domain<Native, Self>) {
-                domain.$barrier();
-            })?
+            $($more)*
         }
     };
 }
-flavoured!(General: barrier_anywhere);
-flavoured!(Epoch);
-flavoured!(Qsbr);
+flavoured!(General {
+    fn barrier(domain: &Domain<Native, Self>) {
+        domain.barrier_anywhere();
+    }
+});
+flavoured!(Epoch {});
+flavoured!(Qsbr {
+    fn wait(work: impl FnOnce()) {
+        offline(work);
+    }
+});
 
 /// A domain in which retiring never waits.
 fn domain<F: Flavour>() -> Domain<Native, F> {
@@ -242,7 +253,7 @@ macro_rules! functions {
         unsafe extern "C" fn $barrier(domain: *const Domain<Native, $flavour>) {
             // SAFETY: see the macro.
             let domain = unsafe { at(domain) };
-            offline(|| <$flavour as Flavoured>::barrier(domain));
+            <$flavour as Flavoured>::wait(|| <$flavour as Flavoured>::barrier(domain));
             thread::lw_tsan_acquire(thread::clocks().cast());
         }
         #[unsafe(no_mangle)]
@@ -274,7 +285,7 @@ macro_rules! functions {
         unsafe extern "C" fn $destroy(domain: *mut Domain<Native, $flavour>) {
             // SAFETY: see the macro. `create` allocated the domain as a box would.
             unsafe {
-                offline(|| {
+                <$flavour as Flavoured>::wait(|| {
                     // There, dropping the domain would leak the objects, because it cannot wait for the caller.
                     let cannot_wait = Domain::<Native, $flavour>::is_inside();
                     let leaks = cannot_wait && (*domain).garbage().objects != 0;

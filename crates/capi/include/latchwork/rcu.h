@@ -157,14 +157,15 @@ void lw_epoch_domain_destroy(lw_epoch_domain *domain) LW_NOEXCEPT;
 
 /* Quiescent-state-based RCU. A thread is online from lw_qsbr_online to lw_qsbr_offline, or to its exit, and may read at any
  * time meanwhile. Grace periods wait until it announces a quiescent state, in which it keeps no reference to what it has
- * read, or goes offline. So a thread goes offline around whatever may take long: epoll_wait, a lock, a sleep. Calls do not
- * nest. */
+ * read, or goes offline. So a thread goes offline around whatever may take long: epoll_wait, a lock, a sleep, a barrier of another
+ * flavour. Calls do not nest. */
 void lw_qsbr_online(void) LW_NOEXCEPT;
 void lw_qsbr_offline(void) LW_NOEXCEPT;
 void lw_qsbr_call(lw_qsbr_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 int lw_qsbr_retire(lw_qsbr_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
-/* Like lw_rcu_synchronize and lw_rcu_barrier. A thread that is online goes offline for the time of the call: what it has
- * read before may be gone afterwards. */
+/* Like lw_rcu_synchronize, lw_rcu_barrier and lw_rcu_domain_destroy. In lw_qsbr_synchronize, lw_qsbr_barrier and
+ * lw_qsbr_domain_destroy, a thread that is online goes offline for the time of the call: what it has read before may be gone
+ * afterwards. The other flavours' functions leave the thread online. */
 void lw_qsbr_synchronize(void) LW_NOEXCEPT;
 void lw_qsbr_barrier(lw_qsbr_domain *domain) LW_NOEXCEPT;
 void lw_qsbr_collect(lw_qsbr_domain *domain) LW_NOEXCEPT;
