@@ -95,7 +95,7 @@ impl Drop for Element {
         thread::lw_tsan_acquire(thread::clocks().cast());
         if let Some(reclaim) = self.reclaim {
             // SAFETY: the element is out of the map, every section is over that may have found it, and this is called once.
-            unsafe { reclaim(self.key, self.value) };
+            thread::run_callback(|| unsafe { reclaim(self.key, self.value) });
         }
         // For the thread that waits for it in a barrier.
         thread::lw_tsan_release(thread::clocks().cast());

@@ -34,6 +34,8 @@ pub(crate) struct Thread {
     left: *const Row,
     /// Whether the thread keeps the record after it has given it back.
     keeps: bool,
+    /// Whether the thread runs a callback and was online when the callback began.
+    interrupted: bool,
     /// Hazard pointers that the thread has destroyed, and uses again.
     pub hazards: Spare,
 }
@@ -125,6 +127,40 @@ pub(crate) fn leave_left_row(lock: usize) -> bool {
     let left = unsafe { (*own()).left.as_ref() };
     let slot = left.and_then(|row| row.slots.iter().find(|slot| slot.load(Relaxed) == lock));
     slot.inspect(|slot| slot.store(0, Release)).is_some()
+}
+
+/// Whether the calling thread is online.
+fn is_online() -> bool {
+    // SAFETY: the words are the thread's own; the pointer is null, or to what a box made.
+    unsafe { (*own()).reader.as_ref() }.is_some_and(Option::is_some)
+}
+
+/// Runs a callback of the program.
+pub(crate) fn run_callback(callback: impl FnOnce()) {
+    let own = own();
+    // SAFETY: the words are the thread's own. A callback that unwinds ends the process.
+    let before = unsafe { (&raw mut (*own).interrupted).replace(is_online()) };
+    callback();
+    // SAFETY: the words are the thread's own.
+    unsafe { (*own).interrupted = before };
+}
+
+/// The calling thread's reader of quiescent-state-based RCU, if the thread has been online, for the function `name`. After
+/// that function, the thread keeps no reference to what it has read before.
+///
+/// A callback that runs in a thread that is online knows nothing of the references of the code that it interrupts. So there
+/// this ends the process.
+pub(crate) fn reader_at_rest(name: &str) -> Option<&'static mut Reader> {
+    let own = own();
+    // SAFETY: the words are the thread's own.
+    let interrupted = unsafe { (*own).interrupted };
+    assert!(
+        !interrupted,
+        "{name} in a callback that runs in a thread that is online: the thread may still read what this would have \
+         reclaimed. Use lw_qsbr_call in its place, or have callbacks run where the thread is offline"
+    );
+    // SAFETY: the pointer is null, or to what a box made. The caller is done with the reference before the next one is made.
+    unsafe { (*own).reader.as_mut() }
 }
 
 /// Where ThreadSanitizer is told that sections have ended: the clocks.

@@ -14,9 +14,14 @@
  * | epochs | the same | lw_epoch_* |
  * | quiescent-state-based | nothing; the thread announces quiescent states | lw_qsbr_* |
  *
- * lw_*_call and lw_*_retire never wait, and run callbacks of other objects now and then, in the calling thread: do not call
- * them while you hold a lock that a callback takes. A callback may call and retire, and synchronize; it must not call a
- * barrier. */
+ * lw_*_call, lw_*_retire and lw_*_collect never wait, and run callbacks of other objects now and then, in the calling thread:
+ * do not call them while you hold a lock that a callback takes.
+ *
+ * A callback may call and retire. It must not call a barrier. It may wait for readers, unless the thread that runs it is one.
+ * In a section of that thread, lw_rcu_synchronize ends the process, with a message. If that thread is online, so do
+ * lw_qsbr_synchronize, lw_qsbr_offline, lw_qsbr_domain_destroy, and a lw_qsbr_quiescent that has something to announce: they would
+ * have reclaimed what the thread reads. So either callbacks do not wait, or threads retire and collect outside of sections, and
+ * offline. */
 #ifndef LATCHWORK_RCU_H
 #define LATCHWORK_RCU_H
 
@@ -165,7 +170,8 @@ void lw_qsbr_call(lw_qsbr_domain *domain, lw_rcu_head *head, lw_rcu_callback *ca
 int lw_qsbr_retire(lw_qsbr_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
 /* Like lw_rcu_synchronize, lw_rcu_barrier and lw_rcu_domain_destroy. In lw_qsbr_synchronize, lw_qsbr_barrier and
  * lw_qsbr_domain_destroy, a thread that is online goes offline for the time of the call: what it has read before may be gone
- * afterwards. The other flavours' functions leave the thread online. */
+ * afterwards. Callbacks that run meanwhile may go online, and are offline again when they return. The other flavours' functions
+ * leave the thread online. */
 void lw_qsbr_synchronize(void) LW_NOEXCEPT;
 void lw_qsbr_barrier(lw_qsbr_domain *domain) LW_NOEXCEPT;
 void lw_qsbr_collect(lw_qsbr_domain *domain) LW_NOEXCEPT;
