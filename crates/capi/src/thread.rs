@@ -210,3 +210,92 @@ fn at_exit() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hazard::slots::while_locked;
+    use latchwork::machine::record::STEP;
+    use std::ffi::c_void;
+    use std::ptr::without_provenance_mut;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::thread::{scope, sleep, spawn};
+    use std::time::{Duration, Instant};
+
+    unsafe extern "C" {
+        safe fn lw_hazard_make() -> *mut c_void;
+        fn lw_hazard_destroy(hazard: *mut c_void);
+    }
+
+    static KEY: AtomicU32 = AtomicU32::new(0);
+    /// The record of the thread that exits, and the one that it uses after `at_exit`.
+    static FIRST: AtomicUsize = AtomicUsize::new(0);
+    static USED: AtomicUsize = AtomicUsize::new(1);
+    /// Lets the thread exit.
+    static EXIT: AtomicBool = AtomicBool::new(false);
+
+    fn wait_for(done: impl Fn() -> bool) {
+        while !done() {
+            sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Runs in three rounds of destructors, and so also after `at_exit`, whichever key comes first.
+    unsafe extern "C" fn late(round: *mut c_void) {
+        // SAFETY: the key is the test's, and the words are the thread's own.
+        unsafe {
+            if round.addr() < 3 {
+                libc::pthread_setspecific(KEY.load(Relaxed), without_provenance_mut(round.addr() + 1));
+            }
+            USED.store((*own()).record.addr(), Relaxed);
+        }
+    }
+
+    /// The exit stops in `at_exit`, which gives hazard pointers back. Other threads get records and begin sections meanwhile.
+    #[test]
+    fn an_exiting_thread_does_not_take_anothers_section_for_its_own() {
+        let mut key = 0;
+        // SAFETY: `key` is valid.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(late)) }, 0);
+        KEY.store(key, Relaxed);
+        let exiting = spawn(|| {
+            // SAFETY: the hazard pointer is destroyed once; the key is the test's.
+            unsafe {
+                lw_hazard_destroy(lw_hazard_make());
+                libc::pthread_setspecific(KEY.load(Relaxed), without_provenance_mut(1));
+            }
+            FIRST.store(core::ptr::from_ref(record()).addr(), Release);
+            wait_for(|| EXIT.load(Acquire));
+        });
+        wait_for(|| FIRST.load(Acquire) != 0);
+        let (looked, found, over) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        // Reads until the end in the record of the thread that exits, if it gets it.
+        let look = || {
+            let mine = record();
+            if core::ptr::from_ref(mine).addr() == FIRST.load(Relaxed) {
+                mine.section.store(STEP | 1, Release);
+                found.store(true, Release);
+                wait_for(|| over.load(Acquire));
+                mine.section.store(0, Release);
+            }
+            looked.fetch_add(1, Release);
+        };
+        scope(|scope| {
+            while_locked(|| {
+                EXIT.store(true, Release);
+                let start = Instant::now();
+                // No thread may get the record now, so this looks for a while only.
+                for round in 1.. {
+                    if found.load(Acquire) || start.elapsed() > Duration::from_millis(200) {
+                        break;
+                    }
+                    scope.spawn(look);
+                    wait_for(|| found.load(Acquire) || looked.load(Acquire) == round);
+                }
+            });
+            exiting.join().unwrap();
+            over.store(true, Release);
+        });
+        assert_eq!(USED.load(Relaxed), 0, "the thread still uses a record that it has given back");
+    }
+}

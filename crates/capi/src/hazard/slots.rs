@@ -201,6 +201,12 @@ unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
     spare.length += 1;
 }
 
+/// Does something while no other thread gets past the lock of the free slots.
+#[cfg(test)]
+pub(crate) fn while_locked<R>(work: impl FnOnce() -> R) -> R {
+    FREE.with(|_| work())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_child_does_not_wait_for_a_thread_that_it_does_not_have() {
-        let status = FREE.with(|_| std::thread::spawn(fork_and_make).join().unwrap());
+        let status = while_locked(|| std::thread::spawn(fork_and_make).join().unwrap());
         assert_eq!(status, 0);
         let slots = [(); SLOTS + 1].map(|()| lw_hazard_make());
         assert!(slots.iter().all(|slot| !slot.is_null()));
