@@ -123,10 +123,17 @@ pub(crate) fn use_row() {
 
 /// Empties a slot that holds `lock` in the row that the thread has left behind. Returns whether there was one.
 pub(crate) fn leave_left_row(lock: usize) -> bool {
+    let own = own();
     // SAFETY: the words are the thread's own; rows are never unmapped.
-    let left = unsafe { (*own()).left.as_ref() };
-    let slot = left.and_then(|row| row.slots.iter().find(|slot| slot.load(Relaxed) == lock));
-    slot.inspect(|slot| slot.store(0, Release)).is_some()
+    let Some(row) = (unsafe { (*own).left.as_ref() }) else { return false };
+    let filled = || row.slots.iter().filter(|slot| slot.load(Relaxed) != 0);
+    let Some(slot) = filled().find(|slot| slot.load(Relaxed) == lock) else { return false };
+    if filled().count() == 1 {
+        // SAFETY: the words are the thread's own.
+        unsafe { (*own).left = null() }; // another thread gets the row once no slot is filled
+    }
+    slot.store(0, Release);
+    true
 }
 
 /// Whether the calling thread is online.
@@ -297,5 +304,26 @@ mod tests {
             over.store(true, Release);
         });
         assert_eq!(USED.load(Relaxed), 0, "the thread still uses a record that it has given back");
+    }
+
+    /// Not even if both read the same lock: each empties slots of its own.
+    #[test]
+    fn a_thread_does_not_empty_the_slots_of_the_next_owner_of_the_row_that_it_has_left() {
+        let body = || {
+            // SAFETY: the words and the row are the thread's own, and it reads no lock. No lock has these addresses.
+            let row = unsafe {
+                let row = Native::reader_row().unwrap();
+                (*own()).left = row;
+                row
+            };
+            let fill = |slot: usize, lock| row.slots[slot].store(lock, Relaxed);
+            fill(1, 8);
+            fill(2, 16);
+            assert!(leave_left_row(8) && !leave_left_row(8) && leave_left_row(16));
+            fill(1, 8); // the next owner
+            assert!(!leave_left_row(8));
+            fill(1, 0);
+        };
+        spawn(body).join().unwrap();
     }
 }
