@@ -54,8 +54,8 @@ unsafe impl Send for Element {}
 // SAFETY: a shared reference only allows to copy the pointers.
 unsafe impl Sync for Element {}
 
-/// Tells ThreadSanitizer that a key was read, for the thread that reclaims it. An update reads keys outside of the program's
-/// sections, whose ends tell of what lookups have read.
+/// Tells ThreadSanitizer that a key was read, for the thread that reclaims it. A lookup needs no such call, because the program's
+/// section around it does that when it ends. An update has no section around it.
 fn is_read() {
     thread::lw_tsan_release(thread::clocks().cast());
 }

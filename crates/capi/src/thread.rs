@@ -136,17 +136,16 @@ pub(crate) fn leave_left_row(lock: usize) -> bool {
     true
 }
 
-/// Whether the calling thread is online.
-fn is_online() -> bool {
-    // SAFETY: the words are the thread's own; the pointer is null, or to what a box made.
-    unsafe { (*own()).reader.as_ref() }.is_some_and(Option::is_some)
-}
-
 /// Runs a callback of the program.
+#[inline]
 pub(crate) fn run_callback(callback: impl FnOnce()) {
     let own = own();
-    // SAFETY: the words are the thread's own. A callback that unwinds ends the process.
-    let before = unsafe { (&raw mut (*own).interrupted).replace(is_online()) };
+    // SAFETY: the words are the thread's own; the pointer is null, or to what a box made. A callback that unwinds ends the
+    // process.
+    let before = unsafe {
+        let online = (*own).reader.as_ref().is_some_and(Option::is_some);
+        (&raw mut (*own).interrupted).replace(online)
+    };
     callback();
     // SAFETY: the words are the thread's own.
     unsafe { (*own).interrupted = before };
