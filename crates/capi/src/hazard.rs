@@ -290,7 +290,7 @@ impl Domain {
                         self.boxes.fetch_sub(1, Relaxed);
                     }
                     thread::lw_tsan_acquire(object.cast());
-                    callback(object);
+                    thread::run_callback(|| callback(object));
                 }
                 self.garbage.fetch_sub(1, Release);
             }

@@ -54,13 +54,21 @@ unsafe impl Send for Element {}
 // SAFETY: a shared reference only allows to copy the pointers.
 unsafe impl Sync for Element {}
 
+/// Tells ThreadSanitizer that a key was read, for the thread that reclaims it. A lookup needs no such call, because the program's
+/// section around it does that when it ends. An update has no section around it.
+fn is_read() {
+    thread::lw_tsan_release(thread::clocks().cast());
+}
+
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(match self.functions {
             Some(functions) => {
                 thread::lw_tsan_acquire(self.key.cast());
                 // SAFETY: the program's function may be called with a key that it has put in, or looks up.
-                unsafe { (functions.hash)(self.key) }
+                let hash = unsafe { (functions.hash)(self.key) };
+                is_read();
+                hash
             }
             None => self.key.addr() as u64,
         });
@@ -75,7 +83,9 @@ impl PartialEq for Key {
                     thread::lw_tsan_acquire(key.key.cast());
                 }
                 // SAFETY: as in `hash`. A key that is in the map lives until it is reclaimed.
-                unsafe { (functions.equal)(self.key, other.key) != 0 }
+                let equal = unsafe { (functions.equal)(self.key, other.key) != 0 };
+                is_read();
+                equal
             }
             None => self.key == other.key,
         }
@@ -95,7 +105,7 @@ impl Drop for Element {
         thread::lw_tsan_acquire(thread::clocks().cast());
         if let Some(reclaim) = self.reclaim {
             // SAFETY: the element is out of the map, every section is over that may have found it, and this is called once.
-            unsafe { reclaim(self.key, self.value) };
+            thread::run_callback(|| unsafe { reclaim(self.key, self.value) });
         }
         // For the thread that waits for it in a barrier.
         thread::lw_tsan_release(thread::clocks().cast());

@@ -3,8 +3,9 @@
 //! The domains of C have no limit of garbage, so retiring never waits: a program may retire while it holds a lock that a
 //! reader wants in its section. What C retires is a [`Head`] in the object, or one in a box of its own.
 //!
-//! A callback may synchronize. The domain that runs the callback refuses that, so grace periods that C waits for are those
-//! of a domain without garbage ([`Flavoured::waiting`]).
+//! A callback may wait for a grace period, unless its own thread would be in the way: that ends the process ([`synchronize`],
+//! [`thread::reader_at_rest`]). Grace periods that C waits for are those of a domain without garbage
+//! ([`Flavoured::waiting`]), which runs no callbacks.
 
 use crate::boxed::Boxed;
 use crate::probe::probe;
@@ -43,7 +44,7 @@ unsafe impl Retire for Head {
         thread::lw_tsan_acquire(this.cast());
         is_reclaimed(this);
         // SAFETY: no thread uses the object, and this is called once, says the caller.
-        unsafe { ((*this).callback)(this) };
+        thread::run_callback(|| unsafe { ((*this).callback)(this) });
         // For the thread that waits for it in a barrier.
         thread::lw_tsan_release(thread::clocks().cast());
     }
@@ -72,10 +73,15 @@ trait Flavoured: Flavour {
             nap = (nap * 2).min(1_000_000);
         }
     }
+
+    /// Does what waits for readers of this flavour, for the function `name`.
+    fn wait(_name: &str, work: impl FnOnce()) {
+        work();
+    }
 }
 
 macro_rules! flavoured {
-    ($flavour:ty $(: $barrier:ident)?) => {
+    ($flavour:ty { $($more:tt)* }) => {
         impl Flavoured for $flavour {
             fn default_domain() -> &'static AtomicPtr<Domain<Native, Self>> {
                 static DOMAIN: AtomicPtr<Domain<Native, $flavour>> = AtomicPtr::new(null_mut());
@@ -85,15 +91,21 @@ macro_rules! flavoured {
                 static DOMAIN: AtomicPtr<Domain<Native, $flavour>> = AtomicPtr::new(null_mut());
                 &DOMAIN
             }
-            $(fn barrier(domain: &Domain<Native, Self>) {
-                domain.$barrier();
-            })?
+            $($more)*
         }
     };
 }
-flavoured!(General: barrier_anywhere);
-flavoured!(Epoch);
-flavoured!(Qsbr);
+flavoured!(General {
+    fn barrier(domain: &Domain<Native, Self>) {
+        domain.barrier_anywhere();
+    }
+});
+flavoured!(Epoch {});
+flavoured!(Qsbr {
+    fn wait(name: &str, work: impl FnOnce()) {
+        offline(name, work);
+    }
+});
 
 /// A domain in which retiring never waits.
 fn domain<F: Flavour>() -> Domain<Native, F> {
@@ -242,7 +254,7 @@ macro_rules! functions {
         unsafe extern "C" fn $barrier(domain: *const Domain<Native, $flavour>) {
             // SAFETY: see the macro.
             let domain = unsafe { at(domain) };
-            offline(|| <$flavour as Flavoured>::barrier(domain));
+            <$flavour as Flavoured>::wait(stringify!($barrier), || <$flavour as Flavoured>::barrier(domain));
             thread::lw_tsan_acquire(thread::clocks().cast());
         }
         #[unsafe(no_mangle)]
@@ -274,7 +286,7 @@ macro_rules! functions {
         unsafe extern "C" fn $destroy(domain: *mut Domain<Native, $flavour>) {
             // SAFETY: see the macro. `create` allocated the domain as a box would.
             unsafe {
-                offline(|| {
+                <$flavour as Flavoured>::wait(stringify!($destroy), || {
                     // There, dropping the domain would leak the objects, because it cannot wait for the caller.
                     let cannot_wait = Domain::<Native, $flavour>::is_inside();
                     let leaks = cannot_wait && (*domain).garbage().objects != 0;
@@ -301,20 +313,27 @@ extern "C" fn lw_rcu_default_domain() -> *const Domain<Native, General> {
     once(General::default_domain())
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn lw_rcu_synchronize() {
+/// Waits for a grace period of the general flavour.
+fn synchronize(wait: impl FnOnce(&Domain<Native, General>)) {
+    assert!(
+        !Domain::<Native, General>::is_inside(),
+        "lw_rcu_synchronize in a section of the calling thread, for which it would wait for ever. A callback runs in the \
+         section in which its thread retires: use lw_rcu_call in its place there"
+    );
     probe!("synchronize_begin", 0_usize, 0_u32);
-    General::waiting().synchronize();
+    wait(General::waiting());
     probe!("synchronize_end", 0_usize, 0_u32);
     thread::lw_tsan_acquire(thread::clocks().cast());
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn lw_rcu_synchronize() {
+    synchronize(Domain::synchronize);
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn lw_rcu_synchronize_expedited() {
-    probe!("synchronize_begin", 0_usize, 0_u32);
-    General::waiting().synchronize_expedited();
-    probe!("synchronize_end", 0_usize, 0_u32);
-    thread::lw_tsan_acquire(thread::clocks().cast());
+    synchronize(Domain::synchronize_expedited);
 }
 
 // `Cookie` is one number, which C keeps.
@@ -361,17 +380,13 @@ extern "C" fn lw_epoch_enter_slow() {
     enter(&thread::record().pinned, unsafe { &Native::clocks().epoch });
 }
 
-/// The thread's reader of quiescent-state-based RCU, if it has one.
-fn reader() -> Option<&'static mut thread::Reader> {
-    // SAFETY: null, or a box that this thread alone uses, until it exits.
-    unsafe { (*thread::own()).reader.as_mut() }
-}
-
-/// Does something that may wait, while the calling thread is offline.
-fn offline(work: impl FnOnce()) {
-    match reader().and_then(Option::as_mut) {
-        Some(reader) => reader.offline(work),
-        None => work(),
+/// Does something that may wait, for the function `name`, while the calling thread is offline. Callbacks that run meanwhile
+/// may go online and offline.
+fn offline(name: &str, work: impl FnOnce()) {
+    let was_online = thread::reader_at_rest(name).and_then(Option::take).is_some();
+    work();
+    if was_online {
+        lw_qsbr_online();
     }
 }
 
@@ -383,6 +398,7 @@ extern "C" fn lw_qsbr_online() {
     let slot = unsafe {
         if (*own).reader.is_null() {
             (*own).reader = Box::into_raw(Box::new(None));
+            thread::notice_exit(); // a record that the thread has kept after its exit does not do that
         }
         &mut *(*own).reader
     };
@@ -391,12 +407,12 @@ extern "C" fn lw_qsbr_online() {
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_qsbr_offline() {
-    reader().map(Option::take);
+    thread::reader_at_rest("lw_qsbr_offline").map(Option::take);
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_qsbr_quiescent_slow() {
-    if let Some(reader) = reader().and_then(Option::as_mut) {
+    if let Some(reader) = thread::reader_at_rest("lw_qsbr_quiescent").and_then(Option::as_mut) {
         reader.quiescent();
     }
 }
@@ -404,7 +420,7 @@ extern "C" fn lw_qsbr_quiescent_slow() {
 #[unsafe(no_mangle)]
 extern "C" fn lw_qsbr_synchronize() {
     probe!("synchronize_begin", 0_usize, 0_u32);
-    offline(|| Qsbr::waiting().synchronize());
+    offline("lw_qsbr_synchronize", || Qsbr::waiting().synchronize());
     probe!("synchronize_end", 0_usize, 0_u32);
     thread::lw_tsan_acquire(thread::clocks().cast());
 }

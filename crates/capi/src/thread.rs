@@ -1,7 +1,7 @@
 //! The words of the calling thread that the headers use (`struct lw_thread`), and what happens to them when it exits.
 //!
-//! The words point to the thread's record and row, which the library gives to another thread after this one has exited. So
-//! the library's hook for exits sets the pointer to the record to null, and that to the row to a row that stands for none. If
+//! The words point to the thread's record and row, which the library gives to another thread when this one exits. So, before
+//! that, the hook for exits sets the pointer to the record to null, and that to the row to a row that stands for none. If
 //! destructors that run later read again, a slow path sets them anew.
 //!
 //! A thread may exit inside of a section, or with a read lock, and end it in such a later destructor. Then it keeps the
@@ -32,8 +32,10 @@ pub(crate) struct Thread {
     pub reader: *mut Reader,
     /// A row that the thread has left behind, with a lock that it still reads.
     left: *const Row,
-    /// Whether the thread keeps the record although it has given it back.
+    /// Whether the thread keeps the record after it has given it back.
     keeps: bool,
+    /// Whether the thread runs a callback and was online when the callback began.
+    interrupted: bool,
     /// Hazard pointers that the thread has destroyed, and uses again.
     pub hazards: Spare,
 }
@@ -121,10 +123,50 @@ pub(crate) fn use_row() {
 
 /// Empties a slot that holds `lock` in the row that the thread has left behind. Returns whether there was one.
 pub(crate) fn leave_left_row(lock: usize) -> bool {
+    let own = own();
     // SAFETY: the words are the thread's own; rows are never unmapped.
-    let left = unsafe { (*own()).left.as_ref() };
-    let slot = left.and_then(|row| row.slots.iter().find(|slot| slot.load(Relaxed) == lock));
-    slot.inspect(|slot| slot.store(0, Release)).is_some()
+    let Some(row) = (unsafe { (*own).left.as_ref() }) else { return false };
+    let filled = || row.slots.iter().filter(|slot| slot.load(Relaxed) != 0);
+    let Some(slot) = filled().find(|slot| slot.load(Relaxed) == lock) else { return false };
+    if filled().count() == 1 {
+        // SAFETY: the words are the thread's own.
+        unsafe { (*own).left = null() }; // another thread gets the row once no slot is filled
+    }
+    slot.store(0, Release);
+    true
+}
+
+/// Runs a callback of the program.
+#[inline]
+pub(crate) fn run_callback(callback: impl FnOnce()) {
+    let own = own();
+    // SAFETY: the words are the thread's own; the pointer is null, or to what a box made. A callback that unwinds ends the
+    // process.
+    let before = unsafe {
+        let online = (*own).reader.as_ref().is_some_and(Option::is_some);
+        (&raw mut (*own).interrupted).replace(online)
+    };
+    callback();
+    // SAFETY: the words are the thread's own.
+    unsafe { (*own).interrupted = before };
+}
+
+/// The calling thread's reader of quiescent-state-based RCU, if the thread has been online, for the function `name`. After
+/// that function, the thread keeps no reference to what it has read before.
+///
+/// A callback that runs in a thread that is online knows nothing of the references of the code that it interrupts. So there
+/// this ends the process.
+pub(crate) fn reader_at_rest(name: &str) -> Option<&'static mut Reader> {
+    let own = own();
+    // SAFETY: the words are the thread's own.
+    let interrupted = unsafe { (*own).interrupted };
+    assert!(
+        !interrupted,
+        "{name} in a callback that runs in a thread that is online: the thread may still read what this would have \
+         reclaimed. Use lw_qsbr_call in its place, or have callbacks run where the thread is offline"
+    );
+    // SAFETY: the pointer is null, or to what a box made. The caller is done with the reference before the next one is made.
+    unsafe { (*own).reader.as_mut() }
 }
 
 /// Where ThreadSanitizer is told that sections have ended: the clocks.
@@ -139,8 +181,8 @@ pub(crate) fn notice_exit() {
     Native::notice_exit();
 }
 
-/// Runs when a thread exits, after the library has given back the thread's record and row; and again if destructors that run
-/// later use them.
+/// Runs when a thread exits, before the library gives the thread's record and row to others; and again if destructors that run
+/// later use them. So what stands in the record and in the row is the thread's own. Later it may be another thread's.
 fn at_exit() {
     let own = own();
     // SAFETY: the words are the thread's own; records and rows are never unmapped; the reader was made by a box.
@@ -155,7 +197,7 @@ fn at_exit() {
                 [&record.section, &record.pinned].iter().any(|word| word.load(Relaxed) & NESTING != 0);
             let keepers = record.keepers.load(Relaxed);
             if reads && !(*own).keeps {
-                // The record is in use, so no other thread has it; this keeps it so after the section.
+                // No other thread gets the record while it is in use; this keeps it so after the section.
                 record.keepers.store(keepers + 1, Relaxed);
                 (*own).keeps = true;
             } else if !reads {
@@ -172,5 +214,115 @@ fn at_exit() {
                 (*own).left = row;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hazard::slots::while_locked;
+    use latchwork::machine::record::STEP;
+    use std::ffi::c_void;
+    use std::ptr::without_provenance_mut;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::thread::{scope, sleep, spawn};
+    use std::time::{Duration, Instant};
+
+    unsafe extern "C" {
+        safe fn lw_hazard_make() -> *mut c_void;
+        fn lw_hazard_destroy(hazard: *mut c_void);
+    }
+
+    static KEY: AtomicU32 = AtomicU32::new(0);
+    /// The record of the thread that exits, and the one that it uses after `at_exit`.
+    static FIRST: AtomicUsize = AtomicUsize::new(0);
+    static USED: AtomicUsize = AtomicUsize::new(1);
+    /// Lets the thread exit.
+    static EXIT: AtomicBool = AtomicBool::new(false);
+
+    fn wait_for(done: impl Fn() -> bool) {
+        while !done() {
+            sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Runs in three rounds of destructors, and so also after `at_exit`, whichever key comes first.
+    unsafe extern "C" fn late(round: *mut c_void) {
+        // SAFETY: the key is the test's, and the words are the thread's own.
+        unsafe {
+            if round.addr() < 3 {
+                libc::pthread_setspecific(KEY.load(Relaxed), without_provenance_mut(round.addr() + 1));
+            }
+            USED.store((*own()).record.addr(), Relaxed);
+        }
+    }
+
+    /// The exit stops in `at_exit`, which gives hazard pointers back. Other threads get records and begin sections meanwhile.
+    #[test]
+    fn an_exiting_thread_does_not_take_anothers_section_for_its_own() {
+        let mut key = 0;
+        // SAFETY: `key` is valid.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(late)) }, 0);
+        KEY.store(key, Relaxed);
+        let exiting = spawn(|| {
+            // SAFETY: the hazard pointer is destroyed once; the key is the test's.
+            unsafe {
+                lw_hazard_destroy(lw_hazard_make());
+                libc::pthread_setspecific(KEY.load(Relaxed), without_provenance_mut(1));
+            }
+            FIRST.store(core::ptr::from_ref(record()).addr(), Release);
+            wait_for(|| EXIT.load(Acquire));
+        });
+        wait_for(|| FIRST.load(Acquire) != 0);
+        let (looked, found, over) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        // Reads until the end in the record of the thread that exits, if it gets it.
+        let look = || {
+            let mine = record();
+            if core::ptr::from_ref(mine).addr() == FIRST.load(Relaxed) {
+                mine.section.store(STEP | 1, Release);
+                found.store(true, Release);
+                wait_for(|| over.load(Acquire));
+                mine.section.store(0, Release);
+            }
+            looked.fetch_add(1, Release);
+        };
+        scope(|scope| {
+            while_locked(|| {
+                EXIT.store(true, Release);
+                let start = Instant::now();
+                // No thread may get the record now, so this looks for a while only.
+                for round in 1.. {
+                    if found.load(Acquire) || start.elapsed() > Duration::from_millis(200) {
+                        break;
+                    }
+                    scope.spawn(look);
+                    wait_for(|| found.load(Acquire) || looked.load(Acquire) == round);
+                }
+            });
+            exiting.join().unwrap();
+            over.store(true, Release);
+        });
+        assert_eq!(USED.load(Relaxed), 0, "the thread still uses a record that it has given back");
+    }
+
+    /// Not even if both read the same lock: each empties slots of its own.
+    #[test]
+    fn a_thread_does_not_empty_the_slots_of_the_next_owner_of_the_row_that_it_has_left() {
+        let body = || {
+            // SAFETY: the words and the row are the thread's own, and it reads no lock. No lock has these addresses.
+            let row = unsafe {
+                let row = Native::reader_row().unwrap();
+                (*own()).left = row;
+                row
+            };
+            let fill = |slot: usize, lock| row.slots[slot].store(lock, Relaxed);
+            fill(1, 8);
+            fill(2, 16);
+            assert!(leave_left_row(8) && !leave_left_row(8) && leave_left_row(16));
+            fill(1, 8); // the next owner
+            assert!(!leave_left_row(8));
+            fill(1, 0);
+        };
+        spawn(body).join().unwrap();
     }
 }

@@ -122,7 +122,7 @@ fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
     Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
-const C_PROGRAMS: [&str; 4] = ["locks.c", "rcu.c", "hazard.c", "map.c"];
+const C_PROGRAMS: [&str; 5] = ["locks.c", "rcu.c", "callbacks.c", "hazard.c", "map.c"];
 
 /// How a program is linked.
 #[derive(Copy, Clone, PartialEq, Eq)]

@@ -14,9 +14,14 @@
  * | epochs | the same | lw_epoch_* |
  * | quiescent-state-based | nothing; the thread announces quiescent states | lw_qsbr_* |
  *
- * lw_*_call and lw_*_retire never wait, and run callbacks of other objects now and then, in the calling thread: do not call
- * them while you hold a lock that a callback takes. A callback may call and retire, and synchronize; it must not call a
- * barrier. */
+ * lw_*_call, lw_*_retire and lw_*_collect never wait, and run callbacks of other objects now and then, in the calling thread:
+ * do not call them while you hold a lock that a callback takes.
+ *
+ * A callback may call and retire. It must not call a barrier. It may wait for readers, unless the thread that runs it is one.
+ * In a section of that thread, lw_rcu_synchronize ends the process, with a message. If that thread is online, so do
+ * lw_qsbr_synchronize, lw_qsbr_offline, lw_qsbr_domain_destroy, and a lw_qsbr_quiescent that has something to announce: they would
+ * have reclaimed what the thread reads. So either callbacks do not wait, or threads retire and collect outside of sections, and
+ * offline. */
 #ifndef LATCHWORK_RCU_H
 #define LATCHWORK_RCU_H
 
@@ -157,14 +162,16 @@ void lw_epoch_domain_destroy(lw_epoch_domain *domain) LW_NOEXCEPT;
 
 /* Quiescent-state-based RCU. A thread is online from lw_qsbr_online to lw_qsbr_offline, or to its exit, and may read at any
  * time meanwhile. Grace periods wait until it announces a quiescent state, in which it keeps no reference to what it has
- * read, or goes offline. So a thread goes offline around whatever may take long: epoll_wait, a lock, a sleep. Calls do not
- * nest. */
+ * read, or goes offline. So a thread goes offline around whatever may take long: epoll_wait, a lock, a sleep, a barrier of another
+ * flavour. Calls do not nest. */
 void lw_qsbr_online(void) LW_NOEXCEPT;
 void lw_qsbr_offline(void) LW_NOEXCEPT;
 void lw_qsbr_call(lw_qsbr_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 int lw_qsbr_retire(lw_qsbr_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
-/* Like lw_rcu_synchronize and lw_rcu_barrier. A thread that is online goes offline for the time of the call: what it has
- * read before may be gone afterwards. */
+/* Like lw_rcu_synchronize, lw_rcu_barrier and lw_rcu_domain_destroy. In lw_qsbr_synchronize, lw_qsbr_barrier and
+ * lw_qsbr_domain_destroy, a thread that is online goes offline for the time of the call: what it has read before may be gone
+ * afterwards. Callbacks that run meanwhile may go online, and are offline again when they return. The other flavours' functions
+ * leave the thread online. */
 void lw_qsbr_synchronize(void) LW_NOEXCEPT;
 void lw_qsbr_barrier(lw_qsbr_domain *domain) LW_NOEXCEPT;
 void lw_qsbr_collect(lw_qsbr_domain *domain) LW_NOEXCEPT;

@@ -3,16 +3,14 @@
 //! A slot is free -> owned (`lw_hazard_make`) -> free (`lw_hazard_destroy`). Free slots are in a thread's [`Spare`] or in [`FREE`].
 //! Slots are never unmapped, and a scan looks at all of them ([`each`]).
 //!
-//! The letters of the orderings are those of [`hazard`](super).
+//! The letters of the orderings are those of [`hazard`](super); (F) is the lock of the free slots.
 
 use crate::{same_layout, thread};
-use latchwork::locks::mutex::RawMutex;
-use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::machine::{Machine, Native};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Slots that are made at a time: with the link, a page.
 const SLOTS: usize = 63;
@@ -42,7 +40,7 @@ static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(null_mut());
 /// How many slots there are.
 static MADE: AtomicU64 = AtomicU64::new(0);
 /// Free slots that no thread keeps.
-static FREE: Free = Free { lock: UnsafeCell::new(RawShfl::new()), chain: UnsafeCell::new(Chain(null_mut())) };
+static FREE: Free = Free { holder: AtomicU32::new(0), chain: UnsafeCell::new(Chain(null_mut())) };
 
 /// How many slots there are.
 pub(super) fn made() -> u64 {
@@ -70,58 +68,40 @@ pub(super) fn each(mut look: impl FnMut(usize)) {
 /// Free slots, linked.
 struct Chain(*mut Slot);
 
-/// Free slots for all threads, and their lock. The handlers of `fork` keep it locked during the fork, so that the child has
-/// a whole list.
+/// Free slots for all threads, and their lock.
+///
+/// A child that is forked while another thread has the lock does not have that thread. It knows by the number of the process,
+/// takes the lock all the same, and begins with an empty chain, because the thread may have been in the middle of a change. The
+/// child does not use the slots that were in the chain.
 struct Free {
-    lock: UnsafeCell<RawShfl<Native>>,
+    /// 0, or the number of the process of the thread that has the lock.
+    holder: AtomicU32,
     chain: UnsafeCell<Chain>,
 }
 
-// SAFETY: the lock is for any thread; it is replaced in a forked child alone, which has one thread. The chain is used with
-// the lock held.
+// SAFETY: the chain is used with the lock held.
 unsafe impl Sync for Free {}
 
 impl Free {
     fn with<R>(&self, work: impl FnOnce(&mut Chain) -> R) -> R {
+        // SAFETY: the call takes no arguments and touches no memory.
+        let process = unsafe { libc::getpid() } as u32;
+        let left_behind = loop {
+            let holder = Native::spin_until(&self.holder, Relaxed, |holder| holder != process);
+            // (F) pairs with the store below.
+            if self.holder.compare_exchange(holder, process, Acquire, Relaxed).is_ok() {
+                break holder != 0;
+            }
+        };
         // SAFETY: the chain is used with the lock held, and `work` does not come back here.
-        unsafe {
-            (*self.lock.get()).lock();
-            let result = work(&mut *self.chain.get());
-            (*self.lock.get()).unlock(());
-            result
+        let chain = unsafe { &mut *self.chain.get() };
+        if left_behind {
+            *chain = Chain(null_mut());
         }
+        let result = work(chain);
+        self.holder.store(0, Release); // (F)
+        result
     }
-}
-
-extern "C" fn before_fork() {
-    // SAFETY: nothing refers to the lock exclusively.
-    unsafe { (*FREE.lock.get()).lock() };
-}
-
-extern "C" fn after_fork_in_the_parent() {
-    // SAFETY: `before_fork` has locked it, in this thread.
-    unsafe { (*FREE.lock.get()).unlock(()) };
-}
-
-extern "C" fn after_fork_in_the_child() {
-    // SAFETY: the child has one thread. The threads that waited for the lock are not there.
-    unsafe { FREE.lock.get().write(RawShfl::new()) };
-}
-
-/// Has the handlers called at each fork, unless that has been done. It fails if there is no memory: then the next thread that
-/// makes a block tries again.
-fn register() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    let (before, parent, child) = (before_fork, after_fork_in_the_parent, after_fork_in_the_child);
-    // SAFETY: the handlers do nothing that a forked child may not do.
-    let register = || unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
-    // With the lock held, so that two threads do not register the handlers twice: `before_fork` would wait for itself. And once
-    // the handlers are there, no fork finds the lock held here.
-    FREE.with(|_| {
-        if !DONE.load(Relaxed) && register() == 0 {
-            DONE.store(true, Relaxed);
-        }
-    });
 }
 
 impl Chain {
@@ -167,7 +147,6 @@ impl Spare {
 /// Maps slots, of which the caller gets one. `None`: there is no memory.
 #[cold]
 fn make_block() -> Option<&'static Slot> {
-    register();
     let fenced = u32::from(!Native::prepare_fences());
     // SAFETY: the layout is not empty. Zero bytes are free slots. Blocks are never freed.
     let block: &'static Block = unsafe { alloc_zeroed(Layout::new::<Block>()).cast::<Block>().as_ref()? };
@@ -220,4 +199,42 @@ unsafe extern "C" fn lw_hazard_destroy(slot: *const Slot) {
     }
     spare.chain.push(slot);
     spare.length += 1;
+}
+
+/// Does something while no other thread gets past the lock of the free slots.
+#[cfg(test)]
+pub(crate) fn while_locked<R>(work: impl FnOnce() -> R) -> R {
+    FREE.with(|_| work())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Forks. The child makes more hazard pointers than a block has, and exits with 0. Returns its status.
+    fn fork_and_make() -> i32 {
+        let mut status = -1;
+        // SAFETY: the child makes hazard pointers, which a forked child may do, and exits. It is ours, and `status` is valid.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(20); // ends a child that waits for ever
+                let all = (0..SLOTS + 1).all(|_| !lw_hazard_make().is_null());
+                libc::_exit(i32::from(!all));
+            }
+            libc::waitpid(child, &mut status, 0);
+        }
+        status
+    }
+
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_that_it_does_not_have() {
+        let status = while_locked(|| std::thread::spawn(fork_and_make).join().unwrap());
+        assert_eq!(status, 0);
+        let slots = [(); SLOTS + 1].map(|()| lw_hazard_make());
+        assert!(slots.iter().all(|slot| !slot.is_null()));
+        // SAFETY: the slots were made above, and are destroyed once.
+        slots.iter().for_each(|slot| unsafe { lw_hazard_destroy(*slot) });
+        assert_eq!(fork_and_make(), 0);
+    }
 }

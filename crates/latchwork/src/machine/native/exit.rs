@@ -29,11 +29,12 @@ static FUNCTIONS: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(null_mut()) }; 4]
 pub(super) struct Hook(usize);
 
 impl Hook {
-    pub(super) const NODES: Hook = Hook(0);
-    pub(super) const ROWS: Hook = Hook(1);
-    pub(super) const RECORDS: Hook = Hook(2);
-    /// The preload library's.
-    pub(super) const LIBRARY: Hook = Hook(3);
+    /// That of the preload library, or of the C interface. It comes first: until it has returned, the thread's record and row
+    /// are no other thread's.
+    pub(super) const LIBRARY: Hook = Hook(0);
+    pub(super) const NODES: Hook = Hook(1);
+    pub(super) const ROWS: Hook = Hook(2);
+    pub(super) const RECORDS: Hook = Hook(3);
 
     /// Sets the function, and creates the key if there is none.
     pub(super) fn create(&self, at_exit: fn()) {
@@ -105,7 +106,7 @@ pub(super) fn give_up() -> bool {
 }
 
 /// Runs when a thread exits. Destructors that run later may take locks: that sets the value again, and the C library then
-/// runs this once more.
+/// runs this once more. The functions are called in the order of [`FUNCTIONS`].
 extern "C" fn run(uses: *mut libc::c_void) {
     for (index, function) in FUNCTIONS.iter().enumerate() {
         // (A) a thread that has set a use has called `create` before, so it sees the function.

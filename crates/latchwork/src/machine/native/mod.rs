@@ -66,8 +66,9 @@ impl Native {
         rows::init();
     }
 
-    /// Has `at_exit` called when a thread exits that has asked for it with [`notice_exit`](Self::notice_exit). A process
-    /// has one such function, that of the preload library.
+    /// Has `at_exit` called when a thread exits that has asked for it with [`notice_exit`](Self::notice_exit), before the
+    /// thread gives back its record and its row. A copy of this crate has one such function: that of the preload library, or of
+    /// the C interface.
     #[doc(hidden)]
     pub fn set_exit(at_exit: fn()) {
         exit::Hook::LIBRARY.create(at_exit);

@@ -204,6 +204,22 @@ mod tests {
         assert_eq!(calls.get(), 3);
     }
 
+    /// So that the library can tell whether the thread reads, before another thread gets the record and reads.
+    #[test]
+    fn a_thread_has_its_record_while_the_librarys_hook_runs() {
+        static FOUND: AtomicU32 = AtomicU32::new(0);
+        Native::set_exit(|| {
+            let record = record::own_if_any::<Native>();
+            FOUND.store(record.map_or(0, |record| record.number.load(Relaxed)), Relaxed);
+        });
+        let exits = || {
+            assert!(Native::notice_exit());
+            record::own::<Native>().number.load(Relaxed)
+        };
+        let number = std::thread::spawn(exits).join().unwrap();
+        assert_eq!(FOUND.load(Relaxed), number);
+    }
+
     /// A thread that exits inside of a section is inside for ever, and its record stays its.
     #[test]
     fn a_record_in_use_outlives_its_thread() {
