@@ -1,7 +1,13 @@
 //! Tests of forks: what a child that goes on may rely on.
 
+use super::counted::CountedDomain;
 use super::domain::{Domain, Flavour};
+use super::epoch::EpochDomain;
 use super::grace::{Grace, Periods, Stamps};
+use super::hazard::HazardDomain;
+use super::interval::IntervalDomain;
+use super::qsbr::QsbrDomain;
+use super::rcu::RcuDomain;
 use super::section::{SectionGuard, SectionReader};
 use super::strategy::Info;
 use super::*;
@@ -178,4 +184,56 @@ fn a_child_is_told_of_stalls() {
         told
     });
     assert!(told, "the hook was not called in the child");
+}
+
+/// An object whose destructor waits until another thread says that it may go on.
+#[repr(C)]
+struct Slow {
+    header: Header,
+    inside: Arc<Barrier>,
+    leave: Arc<Barrier>,
+}
+
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Slow {}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.inside.wait();
+        self.leave.wait();
+    }
+}
+
+/// The collector, which is not there in the child, is reclaiming an object at the fork, and has others of which it has found
+/// out that they are not in use. The child has lost them, and neither waits for them nor counts them.
+fn a_child_waits_for_no_lost_object<D: Reclaim<Machine = Native>>() {
+    let domain = &D::new_in();
+    let (inside, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let left = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (inside, leave) = (inside.clone(), leave.clone());
+            let slow = Box::new(Slow { header: Header::new(), inside, leave });
+            // SAFETY: no other thread has it.
+            unsafe { domain.retire(Box::into_raw(slow)) };
+            domain.barrier();
+        });
+        inside.wait();
+        let left = in_a_child(|| {
+            domain.barrier();
+            domain.garbage() == Garbage::default()
+        });
+        leave.wait();
+        left
+    });
+    assert!(left, "{}: the child has garbage left, or waits for ever", D::INFO.name);
+}
+
+#[test]
+fn a_child_waits_for_no_object_that_the_collector_had() {
+    a_child_waits_for_no_lost_object::<RcuDomain<Native>>();
+    a_child_waits_for_no_lost_object::<EpochDomain<Native>>();
+    a_child_waits_for_no_lost_object::<QsbrDomain<Native>>();
+    a_child_waits_for_no_lost_object::<HazardDomain<Native>>();
+    a_child_waits_for_no_lost_object::<CountedDomain<Native>>();
+    a_child_waits_for_no_lost_object::<IntervalDomain<Native>>();
 }
