@@ -11,11 +11,11 @@ use super::rcu::RcuDomain;
 use super::section::{SectionGuard, SectionReader};
 use super::strategy::Info;
 use super::*;
-use crate::machine::record::{self, Clocks, Record};
+use crate::machine::record::{self, Clocks, Record, STEP, TIME};
 use crate::machine::{Deadline, Machine, Native};
 use core::cell::RefCell;
 use core::sync::atomic::Ordering::*;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::boxed::Box;
 use std::sync::{Arc, Barrier};
 
@@ -79,7 +79,7 @@ unsafe impl<M: Records> Periods for Tickets<M> {
 }
 
 /// Runs `body` in a child, and returns whether it returned `true` there.
-fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+pub(super) fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child reclaims, which frees memory (the C library sees to its locks), and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -93,6 +93,17 @@ fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child is ours and `status` valid.
     unsafe { libc::waitpid(child, &mut status, 0) };
     status == 0
+}
+
+/// In a child, so that other tests do not see it: lets a clock advance until it is about to wrap around. It makes jumps that are
+/// smaller than half of all times, and calls `catch_up` after each.
+pub(super) fn advance_to_the_end(clock: &AtomicU64, catch_up: impl Fn()) {
+    const NEAR: u64 = TIME - 4 * STEP;
+    while clock.load(Relaxed) & TIME < NEAR {
+        let left = NEAR - (clock.load(Relaxed) & TIME);
+        clock.fetch_add(left.min(1 << 62), Relaxed);
+        catch_up();
+    }
 }
 
 /// A thread forks inside of a section, while another thread is about to have retired objects wait for a grace period. In the
