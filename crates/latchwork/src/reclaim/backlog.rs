@@ -432,29 +432,70 @@ impl<M: Machine> Drop for Backlog<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::forks::in_a_child;
     use super::super::header::note;
     use super::*;
+    use core::sync::atomic::AtomicBool;
 
     unsafe extern "C-unwind" fn free(header: *mut Header) {
         // SAFETY: the test made a box.
         drop(unsafe { Box::from_raw(header) });
     }
 
+    /// An object for a list.
+    fn retired() -> *mut Header {
+        let header = Box::into_raw(Box::new(Header::new()));
+        // SAFETY: the header is valid and this thread's alone.
+        unsafe { note(header, 24, free) };
+        header
+    }
+
+    /// Reclaims everything.
+    fn reclaim(backlog: &Backlog<Native>) {
+        let collecting = backlog.lock();
+        collecting.steal(Steal::All);
+        collecting.list().take(|| 0);
+        // SAFETY: no thread uses the objects.
+        unsafe { collecting.list().reclaim() };
+    }
+
+    /// A thread is about to push onto the shared stack at the fork, and is not there in the child. What it has added to the
+    /// amount does not count there, and what threads of the child push meanwhile does.
+    #[test]
+    fn a_child_counts_what_is_on_the_stack() {
+        let backlog = &Backlog::<Native>::new();
+        record::own::<Native>(); // so that forks are noticed
+        backlog.push_shared(retired());
+        let lost = 1 << 32 | 2;
+        backlog.stack.amount.fetch_add(lost, Relaxed);
+        let counts = || {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| (0..1000).for_each(|_| assert!(backlog.push_shared(retired()) > 0)));
+                }
+                (0..100).for_each(|_| assert!(backlog.lock().steal(Steal::All)));
+            });
+            let all = backlog.garbage().objects == 4001;
+            reclaim(backlog);
+            all && backlog.is_clean()
+        };
+        assert!(in_a_child(counts));
+        backlog.stack.amount.fetch_sub(lost, Relaxed);
+        reclaim(backlog);
+        assert!(backlog.is_clean());
+    }
+
     /// A fork may come between any two stores of a thread that retires. In the child, no list has more objects than it says:
     /// else the amount would wrap around when they are reclaimed.
     #[test]
     fn a_child_has_no_object_that_does_not_count() {
-        use core::sync::atomic::AtomicBool;
         let backlog = &Backlog::<Native>::new();
         let over = &AtomicBool::new(false);
         let wrong = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
                     for _ in 0..500 {
-                        let header = Box::into_raw(Box::new(Header::new()));
-                        // SAFETY: the header is valid and this thread's alone.
-                        unsafe { note(header, 24, free) };
-                        backlog.push(header, 1 << 31);
+                        backlog.push(retired(), 1 << 31);
                     }
                     let mine = backlog.mine().expect("no other thread collects");
                     mine.take(|| 0);
