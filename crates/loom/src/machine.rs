@@ -196,6 +196,10 @@ unsafe impl Machine for Loom {
     #[track_caller]
     fn heavy_fence() -> bool {
         let state = shared_state();
+        if let Some(left) = state.refusals.get().checked_sub(1) {
+            state.refusals.set(left);
+            return false;
+        }
         if state.mistake == Mistake::NoHeavyFence {
             return true;
         }

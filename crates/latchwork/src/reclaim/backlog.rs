@@ -14,7 +14,8 @@
 //! Lists belong to the domain and end with it; threads have no pointers to them. When a thread exits, its list becomes
 //! that of the next thread with the same record; what is in it is stolen after a millisecond, as from a thread that has
 //! stopped retiring. In the child of a fork, the busy mark of a thread that is not there is known by the number of the
-//! process that it holds.
+//! process that it holds. What such a thread was moving or reclaiming is lost there. It does not count any more once a thread of
+//! the child has collected: the first one counts what is in the central list and on the shared stack ([`Backlog::settle`]).
 //!
 //! States of a list:
 //!
@@ -29,7 +30,7 @@
 //! `stopped`, fences heavily and loads `busy`. (B) the thread's release of the list with the collector's load. (C) the
 //! collector's `resume` with the thread's load of `stopped`. (D) the publication of a chunk of lists with its loads. (E)
 //! the push onto the shared stack with the collector's exchange. (F) the last store of an amount with the load that finds
-//! it 0.
+//! it 0. (G) the end of the count in the child of a fork with the loads of threads that collect, or push onto the stack.
 //!
 //! Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none; 2 while the list is
 //! stopped.
@@ -37,7 +38,7 @@
 use super::garbage::{Garbage, Limit};
 use super::gate::{Gate, Held};
 use super::header::Header;
-use super::list::{Amount, List, Mine, is_busy};
+use super::list::{Amount, List, Mine, amount_of, is_busy};
 use crate::machine::record::{self, Records};
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
 use alloc::boxed::Box;
@@ -78,6 +79,9 @@ pub(super) struct Backlog<M: Machine> {
     /// See [`batch`](Self::batch) and [`adapt`](Self::adapt).
     batch: M::U32,
     stack: Stack<M>,
+    /// Twice the number of the process ([`Records::generation`]) in which the amounts of the central list and the shared stack
+    /// were right last; with the lowest bit, a thread is counting them.
+    settled: M::U32,
     central: Central<M>,
 }
 
@@ -138,6 +142,7 @@ impl Backlog<Native> {
             limit: [AtomicU64::new(limit.objects), AtomicU64::new(limit.bytes)],
             batch: AtomicU32::new(batch(limit.objects, 1)),
             stack: Stack { newest: AtomicPtr::new(null_mut()), amount: AtomicU64::new(0) },
+            settled: AtomicU32::new(0),
             central: Central { gate: Gate::native(), list: List::native() },
         }
     }
@@ -151,6 +156,7 @@ impl<M: Records> Backlog<M> {
             limit: [M::U64::new(limit.objects), M::U64::new(limit.bytes)],
             batch: M::U32::new(batch(limit.objects, 1)),
             stack: Stack { newest: M::Ptr::new(null_mut()), amount: M::U64::new(0) },
+            settled: M::U32::new(0),
             central: Central { gate: Gate::new(), list: List::new() },
         }
     }
@@ -268,6 +274,7 @@ impl<M: Records> Backlog<M> {
     #[cold]
     #[inline(never)]
     fn push_shared(&self, object: *mut Header) -> u32 {
+        self.settle();
         let stack = &self.stack;
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
@@ -297,12 +304,39 @@ impl<M: Records> Backlog<M> {
 
     /// Becomes the collector. `None`: the deadline has passed, and another thread is still collecting.
     pub(super) fn lock_until(&self, deadline: Option<Deadline>) -> Option<Collecting<'_, M>> {
+        self.settle();
         Some(Collecting { backlog: self, _held: self.central.gate.lock(deadline)? })
     }
 
     /// Becomes the collector, unless another thread is.
     pub(super) fn try_lock(&self) -> Option<Collecting<'_, M>> {
+        self.settle();
         Some(Collecting { backlog: self, _held: self.central.gate.try_lock()? })
+    }
+
+    /// In the child of a fork, before a thread collects or pushes onto the shared stack: the first such thread counts what is
+    /// in the central list and on the stack. The others wait, so that nothing changes meanwhile.
+    fn settle(&self) {
+        let settled = M::generation() << 1;
+        // (G) pairs with the store at the end.
+        while self.settled.load(Acquire) != settled {
+            self.recount(settled);
+        }
+    }
+
+    #[cold]
+    fn recount(&self, settled: u32) {
+        let (word, counting) = (self.settled.load(Relaxed), settled | 1);
+        if word == counting {
+            M::spin_until(&self.settled, Relaxed, |word| word != counting);
+        } else if word != settled && self.settled.compare_exchange(word, counting, Relaxed, Relaxed).is_ok() {
+            self.central.list.recount();
+            let stack = &self.stack;
+            // (E) pairs with the exchange in `push_shared`.
+            stack.amount.store(amount_of(stack.newest.load(Acquire)).0, Relaxed);
+            // (G) the count happens before what other threads do with the amounts.
+            self.settled.store(settled, Release);
+        }
     }
 
     /// How much there is in each place.
@@ -398,7 +432,97 @@ impl<M: Machine> Drop for Backlog<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::forks::in_a_child;
+    use super::super::header::note;
     use super::*;
+    use core::sync::atomic::AtomicBool;
+
+    unsafe extern "C-unwind" fn free(header: *mut Header) {
+        // SAFETY: the test made a box.
+        drop(unsafe { Box::from_raw(header) });
+    }
+
+    /// An object for a list.
+    fn retired() -> *mut Header {
+        let header = Box::into_raw(Box::new(Header::new()));
+        // SAFETY: the header is valid and this thread's alone.
+        unsafe { note(header, 24, free) };
+        header
+    }
+
+    /// Reclaims everything.
+    fn reclaim(backlog: &Backlog<Native>) {
+        let collecting = backlog.lock();
+        collecting.steal(Steal::All);
+        collecting.list().take(|| 0);
+        // SAFETY: no thread uses the objects.
+        unsafe { collecting.list().reclaim() };
+    }
+
+    /// A thread is about to push onto the shared stack at the fork, and is not there in the child. What it has added to the
+    /// amount does not count there, and what threads of the child push meanwhile does.
+    #[test]
+    fn a_child_counts_what_is_on_the_stack() {
+        let backlog = &Backlog::<Native>::new();
+        record::own::<Native>(); // so that forks are noticed
+        backlog.push_shared(retired());
+        let lost = 1 << 32 | 2;
+        backlog.stack.amount.fetch_add(lost, Relaxed);
+        let counts = || {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| (0..1000).for_each(|_| assert!(backlog.push_shared(retired()) > 0)));
+                }
+                (0..100).for_each(|_| assert!(backlog.lock().steal(Steal::All)));
+            });
+            let all = backlog.garbage().objects == 4001;
+            reclaim(backlog);
+            all && backlog.is_clean()
+        };
+        assert!(in_a_child(counts));
+        backlog.stack.amount.fetch_sub(lost, Relaxed);
+        reclaim(backlog);
+        assert!(backlog.is_clean());
+    }
+
+    /// A fork may come between any two stores of a thread that retires. In the child, no list has more objects than it says:
+    /// else the amount would wrap around when they are reclaimed.
+    #[test]
+    fn a_child_has_no_object_that_does_not_count() {
+        let backlog = &Backlog::<Native>::new();
+        let over = &AtomicBool::new(false);
+        let wrong = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    for _ in 0..500 {
+                        backlog.push(retired(), 1 << 31);
+                    }
+                    let mine = backlog.mine().expect("no other thread collects");
+                    mine.take(|| 0);
+                    // SAFETY: no thread uses the objects.
+                    unsafe { mine.reclaim() };
+                }
+            });
+            let wrong = (0..100)
+                .filter(|_| {
+                    // SAFETY: the child only looks at lists.
+                    let child = unsafe { libc::fork() };
+                    if child == 0 {
+                        let ok = backlog.lists().all(List::is_counted);
+                        // SAFETY: ends the child.
+                        unsafe { libc::_exit(i32::from(!ok)) };
+                    }
+                    let mut status = -1;
+                    // SAFETY: the child is ours and `status` valid.
+                    unsafe { libc::waitpid(child, &mut status, 0) };
+                    status != 0
+                })
+                .count();
+            over.store(true, Relaxed);
+            wrong
+        });
+        assert_eq!(wrong, 0);
+    }
 
     /// Two batches for each list stay below the limit, or, with many lists, one for each of some tens.
     #[test]

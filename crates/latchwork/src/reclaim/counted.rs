@@ -20,6 +20,11 @@
 //! does not scale. Garbage: what readers hold, what shares a count with that, and a batch per thread.
 //! Marks in the lowest three bits of a pointer are ignored; a reference into the middle of an object does not
 //! protect it.
+//!
+//! In the child of a fork, the guards of threads that are not there stay counted, because a count does not say whose it is. What
+//! shares a count with what they protect is never reclaimed there, and [`barrier`](Reclaim::barrier) waits for such an object for
+//! ever. The other strategies do not wait for these threads; only a [`HazardPointer`](super::HazardPointer), which belongs to no
+//! thread, does the same.
 
 use super::garbage::Garbage;
 use super::header::{Header, Retire, prepare};
@@ -183,7 +188,8 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
         self.sieve.collect(|list| self.scan(list));
     }
 
-    /// Waits for the readers of objects that are retired already; the caller must not be one of them.
+    /// Waits for the readers of objects that are retired already; the caller must not be one of them. In the child of a fork,
+    /// it waits for readers of the parent that are not there, for ever.
     fn barrier(&self) {
         self.sieve.barrier(|list| self.scan(list));
     }

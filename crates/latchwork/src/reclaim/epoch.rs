@@ -12,7 +12,7 @@
 //! - the reader's fence is light, and the thread that tries to advance issues the heavy one;
 //! - threads keep no counts of their operations, and no limbo list for each epoch: each [domain](super::domain) has two
 //!   lists, of what has come in and of what waits for its epoch;
-//! - an epoch is a number of 48 bits, not of two.
+//! - an epoch is a number of 48 bits, not of two. Epochs are compared by their difference, so that the number may wrap around.
 //!
 //! State of a record's `pinned`: (epoch, nested sections), as of `section` in [`rcu`](super::rcu), with the current epoch
 //! for a clock; 0 nested is outside. State of the epoch: current -> the next, when a thread has seen that every section
@@ -26,7 +26,7 @@
 //! stays in its section holds up all reclamation, as with RCU.
 
 use super::domain::{Domain, Flavour};
-use super::grace::{Periods, Stamps};
+use super::grace::{Periods, Stamps, is_at_least};
 use super::pace::{Pace, Rest};
 use super::section::{SectionGuard, SectionReader};
 use super::strategy::Info;
@@ -128,7 +128,8 @@ impl<M: Records> Epochs<M> {
         }
         self.stuck.end();
         // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch.
-        let _ = record::clocks::<M>().epoch.compare_exchange(epoch, epoch + STEP, AcqRel, Relaxed);
+        let _ =
+            record::clocks::<M>().epoch.compare_exchange(epoch, epoch.wrapping_add(STEP), AcqRel, Relaxed);
         Ok(())
     }
 
@@ -152,12 +153,12 @@ unsafe impl<M: Records> Periods for Epochs<M> {
     fn start(&self) -> u64 {
         // A read-modify-write, so that what the caller has removed happens before the next advance, and with it before
         // any section in a later epoch.
-        record::clocks::<M>().epoch.fetch_add(0, AcqRel) + 2 * STEP
+        record::clocks::<M>().epoch.fetch_add(0, AcqRel).wrapping_add(2 * STEP)
     }
 
     fn is_over(&self, ticket: u64) -> bool {
         // (D) pairs with the exchange in `advance`.
-        record::clocks::<M>().epoch.load(Acquire) >= ticket
+        is_at_least(record::clocks::<M>().epoch.load(Acquire), ticket)
     }
 
     fn poll(&self, ticket: u64, tell: &dyn Fn(&Stall)) -> bool {
@@ -188,5 +189,41 @@ unsafe impl<M: Records> Periods for Epochs<M> {
 
     fn set_patience(&self, nanos: u64) {
         self.stuck.set_patience(nanos);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forks::{advance_to_the_end, in_a_child};
+    use super::super::strategy::GracePeriod;
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    /// While the number of the epoch wraps around, sections protect, and what is retired is reclaimed.
+    #[test]
+    fn epochs_wrap_around() {
+        let epoch = &record::clocks::<Native>().epoch;
+        let domain = &EpochDomain::<Native>::new();
+        domain.synchronize(); // so that this thread has a record
+        let wraps = || {
+            advance_to_the_end(epoch, || domain.synchronize());
+            let before = epoch.load(Relaxed);
+            while epoch.load(Relaxed) >= before {
+                let reclaimed = Arc::new(AtomicBool::new(false));
+                let section = domain.enter();
+                domain.defer({
+                    let reclaimed = reclaimed.clone();
+                    move || reclaimed.store(true, Relaxed)
+                });
+                domain.collect();
+                assert!(!reclaimed.load(Relaxed));
+                drop(section);
+                domain.barrier();
+                assert!(reclaimed.load(Relaxed));
+            }
+        };
+        assert!(in_a_child(|| catch_unwind(AssertUnwindSafe(wraps)).is_ok()));
     }
 }

@@ -1,15 +1,21 @@
 //! Tests of forks: what a child that goes on may rely on.
 
+use super::counted::CountedDomain;
 use super::domain::{Domain, Flavour};
+use super::epoch::EpochDomain;
 use super::grace::{Grace, Periods, Stamps};
+use super::hazard::HazardDomain;
+use super::interval::IntervalDomain;
+use super::qsbr::QsbrDomain;
+use super::rcu::RcuDomain;
 use super::section::{SectionGuard, SectionReader};
 use super::strategy::Info;
 use super::*;
-use crate::machine::record::{self, Clocks, Record};
+use crate::machine::record::{self, Clocks, Record, STEP, TIME};
 use crate::machine::{Deadline, Machine, Native};
 use core::cell::RefCell;
 use core::sync::atomic::Ordering::*;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::boxed::Box;
 use std::sync::{Arc, Barrier};
 
@@ -73,7 +79,7 @@ unsafe impl<M: Records> Periods for Tickets<M> {
 }
 
 /// Runs `body` in a child, and returns whether it returned `true` there.
-fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+pub(super) fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child reclaims, which frees memory (the C library sees to its locks), and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -87,6 +93,17 @@ fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child is ours and `status` valid.
     unsafe { libc::waitpid(child, &mut status, 0) };
     status == 0
+}
+
+/// In a child, so that other tests do not see it: lets a clock advance until it is about to wrap around. It makes jumps that are
+/// smaller than half of all times, and calls `catch_up` after each.
+pub(super) fn advance_to_the_end(clock: &AtomicU64, catch_up: impl Fn()) {
+    const NEAR: u64 = TIME - 4 * STEP;
+    while clock.load(Relaxed) & TIME < NEAR {
+        let left = NEAR - (clock.load(Relaxed) & TIME);
+        clock.fetch_add(left.min(1 << 62), Relaxed);
+        catch_up();
+    }
 }
 
 /// A thread forks inside of a section, while another thread is about to have retired objects wait for a grace period. In the
@@ -178,4 +195,56 @@ fn a_child_is_told_of_stalls() {
         told
     });
     assert!(told, "the hook was not called in the child");
+}
+
+/// An object whose destructor waits until another thread says that it may go on.
+#[repr(C)]
+struct Slow {
+    header: Header,
+    inside: Arc<Barrier>,
+    leave: Arc<Barrier>,
+}
+
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Slow {}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.inside.wait();
+        self.leave.wait();
+    }
+}
+
+/// The collector, which is not there in the child, is reclaiming an object at the fork, and has others of which it has found
+/// out that they are not in use. The child has lost them, and neither waits for them nor counts them.
+fn a_child_waits_for_no_lost_object<D: Reclaim<Machine = Native>>() {
+    let domain = &D::new_in();
+    let (inside, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let left = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (inside, leave) = (inside.clone(), leave.clone());
+            let slow = Box::new(Slow { header: Header::new(), inside, leave });
+            // SAFETY: no other thread has it.
+            unsafe { domain.retire(Box::into_raw(slow)) };
+            domain.barrier();
+        });
+        inside.wait();
+        let left = in_a_child(|| {
+            domain.barrier();
+            domain.garbage() == Garbage::default()
+        });
+        leave.wait();
+        left
+    });
+    assert!(left, "{}: the child has garbage left, or waits for ever", D::INFO.name);
+}
+
+#[test]
+fn a_child_waits_for_no_object_that_the_collector_had() {
+    a_child_waits_for_no_lost_object::<RcuDomain<Native>>();
+    a_child_waits_for_no_lost_object::<EpochDomain<Native>>();
+    a_child_waits_for_no_lost_object::<QsbrDomain<Native>>();
+    a_child_waits_for_no_lost_object::<HazardDomain<Native>>();
+    a_child_waits_for_no_lost_object::<CountedDomain<Native>>();
+    a_child_waits_for_no_lost_object::<IntervalDomain<Native>>();
 }

@@ -301,7 +301,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
                 return Ok(());
             }
             // (B) pairs with the load in `enter`: a thread that stamps a section with this time has seen the removals.
-            let target = F::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
+            let target = F::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel).wrapping_add(STEP);
             // (C) pairs with the light fence in `enter`, or with the full fence of QSBR: a section that this thread does
             // not see from now on begins after this fence.
             if F::FULL_FENCES {

@@ -28,11 +28,25 @@ impl Amount {
     }
 }
 
+/// The objects of a chain of retired objects, which the calling thread has.
+fn objects<'a>(first: *mut Header) -> impl Iterator<Item = &'a Header> {
+    // SAFETY: retired objects are alive until they are reclaimed.
+    let at = |header: *mut Header| unsafe { header.as_ref() };
+    core::iter::successors(at(first), move |header| at(header.next()))
+}
+
+/// How much there is in such a chain.
+pub(super) fn amount_of(first: *mut Header) -> Amount {
+    Amount(objects(first).map(|header| Amount::of(header).0).sum())
+}
+
 /// State of an object: incoming (`push`) -> waiting (`take`, once for all that came in) -> reclaimed (`reclaim`, one by
 /// one).
 ///
 /// A thread that moves objects from list to list first takes them out of the one. So if a fork interrupts it, the child
-/// leaks them, and does not reclaim them twice.
+/// leaks them, and does not reclaim them twice. Objects count before they come in, and until they are reclaimed. So in the child
+/// of a fork more may count than there are, but never fewer; and that more is forgotten when the list is stolen from
+/// ([`move_all`](List::move_all)), or counted anew ([`recount`](List::recount)).
 #[repr(C, align(128))]
 pub(super) struct List<M: Machine> {
     /// [`tag`] while the list's own thread has it, else 0 or the tag of another process.
@@ -226,8 +240,9 @@ impl<M: Records> List<M> {
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
         header.set_next(newest);
-        self.incoming.store(object, Relaxed);
         self.amount.store(self.amount.load(Relaxed) + Amount::of(header).0, Relaxed);
+        // Release: in the child of a fork, the object counts if it is here.
+        self.incoming.store(object, Release);
         let count = self.count.load(Relaxed) + 1;
         self.count.store(count, Relaxed);
         count
@@ -241,23 +256,19 @@ impl<M: Records> List<M> {
 
     /// Adds a chain of objects, the oldest of which came in at `since`. Returns how much it was.
     pub(super) fn put(&self, first: *mut Header, since: u64) -> Amount {
-        let mut amount = Amount(0);
-        let mut at = first;
-        // SAFETY: retired objects are alive until they are reclaimed, and the chain is this thread's alone.
-        while let Some(header) = unsafe { at.as_ref() } {
+        let (mut amount, mut last) = (Amount(0), None);
+        for header in objects(first) {
             amount.0 += Amount::of(header).0;
-            at = header.next();
-            if at.is_null() {
-                header.set_next(self.incoming.load(Relaxed));
-                self.since.store(
-                    if self.is_fresh() { since } else { since.min(self.since.load(Relaxed)) },
-                    Relaxed,
-                );
-                self.incoming.store(first, Relaxed);
-            }
+            last = Some(header);
         }
+        let Some(last) = last else { return amount };
         self.count.store(self.count.load(Relaxed) + amount.objects(), Relaxed);
         self.amount.store(self.amount.load(Relaxed) + amount.0, Relaxed);
+        last.set_next(self.incoming.load(Relaxed));
+        let since = if self.is_fresh() { since } else { since.min(self.since.load(Relaxed)) };
+        self.since.store(since, Relaxed);
+        // Release: in the child of a fork, the objects count if they are here, and are in no other list.
+        self.incoming.store(first, Release);
         amount
     }
 
@@ -266,13 +277,21 @@ impl<M: Records> List<M> {
         let since = other.oldest().unwrap_or(0);
         for chain in [&other.incoming, &other.waiting, &other.kept] {
             let first = chain.load(Relaxed);
-            // Release: in the child of a fork the chain is in neither list, rather than in both.
-            chain.store(null_mut(), Release);
+            chain.store(null_mut(), Relaxed);
             self.put(first, since);
         }
         // After it was added here: a thread that sums up all lists may count an object twice, but misses none.
         other.count.store(0, Relaxed);
         other.amount.store(0, Release);
+    }
+
+    /// Counts the objects that are here: for the child of a fork, which has lost objects that another thread was moving or
+    /// reclaiming.
+    pub(super) fn recount(&self) {
+        let [incoming, others @ ..] =
+            [&self.incoming, &self.waiting, &self.kept].map(|chain| amount_of(chain.load(Relaxed)));
+        self.count.store(incoming.objects(), Relaxed);
+        self.amount.store(others.iter().fold(incoming.0, |sum, amount| sum + amount.0), Relaxed);
     }
 
     /// Objects that have come in.
@@ -343,14 +362,14 @@ impl<M: Records> List<M> {
     pub(super) unsafe fn reclaim_if(&self, unused: impl Fn(&Header) -> bool) {
         for chain in [&self.waiting, &self.incoming] {
             let mut objects = chain.load(Relaxed);
-            chain.store(null_mut(), Release); // as in `take`
+            chain.store(null_mut(), Relaxed);
             // SAFETY: objects in a list are alive until they are reclaimed.
             while let Some(header) = unsafe { objects.as_ref() } {
                 let object = objects;
                 objects = header.next();
                 let to = if unused(header) { &self.kept } else { chain };
                 header.set_next(to.load(Relaxed));
-                to.store(object, Relaxed);
+                to.store(object, Release); // as in `put`
             }
         }
         self.count.store(self.chain(&self.incoming).count() as u32, Relaxed);
@@ -401,11 +420,16 @@ impl<M: Records> List<M> {
         self.chain(&self.incoming).for_each(|header| header.set_stamp(stamp));
     }
 
+    /// Whether all objects in the chains count.
+    #[cfg(test)]
+    pub(super) fn is_counted(&self) -> bool {
+        let objects = [&self.incoming, &self.waiting, &self.kept].map(|chain| self.chain(chain).count());
+        objects.iter().sum::<usize>() <= self.amount().objects() as usize
+    }
+
     /// The objects of a chain.
     fn chain(&self, first: &M::Ptr<Header>) -> impl Iterator<Item = &Header> {
-        // SAFETY: objects in a list are alive until they are reclaimed.
-        let at = |header: *mut Header| unsafe { header.as_ref() };
-        core::iter::successors(at(first.load(Relaxed)), move |header| at(header.next()))
+        objects(first.load(Relaxed))
     }
 
     /// The stamps of the objects that are kept or waiting.
@@ -453,7 +477,7 @@ impl<M: Records> List<M> {
             let object = objects;
             objects = header.next();
             header.set_next(chain.load(Relaxed));
-            chain.store(object, Relaxed);
+            chain.store(object, Release); // as in `put`
         }
     }
 
@@ -478,7 +502,7 @@ impl<M: Records> List<M> {
             objects = header.next();
             if in_use(header) {
                 header.set_next(self.kept.load(Relaxed));
-                self.kept.store(object, Relaxed);
+                self.kept.store(object, Release); // as in `put`
             } else {
                 header.set_next(others);
                 others = object;

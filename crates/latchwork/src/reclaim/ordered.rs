@@ -15,7 +15,9 @@
 //! A header has room for the lower 31 bits of a time. An object whose time is in doubt is not reclaimed ([`is_older`]), so no
 //! section loses an object. In two cases a barrier in a section waits for the end of the oldest section, which may be the caller's:
 //!
-//! - The process has retired 2^31 objects since that section began. All of them are garbage: 48 GiB at least.
+//! - The clock has made 2^31 steps since that section began. If all of them are retirements, the objects are garbage, and have 48
+//!   GiB at least. But grace periods are steps as well, and those of QSBR do not wait for that section: so many of them may take
+//!   no longer than minutes, and leave no garbage.
 //! - An object has been garbage for a multiple of 2^31 steps of the clock, or for some more: as many as that section has lasted.
 //!
 //! Cost: one atomic read-modify-write for each retired object, on the word that readers load. Only the C++ face uses it.
@@ -58,7 +60,7 @@ impl<M: Records> RcuDomain<M> {
     /// As [`retire_raw`](Self::retire_raw).
     pub unsafe fn retire_ordered(&self, header: *mut Header, bytes: u32, reclaim: ReclaimFn) {
         // (B) a section with this time, or a later one, sees that the object was removed.
-        let time = General::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel) + STEP;
+        let time = General::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel).wrapping_add(STEP);
         // SAFETY: the header is valid and the caller's alone, says the caller.
         unsafe {
             note(header, bytes, reclaim);
@@ -139,9 +141,11 @@ impl<M: Records> RcuDomain<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::forks::{advance_to_the_end, in_a_child};
     use super::*;
     use crate::machine::Native;
     use std::boxed::Box;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::{Duration, Instant};
 
     /// Between 2^31 and 2^32 steps, for which stamps have no room.
@@ -215,5 +219,27 @@ mod tests {
             }
             drop(section);
         }
+    }
+
+    /// Grace periods and retirements while the clock wraps around.
+    #[test]
+    fn the_clock_wraps_around() {
+        let clock = General::clock(record::clocks::<Native>());
+        let domain = &RcuDomain::new();
+        domain.synchronize(); // so that this thread has a record
+        let wraps = || {
+            advance_to_the_end(clock, || domain.synchronize());
+            let before = clock.load(Relaxed);
+            while clock.load(Relaxed) >= before {
+                retire(domain);
+                let section = domain.enter();
+                retire(domain);
+                assert_eq!(left(domain), 1);
+                drop(section);
+                domain.barrier();
+                assert_eq!(left(domain), 0);
+            }
+        };
+        assert!(in_a_child(|| catch_unwind(AssertUnwindSafe(wraps)).is_ok()));
     }
 }

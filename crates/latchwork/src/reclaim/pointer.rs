@@ -66,7 +66,8 @@ fn map<M: Records>() -> &'static Hazard<M> {
 /// It belongs to no thread: it can be sent to another one, and what it protects stays protected on the way. A program may
 /// have as many as memory allows. Making one takes a free slot, and allocates only when all slots are in use.
 ///
-/// In the child of a fork, the hazard pointers of other threads stay what they were: what they protect is not reclaimed.
+/// In the child of a fork, the hazard pointers of other threads stay what they were: what they protect is not reclaimed,
+/// and [`barrier`](super::Reclaim::barrier) waits for ever if such an object is retired.
 ///
 /// ```
 /// use latchwork::machine::Native;

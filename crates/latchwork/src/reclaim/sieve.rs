@@ -45,8 +45,14 @@ impl<M: Records> Sieve<M> {
     }
 
     /// Steals from the lists of other threads, and scans the central list. `scan` reclaims the waiting objects of a list
-    /// that the caller has, except for those that it keeps.
-    fn scan_others(&self, collecting: &Collecting<'_, M>, which: Steal, scan: impl Fn(&List<M>)) {
+    /// that the caller has, except for those that it keeps. Returns the number of the scan; `None` if the operating system
+    /// refuses the heavy fence, so that the scan has not seen what is in other lists.
+    fn scan_others(
+        &self,
+        collecting: &Collecting<'_, M>,
+        which: Steal,
+        scan: impl Fn(&List<M>),
+    ) -> Option<u32> {
         let stolen = collecting.steal(which);
         let list = collecting.list();
         let number = self.scans.fetch_add(1, Relaxed).wrapping_add(1);
@@ -54,24 +60,25 @@ impl<M: Records> Sieve<M> {
         if list.gather() {
             scan(list);
         }
-        // If nothing could be stolen, the objects in other lists have not been seen by this scan.
-        let first = if stolen { number.wrapping_add(1) } else { number };
         let older = |one, other| if is_before(one, other) { one } else { other };
-        self.oldest.store(list.stamps().fold(first, older), Relaxed);
+        self.oldest.store(list.stamps().fold(number.wrapping_add(1), older), Relaxed);
+        stolen.then_some(number)
     }
 
     /// Scans until everything is reclaimed that was retired before.
     pub(super) fn barrier(&self, scan: impl Fn(&List<M>)) {
         assert!(!self.backlog.is_reclaiming(), "barrier by an object that is being reclaimed");
-        let mut scanning = self.backlog.lock();
-        self.scan_others(&scanning, Steal::All, &scan);
-        let number = self.scans.load(Relaxed);
-        let mut rest = Rest::new();
-        while !is_before(number, self.oldest.load(Relaxed)) {
+        let (mut rest, mut first) = (Rest::new(), None);
+        loop {
+            let scanning = self.backlog.lock();
+            let number = self.scan_others(&scanning, Steal::All, &scan);
+            // The first scan that has seen all objects says which of them were there before.
+            first = first.or(number);
+            if first.is_some_and(|first| is_before(first, self.oldest.load(Relaxed))) {
+                return;
+            }
             drop(scanning);
             rest.take::<M>(false);
-            scanning = self.backlog.lock();
-            self.scan_others(&scanning, Steal::All, &scan);
         }
     }
 

@@ -56,6 +56,8 @@ pub struct State {
     pub(super) fenced: StdCell<Option<usize>>,
     /// How often each thread has spun.
     pub(super) spins: RefCell<Vec<u32>>,
+    /// How many heavy fences are still refused.
+    pub(super) refusals: StdCell<u32>,
     /// How long each thread has dozed, if a doze takes time.
     pub(super) dozed: Option<RefCell<Vec<u64>>>,
 }
@@ -81,6 +83,7 @@ impl State {
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
+            refusals: StdCell::new(model.refusals),
             dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }

@@ -121,6 +121,8 @@ pub struct Model {
     pub clock: bool,
     /// Whether a thread that dozes finds that time has passed.
     pub dozes: bool,
+    /// How many heavy fences are refused, from the first on.
+    pub refusals: u32,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
     /// Whether there are records for reclamation. Other models do without, because loom spends time on each of their words.
@@ -136,6 +138,7 @@ impl Model {
             reader_slots: 2,
             clock: false,
             dozes: false,
+            refusals: 0,
             nodes: 2,
             records: None,
         }
@@ -180,6 +183,11 @@ impl Model {
     /// The same where a doze takes a second on the clock of the thread that dozes: for waits that end by themselves.
     pub const fn with_dozes(self) -> Self {
         Model { dozes: true, ..self }
+    }
+
+    /// The same where the first heavy fences are refused.
+    pub const fn refusing(self, refusals: u32) -> Self {
+        Model { refusals, ..self }
     }
 
     /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and

@@ -492,6 +492,24 @@ fn lists() {
     }
 }
 
+/// A thread waits for what another one has retired while the operating system refuses heavy fences.
+#[test]
+fn refused_fences() {
+    fn check_all<D: Reclaim<Machine = Loom> + Send + Sync + 'static>() {
+        for refusals in 1..4 {
+            let threads: &[fn(&Shared<D>)] = &[retires_two, waits];
+            check("refused fences", bounded(1).refusing(refusals), start, threads, clean_of_two);
+        }
+    }
+    check_all::<CountedDomain<Loom>>();
+    check_all::<HazardDomain<Loom>>();
+    check_all::<HazardDomain<Loom, true>>();
+    check_all::<IntervalDomain<Loom, 0>>();
+    check_all::<RcuDomain<Loom>>();
+    check_all::<QsbrDomain<Loom>>();
+    check_all::<EpochDomain<Loom>>();
+}
+
 /// Every strategy relies on each promise of its machine.
 #[test]
 fn mistakes() {
