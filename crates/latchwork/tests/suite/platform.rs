@@ -8,11 +8,14 @@ const PAGE: &str = include_str!("../../src/lib.rs");
 /// one names it here.)
 const CALLS: &[(&str, (u32, u32))] = &[
     ("clone", (2, 6)),
+    ("close", (2, 6)),
     ("exit_group", (2, 6)),
     ("futex", (2, 6)),
     // `MEMBARRIER_CMD_PRIVATE_EXPEDITED`.
     ("membarrier", (4, 14)),
+    ("openat", (2, 6)),
     ("prctl", (2, 6)),
+    ("read", (2, 6)),
 ];
 
 /// The version on the page that stands between `before` and " or newer".
