@@ -128,11 +128,14 @@ impl<M: Machine> RawRwSem<M> {
     }
 
     /// Subtracts a reader or writer. Another thread may then free the lock, so the sleeping head is woken by the word's address.
+    ///
+    /// A writer wakes the head even beside readers. They may be about to turn back, and the head may be a reader, which sleeps only
+    /// until the writer leaves. A head that writes sleeps again, until the last of them has left.
     #[inline]
     fn leave(&self, unit: u32, order: Ordering) {
         let address = &raw const self.word;
         let before = self.word.fetch_sub(unit, order);
-        if before & WAITERS != 0 && (before - unit) & (COUNT | WRITER) == 0 {
+        if before & WAITERS != 0 && (unit == WRITER || (before - unit) & (COUNT | WRITER) == 0) {
             M::wake(address, 1);
         }
     }
