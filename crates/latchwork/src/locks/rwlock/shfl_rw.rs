@@ -173,7 +173,9 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
 
     #[inline]
     fn try_read(&self) -> Option<()> {
-        (self.try_read_free() || self.steal(Side::Read)).then_some(())
+        // An attempt that turns back may keep a waiting writer from seeing that no reader is inside: look first.
+        let is_free = self.word.load(Relaxed) == FREE;
+        (is_free && self.try_read_free() || self.steal(Side::Read)).then_some(())
     }
 
     #[inline(always)]
