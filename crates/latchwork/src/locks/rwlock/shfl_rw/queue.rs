@@ -16,17 +16,19 @@ const SETTLES: u32 = 16;
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
 /// reader wakes the next, takes as long as all of them need until they run.
 const INVITATIONS: u32 = 16;
-/// The shuffling key of readers: no NUMA node has this number.
+/// The shuffling key of readers. No writer has it: it says that a waiter may be invited.
 const READING: u32 = u32::MAX;
 /// The shuffling key of upgradable readers, likewise.
 const UPGRADABLE_READING: u32 = u32::MAX - 1;
+/// The largest shuffling key of writers. A policy's keys that are larger count as this one.
+const WRITING: u32 = u32::MAX - 2;
 
 /// The shuffling key of a waiter: all readers are one group, and so are writers of one NUMA node.
 fn key<M: Machine, P: Policy>(side: Side) -> u32 {
     match side {
         Side::Read => READING,
         Side::Upgradable => UPGRADABLE_READING,
-        Side::Write => P::key::<M>(),
+        Side::Write => P::key::<M>().min(WRITING),
     }
 }
 
