@@ -76,3 +76,35 @@ fn no_key_makes_a_writer_a_reader() {
     client::<{ u32::MAX - 1 }>();
     client::<0>();
 }
+
+/// A writer that spins while the lock goes from one other writer to the next looks at its deadline.
+#[test]
+fn a_spinner_looks_at_its_deadline() {
+    const LAST: u64 = 20 * MILLI;
+    const DEADLINE: u64 = MILLI;
+    for (section, outside) in [(100, 0), (300, 0), (300, 50), (1000, 0), (1000, 1000), (5000, 0)] {
+        let (lock, end) = (RawRwSem::<Sim>::new_in(), Cell::new(0));
+        let writes = || {
+            while now() < LAST {
+                lock.write();
+                work(section);
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_write(()) };
+                work(outside);
+            }
+        };
+        let tries = || {
+            at(100 * MICRO);
+            if lock.write_until(Deadline::after::<Sim>(DEADLINE - now())).is_some() {
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_write(()) };
+            }
+            end.set(now());
+        };
+        let bodies =
+            (0..5).map(|i| if i < 4 { Box::new(writes) as Box<dyn FnOnce()> } else { Box::new(tries) });
+        simulate("2x4", bodies.collect());
+        let end = end.get();
+        assert!(end < DEADLINE + 100 * MICRO, "sections of {section} ns: {end} ns");
+    }
+}
