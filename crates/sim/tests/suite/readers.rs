@@ -3,7 +3,7 @@
 use latchwork::locks::mutex::shuffle::Policy;
 use latchwork::locks::rwlock::rwsem::RawRwSem;
 use latchwork::locks::rwlock::shfl_rw::RawShflRw;
-use latchwork::locks::rwlock::{RawFair, RawRwLock, RawUpgrade};
+use latchwork::locks::rwlock::{RawFair, RawRecursive, RawRwLock, RawUpgrade};
 use latchwork::machine::{Deadline, Machine};
 use latchwork_sim::{Options, Profile, Sim, fail, now, run, suspend_in, work};
 use std::cell::Cell;
@@ -106,5 +106,91 @@ fn a_spinner_looks_at_its_deadline() {
         simulate("2x4", bodies.collect());
         let end = end.get();
         assert!(end < DEADLINE + 100 * MICRO, "sections of {section} ns: {end} ns");
+    }
+}
+
+/// A reader unlocks fairly while a writer, the head of the queue, keeps newcomers out for a spin. The lock is left to the writer
+/// then, also when the spin is over.
+#[test]
+fn the_end_of_a_spin_takes_no_fair_unlock_back() {
+    for moment in (20 * MICRO..70 * MICRO).step_by(50) {
+        let lock = RawShflRw::<Sim>::new_in();
+        let awaited = Cell::new(false);
+        let leaves = || {
+            lock.read();
+            work(moment.saturating_sub(now()));
+            awaited.set(lock.is_awaited());
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read_fair(()) };
+        };
+        let stays = || {
+            lock.read();
+            at(400 * MICRO);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read(()) };
+        };
+        let writes = || {
+            at(20 * MICRO);
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        };
+        let comes = || {
+            at(200 * MICRO);
+            if lock.try_read().is_some() {
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_read(()) };
+                if awaited.get() {
+                    fail("a newcomer has passed the head, to which the lock was left");
+                }
+            }
+        };
+        simulate("2x4", vec![Box::new(leaves), Box::new(stays), Box::new(writes), Box::new(comes)]);
+    }
+}
+
+/// The lock is left to a writer, the head of the queue, which then meets a recursive reader and takes WRITER back: the lock stays
+/// left to it.
+#[test]
+fn a_head_that_turns_back_keeps_what_was_left_to_it() {
+    // The head has found no reader at 112,035 ns, and sets WRITER in the next nanosecond. It is suspended between the two.
+    for moment in 111_800..112_300 {
+        let lock = RawShflRw::<Sim>::new_in();
+        let written = Cell::new(false);
+        let leaves = || {
+            lock.read();
+            at(100 * MICRO);
+            if !lock.is_awaited() {
+                fail("the writer is not in the queue");
+            }
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read_fair(()) };
+        };
+        let writes = || {
+            at(20 * MICRO);
+            suspend_in(moment - now(), Some(2 * MICRO));
+            lock.write();
+            written.set(true);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        };
+        let again = || {
+            work(moment + MICRO);
+            lock.read_recursive();
+            at(300 * MICRO);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read(()) };
+        };
+        let comes = || {
+            at(200 * MICRO);
+            if lock.try_read().is_some() {
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_read(()) };
+                if !written.get() {
+                    fail("a newcomer has passed the head, to which the lock was left");
+                }
+            }
+        };
+        simulate("2x4", vec![Box::new(leaves), Box::new(writes), Box::new(again), Box::new(comes)]);
     }
 }

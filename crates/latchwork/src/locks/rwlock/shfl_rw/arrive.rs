@@ -132,7 +132,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             _ = self.turn.compare_exchange(turn.0, offered.0, Relaxed, Relaxed);
             State(state.0 | OFFERED)
         } else if self.turn_exceeds(PROMISE_BOUND) {
-            State(state.0 & !(CLAIMED | OFFERED) | LAPSED)
+            State(state.0 & !CLAIMS | LAPSED)
         } else {
             return false;
         };

@@ -10,7 +10,7 @@
 //! | downgrade | add a reader, or set UPGRADABLE; then leave as a writer | 1 |
 //! | downgrade of an upgradable read | turn UPGRADABLE into a reader | 1 |
 //! | recursive read | add a reader, look for a writer that is inside | 1, and 1 to leave |
-//! | fair unlock | set CLAIMED if there is a queue, then leave | as the unlock |
+//! | fair unlock | set CLAIMED and LEFT if there is a queue, then leave | as the unlock |
 //!
 //! An upgrade keeps UPGRADABLE until it is alone, so no other writer can come in between. WRITER keeps newcomers out
 //! meanwhile, and the head of the queue sleeps behind WRITER as behind any writer. The upgrading thread is not in the queue,
@@ -94,7 +94,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Leaves the lock to the head of the queue, if there is one: newcomers do not pass the head, unless it is suspended.
     fn leave_to_head(&self) {
         if !self.is_queue_empty() && !self.state().is_lapsed() {
-            self.word.fetch_or(CLAIMED, Relaxed);
+            self.word.fetch_or(CLAIMED | LEFT, Relaxed);
             if self.turn().has(ASLEEP) {
                 unpark::<M>(&raw const self.turn);
             }

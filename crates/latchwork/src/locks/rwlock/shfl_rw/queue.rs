@@ -107,11 +107,12 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             spun = false;
             let late = deadline.is_some_and(|d| d.passed::<M>());
-            if drains && !demands || late {
-                self.clear(CLAIMED | OFFERED);
-            }
             if late {
+                self.clear(CLAIMS);
                 return self.try_as_head(side);
+            }
+            if drains && !demands && !self.takes_claim_back() {
+                continue;
             }
             self.turn.fetch_or(ASLEEP.0, Relaxed);
             if slept && !demands && P::NAPS {
@@ -124,6 +125,20 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             self.turn.fetch_and(!ASLEEP.0, Relaxed);
             watch();
+        }
+    }
+
+    /// The head takes its own claim back. `false`: a holder has left the lock to it meanwhile.
+    fn takes_claim_back(&self) -> bool {
+        loop {
+            let state = self.state();
+            if state.is_left() {
+                return false;
+            }
+            let next = state.0 & !CLAIMS;
+            if next == state.0 || self.word.compare_exchange(state.0, next, Relaxed, Relaxed).is_ok() {
+                return true;
+            }
         }
     }
 
@@ -148,7 +163,16 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             && self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_ok()
             // (B), (E) as in `try_write_free`.
             && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| Inside(readers).is_empty()).is_some()
-                || self.take_back())
+                || self.turn_back_as_head(state))
+    }
+
+    /// The head has set WRITER, in the word that was `state`, and has found readers. What keeps newcomers out stays. Returns `false`.
+    #[cold]
+    fn turn_back_as_head(&self, state: State) -> bool {
+        if state.is_claimed() {
+            self.word.fetch_or(state.0 & (CLAIMED | LEFT), Relaxed);
+        }
+        self.take_back()
     }
 
     /// The attempt of a reader or an upgradable reader past all hints: it is the head, or has been invited.

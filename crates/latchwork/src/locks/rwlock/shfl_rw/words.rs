@@ -9,6 +9,7 @@
 //! | OFFERED (2) | the lock is free and left to the head, since the time in `turn` | newcomers and waiters | the head; LAPSED |
 //! | LAPSED (3) | the head is suspended: any thread may enter | newcomers and waiters | the head |
 //! | UPGRADING (4) | with WRITER: the writer is the upgradable reader and still waits for readers | that writer | that writer |
+//! | LEFT (5) | with CLAIMED: a holder has left the lock to the head, which takes that back only if it gives up | a holder that unlocks fairly | as CLAIMED |
 //! | PARKED (31) | with WRITER: the head sleeps at `word`; wake it | the head, or the writer for the next head | the writer, with WRITER; the head |
 //!
 //! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no hint leaves without an atomic
@@ -42,8 +43,11 @@ pub(super) const CLAIMED: u32 = 1 << 1;
 pub(super) const OFFERED: u32 = 1 << 2;
 pub(super) const LAPSED: u32 = 1 << 3;
 pub(super) const UPGRADING: u32 = 1 << 4;
-/// What says that the head is next, or that it does not come.
-pub(super) const HINTS: u32 = CLAIMED | OFFERED | LAPSED;
+pub(super) const LEFT: u32 = 1 << 5;
+/// What says that the head is next.
+pub(super) const CLAIMS: u32 = CLAIMED | OFFERED | LEFT;
+/// That, and what says that the head does not come.
+pub(super) const HINTS: u32 = CLAIMS | LAPSED;
 
 /// In either word.
 pub(super) const PARKED: u32 = 1 << 31;
@@ -67,6 +71,11 @@ impl State {
 
     pub fn is_claimed(self) -> bool {
         self.0 & CLAIMED != 0
+    }
+
+    /// Whether a holder has left the lock to the head.
+    pub fn is_left(self) -> bool {
+        self.0 & LEFT != 0
     }
 
     pub fn is_offered(self) -> bool {
