@@ -194,3 +194,42 @@ fn a_head_that_turns_back_keeps_what_was_left_to_it() {
         simulate("2x4", vec![Box::new(leaves), Box::new(writes), Box::new(again), Box::new(comes)]);
     }
 }
+
+/// The head of the queue has been robbed, and is suspended just before it naps, or later. The holder unlocks fairly meanwhile. The
+/// head then does not nap beside a free lock.
+#[test]
+fn a_fair_unlock_ends_a_nap_at_every_moment() {
+    const ABSENCE: u64 = 10 * MICRO;
+    /// The absence, a wakeup and a spin. The first nap is 62 microseconds long.
+    const MOST: u64 = 30 * MICRO;
+    // The head wakes up 5 microseconds after the first unlock, spins for 10, and naps.
+    for moment in (119 * MICRO..125 * MICRO).step_by(20) {
+        let lock = RawShflRw::<Sim>::new_in();
+        let (left, got) = (Cell::new(0), Cell::new(0));
+        let holder = || {
+            lock.write();
+            at(100 * MICRO);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+            lock.write(); // before the head is awake
+            work((moment + MICRO).saturating_sub(now()));
+            left.set(now());
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write_fair(()) };
+            if lock.try_write().is_some() {
+                fail("the holder has passed the head, to which it had left the lock");
+            }
+        };
+        let head = || {
+            at(20 * MICRO);
+            suspend_in(moment - now(), Some(ABSENCE));
+            lock.write();
+            got.set(now());
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        };
+        simulate("2x4", vec![Box::new(holder), Box::new(head)]);
+        let waited = got.get() - left.get();
+        assert!(waited < MOST, "suspended at {moment} ns, the head got the lock after {waited} ns");
+    }
+}

@@ -23,6 +23,7 @@
 use super::queue::TURNING;
 use super::words::*;
 use super::{RawShflRw, unpark};
+use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
 use crate::locks::rwlock::wait::{Await, Naps};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
@@ -95,7 +96,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn leave_to_head(&self) {
         if !self.is_queue_empty() && !self.state().is_lapsed() {
             self.word.fetch_or(CLAIMED | LEFT, Relaxed);
-            if self.turn().has(ASLEEP) {
+            // (N) ends a nap. Otherwise the head is awake, or sleeps at one of the other words.
+            if Bits(self.turn.fetch_and(!ASLEEP.0, AcqRel)).has(ASLEEP) {
                 unpark::<M>(&raw const self.turn);
             }
         }

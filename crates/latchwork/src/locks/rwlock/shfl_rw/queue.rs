@@ -2,6 +2,7 @@
 
 use super::RawShflRw;
 use super::words::*;
+use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
 use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, stamp};
@@ -114,10 +115,12 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if drains && !demands && !self.takes_claim_back() {
                 continue;
             }
-            self.turn.fetch_or(ASLEEP.0, Relaxed);
+            let turn = Bits(self.turn.fetch_or(ASLEEP.0, AcqRel)).with(ASLEEP); // (N)
             if slept && !demands && P::NAPS {
                 let nanos = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
-                M::doze_at(&self.turn, self.turn().0, nanos);
+                if !self.state().is_claimed() {
+                    M::doze_at(&self.turn, turn.0, nanos);
+                }
                 nap *= 2;
             } else {
                 self.park(side, intervals.until_torn::<M>(deadline));

@@ -32,7 +32,7 @@
 //! | bits | meaning | which thread sets them |
 //! |---|---|---|
 //! | 0 to 29 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
-//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it |
+//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it, and a holder that unlocks fairly |
 
 use crate::locks::bits::Bits;
 
