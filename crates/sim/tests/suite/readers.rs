@@ -233,3 +233,49 @@ fn a_fair_unlock_ends_a_nap_at_every_moment() {
         assert!(waited < MOST, "suspended at {moment} ns, the head got the lock after {waited} ns");
     }
 }
+
+/// A waiting upgradable reader keeps no plain reader out: it does not need them to leave. It is passed by other upgradable
+/// readers for a turn only.
+#[test]
+fn a_waiting_upgradable_reader_keeps_no_reader_out() {
+    const LEAVES: u64 = 20 * MILLI;
+    const LAST: u64 = 40 * MILLI;
+    let lock = RawShflRw::<Sim>::new_in();
+    let (longest, got) = (Cell::new(0), Cell::new(0));
+    let holder = || {
+        lock.upgradable();
+        at(LEAVES);
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_upgradable(()) };
+        while now() < LAST {
+            lock.upgradable();
+            work(50 * MICRO);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_upgradable(()) };
+        }
+    };
+    let head = || {
+        at(MILLI);
+        lock.upgradable();
+        got.set(now());
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_upgradable(()) };
+    };
+    let reader = || {
+        while now() < LAST {
+            let asked = now();
+            lock.read();
+            longest.set(longest.get().max(now() - asked));
+            at(now() + 100 * MICRO);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read(()) };
+            work(MICRO);
+        }
+    };
+    let readers = (0..3).map(|_| Box::new(reader) as Box<dyn FnOnce()>);
+    let bodies = [Box::new(holder) as Box<dyn FnOnce()>, Box::new(head)].into_iter().chain(readers).collect();
+    simulate("2x4", bodies);
+    let (longest, late) = (longest.get(), got.get() - LEAVES);
+    assert!(longest < 50 * MICRO, "a reader waited for {longest} ns");
+    assert!(late < 2 * MILLI, "the waiting upgradable reader got in after {late} ns");
+}

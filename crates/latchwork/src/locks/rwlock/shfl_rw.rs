@@ -17,7 +17,7 @@
 //!
 //! | a thread is | it goes on to be | when |
 //! |---|---|---|
-//! | a newcomer (`arrive.rs`) | inside | no writer is inside, for a writer no reader either, and CLAIMED is not set |
+//! | a newcomer (`arrive.rs`) | inside | no writer is inside, for a writer no reader either, and CLAIMED is not set (a reader: or the head is an upgradable reader) |
 //! | | a waiter | it has spun for [`SPIN`](Policy::SPIN); at once if the head is awake or has set CLAIMED |
 //! | a waiter (`queue.rs`) | the head | the head before it has left the queue |
 //! | | inside | a reader in front of it invites it; or the head is suspended |

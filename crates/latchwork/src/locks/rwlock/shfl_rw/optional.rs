@@ -1,7 +1,9 @@
 //! Downgrade, upgradable reads, recursive reads and fair unlock.
 //!
 //! The upgradable reader has the bit UPGRADABLE of `readers`, which only one thread can set, and which counts as a reader for
-//! writers. So readers enter beside it as fast as ever, and writers and other upgradable readers stay out.
+//! writers. So readers enter beside it as fast as ever, and writers and other upgradable readers stay out. An upgradable reader
+//! that waits at the head of the queue sets SHARED: it needs no reader to leave, so its claim keeps writers and other upgradable
+//! readers out, and no plain reader.
 //!
 //! | operation | steps | atomic read-modify-writes if no other thread is there |
 //! |---|---|---|

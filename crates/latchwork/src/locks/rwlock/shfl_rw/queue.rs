@@ -97,6 +97,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if self.inside().is_parked() {
                 self.readers.fetch_and(!PARKED, Relaxed);
             }
+            if side == Side::Upgradable && !self.state().is_shared() {
+                self.word.fetch_or(SHARED, Relaxed);
+            }
             let demands = self.state().is_claimed() || self.turn_exceeds(P::TURN);
             let drains = side == Side::Write && self.is_kept_out_by_readers(side);
             if demands || drains {
@@ -109,7 +112,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             spun = false;
             let late = deadline.is_some_and(|d| d.passed::<M>());
             if late {
-                self.clear(CLAIMS);
+                self.clear(CLAIMS | SHARED);
                 return self.try_as_head(side);
             }
             if drains && !demands && !self.takes_claim_back() {
