@@ -268,6 +268,43 @@ fn recursive_read() {
     check_upgrade::<Sleeping>();
 }
 
+/// Ends the write acquisition that the lock began with. Then reads, past waiters, and stays inside until both other readers have
+/// been.
+fn leaves_and_reads_in_company<R: RawRecursive<Write = ()>>(shared: &Shared<R>) {
+    // SAFETY: `writes_first` acquired it.
+    unsafe { shared.lock.unlock_write(()) };
+    let token = shared.lock.read_recursive();
+    shared.await_readers(2);
+    shared.finish_read(token);
+}
+
+/// The lock begins held for writing.
+fn writes_first<R: RawRwLock<Write = ()>>(shared: &Shared<R>) {
+    let () = shared.lock.write();
+}
+
+fn reads_and_counts<R: RawRwLock>(shared: &Shared<R>) {
+    let token = shared.lock.read();
+    shared.count_reader();
+    shared.finish_read(token);
+}
+
+/// A writer leaves while a reader sleeps at the head of the queue and another one is about to turn back, and then a recursive
+/// reader stays inside: the head is woken nevertheless. Two preemptions.
+#[test]
+fn a_reader_sleeps_beside_no_reader() {
+    type R = RawRwSem<Loom>;
+    report::<R>("leave and read again, read, read", || {
+        Model::new(2)
+            .check(
+                (Shared::<R>::new, writes_first::<R>),
+                &[leaves_and_reads_in_company, reads_and_counts, reads_and_counts],
+                free_after::<R, 0>,
+            )
+            .to_string()
+    });
+}
+
 /// The same of the recommended lock, where a writer that revokes holds the underlying lock until some time has passed.
 #[test]
 fn recursive_read_of_the_recommended_lock() {

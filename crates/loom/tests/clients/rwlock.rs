@@ -43,6 +43,18 @@ impl<R: RawRwLock> Shared<R> {
         unsafe { self.lock.unlock_write(token) };
     }
 
+    /// Counts a reader that is inside.
+    pub fn count_reader(&self) {
+        self.readers.fetch_add(1, Relaxed);
+    }
+
+    /// Waits until so many readers have been counted.
+    pub fn await_readers(&self, readers: usize) {
+        while self.readers.load(Relaxed) < readers {
+            loom::thread::yield_now();
+        }
+    }
+
     /// How many writes there were, asked by a holder in any mode.
     pub fn look(&self) -> usize {
         // SAFETY: the caller holds the lock.
@@ -132,10 +144,8 @@ pub fn writes_until<R: RawRwLock>(shared: &Shared<R>) {
 /// Reads, and stays inside until two readers have been.
 fn reads_in_company<R: RawRwLock>(shared: &Shared<R>) {
     let token = shared.lock.read();
-    shared.readers.fetch_add(1, Relaxed);
-    while shared.readers.load(Relaxed) < 2 {
-        loom::thread::yield_now();
-    }
+    shared.count_reader();
+    shared.await_readers(2);
     shared.finish_read(token);
 }
 

@@ -67,6 +67,57 @@ fn a_crowd_of_readers_keeps_no_writer_out_unless_the_lock_says_so() {
     visit(&mut Each);
 }
 
+/// Whether a writer gets in beside 31 threads that try to read over and over, each on a processor of its own.
+fn writer_beside_attempts<R: RawRwLock<Machine = Sim>>() -> Result<bool, Error> {
+    const THREADS: usize = 32;
+    const LAST: u64 = 20_000_000;
+    let lock = R::new_in();
+    let (written, early) = (Cell::new(false), Cell::new(false));
+    let tries = || {
+        while !written.get() && latchwork_sim::now() < LAST {
+            if let Some(token) = lock.try_read() {
+                work(300);
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_read(token) };
+            }
+        }
+    };
+    let writer = || {
+        work(10_000);
+        // Several times: BRAVO keeps attempts away from the lock below it until it has been written once.
+        for _ in 0..4 {
+            let token = lock.write();
+            early.set(latchwork_sim::now() < LAST);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(token) };
+            work(10_000);
+        }
+        written.set(true);
+    };
+    let bodies = (0..THREADS)
+        .map(|i| if i > 0 { Box::new(tries) as Box<dyn FnOnce()> } else { Box::new(writer) })
+        .collect();
+    let options = Options { limit_ns: 20 * LAST, ..Options::default() };
+    latchwork_sim::run(&Profile::find("2x16")?, &options, bodies)?;
+    Ok(early.get())
+}
+
+/// An attempt that fails must not keep the waiting writer out that made it fail.
+#[test]
+fn attempts_to_read_keep_no_writer_out() {
+    struct Each;
+    impl Visitor<Sim> for Each {
+        fn rwlock<R: RawRwLock<Machine = Sim>>(&mut self) {
+            let name = R::INFO.name;
+            if crate::wanted(name) && !R::PREFERS_READERS {
+                let early = writer_beside_attempts::<R>().unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(early, "{name}: attempts to read have kept a writer out");
+            }
+        }
+    }
+    visit(&mut Each);
+}
+
 #[test]
 fn the_lock_that_says_so_keeps_writers_out() {
     let early = writers_between_readers::<RawGlibcRw<Sim>>().expect("the writers get in afterwards");

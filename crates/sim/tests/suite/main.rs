@@ -13,6 +13,7 @@ mod explore;
 mod maps;
 mod model;
 mod policies;
+mod readers;
 mod reclaim;
 mod reentry;
 mod registry;

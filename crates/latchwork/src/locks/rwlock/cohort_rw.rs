@@ -272,8 +272,9 @@ unsafe impl<M: Machine> RawRwLock for RawCohortRw<M> {
     }
 
     fn try_read(&self) -> Option<Index> {
+        // An attempt that turns back may keep a waiting writer from seeing that no reader is inside: look first.
         let index = self.here();
-        self.enter_read(self.node(index)).then_some(index)
+        (self.global.0.is_free() && self.enter_read(self.node(index))).then_some(index)
     }
 
     #[inline]

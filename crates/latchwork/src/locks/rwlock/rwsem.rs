@@ -34,7 +34,8 @@
 //! - *The queue is a lock.* The kernel has a list of waiters under a spin lock. Here waiters queue for the blocking mutex
 //!   [`shfl`](crate::locks::mutex::shfl). Its holder is the head, and sleeps at the word. So readers enter one after the
 //!   other, not all at once. A release touches no list: it wakes an address.
-//! - A thread cannot know here whether the owner is running, so the spin is bounded.
+//! - A thread cannot know here whether the owner is running, so the spin is bounded: by 1024 looks at one owner, and by 4 ms or the
+//!   deadline while owners change.
 //! - A lock that many readers hold is closed to optimistic spinners until the readers are gone, not for ever.
 //!
 //! # Properties
@@ -65,7 +66,7 @@ const READERS: usize = usize::MAX;
 const SPINS: u32 = 1024;
 /// Looks of the head at the word before it sleeps: some microseconds.
 const LOOKS: u32 = 256;
-/// Nanoseconds after which the head is not passed any more (`RWSEM_WAIT_TIMEOUT`).
+/// Nanoseconds after which the head is not passed any more (`RWSEM_WAIT_TIMEOUT`), and a spinner queues.
 const WAIT_TIMEOUT: u64 = 4_000_000;
 
 /// Reader-writer semaphore. See the [module documentation](self).
@@ -128,17 +129,22 @@ impl<M: Machine> RawRwSem<M> {
     }
 
     /// Subtracts a reader or writer. Another thread may then free the lock, so the sleeping head is woken by the word's address.
+    ///
+    /// A writer wakes the head even beside readers. They may be about to turn back, and the head may be a reader, which sleeps only
+    /// until the writer leaves. A head that writes sleeps again, until the last of them has left.
     #[inline]
     fn leave(&self, unit: u32, order: Ordering) {
         let address = &raw const self.word;
         let before = self.word.fetch_sub(unit, order);
-        if before & WAITERS != 0 && (before - unit) & (COUNT | WRITER) == 0 {
+        if before & WAITERS != 0 && (unit == WRITER || (before - unit) & (COUNT | WRITER) == 0) {
             M::wake(address, 1);
         }
     }
 
-    /// Spins while the same writer is inside, and takes the word when it is free.
-    fn spin_on_owner(&self) -> bool {
+    /// Spins while writers are inside, and takes the word when it is free. Gives up if one writer stays for long, after
+    /// [`WAIT_TIMEOUT`], and at the deadline.
+    fn spin_on_owner(&self, deadline: Option<Deadline>) -> bool {
+        let end = Deadline::after::<M>(WAIT_TIMEOUT);
         loop {
             if self.enter_write(HANDOFF, 0) {
                 return true;
@@ -147,7 +153,10 @@ impl<M: Machine> RawRwSem<M> {
             if owner == READERS || self.word.load(Relaxed) & HANDOFF != 0 {
                 return false;
             }
-            if M::spin_for(&self.owner, Relaxed, SPINS, |now| now != owner).is_none() {
+            if M::spin_for(&self.owner, Relaxed, SPINS, |now| now != owner).is_none()
+                || end.passed::<M>()
+                || deadline.is_some_and(|deadline| deadline.passed::<M>())
+            {
                 return false;
             }
         }
@@ -211,7 +220,7 @@ impl<M: Machine> RawRwSem<M> {
     #[cold]
     #[inline(never)]
     fn write_slow(&self, deadline: Option<Deadline>) -> bool {
-        if self.spin_on_owner() {
+        if self.spin_on_owner(deadline) {
             return true;
         }
         if !self.queue_up(deadline) {

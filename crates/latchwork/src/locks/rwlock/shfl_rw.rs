@@ -17,7 +17,7 @@
 //!
 //! | a thread is | it goes on to be | when |
 //! |---|---|---|
-//! | a newcomer (`arrive.rs`) | inside | no writer is inside, for a writer no reader either, and CLAIMED is not set |
+//! | a newcomer (`arrive.rs`) | inside | no writer is inside, for a writer no reader either, and CLAIMED is not set (a reader: or the head is an upgradable reader) |
 //! | | a waiter | it has spun for [`SPIN`](Policy::SPIN); at once if the head is awake or has set CLAIMED |
 //! | a waiter (`queue.rs`) | the head | the head before it has left the queue |
 //! | | inside | a reader in front of it invites it; or the head is suspended |
@@ -39,6 +39,7 @@
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
 //! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
+//! | (N) | the head sets ASLEEP, and naps if CLAIMED is not set | a fair unlock sets CLAIMED, and clears ASLEEP: one of the two comes second in `turn`, so the head sees CLAIMED, or the unlock ends the nap |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
 //! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is
@@ -173,7 +174,9 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
 
     #[inline]
     fn try_read(&self) -> Option<()> {
-        (self.try_read_free() || self.steal(Side::Read)).then_some(())
+        // An attempt that turns back may keep a waiting writer from seeing that no reader is inside: look first.
+        let is_free = self.word.load(Relaxed) == FREE;
+        (is_free && self.try_read_free() || self.steal(Side::Read)).then_some(())
     }
 
     #[inline(always)]

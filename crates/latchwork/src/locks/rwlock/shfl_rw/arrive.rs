@@ -43,7 +43,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[inline(never)]
     fn stays(&self, side: Side, before: Inside) -> bool {
         let state = State(self.word.load(SeqCst)); // (A), (E)
-        if state.is_written() || !self.may_pass(state) {
+        if state.is_written() || !self.may_pass(state, side) {
             self.turn_back(side);
             return false;
         }
@@ -54,7 +54,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 // woken here.
                 self.readers.fetch_and(!PARKED, Relaxed);
                 unpark::<M>(&raw const self.readers);
-            } else if !state.is_lapsed() && self.turn_exceeds(P::TURN) {
+            } else if !state.is_lapsed() && !state.is_claimed() && self.turn_exceeds(P::TURN) {
                 self.word.fetch_or(CLAIMED, Relaxed); // for the head, which sleeps until no reader is inside
             }
         }
@@ -92,12 +92,12 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     }
 
     /// Whether a thread that is not the head may enter past it, by the `state` of the word.
-    fn may_pass(&self, state: State) -> bool {
+    fn may_pass(&self, state: State, side: Side) -> bool {
         if state.0 & HINTS != 0 && self.is_queue_empty() {
             self.clear(HINTS); // about a head that has left
             return true;
         }
-        !state.is_claimed()
+        !state.is_claimed_from(side)
     }
 
     /// An attempt of a thread that is not the head, past the head if there is one.
@@ -105,8 +105,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[inline(never)]
     pub(super) fn steal(&self, side: Side) -> bool {
         let (state, inside) = (self.state(), self.inside());
-        let free = !state.is_written() && inside.is_empty();
-        if state.is_written() || !(self.may_pass(state) || free && self.lapses(state)) {
+        let head = if state.is_shared() { Side::Upgradable } else { Side::Write };
+        let free = !state.is_written() && !inside.keeps_out(head);
+        if state.is_written() || !(self.may_pass(state, side) || free && self.lapses(state)) {
             return false;
         }
         match side {
@@ -114,7 +115,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             Side::Upgradable => self.try_upgradable_free(),
             Side::Write => {
                 let state = self.state();
-                free && !state.is_written()
+                inside.is_empty()
+                    && !state.is_written()
                     && !state.is_claimed()
                     // (A), (E) as in `try_write_free`. LAPSED stays: the head clears it.
                     && self.word.compare_exchange(state.0, state.0 | WRITER, SeqCst, Relaxed).is_ok()
@@ -132,7 +134,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             _ = self.turn.compare_exchange(turn.0, offered.0, Relaxed, Relaxed);
             State(state.0 | OFFERED)
         } else if self.turn_exceeds(PROMISE_BOUND) {
-            State(state.0 & !(CLAIMED | OFFERED) | LAPSED)
+            State(state.0 & !CLAIMS | LAPSED)
         } else {
             return false;
         };

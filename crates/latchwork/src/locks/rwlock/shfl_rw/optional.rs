@@ -1,7 +1,9 @@
 //! Downgrade, upgradable reads, recursive reads and fair unlock.
 //!
 //! The upgradable reader has the bit UPGRADABLE of `readers`, which only one thread can set, and which counts as a reader for
-//! writers. So readers enter beside it as fast as ever, and writers and other upgradable readers stay out.
+//! writers. So readers enter beside it as fast as ever, and writers and other upgradable readers stay out. An upgradable reader
+//! that waits at the head of the queue sets SHARED: it needs no reader to leave, so its claim keeps writers and other upgradable
+//! readers out, and no plain reader.
 //!
 //! | operation | steps | atomic read-modify-writes if no other thread is there |
 //! |---|---|---|
@@ -10,7 +12,7 @@
 //! | downgrade | add a reader, or set UPGRADABLE; then leave as a writer | 1 |
 //! | downgrade of an upgradable read | turn UPGRADABLE into a reader | 1 |
 //! | recursive read | add a reader, look for a writer that is inside | 1, and 1 to leave |
-//! | fair unlock | set CLAIMED if there is a queue, then leave | as the unlock |
+//! | fair unlock | set CLAIMED and LEFT if there is a queue, then leave | as the unlock |
 //!
 //! An upgrade keeps UPGRADABLE until it is alone, so no other writer can come in between. WRITER keeps newcomers out
 //! meanwhile, and the head of the queue sleeps behind WRITER as behind any writer. The upgrading thread is not in the queue,
@@ -23,6 +25,7 @@
 use super::queue::TURNING;
 use super::words::*;
 use super::{RawShflRw, unpark};
+use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
 use crate::locks::rwlock::wait::{Await, Naps};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
@@ -94,8 +97,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Leaves the lock to the head of the queue, if there is one: newcomers do not pass the head, unless it is suspended.
     fn leave_to_head(&self) {
         if !self.is_queue_empty() && !self.state().is_lapsed() {
-            self.word.fetch_or(CLAIMED, Relaxed);
-            if self.turn().has(ASLEEP) {
+            self.word.fetch_or(CLAIMED | LEFT, Relaxed);
+            // (N) ends a nap. Otherwise the head is awake, or sleeps at one of the other words.
+            if Bits(self.turn.fetch_and(!ASLEEP.0, AcqRel)).has(ASLEEP) {
                 unpark::<M>(&raw const self.turn);
             }
         }

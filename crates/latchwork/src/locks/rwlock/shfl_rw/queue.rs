@@ -2,6 +2,7 @@
 
 use super::RawShflRw;
 use super::words::*;
+use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
 use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, stamp};
@@ -16,17 +17,19 @@ const SETTLES: u32 = 16;
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
 /// reader wakes the next, takes as long as all of them need until they run.
 const INVITATIONS: u32 = 16;
-/// The shuffling key of readers: no NUMA node has this number.
+/// The shuffling key of readers. No writer has it: it says that a waiter may be invited.
 const READING: u32 = u32::MAX;
 /// The shuffling key of upgradable readers, likewise.
 const UPGRADABLE_READING: u32 = u32::MAX - 1;
+/// The largest shuffling key of writers. A policy's keys that are larger count as this one.
+const WRITING: u32 = u32::MAX - 2;
 
 /// The shuffling key of a waiter: all readers are one group, and so are writers of one NUMA node.
 fn key<M: Machine, P: Policy>(side: Side) -> u32 {
     match side {
         Side::Read => READING,
         Side::Upgradable => UPGRADABLE_READING,
-        Side::Write => P::key::<M>(),
+        Side::Write => P::key::<M>().min(WRITING),
     }
 }
 
@@ -94,6 +97,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if self.inside().is_parked() {
                 self.readers.fetch_and(!PARKED, Relaxed);
             }
+            if side == Side::Upgradable && !self.state().is_shared() {
+                self.word.fetch_or(SHARED, Relaxed);
+            }
             let demands = self.state().is_claimed() || self.turn_exceeds(P::TURN);
             let drains = side == Side::Write && self.is_kept_out_by_readers(side);
             if demands || drains {
@@ -105,16 +111,19 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             spun = false;
             let late = deadline.is_some_and(|d| d.passed::<M>());
-            if drains && !demands || late {
-                self.clear(CLAIMED | OFFERED);
-            }
             if late {
+                self.clear(CLAIMS | SHARED);
                 return self.try_as_head(side);
             }
-            self.turn.fetch_or(ASLEEP.0, Relaxed);
+            if drains && !demands && !self.takes_claim_back() {
+                continue;
+            }
+            let turn = Bits(self.turn.fetch_or(ASLEEP.0, AcqRel)).with(ASLEEP); // (N)
             if slept && !demands && P::NAPS {
                 let nanos = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
-                M::doze_at(&self.turn, self.turn().0, nanos);
+                if !self.state().is_claimed() {
+                    M::doze_at(&self.turn, turn.0, nanos);
+                }
                 nap *= 2;
             } else {
                 self.park(side, intervals.until_torn::<M>(deadline));
@@ -122,6 +131,20 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             self.turn.fetch_and(!ASLEEP.0, Relaxed);
             watch();
+        }
+    }
+
+    /// The head takes its own claim back. `false`: a holder has left the lock to it meanwhile.
+    fn takes_claim_back(&self) -> bool {
+        loop {
+            let state = self.state();
+            if state.is_left() {
+                return false;
+            }
+            let next = state.0 & !CLAIMS;
+            if next == state.0 || self.word.compare_exchange(state.0, next, Relaxed, Relaxed).is_ok() {
+                return true;
+            }
         }
     }
 
@@ -146,7 +169,16 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             && self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_ok()
             // (B), (E) as in `try_write_free`.
             && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| Inside(readers).is_empty()).is_some()
-                || self.take_back())
+                || self.turn_back_as_head(state))
+    }
+
+    /// The head has set WRITER, in the word that was `state`, and has found readers. What keeps newcomers out stays. Returns `false`.
+    #[cold]
+    fn turn_back_as_head(&self, state: State) -> bool {
+        if state.is_claimed() {
+            self.word.fetch_or(state.0 & (CLAIMED | LEFT), Relaxed);
+        }
+        self.take_back()
     }
 
     /// The attempt of a reader or an upgradable reader past all hints: it is the head, or has been invited.

@@ -9,6 +9,8 @@
 //! | OFFERED (2) | the lock is free and left to the head, since the time in `turn` | newcomers and waiters | the head; LAPSED |
 //! | LAPSED (3) | the head is suspended: any thread may enter | newcomers and waiters | the head |
 //! | UPGRADING (4) | with WRITER: the writer is the upgradable reader and still waits for readers | that writer | that writer |
+//! | LEFT (5) | with CLAIMED: a holder has left the lock to the head, which takes that back only if it gives up | a holder that unlocks fairly | as CLAIMED |
+//! | SHARED (6) | the head is an upgradable reader: CLAIMED keeps no plain reader out | the head | the head |
 //! | PARKED (31) | with WRITER: the head sleeps at `word`; wake it | the head, or the writer for the next head | the writer, with WRITER; the head |
 //!
 //! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no hint leaves without an atomic
@@ -31,7 +33,7 @@
 //! | bits | meaning | which thread sets them |
 //! |---|---|---|
 //! | 0 to 29 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
-//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it |
+//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it, and a holder that unlocks fairly |
 
 use crate::locks::bits::Bits;
 
@@ -42,8 +44,12 @@ pub(super) const CLAIMED: u32 = 1 << 1;
 pub(super) const OFFERED: u32 = 1 << 2;
 pub(super) const LAPSED: u32 = 1 << 3;
 pub(super) const UPGRADING: u32 = 1 << 4;
-/// What says that the head is next, or that it does not come.
-pub(super) const HINTS: u32 = CLAIMED | OFFERED | LAPSED;
+pub(super) const LEFT: u32 = 1 << 5;
+pub(super) const SHARED: u32 = 1 << 6;
+/// What says that the head is next.
+pub(super) const CLAIMS: u32 = CLAIMED | OFFERED | LEFT;
+/// That, and what says which head it is, and that it does not come.
+pub(super) const HINTS: u32 = CLAIMS | SHARED | LAPSED;
 
 /// In either word.
 pub(super) const PARKED: u32 = 1 << 31;
@@ -67,6 +73,21 @@ impl State {
 
     pub fn is_claimed(self) -> bool {
         self.0 & CLAIMED != 0
+    }
+
+    /// Whether a holder has left the lock to the head.
+    pub fn is_left(self) -> bool {
+        self.0 & LEFT != 0
+    }
+
+    /// Whether the head is an upgradable reader.
+    pub fn is_shared(self) -> bool {
+        self.0 & SHARED != 0
+    }
+
+    /// Whether a newcomer of this `side` has to leave the lock to the head.
+    pub fn is_claimed_from(self, side: Side) -> bool {
+        self.is_claimed() && !(side == Side::Read && self.is_shared())
     }
 
     pub fn is_offered(self) -> bool {
