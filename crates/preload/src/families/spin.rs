@@ -1,5 +1,7 @@
-//! `pthread_spin_*`. The object has 4 bytes, so only locks of that size can serve: the chosen mutex if it has that size,
-//! otherwise `ttas`.
+//! `pthread_spin_*`. The chosen mutex serves if [`fits`] says so, otherwise `ttas`. The object has 4 bytes, so only a lock of
+//! that size can serve. And nothing repairs a spin lock in the child of a fork, because it has no room for the number of the
+//! fork. So a lock cannot serve if its waiters leave a mark in it that only they remove, such as the pending bit of
+//! `qspinlock`: the child does not have these waiters, and would wait for them.
 //!
 //! The object is one word, and its value says which library serves it:
 //!
@@ -16,12 +18,17 @@ use crate::state::cancel;
 use crate::state::counters::{self, Family, Reason};
 use crate::state::table::{REAL, install};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::locks::mutex::{RawMutex, Token};
+use latchwork::locks::mutex::{RawMutex, Suspension, Token};
 use latchwork::registry::{Visitor, visit};
 use libc::{EBUSY, c_int};
 use marked::{MARK, Marked};
 
 mod marked;
+
+/// Whether `L` can serve. To a child of a fork, the waiters of the parent are waiters that are suspended for ever.
+const fn fits<L: RawMutex<Machine = Marked>>() -> bool {
+    size_of::<L>() <= size_of::<Spin>() && matches!(L::INFO.suspension, Suspension::Tolerates)
+}
 
 /// Serves the family with `name`, or with `ttas`. Returns which lock serves.
 pub(crate) fn install(name: &[u8]) -> &'static str {
@@ -31,8 +38,8 @@ pub(crate) fn install(name: &[u8]) -> &'static str {
     }
     impl Visitor<Marked> for Fits<'_> {
         fn mutex<L: RawMutex<Machine = Marked>>(&mut self) {
-            // A constant condition: the functions of larger locks are not even compiled.
-            if const { size_of::<L>() <= size_of::<Spin>() } && L::INFO.name.as_bytes() == self.name {
+            // A constant condition: the functions of other locks are not even compiled.
+            if const { fits::<L>() } && L::INFO.name.as_bytes() == self.name {
                 serve::<L>();
                 self.found = Some(L::INFO.name);
             }

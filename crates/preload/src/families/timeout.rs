@@ -26,6 +26,21 @@ impl Timeout {
         }
     }
 
+    /// The same for a call that looks at the time before it looks at the lock, as glibc's reader-writer locks do. `None`: no
+    /// lock call takes this clock, or the time is not one. A null pointer is no deadline, as for glibc.
+    ///
+    /// # Safety
+    ///
+    /// The time is null or valid for reads.
+    pub(super) unsafe fn checked(clock: clockid_t, time: *const timespec) -> Option<Self> {
+        if time.is_null() {
+            return Some(Timeout::Never);
+        }
+        let timeout = Self::on(clock, time)?;
+        // SAFETY: the caller's time is valid for reads.
+        unsafe { timeout.deadline() }.is_ok().then_some(timeout)
+    }
+
     /// The deadline, if there is one, or the error that a call returns which has to wait: EBUSY if it may not, EINVAL if
     /// the time is not one.
     ///

@@ -38,10 +38,27 @@ static void *timed(void *l)
     return NULL;
 }
 
+/* A time that is none is refused before the lock is looked at, also where the call would not wait. */
+static void bad_times(pthread_rwlock_t *l)
+{
+    struct timespec bad[] = { { 0, -1 }, { 1000000000, 1000000000 } };
+    for (int i = 0; i < 2; i++) {
+        EQ(pthread_rwlock_timedrdlock(l, &bad[i]), EINVAL);
+        EQ(pthread_rwlock_timedwrlock(l, &bad[i]), EINVAL);
+        EQ(pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &bad[i]), EINVAL);
+        EQ(pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &bad[i]), EINVAL);
+        EQ(pthread_rwlock_clockrdlock(l, CLOCK_REALTIME, &bad[i]), EINVAL);
+        EQ(pthread_rwlock_clockwrlock(l, CLOCK_REALTIME, &bad[i]), EINVAL);
+    }
+}
+
 static void results(pthread_rwlock_t *l)
 {
     struct timespec t = in_ms(CLOCK_REALTIME, 10000);
+    bad_times(l);
+    expect(l, 0, 0);
     OK(pthread_rwlock_rdlock(l));
+    bad_times(l);
     expect(l, 0, EBUSY);
     OK(pthread_rwlock_tryrdlock(l));
     OK(pthread_rwlock_timedrdlock(l, &t));
@@ -53,6 +70,7 @@ static void results(pthread_rwlock_t *l)
     expect(l, 0, 0);
 
     OK(pthread_rwlock_wrlock(l));
+    bad_times(l);
     expect(l, EBUSY, EBUSY);
     EQ(pthread_rwlock_rdlock(l), EDEADLK);
     EQ(pthread_rwlock_wrlock(l), EDEADLK);
@@ -102,6 +120,20 @@ static void read_often(pthread_rwlock_t *l)
         OK(pthread_rwlock_rdlock(l));
         OK(pthread_rwlock_unlock(l));
     }
+}
+
+/* Times of a lock that has only been read, and often. */
+static void times_of_often_read(void)
+{
+    pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
+    read_often(&l);
+    bad_times(&l);
+    expect(&l, 0, 0);
+    struct timespec *volatile none = NULL; /* a call without a deadline, for glibc */
+    OK(pthread_rwlock_timedrdlock(&l, none));
+    OK(pthread_rwlock_unlock(&l));
+    OK(pthread_rwlock_timedwrlock(&l, none));
+    OK(pthread_rwlock_unlock(&l));
 }
 
 /* More locks held for reading than a thread's list has room for. */
@@ -224,6 +256,7 @@ int main(void)
     results(&l);
     recursion(&l);
     OK(pthread_rwlock_destroy(&l));
+    times_of_often_read();
     many();
     handed_over();
     many_objects();

@@ -17,6 +17,40 @@ static void *count(void *n)
     return NULL;
 }
 
+/* A child has none of the threads that wait for what its thread holds. */
+static int waiting;
+static void *wait_for_it(void *nothing)
+{
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_RELAXED);
+    OK(pthread_spin_lock(&spin));
+    OK(pthread_spin_unlock(&spin));
+    return nothing;
+}
+static void fork_while_others_wait(void)
+{
+    pthread_t threads[3];
+    OK(pthread_spin_lock(&spin));
+    for (int i = 0; i < 3; i++)
+        threads[i] = start(wait_for_it, NULL);
+    while (__atomic_load_n(&waiting, __ATOMIC_RELAXED) < 3)
+        sleep_ms(1);
+    sleep_ms(20);
+    pid_t pid = fork();
+    OK(pthread_spin_unlock(&spin));
+    if (pid == 0) {
+        for (int i = 0; i < 2; i++) {
+            OK(pthread_spin_lock(&spin));
+            OK(pthread_spin_unlock(&spin));
+        }
+        OK(pthread_spin_trylock(&spin));
+        EQ(pthread_spin_trylock(&spin), EBUSY);
+        _exit(0);
+    }
+    reap(pid);
+    for (int i = 0; i < 3; i++)
+        join(threads[i]);
+}
+
 struct shared {
     pthread_spinlock_t spin;
     long counter;
@@ -51,6 +85,10 @@ int main(void)
     for (int i = 0; i < 8; i++)
         join(threads[i]);
     EQ(counter, 8000);
+    for (int i = 0; i < 3; i++) {
+        waiting = 0;
+        fork_while_others_wait();
+    }
     OK(pthread_spin_destroy(&spin));
     printf("ok\n");
     return 0;

@@ -277,15 +277,17 @@ unsafe fn read_any(l: *mut RwLock, timeout: Timeout) -> c_int {
 }
 
 unsafe extern "C" fn timedrdlock(l: *mut RwLock, time: *const timespec) -> c_int {
-    // SAFETY: the program passes a live rwlock and a valid time.
-    unsafe { read_any(l, Timeout::Realtime(time)) }
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe { clockrdlock(l, libc::CLOCK_REALTIME, time) }
 }
 
 unsafe extern "C" fn clockrdlock(l: *mut RwLock, clock: libc::clockid_t, time: *const timespec) -> c_int {
-    match Timeout::on(clock, time) {
-        // SAFETY: the program passes a live rwlock and a valid time.
-        Some(timeout) => unsafe { read_any(l, timeout) },
-        None => EINVAL,
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe {
+        match Timeout::checked(clock, time) {
+            Some(timeout) => read_any(l, timeout),
+            None => EINVAL,
+        }
     }
 }
 
@@ -304,15 +306,17 @@ unsafe extern "C" fn trywrlock_slow(l: *mut RwLock) -> c_int {
 }
 
 unsafe extern "C" fn timedwrlock(l: *mut RwLock, time: *const timespec) -> c_int {
-    // SAFETY: the program passes a live rwlock and a valid time.
-    unsafe { write(l, Timeout::Realtime(time)) }
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe { clockwrlock(l, libc::CLOCK_REALTIME, time) }
 }
 
 unsafe extern "C" fn clockwrlock(l: *mut RwLock, clock: libc::clockid_t, time: *const timespec) -> c_int {
-    match Timeout::on(clock, time) {
-        // SAFETY: the program passes a live rwlock and a valid time.
-        Some(timeout) => unsafe { write(l, timeout) },
-        None => EINVAL,
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe {
+        match Timeout::checked(clock, time) {
+            Some(timeout) => write(l, timeout),
+            None => EINVAL,
+        }
     }
 }
 

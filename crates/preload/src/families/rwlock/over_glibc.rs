@@ -422,8 +422,8 @@ unsafe fn unlock_for_another<B: Bravo>(l: *mut RwLock) -> c_int {
 }
 
 unsafe extern "C" fn timedrdlock<B: Bravo>(l: *mut RwLock, time: *const timespec) -> c_int {
-    // SAFETY: the program passes a live rwlock and a valid time.
-    unsafe { read::<B>(l, Timeout::Realtime(time)) }
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe { clockrdlock::<B>(l, libc::CLOCK_REALTIME, time) }
 }
 
 unsafe extern "C" fn clockrdlock<B: Bravo>(
@@ -431,16 +431,18 @@ unsafe extern "C" fn clockrdlock<B: Bravo>(
     clock: libc::clockid_t,
     time: *const timespec,
 ) -> c_int {
-    match Timeout::on(clock, time) {
-        // SAFETY: the program passes a live rwlock and a valid time.
-        Some(timeout) => unsafe { read::<B>(l, timeout) },
-        None => EINVAL,
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe {
+        match Timeout::checked(clock, time) {
+            Some(timeout) => read::<B>(l, timeout),
+            None => EINVAL,
+        }
     }
 }
 
 unsafe extern "C" fn timedwrlock<B: Bravo>(l: *mut RwLock, time: *const timespec) -> c_int {
-    // SAFETY: the program passes a live rwlock and a valid time.
-    unsafe { write::<B>(l, Timeout::Realtime(time)) }
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe { clockwrlock::<B>(l, libc::CLOCK_REALTIME, time) }
 }
 
 unsafe extern "C" fn clockwrlock<B: Bravo>(
@@ -448,10 +450,12 @@ unsafe extern "C" fn clockwrlock<B: Bravo>(
     clock: libc::clockid_t,
     time: *const timespec,
 ) -> c_int {
-    match Timeout::on(clock, time) {
-        // SAFETY: the program passes a live rwlock and a valid time.
-        Some(timeout) => unsafe { write::<B>(l, timeout) },
-        None => EINVAL,
+    // SAFETY: the program passes a live rwlock and a time that is valid for reads.
+    unsafe {
+        match Timeout::checked(clock, time) {
+            Some(timeout) => write::<B>(l, timeout),
+            None => EINVAL,
+        }
     }
 }
 
