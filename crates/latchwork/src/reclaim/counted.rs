@@ -23,7 +23,7 @@
 //!
 //! In the child of a fork, the guards of threads that are not there stay counted, because a count does not say whose it is. What
 //! shares a count with what they protect is never reclaimed there, and [`barrier`](Reclaim::barrier) waits for such an object for
-//! ever. The other strategies do not wait for these threads; only a [`HazardPointer`](super::HazardPointer), which belongs to no
+//! ever. The other strategies do not wait for these threads; only a [`HazardPointer`](super::hazard::HazardPointer), which belongs to no
 //! thread, does the same.
 
 use super::garbage::Garbage;
