@@ -11,9 +11,9 @@
 //! | another thread | takes an entry away, when it releases a read lock that it did not take: glibc allows that in practice ([`take_from_another`]) |
 //! | the child of a fork | forgets the other threads' lists, and renews the tokens of its own ([`after_fork`], [`renew`]) |
 //!
-//! Owner and other thread race only if both release the same acquisition, which is an error with any lock. One use is not
-//! supported: a thread takes a read lock several times and hands one of them to another thread, which releases it while
-//! the first thread releases its own.
+//! Not supported: while a thread releases another's read lock, any thread ends a read of that lock of its own, or reads it again, or a
+//! second thread releases another's. The releasing thread may find the very entry that its owner is changing, and an acquisition
+//! is lost or never ends. (An entry's count and its lock are two words, which the owner changes by plain stores.)
 //!
 //! # Where entries are
 //!
