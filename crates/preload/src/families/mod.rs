@@ -21,4 +21,4 @@ pub(crate) mod mutex;
 pub(crate) mod rwlock;
 pub(crate) mod sem;
 pub(crate) mod spin;
-mod timeout;
+pub(crate) mod timeout;

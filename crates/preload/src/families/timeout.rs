@@ -65,3 +65,18 @@ impl Timeout {
         Ok(Some(Deadline { clock, nanos }))
     }
 }
+
+/// Calls `attempt` for a timed call of a reader-writer lock, unless the time is not one: then the call must wait to be refused, and
+/// the answer is EBUSY.
+///
+/// # Safety
+///
+/// As [`Timeout::checked`].
+pub(crate) unsafe fn try_in_time(
+    clock: clockid_t,
+    time: *const timespec,
+    attempt: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    if unsafe { Timeout::checked(clock, time) }.is_some() { attempt() } else { EBUSY }
+}

@@ -44,6 +44,7 @@
 //! Nothing here allocates, and no lock here is waited for without a bound. A signal handler may come between any two
 //! steps, and may make lock calls itself: then a count may go to another object, but the file stays valid.
 
+use crate::families::timeout::try_in_time;
 use crate::families::{c11, cond};
 use crate::state::abi::*;
 use crate::state::exit::Use;
@@ -263,13 +264,13 @@ acquiring! {
     rwlock_tryrdlock(l: *mut RwLock) = |call, from| attempt(reading(l), from, call);
     rwlock_trywrlock(l: *mut RwLock) = |call, from| attempt(writing(l), from, call);
     rwlock_timedrdlock(l: *mut RwLock, time: Time) =
-        |call, from| acquire(reading(l), from, move || BELOW.rwlock_tryrdlock.get()(l), call);
+        |call, from| acquire(reading(l), from, move || try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_tryrdlock.get()(l)), call);
     rwlock_timedwrlock(l: *mut RwLock, time: Time) =
-        |call, from| acquire(writing(l), from, move || BELOW.rwlock_trywrlock.get()(l), call);
+        |call, from| acquire(writing(l), from, move || try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_trywrlock.get()(l)), call);
     rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) =
-        |call, from| acquire(reading(l), from, move || BELOW.rwlock_tryrdlock.get()(l), call);
+        |call, from| acquire(reading(l), from, move || try_in_time(clock, time, || BELOW.rwlock_tryrdlock.get()(l)), call);
     rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) =
-        |call, from| acquire(writing(l), from, move || BELOW.rwlock_trywrlock.get()(l), call);
+        |call, from| acquire(writing(l), from, move || try_in_time(clock, time, || BELOW.rwlock_trywrlock.get()(l)), call);
 
     spin_lock(s: *mut Spin) =
         |call, from| acquire(plain(kind::SPIN, s.addr()), from, move || BELOW.spin_trylock.get()(s), call);
