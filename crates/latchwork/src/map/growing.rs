@@ -349,10 +349,8 @@ where
         }
         while let Some(lines) = rest.1.lines.pop() {
             let bytes = lines.lines() * size_of::<Line<L::Machine>>();
-            let (outgrown, bytes) =
-                (Box::into_raw(Outgrown::new(lines)), u32::try_from(bytes).unwrap_or(u32::MAX));
-            // SAFETY: as in `Rest`. The function is that of such an object, which begins with its header.
-            unsafe { self.domain.retire_raw(outgrown.cast(), bytes, Outgrown::<L::Machine>::free) };
+            // SAFETY: as in `Rest`.
+            unsafe { self.domain.retire_sized(Box::into_raw(Outgrown::new(lines)), bytes) };
         }
         core::mem::forget(rest);
     }
@@ -401,14 +399,6 @@ where
 impl<M: Machine> Outgrown<M> {
     fn new(lines: Lines<'_, M>) -> Box<Self> {
         Box::new(Outgrown { header: Header::new(), word: lines.into_word() })
-    }
-
-    /// # Safety
-    ///
-    /// The header is that of an `Outgrown` from a box; no thread uses it any more, and this is called once.
-    unsafe extern "C-unwind" fn free(header: *mut Header) {
-        // SAFETY: says the caller.
-        drop(unsafe { Box::from_raw(header.cast::<Self>()) });
     }
 }
 

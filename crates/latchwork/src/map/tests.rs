@@ -319,7 +319,7 @@ fn an_entry_drops_its_key_unlocked() {
     // One shard at first, so that both keys are in it.
     drop(MAP.entry(Key(1)));
     MAP.entry(Key(1)).or_insert(1);
-    // SAFETY: as above.
+    // SAFETY: takes the alarm back.
     unsafe { libc::alarm(0) };
     assert!(MAP.get(&Key(2)).is_some_and(|count| *count >= 2));
 }

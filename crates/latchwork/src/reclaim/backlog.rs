@@ -503,21 +503,7 @@ mod tests {
                     unsafe { mine.reclaim() };
                 }
             });
-            let wrong = (0..100)
-                .filter(|_| {
-                    // SAFETY: the child only looks at lists.
-                    let child = unsafe { libc::fork() };
-                    if child == 0 {
-                        let ok = backlog.lists().all(List::is_counted);
-                        // SAFETY: ends the child.
-                        unsafe { libc::_exit(i32::from(!ok)) };
-                    }
-                    let mut status = -1;
-                    // SAFETY: the child is ours and `status` valid.
-                    unsafe { libc::waitpid(child, &mut status, 0) };
-                    status != 0
-                })
-                .count();
+            let wrong = (0..100).filter(|_| !in_a_child(|| backlog.lists().all(List::is_counted))).count();
             over.store(true, Relaxed);
             wrong
         });

@@ -278,6 +278,20 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
+    /// [`retire`](Domain::retire) of an object that stands for so many bytes, in place of [`Retire::BYTES`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Reclaim::retire`].
+    #[cfg(feature = "std")] // the maps are its only callers
+    pub(crate) unsafe fn retire_sized<T: Retire>(&self, object: *mut T, bytes: usize) {
+        // SAFETY: as in `retire`.
+        let header = unsafe { prepare(object) };
+        // SAFETY: the object is alive until it is reclaimed.
+        unsafe { &*header }.set_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.retire_prepared(header);
+    }
+
     /// [`retire`](Domain::retire) that reclaims nothing now: for a thread that a destructor has made panic.
     ///
     /// # Safety

@@ -81,6 +81,12 @@ impl Header {
     pub(super) fn set_stamp(&self, stamp: u32) {
         self.stamp.set(stamp);
     }
+
+    /// How many bytes the object stands for. Before it is in a list.
+    #[cfg(feature = "std")]
+    pub(super) fn set_bytes(&self, bytes: u32) {
+        self.bytes.set(bytes);
+    }
 }
 
 impl fmt::Debug for Header {
