@@ -16,7 +16,7 @@ const MILLI: u64 = 1000 * MICRO;
 /// Nanoseconds between the points at which the reader and the writer are suspended: less than an atomic instruction
 /// takes, and than the writer needs to look for readers. `LATCHWORK_THOROUGH`, which CI sets, has points that are closer.
 fn steps() -> (usize, usize) {
-    if std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0") { (2, 10) } else { (4, 20) }
+    if crate::thorough() { (2, 10) } else { (4, 20) }
 }
 
 /// Nanoseconds after which an attempt that is not suspended has ended.

@@ -21,6 +21,11 @@ mod rowless;
 mod suspended;
 mod turns;
 
+/// Whether what takes longest was asked for. CI does.
+fn thorough() -> bool {
+    std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0")
+}
+
 /// Whether the tests shall run this lock: `LATCHWORK_LOCK` names it (or several, separated by commas), or is not set.
 fn wanted(name: &str) -> bool {
     std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))

@@ -16,8 +16,7 @@ use latchwork_sim::{
 use std::cell::Cell;
 
 fn seeds() -> u64 {
-    let usual =
-        if std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0") { 300 } else { 150 };
+    let usual = if crate::thorough() { 300 } else { 150 };
     std::env::var("LATCHWORK_SIM_SEEDS").map_or(usual, |n| n.parse().expect("a number of seeds"))
 }
 
