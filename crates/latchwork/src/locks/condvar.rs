@@ -51,9 +51,9 @@
 //! waiter whose thread has run a signal handler. Callers check their condition in a loop, as always.
 //!
 //! *Where this fails*: the kernel wakes the waiter of the highest priority, and of one priority the one that has slept longest. So a
-//! thread that begins to wait between a claim and its wake may get that wake, if it has a higher real-time priority, or if the
-//! claimed waiter ran a signal handler and lies down again. If a further notification relied on that claim, then its
-//! waiter sleeps until the next one. glibc's condition variable, whose waiters sleep in two groups, does not have this.
+//! thread that begins to wait between a claim and its wake may get that wake: if it has a higher real-time priority, or if the
+//! claimed waiter runs a signal handler meanwhile, and then sleeps again. A further notification may have relied on that claim.
+//! Its waiter then sleeps until the next notification. In glibc's condition variable waiters sleep in two groups, and this cannot be.
 //!
 //! *Wraparound*: a waiter that is stopped between `prepare` and falling asleep for exactly 2^32 notifications (or a multiple)
 //! would take the number for unchanged, and sleep until the next notification. At ten million notifications a second, that

@@ -185,8 +185,11 @@ impl<M: Machine> RawSemaphore<M> {
         };
         let taken = (0..M::patience(LOOKS)).any(|_| {
             M::pause(PAUSE);
-            // Noted before the unit is taken: a thread that sees that may destroy the semaphore.
-            self.value() != 0 && (note(failures.saturating_sub(1)), self.take(0)).1
+            if self.value() == 0 {
+                return false;
+            }
+            note(failures.saturating_sub(1)); // now: a thread that sees that the unit is taken may destroy the semaphore
+            self.take(0)
         });
         if !taken {
             note((failures + 1).min(FAILURES));

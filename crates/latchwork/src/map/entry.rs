@@ -16,7 +16,7 @@ pub enum Entry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 /// A key that is in the map. See [`Entry`].
 pub struct OccupiedEntry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     map: &'m RcuMap<K, V, S>,
-    // Dropped, and so unlocked, before the key, whose destructor is the user's code.
+    // Before `key`: the shard is unlocked when the slot is dropped, and the key's destructor may use the map.
     slot: Slot<'m, K, V, S>,
     key: K,
 }
@@ -24,7 +24,7 @@ pub struct OccupiedEntry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static,
 /// A key that is not in the map. See [`Entry`].
 pub struct VacantEntry<'m, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     map: &'m RcuMap<K, V, S>,
-    // Dropped, and so unlocked, before the key, whose destructor is the user's code.
+    // Before `key`: the shard is unlocked when the slot is dropped, and the key's destructor may use the map.
     slot: Slot<'m, K, V, S>,
     key: K,
 }

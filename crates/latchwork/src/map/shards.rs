@@ -201,7 +201,7 @@ impl<'a, L: RawMutex, T: Send + Sync + 'static> Held<'a, L, T> {
     /// Sets how many elements there are.
     #[inline(always)]
     pub fn set_count(&self, count: usize) {
-        // Release: the thread may just have split the shard, and then who sees this count must see that the version was odd.
+        // Release: if the thread has just split the shard, a thread that sees this count sees that the version was odd.
         self.shard.count.store(count, Release);
     }
 

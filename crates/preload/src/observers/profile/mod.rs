@@ -264,13 +264,21 @@ acquiring! {
     rwlock_tryrdlock(l: *mut RwLock) = |call, from| attempt(reading(l), from, call);
     rwlock_trywrlock(l: *mut RwLock) = |call, from| attempt(writing(l), from, call);
     rwlock_timedrdlock(l: *mut RwLock, time: Time) =
-        |call, from| acquire(reading(l), from, move || try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_tryrdlock.get()(l)), call);
+        |call, from| acquire(reading(l), from, move || {
+            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_tryrdlock.get()(l))
+        }, call);
     rwlock_timedwrlock(l: *mut RwLock, time: Time) =
-        |call, from| acquire(writing(l), from, move || try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_trywrlock.get()(l)), call);
+        |call, from| acquire(writing(l), from, move || {
+            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_trywrlock.get()(l))
+        }, call);
     rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) =
-        |call, from| acquire(reading(l), from, move || try_in_time(clock, time, || BELOW.rwlock_tryrdlock.get()(l)), call);
+        |call, from| acquire(reading(l), from, move || {
+            try_in_time(clock, time, || BELOW.rwlock_tryrdlock.get()(l))
+        }, call);
     rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) =
-        |call, from| acquire(writing(l), from, move || try_in_time(clock, time, || BELOW.rwlock_trywrlock.get()(l)), call);
+        |call, from| acquire(writing(l), from, move || {
+            try_in_time(clock, time, || BELOW.rwlock_trywrlock.get()(l))
+        }, call);
 
     spin_lock(s: *mut Spin) =
         |call, from| acquire(plain(kind::SPIN, s.addr()), from, move || BELOW.spin_trylock.get()(s), call);

@@ -377,13 +377,21 @@ layer! {
     rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| attempt(reading(l), call);
     rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| attempt(writing(l), call);
     rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int =
-        |call| acquire(reading(l), || try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_tryrdlock.get()(l)), call);
+        |call| acquire(reading(l), || {
+            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_tryrdlock.get()(l))
+        }, call);
     rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int =
-        |call| acquire(writing(l), || try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_trywrlock.get()(l)), call);
+        |call| acquire(writing(l), || {
+            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_trywrlock.get()(l))
+        }, call);
     rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int =
-        |call| acquire(reading(l), || try_in_time(clock, time, || BELOW.rwlock_tryrdlock.get()(l)), call);
+        |call| acquire(reading(l), || {
+            try_in_time(clock, time, || BELOW.rwlock_tryrdlock.get()(l))
+        }, call);
     rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int =
-        |call| acquire(writing(l), || try_in_time(clock, time, || BELOW.rwlock_trywrlock.get()(l)), call);
+        |call| acquire(writing(l), || {
+            try_in_time(clock, time, || BELOW.rwlock_trywrlock.get()(l))
+        }, call);
     rwlock_unlock(l: *mut RwLock) -> c_int = |call| release(kind::RWLOCK, l.addr(), call);
 
     spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(kind::SPIN, s.addr()); call() };
