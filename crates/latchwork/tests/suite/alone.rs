@@ -1,5 +1,5 @@
 //! The crate as it is published, away from this project: with its default features and without the crates that only tests
-//! use, it compiles without warnings, and the examples of its pages pass.
+//! use, it compiles without warnings; if `LATCHWORK_THOROUGH=1` asks, the examples of its pages pass too.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,5 +40,8 @@ fn the_published_crate_needs_nothing_else() {
     let target = folder.join("target");
     run(&published, &mut cargo(&["check", "--no-default-features"], &target));
     run(&published, &mut cargo(&["check", "--examples"], &target));
-    run(&published, &mut cargo(&["test", "--doc"], &target));
+    // The same examples run among the workspace's own tests.
+    if std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0") {
+        run(&published, &mut cargo(&["test", "--doc"], &target));
+    }
 }
