@@ -9,7 +9,8 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
     sorted.sort_by(f64::total_cmp);
     let at = q * (sorted.len() - 1) as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    low + (high - low) * at.fract()
+    // A ratio to zero is infinite, and between two infinities there is no number.
+    if at.fract() == 0.0 || low == high { low } else { low + (high - low) * at.fract() }
 }
 
 /// The median.
@@ -56,5 +57,8 @@ mod tests {
         assert_eq!(quantile(&[0.0, 1.0, 2.0, 3.0, 4.0], 0.25), 1.0);
         assert_eq!(spread(&[8.0, 9.0, 10.0, 11.0, 12.0]), 0.2);
         assert_eq!(spread(&[7.0]), 0.0);
+        assert_eq!(median(&[1.0, f64::INFINITY, f64::INFINITY]), f64::INFINITY);
+        assert_eq!(median(&[1.0, 2.0, f64::INFINITY]), 2.0);
+        assert_eq!(median(&[1.0, f64::INFINITY]), f64::INFINITY);
     }
 }

@@ -110,12 +110,13 @@ impl Candidate {
         self.runs.iter().filter_map(|(_, run)| measure.of(run)).collect()
     }
 
-    /// This one's runs relative to the other's, round by round.
+    /// This one's runs relative to the other's, round by round. Two zeroes are alike; of a zero and another value, only the
+    /// direction is known, which is what verdicts need.
     pub fn ratios(&self, to: &Self, measure: Measure) -> Vec<f64> {
         let pair = |(round, run): &(u32, Measured)| {
             let (_, other) = to.runs.iter().find(|(other, _)| other == round)?;
             let (ours, theirs) = (measure.of(run)?, measure.of(other)?);
-            (theirs != 0.0).then(|| ours / theirs)
+            Some(if ours == theirs { 1.0 } else { ours / theirs })
         };
         self.runs.iter().filter_map(pair).collect()
     }
@@ -240,13 +241,29 @@ mod tests {
     }
 
     #[test]
+    fn a_zero_is_a_value() {
+        // As good as each other: each is 0 in half of the rounds.
+        let (glibc, lock) = (candidate(&[0, 1].repeat(15)), candidate(&[1, 0].repeat(15)));
+        assert_eq!(judge(&[glibc, lock], 0, Measure::Wall, Better::Lower)[1].unwrap().0, Verdict::Noise);
+        let (glibc, lock) = (candidate(&[1, 0].repeat(6)), candidate(&[0; 12]));
+        assert_eq!(lock.ratios(&glibc, Measure::Wall), [0.0, 1.0].repeat(6));
+        assert_eq!(
+            judge(&[glibc, lock], 0, Measure::Wall, Better::Lower)[1].unwrap().0,
+            Verdict::Better(0.5)
+        );
+        let (glibc, lock) = (candidate(&[0; 12]), candidate(&[1; 12]));
+        let judged = judge(&[glibc, lock], 0, Measure::Wall, Better::Lower)[1].unwrap().0;
+        assert_eq!(judged, Verdict::Worse(f64::INFINITY));
+    }
+
+    #[test]
     fn runs_are_paired_by_round() {
         let mut other = candidate(&[2, 4, 8]);
         let glibc = candidate(&[1, 2, 2]);
         assert_eq!(other.ratios(&glibc, Measure::Wall), [2.0, 2.0, 4.0]);
         other.runs.remove(0);
         assert_eq!(other.ratios(&glibc, Measure::Wall), [2.0, 4.0]);
-        assert_eq!(other.ratios(&glibc, Measure::Switches), Vec::<f64>::new());
+        assert_eq!(other.ratios(&glibc, Measure::Metric), Vec::<f64>::new());
     }
 
     #[test]

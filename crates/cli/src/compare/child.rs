@@ -136,6 +136,7 @@ impl Program {
         unsafe {
             command.pre_exec(move || {
                 libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+                leftovers::as_before();
                 // If this process is killed outright, the program must not go on for ever.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
@@ -197,6 +198,16 @@ impl Ended {
         (!good).then(|| self.manner())
     }
 
+    /// Whether a server that has ended by itself did so by a failure. A load may ask its server to end as its last action.
+    pub fn crashed(&self, any_status: bool) -> bool {
+        let polite = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+        if libc::WIFSIGNALED(self.status) {
+            return !polite.contains(&libc::WTERMSIG(self.status));
+        }
+        let status = libc::WEXITSTATUS(self.status);
+        !any_status && status != 0 && !polite.contains(&(status - 128))
+    }
+
     /// `exit status 1`, or `killed by signal 11 (Segmentation fault)`.
     pub fn manner(&self) -> String {
         if libc::WIFSIGNALED(self.status) {
@@ -253,7 +264,8 @@ fn reap(process: libc::pid_t) -> (i32, libc::rusage) {
     // SAFETY: room for both answers. The child exists, belongs to this process, and ends. No signal handler could
     // interrupt the wait: there is none.
     unsafe {
-        libc::wait4(process, &mut status, 0, usage.as_mut_ptr());
+        let found = libc::wait4(process, &mut status, 0, usage.as_mut_ptr());
+        assert_eq!(found, process, "the child is there: {}", Error::last_os_error());
         (status, usage.assume_init())
     }
 }

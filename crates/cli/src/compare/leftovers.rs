@@ -6,6 +6,8 @@
 
 use latchwork_console::signals::Signals;
 use std::fs;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,10 +28,30 @@ pub struct Daemon {
     pub process: libc::pid_t,
 }
 
-/// Makes this process adopt orphans.
+/// Whether SIGCHLD was ignored when this process started.
+static IGNORED: AtomicBool = AtomicBool::new(false);
+/// Children that this process had already: a shell may have started them before it became this process. Number and start.
+static EARLIER: OnceLock<Vec<(libc::pid_t, u64)>> = OnceLock::new();
+
+/// Makes this process adopt orphans, and learn how its children end.
 pub fn adopt() {
-    // SAFETY: plain arguments. Should it fail, orphans outside the program's group stay unknown.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    EARLIER.get_or_init(|| all_children().map(|child| (child.process, child.started)).collect());
+    // SAFETY: plain arguments. Should prctl fail, orphans outside the program's group stay unknown. Where SIGCHLD is ignored,
+    // the kernel forgets how a child ended and what it cost.
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_IGN {
+            IGNORED.store(true, Relaxed);
+        }
+    }
+}
+
+/// In a child before it executes a program: the program finds SIGCHLD as this process found it.
+pub fn as_before() {
+    if IGNORED.load(Relaxed) {
+        // SAFETY: a system call with plain arguments, which is safe between fork and exec.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    }
 }
 
 /// Waits a moment, until nothing but the ended program itself is in its process group.
@@ -40,7 +62,7 @@ pub fn settle(program: libc::pid_t) {
     }
 }
 
-/// Ends all children of this process, after the programs were waited for and their groups killed: those outside the
+/// Ends all children of this process but those that it had at its start, after the programs were waited for and their groups killed: those outside the
 /// groups with SIGTERM, and with SIGKILL if they take longer than `stop_timeout` or if a signal asks this process to end
 /// meanwhile. Returns those outside the groups, and the signal.
 pub fn end(
@@ -52,7 +74,7 @@ pub fn end(
     let mut daemons: Vec<Daemon> = Vec::new();
     let begin = Instant::now();
     let mut forced: Option<Instant> = None;
-    while wait_for_ended() {
+    while wait_for_ended() && (EARLIER.get().is_none_or(Vec::is_empty) || children().next().is_some()) {
         for child in children().filter(|child| !groups.contains(&child.group)) {
             if daemons.iter().all(|daemon| daemon.process != child.process) {
                 signal(child.process, libc::SIGTERM);
@@ -102,10 +124,17 @@ struct Child {
     process: libc::pid_t,
     group: libc::pid_t,
     name: String,
+    /// When it was started, in the kernel's clock ticks since boot. A number may be given again.
+    started: u64,
 }
 
-/// The children of this process that have not ended.
+/// The children of this process that have not ended, but for those that it had at its start.
 fn children() -> impl Iterator<Item = Child> {
+    let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
+    all_children().filter(|child| !earlier.contains(&(child.process, child.started)))
+}
+
+fn all_children() -> impl Iterator<Item = Child> {
     let own = libc::pid_t::try_from(std::process::id()).expect("a process id");
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(move |entry| {
@@ -123,7 +152,9 @@ fn parse(process: libc::pid_t, stat: &str) -> Option<(libc::pid_t, Child)> {
     let mut fields = rest.split(' ');
     let ended = ["Z", "X"].contains(&fields.next()?);
     let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    (!ended).then(|| (parent, Child { process, group, name: name.to_owned() }))
+    // The start is field 22 of proc(5), and the group is field 5.
+    let started = fields.nth(16)?.parse().ok()?;
+    (!ended).then(|| (parent, Child { process, group, name: name.to_owned(), started }))
 }
 
 #[cfg(test)]
@@ -132,9 +163,11 @@ mod tests {
 
     #[test]
     fn a_process_may_have_any_name() {
-        let (parent, child) = parse(7, "7 (a) (b) S 5 6 7 0 -1").unwrap();
+        let rest = "5 6 7 0 -1 8 9 10 11 12 13 14 15 16 20 0 1 0 1234 23";
+        let (parent, child) = parse(7, &format!("7 (a) (b) S {rest}")).unwrap();
         assert_eq!((parent, child.process, child.group, child.name.as_str()), (5, 7, 6, "a) (b"));
-        assert!(parse(7, "7 (a) Z 5 6 7 0 -1").is_none());
+        assert_eq!(child.started, 1234);
+        assert!(parse(7, &format!("7 (a) Z {rest}")).is_none());
         assert!(parse(7, "").is_none());
     }
 }

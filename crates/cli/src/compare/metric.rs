@@ -42,7 +42,12 @@ impl Metric {
         let text =
             found.ok_or_else(|| format!("nothing in its output matches {option} {expression:?}"))?.as_str();
         match text.replace(',', "").parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(number),
+            // The sum has no sign if both are zero.
+            Ok(number) if number.is_finite() && number >= 0.0 => Ok(number + 0.0),
+            Ok(number) if number < 0.0 && number.is_finite() => Err(format!(
+                "{option} {expression:?} matches {text:?}, which is negative: locks are compared by ratios, so take a \
+                 number that is 0 or more"
+            )),
             _ => Err(format!("{option} {expression:?} matches {text:?}, which is not a number")),
         }
     }
@@ -64,6 +69,8 @@ mod tests {
         assert_eq!(metric.read("rate: 1\nrate: 1,234.5\nerate: 3\n"), Ok(1234.5));
         assert!(metric.read("rate: fast\n").unwrap_err().contains("not a number"));
         assert!(metric.read("").unwrap_err().contains("nothing"));
+        assert!(metric.read("rate: -3\n").unwrap_err().contains("negative"));
+        assert!(metric.read("rate: -0\n").is_ok_and(f64::is_sign_positive));
         assert!(Metric::new("rate", Better::Higher).is_err_and(|failure| failure.message.contains("(...)")));
         assert!(Metric::new("(", Better::Higher).is_err_and(|failure| failure.status == 2));
     }

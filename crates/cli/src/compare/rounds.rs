@@ -268,22 +268,26 @@ pub fn observe(plan: &Plan, environment: &[(&'static str, OsString)]) -> Result<
     for (name, hook) in [("setup", &hooks.setup), ("prepare", &hooks.prepare)] {
         asked = asked.or(hooks::run(name, hook.as_ref(), signals)?);
     }
+    let mut failed = None;
     if asked.is_none() {
-        match one_run(plan, environment, plan.timeout, signals)?.0 {
-            End::Good(..) => {}
-            End::Interrupted(signal) => asked = Some(signal),
-            End::Bad(why, output) => {
-                return Err(Failure::new(format!(
-                    "the program fails while it is profiled: {why}{}",
-                    tail(&output)
-                )));
+        match one_run(plan, environment, plan.timeout, signals) {
+            Ok((End::Good(..), ..)) => {}
+            Ok((End::Interrupted(signal), ..)) => asked = Some(signal),
+            Ok((End::Bad(why, output), ..)) => {
+                let why = format!("the program fails while it is profiled: {why}{}", tail(&output));
+                failed = Some(Failure::new(why));
             }
+            Err(why) => failed = Some(why),
         }
     }
+    // These also run after an error, which is then the one to show.
     for (name, hook) in [("conclude", &hooks.conclude), ("cleanup", &hooks.cleanup)] {
-        asked = asked.or(hooks::run(name, hook.as_ref(), signals)?);
+        match hooks::run(name, hook.as_ref(), signals) {
+            Ok(signal) => asked = asked.or(signal),
+            Err(why) => failed = failed.or(Some(why)),
+        }
     }
-    Ok(asked)
+    failed.map_or(Ok(asked), Err)
 }
 
 /// Whether the measuring ends before the next round, when so many rounds were measured (none: warm-up), the whole has taken

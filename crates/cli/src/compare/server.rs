@@ -15,6 +15,8 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// How long the load generator may go on after the server has ended. A load generator that stops the server as its last
 /// action needs some milliseconds.
 const LOAD_ENDS: Duration = Duration::from_secs(1);
+/// How long a server may take to be gone after the request that made it crash, whose load has ended.
+const CRASHES: Duration = Duration::from_millis(2);
 
 /// How to tell that a server is ready.
 pub enum Ready {
@@ -74,7 +76,10 @@ impl Server {
         let (daemons, also_asked) = leftovers::end(&groups, stop_timeout, signals)?;
         let end = match asked.or(also_asked).map_or(outcome, Outcome::Interrupted) {
             Outcome::Interrupted(signal) => End::Interrupted(signal),
-            Outcome::Loaded(wall, output) => End::Good(Cost { wall, ..server.cost }, output),
+            Outcome::Loaded { by_itself: true, .. } if server.crashed(any_status) => {
+                End::Bad(format!("the server ended under the load ({})", server.manner()), server.output)
+            }
+            Outcome::Loaded { wall, output, .. } => End::Good(Cost { wall, ..server.cost }, output),
             Outcome::Ready => unreachable!("the load has run"),
             Outcome::LoadFailed(why, output) => End::Bad(
                 why,
@@ -158,6 +163,14 @@ impl Server {
             load.settle();
         }
         let load = load.end();
+        // The server may have crashed at the load's last request.
+        if !server_ended && matches!(event, Event::Ended(_)) {
+            match child::watch(&[server], signals, Some(Instant::now() + CRASHES)) {
+                Event::Ended(_) => server_ended = true,
+                Event::TimedOut => {}
+                Event::Interrupted(signal) => event = Event::Interrupted(signal),
+            }
+        }
         let outcome = match event {
             Event::Interrupted(signal) => Outcome::Interrupted(signal),
             Event::TimedOut if server_ended => Outcome::EndedUnderLoad,
@@ -165,7 +178,7 @@ impl Server {
                 Outcome::LoadFailed(format!("the load {}", child::timed_out(wall)), load.output)
             }
             Event::Ended(_) => match load.failure(any_status) {
-                None => Outcome::Loaded(wall, load.output),
+                None => Outcome::Loaded { wall, output: load.output, by_itself: server_ended },
                 Some(_) if server_ended => Outcome::EndedUnderLoad,
                 Some(why) => Outcome::LoadFailed(format!("the load failed: {why}"), load.output),
             },
@@ -181,8 +194,12 @@ enum Outcome {
     EndedUnderLoad,
     /// Why, and what the load printed.
     LoadFailed(String, String),
-    /// How long the load took, and what it printed.
-    Loaded(Duration, String),
+    /// How long the load took, what it printed, and whether the server has ended by itself.
+    Loaded {
+        wall: Duration,
+        output: String,
+        by_itself: bool,
+    },
     Interrupted(i32),
 }
 

@@ -130,6 +130,8 @@ impl Verdict {
     /// As the tables say it.
     pub fn text(self) -> String {
         match self {
+            Self::Better(0.0 | f64::INFINITY) => "better (from or to 0)".into(),
+            Self::Worse(0.0 | f64::INFINITY) => "worse (from or to 0)".into(),
             Self::Better(ratio) => format!("{} better", times(ratio)),
             Self::Worse(ratio) => format!("{} worse", times(ratio)),
             Self::Noise => "within the noise".into(),
@@ -287,6 +289,8 @@ mod tests {
         assert_eq!(one(&[0.5; 6], Lower), Verdict::Better(0.5));
         assert_eq!(one(&[1.02; 6], Higher), Verdict::Noise);
         assert_eq!(one(&[0.9, 1.5, 1.5, 1.5, 1.5, 1.5], Higher), Verdict::Noise);
+        assert_eq!(one(&[0.0; 6], Lower).text(), "better (from or to 0)");
+        assert_eq!(one(&[f64::INFINITY; 6], Lower).text(), "worse (from or to 0)");
         assert_eq!(one(&[0.9, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5], Higher), Verdict::Better(1.5));
     }
 

@@ -4,7 +4,7 @@
 //! static object by the variable and the offset in it, a call by the function that makes it.
 
 use super::elf::{Elf, HASH};
-use super::{Config, Entry, Machine, Place};
+use super::{Config, Entry, Machine, Module, Place};
 use latchwork::registry::Kind;
 use latchwork_console::names::{self, Choice, GLIBC};
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ pub struct Resolved {
     pub choice: Choice,
     /// The value of `LATCHWORK_LOCKS`, if any lock has one of its own.
     pub locks: Option<String>,
+    /// Numbers of the entries that fit nothing.
+    pub unfit: Vec<usize>,
     /// What the user should know: rules that fit nothing, files that were rebuilt, another machine.
     pub notes: Vec<String>,
 }
@@ -43,9 +45,7 @@ impl Config {
     pub fn resolve(&self, program: &Path) -> Result<Resolved, String> {
         let mut resolver = Resolver { notes: self.other_machine(), ..Resolver::default() };
         for (name, module) in &self.module {
-            // The program may have been moved, or be started by another name of its directory.
-            let is_program = program.file_name().is_some() && module.path.file_name() == program.file_name();
-            let path = if is_program { program } else { &module.path };
+            let path = if is_moved(module, program) { program } else { &module.path };
             let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
             match Elf::open(&path) {
                 Err(why) => resolver.notes.push(format!("{}: {why}; no rule for it fits", path.display())),
@@ -62,9 +62,12 @@ impl Config {
             }
         }
         let mut rules = [false; 2];
-        for entry in &self.lock {
+        let mut unfit = Vec::new();
+        for (number, entry) in self.lock.iter().enumerate() {
             if resolver.entry(entry)? {
                 rules[usize::from(entry.kind() == Kind::RwLock)] = true;
+            } else {
+                unfit.push(number);
             }
         }
         let family = |kind, name: &str, rules: bool| match name {
@@ -87,7 +90,7 @@ impl Config {
         if locks.as_ref().is_some_and(|locks| locks.len() + 32 > LONGEST) {
             return Err(format!("it has too many places: they take more than {} KiB", LONGEST >> 10));
         }
-        Ok(Resolved { choice, locks, notes: resolver.notes })
+        Ok(Resolved { choice, locks, unfit, notes: resolver.notes })
     }
 
     fn other_machine(&self) -> Vec<String> {
@@ -102,6 +105,17 @@ impl Config {
             here.processor, here.cpus
         )]
     }
+}
+
+/// Whether the file that is started is this module: it may have been moved, or be started by another name of its directory. A
+/// script may have the program's name, and another program may.
+fn is_moved(module: &Module, program: &Path) -> bool {
+    if program.file_name().is_none() || module.path.file_name() != program.file_name() {
+        return false;
+    }
+    let is_same = |elf: &Elf| elf.id == module.build_id;
+    Elf::open(program)
+        .is_ok_and(|elf| is_same(&elf) || !Elf::open(&module.path).is_ok_and(|elf| is_same(&elf)))
 }
 
 /// The recommended lock of a kind.
@@ -197,7 +211,7 @@ fn written(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Defaults, Module};
+    use super::super::Defaults;
     use super::*;
 
     /// A file about this test program itself, which has symbols.
@@ -237,6 +251,26 @@ mod tests {
         assert!(rebuilt.locks.unwrap().ends_with(&format!(";m<mcs 0:{start:x}-{end:x}")));
         assert_eq!(rebuilt.notes.len(), 3, "{:?}", rebuilt.notes);
         assert!(rebuilt.notes[0].contains("was rebuilt") && rebuilt.notes[1].contains("fits nothing"));
+    }
+
+    #[test]
+    fn a_script_of_the_program_s_name_is_not_the_program() {
+        let program = std::env::current_exe().unwrap();
+        let elf = Elf::open(&program).unwrap();
+        let folder = std::env::temp_dir().join(format!("latchwork-moved-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let script = folder.join(program.file_name().unwrap());
+        std::fs::write(&script, "#!/bin/sh\nexec elsewhere/program\n").unwrap();
+        let resolved = config(&elf.id, GLIBC, &["own 0x1234 main+0x4"]).resolve(&script).unwrap();
+        assert!(resolved.locks.is_some_and(|locks| locks.ends_with(";m<mcs 0:1234-1235;m*glibc")));
+        assert_eq!((resolved.notes, resolved.unfit), (Vec::new(), Vec::new()));
+        // The program itself, moved there.
+        std::fs::remove_file(&script).unwrap();
+        std::os::unix::fs::symlink(&program, &script).unwrap();
+        let mut moved = config(&elf.id, GLIBC, &["own 0x1234 main+0x4"]);
+        moved.module.get_mut("own").unwrap().path = Path::new("/no/such").join(program.file_name().unwrap());
+        assert_eq!(moved.resolve(&script).unwrap().unfit, [0; 0]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

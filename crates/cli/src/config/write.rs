@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 pub fn text(config: &Config, head: &[String], reasons: &[Vec<String>]) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a String takes all");
-    let comment = |text: &String| format!("# {}", text.replace('\n', " "));
+    // TOML has no control characters in comments.
+    let comment = |text: &String| format!("# {}", text.replace(char::is_control, " "));
     head.iter().for_each(|text| line(comment(text)));
     line(format!("version = {}", config.version));
     if let Some(machine) = &config.machine {

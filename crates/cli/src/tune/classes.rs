@@ -6,6 +6,7 @@ use crate::config::resolve::DEPTH;
 use crate::config::{Config, Entry, Module, Place};
 use crate::profile::model::{self, Class, Origin, Profile};
 use latchwork_console::machine;
+use latchwork_console::names::GLIBC;
 use latchwork_recording::reader::Recording;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -140,6 +141,19 @@ impl Tuned {
         classes.sort_by(|a, b| b.features.share.total_cmp(&a.features.share));
         classes.truncate(MOST);
         Self { classes, all: profile.locks.len(), threads, oversubscribed, modules: files.modules }
+    }
+
+    /// Leaves out the classes that no rule would find again in the files of today, and returns their names. Each trial of them
+    /// would be one of the same locks.
+    pub fn leave_out_unfit(&mut self, program: &Path) -> Result<Vec<String>, String> {
+        let default = crate::config::Defaults { mutex: GLIBC.into(), rwlock: GLIBC.into() };
+        let locks: Vec<String> = self
+            .classes
+            .iter()
+            .map(|class| class.candidates.first().cloned().unwrap_or(GLIBC.into()))
+            .collect();
+        let unfit = self.config(default, &locks).resolve(program)?.unfit;
+        Ok(unfit.into_iter().rev().map(|number| self.classes.remove(number).name).collect())
     }
 
     /// The file with this lock for each class.

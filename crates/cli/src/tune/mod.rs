@@ -22,13 +22,15 @@ use crate::compare::plan::{Length, Plan};
 use crate::compare::rounds;
 use crate::profile::files::{self, Recordings};
 use crate::profile::join;
-use crate::run;
+use crate::{program, run};
 use clap::{Args, ValueHint};
 use classes::Tuned;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
 use latchwork_console::output;
 use limits::Limits;
+use proof::Proof;
+use search::Found;
 use std::path::{Path, PathBuf};
 
 /// After the options in `latchwork tune --help`.
@@ -100,25 +102,28 @@ pub fn tune(options: Options) -> Result<i32> {
     let (mut limits, p99) = Limits::new(&options.limits)?;
     let mut plan = options.run.plan(Length::Rounds(1), 0)?;
     plan.p99 = p99;
-    let tuned = match profile(&plan)? {
+    let mut tuned = match profile(&plan)? {
         Ok(tuned) => tuned,
         Err(Interrupted(signal)) => return Ok(128 + signal),
     };
+    for name in tuned.leave_out_unfit(&program::find(&plan.subject.command()[0])?).map_err(Failure::new)? {
+        say(&format!("  {name}: no rule for it would fit, so it keeps the lock of all others"));
+    }
     say(&format!("{} of {} classes of locks take 1% of the threads' time", tuned.classes.len(), tuned.all));
     for class in &tuned.classes {
         say(&format!("  {}: {}; to try: {}", class.name, class.features.text(), class.candidates.join(", ")));
     }
-    if tuned.classes.is_empty() {
-        println!("Keep what you have: threads wait for no lock long enough that another one could matter.");
-        return Ok(KEEP);
-    }
-    let found = match search::search(&mut plan, &tuned, options.runs, &mut limits)? {
-        Ok(found) => found,
-        Err(Interrupted(signal)) => return Ok(128 + signal),
-    };
-    let proof = match proof::prove(&mut plan, &tuned, &found, &mut limits)? {
-        Ok(proof) => proof,
-        Err(Interrupted(signal)) => return Ok(128 + signal),
+    let (found, proof) = if tuned.classes.is_empty() {
+        (Found::nothing(), Proof::nothing())
+    } else {
+        let found = match search::search(&mut plan, &tuned, options.runs, &mut limits)? {
+            Ok(found) => found,
+            Err(Interrupted(signal)) => return Ok(128 + signal),
+        };
+        match proof::prove(&mut plan, &tuned, &found, &mut limits)? {
+            Ok(proof) => (found, proof),
+            Err(Interrupted(signal)) => return Ok(128 + signal),
+        }
     };
     let keeps = proof.answer() == proof::Answer::Keep;
     if !keeps {

@@ -75,7 +75,7 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
     }
     line(String::new());
     if proof.comparisons() == 0 {
-        line(conclusion(found, proof, output));
+        line(conclusion(tuned, found, proof, output));
         line(format!("{} runs to search; there was nothing to prove.", found.runs));
         return out;
     }
@@ -108,7 +108,7 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
         }
     }
     line(String::new());
-    line(conclusion(found, proof, output));
+    line(conclusion(tuned, found, proof, output));
     let comparisons = proof.comparisons();
     line(format!(
         "{} runs to search, {} to prove. Better means: the median ratio differs by more than {:.0}%, and an exact sign \
@@ -134,7 +134,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn conclusion(found: &Found, proof: &Proof, output: &Path) -> String {
+fn conclusion(tuned: &Tuned, found: &Found, proof: &Proof, output: &Path) -> String {
     let output = output.display();
     let how = format!("To use them: latchwork run --config {output} -- PROG");
     match (proof.answer(), &proof.tuned) {
@@ -152,6 +152,9 @@ fn conclusion(found: &Found, proof: &Proof, output: &Path) -> String {
         (Answer::Keep, _) => {}
     }
     let keep = "Keep what you have";
+    if tuned.classes.is_empty() {
+        return format!("{keep}: threads wait for no lock long enough that another one could matter.");
+    }
     let Some(best) = proof.tuned.as_ref().or(proof.pair.as_ref()) else {
         return format!("{keep}: no lock that was tried is better than glibc's.");
     };

@@ -65,6 +65,11 @@ pub struct Trial {
 }
 
 impl Found {
+    /// Without a search.
+    pub fn nothing() -> Self {
+        Found { pair: Choice::glibc(), pairs: Vec::new(), locks: Vec::new(), tried: Vec::new(), runs: 0 }
+    }
+
     /// Whether some class has another lock than the pair gives it.
     pub fn differs(&self, tuned: &Tuned) -> bool {
         tuned.classes.iter().zip(&self.locks).any(|(class, lock)| of_pair(&self.pair, class.kind) != lock)
@@ -161,14 +166,9 @@ impl Search<'_> {
     ) -> Result<Asked<()>> {
         let all = || std::iter::once(0).chain(which.iter().copied());
         let again = |at: usize| {
-            let Candidate { choice, locks, slowest, set_up, .. } = &candidates[at];
-            Candidate {
-                choice: choice.clone(),
-                locks: locks.clone(),
-                slowest: *slowest,
-                set_up: *set_up,
-                ..Candidate::new(choice.clone())
-            }
+            // `--cleanup` has run after its first rounds, so `--setup` runs again.
+            let Candidate { choice, locks, slowest, .. } = &candidates[at];
+            Candidate { locks: locks.clone(), slowest: *slowest, ..Candidate::new(choice.clone()) }
         };
         let measured = match self.measure(all().map(again).collect(), rounds, 0)? {
             Ok(measured) => measured,
@@ -177,8 +177,7 @@ impl Search<'_> {
         for (at, more) in all().zip(measured) {
             let candidate = &mut candidates[at];
             candidate.runs.extend(more.runs.into_iter().map(|(round, run)| (round + 1, run)));
-            (candidate.failed, candidate.slowest, candidate.set_up) =
-                (more.failed, more.slowest, more.set_up);
+            (candidate.failed, candidate.slowest) = (more.failed, more.slowest);
         }
         Ok(Ok(()))
     }
@@ -233,7 +232,9 @@ impl Search<'_> {
             .zip(rwlock)
             .map(|(mutex, rwlock)| Choice { mutex: mutex.mutex.clone(), rwlock: rwlock.rwlock.clone() });
         let highest = gains.iter().copied().fold(0.0, f64::max);
-        let mut hopeful: Vec<usize> = (1..gains.len()).filter(|at| gains[*at] > HOPEFUL * highest).collect();
+        // Not less, rather than more: the highest may be infinite, against a measure of 0.
+        let is_hopeful = |at: &usize| gains[*at] > 0.0 && gains[*at] >= HOPEFUL * highest;
+        let mut hopeful: Vec<usize> = (1..gains.len()).filter(is_hopeful).collect();
         hopeful.sort_by(|a, b| gains[*b].total_cmp(&gains[*a]));
         if let Some(both) = both.filter(|both| measured.iter().all(|candidate| candidate.choice != *both)) {
             hopeful.insert(0, measured.len());

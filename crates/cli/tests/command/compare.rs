@@ -3,6 +3,7 @@
 use crate::common::{alive, latchwork, mark, output, scratch, stderr, stdout, with_growing_time};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -335,6 +336,42 @@ fn what_a_program_leaves_behind_is_ended() {
     let (output, _) = compare(&["--runs", "1", "--mutex", "mcs"], &format!("sleep {mark} &"));
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(alive(&mark), 0);
+}
+
+/// A container's first command is often a shell that starts something and then becomes this program.
+#[test]
+fn what_a_shell_has_started_before_is_let_alone() {
+    let directory = scratch("earlier");
+    let mark = mark(9);
+    let script = format!("sleep {mark} >&- 2>&- & echo $! > number; exec \"$0\" \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.current_dir(&directory).args(["-c", &script, crate::COMMAND]).args(COMPARE);
+    let output = shell.args(["--runs", "1", "--mutex", "mcs", "--", "true"]).output().unwrap();
+    let left = alive(&format!("sleep\0{mark}"));
+    let number: i32 = fs::read_to_string(directory.join("number")).unwrap().trim().parse().unwrap();
+    // SAFETY: a signal to a process that no one has waited for.
+    unsafe { libc::kill(number, libc::SIGKILL) };
+    assert!(output.status.success() && !stderr(&output).contains("left"), "{}", stderr(&output));
+    assert_eq!(left, 1);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// As a supervisor may start it.
+#[test]
+fn failures_are_seen_where_the_end_of_children_is_ignored() {
+    let mut command = latchwork();
+    let ignore = || {
+        // SAFETY: may be called between fork and exec.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: the closure calls nothing else.
+    unsafe { command.pre_exec(ignore) };
+    let output =
+        command.args(COMPARE).args(["--runs", "1", "--mutex", "mcs", "--", "sh", "-c", "exit 3"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("exit status 3"), "{}", stderr(&output));
 }
 
 #[test]

@@ -185,6 +185,7 @@ const FOUR_LOCKS: &str = r#"
     }
     int main(void) {
         pthread_t thread;
+        if (access("set-up", F_OK)) return 9;
         pthread_create(&thread, 0, follow, 0);
         for (int which = 0; which < 4; which++) {
             lock(which);
@@ -207,8 +208,11 @@ fn tuned_by(name: &str, rate: &str, runs: &str) -> (Value, String) {
     let program = compile(&directory, "says", &text, &["-pthread"]);
     let mut command = latchwork();
     command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", runs, "--timeout", "600"]);
+    // Each run is one between a setup and its cleanup.
+    command.args(["--setup", "touch set-up", "--cleanup", "rm -f set-up"]);
     command.args(["--json", "tuned.json", "--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
     let output = command.output().unwrap();
+    assert!(!directory.join("set-up").exists(), "{}", stderr(&output));
     let json = fs::read_to_string(directory.join("tuned.json"));
     let json = json.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
     let written = fs::read_to_string(directory.join("latchwork.toml")).unwrap_or_default();
@@ -299,6 +303,27 @@ fn locks_that_exceed_a_limit_are_refused() {
     let mutex = json["pair"]["mutex"].as_str().unwrap();
     let written = written.expect("a file");
     assert!(written.contains(&format!("mutex = \"{mutex}\"")) && !written.contains("[[lock]]"), "{written}");
+}
+
+#[test]
+fn without_a_lock_to_tune_there_is_a_result_all_the_same() {
+    let output = output(&["tune", "--settle", "0", "--json", "-", "--", "sleep", "0.01"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&json["result"], &json["search_runs"]), (&"keep".into(), &0.into()), "{json}");
+    assert_eq!(json["classes"].as_array().map(Vec::len), Some(0), "{json}");
+}
+
+#[test]
+fn a_program_that_fails_is_cleaned_up_after() {
+    let directory = scratch("tune-fails");
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--setup", "touch set-up"]);
+    let output = command.args(["--cleanup", "rm set-up", "--", "sh", "-c", "exit 4"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("while it is profiled: exit status 4"), "{}", stderr(&output));
+    assert!(!directory.join("set-up").exists());
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

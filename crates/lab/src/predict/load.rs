@@ -4,6 +4,7 @@ use super::stream::{self, Stream};
 use latchwork_recording::edges::{self, Edges, Meaning};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Step, Trace};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A role with a smaller share of the acquisitions is left out of the replay.
@@ -287,20 +288,33 @@ impl Load {
         self.roles.iter().map(|role| role.threads).sum()
     }
 
-    /// How many threads each role has, of `threads` in all: in the proportions of the recording, at least one each.
+    /// How many threads each role has, of `threads` in all: in the proportions of the recording, at least one each. What rounding
+    /// down leaves goes to the roles that lost most by it.
     pub fn divide(&self, threads: usize) -> Vec<usize> {
         let recorded = self.threads().max(1);
-        let mut counts: Vec<usize> = self
-            .roles
-            .iter()
-            .map(|role| ((role.threads * threads) as f64 / recorded as f64).round().max(1.0) as usize)
-            .collect();
-        // The busiest role takes what rounding leaves or lacks.
-        let others: usize = counts.iter().skip(1).sum();
-        if let Some(first) = counts.first_mut() {
-            *first = threads.saturating_sub(others).max(1);
+        let exact = |role: &Role| (role.threads * threads) as f64 / recorded as f64;
+        let mut counts: Vec<usize> = self.roles.iter().map(|role| (exact(role) as usize).max(1)).collect();
+        let lacks = |counts: &[usize], at: usize| exact(&self.roles[at]) - counts[at] as f64;
+        loop {
+            let sum: usize = counts.iter().sum();
+            let roles = 0..counts.len();
+            // Of roles that lack as much, the busiest comes first.
+            let one = match sum.cmp(&threads) {
+                Ordering::Equal => return counts,
+                Ordering::Less => {
+                    roles.rev().max_by(|a, b| lacks(&counts, *a).total_cmp(&lacks(&counts, *b)))
+                }
+                Ordering::Greater => roles
+                    .filter(|at| counts[*at] > 1)
+                    .min_by(|a, b| lacks(&counts, *a).total_cmp(&lacks(&counts, *b))),
+            };
+            match one {
+                Some(one) if sum < threads => counts[one] += 1,
+                Some(one) => counts[one] -= 1,
+                // More roles than threads.
+                None => return counts,
+            }
         }
-        counts
     }
 }
 

@@ -1,7 +1,7 @@
 //! Synthetic traces with known answers. The module [`edges`] has those with condition variables and semaphores.
 
 use super::check;
-use super::load::Load;
+use super::load::{Load, Role};
 use super::locks;
 use super::plan::{Curve, Plan, WhatIf};
 use super::replay::{Change, How, Outcome, replay};
@@ -289,6 +289,21 @@ fn roles_keep_their_proportions() {
     assert_eq!(load.divide(4), [3, 1]);
     assert_eq!(load.divide(192), [144, 48]);
     assert_eq!(load.divide(2), [1, 1]);
+    // However many roles there are, the parts make up the whole.
+    for roles in [&[3, 3, 1, 1][..], &[3, 3, 3, 3], &[3; 9], &[7, 1, 1, 1]] {
+        let mut load = Load::new(&trace, 0.0);
+        let one = load.roles[0].clone();
+        load.roles = roles.iter().map(|threads| Role { threads: *threads, ..one.clone() }).collect();
+        for threads in roles.len()..200 {
+            let parts = load.divide(threads);
+            assert_eq!(parts.iter().sum::<usize>(), threads, "{roles:?}: {parts:?}");
+            assert!(parts.iter().all(|part| *part > 0));
+        }
+    }
+    let mut four = Load::new(&trace, 0.0);
+    let one = four.roles[0].clone();
+    four.roles = [3, 3, 1, 1].map(|threads| Role { threads, ..one.clone() }).to_vec();
+    assert_eq!((four.divide(4), four.divide(6)), (vec![1, 1, 1, 1], vec![2, 2, 1, 1]));
 }
 
 #[test]

@@ -16,20 +16,23 @@ pub fn explore(wanted: &[Wanted], first: u64, schedules: u64, freeze: bool) -> R
     let failed = AtomicBool::new(false);
     explore_all(&chosen, &settings, first..first.saturating_add(schedules), |target, outcome| {
         failed.fetch_or(outcome.failure.is_some(), Relaxed);
-        println!("{}", line(target, outcome, first));
+        println!("{}", line(target, outcome, first, freeze));
     });
     Ok(i32::from(failed.into_inner()))
 }
 
-fn line(target: &Target, outcome: &Outcome, first: u64) -> String {
+fn line(target: &Target, outcome: &Outcome, first: u64, freeze: bool) -> String {
     let Outcome { schedules, steps, failure } = outcome;
     let about = steps / (*schedules).max(1);
     let name = format!("{} {}", target.kind, target.name);
     match failure {
         None => format!("{name:<24} {schedules} schedules of about {about} steps: no failure"),
         Some(failure) => format!(
-            "{name:<24} FAILED: {}\n{}\nAgain: latchwork-lab torture --explore {schedules} --seed {first} --lock {}\n",
-            failure.message, failure.trace, target.name
+            "{name:<24} FAILED: {}\n{}\nAgain: latchwork-lab torture --explore {schedules} --seed {first} --lock {}{}\n",
+            failure.message,
+            failure.trace,
+            target.name,
+            if freeze { " --freeze" } else { "" }
         ),
     }
 }
